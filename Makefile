@@ -71,8 +71,8 @@ exhaustive: $(DEV)
 ANY_TRITON := tests/sampler tests/traces tests/viewer tests/bench tests/notebooks tests/plotting \
     tests/test_tutorials.py tests/test_distribution.py tests/test_docs.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
     $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections each_cause estimates lines \
-        overhead report scope_colours summary sums two_levels validate verdict) \
-    $(patsubst %,tests/decoding/test_%.py,assemble decode folding gaps tables timebase zeros) \
+        overhead report scope_colours summary two_levels validate verdict) \
+    $(patsubst %,tests/decoding/test_%.py,assemble decode gaps tables timebase zeros) \
     $(patsubst %,tests/emulator/test_%.py,docs float_instructions instructions machine)
 
 # One Triton alone, first on the path; pytest stops if another one is imported.

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import torch
 
-from bench import folding, gpu, kernels, launch_path, session_end, static
+from bench import gpu, kernels, launch_path, session_end, static
 from bench.about import about
 from bench.table import Cell, Row, render, row_from_json, row_to_json
 from bench.timing import synchronize, why
@@ -71,7 +71,6 @@ def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
     for workload in chosen:
         found[f"static: {workload.name}"] = partial(static.static, workload)
     found["static: replayed session"] = partial(session_end.replayed_end, *((1, 8) if dry_run else (21, 245)))
-    found["static: folding"] = partial(folding.folded_launches, *((3, 8) if dry_run else (1000, 1024)))
     return found
 
 

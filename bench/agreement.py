@@ -1,11 +1,10 @@
-"""Whether spans, sums and the hardware's samples agree on where a kernel's time goes, line by line.
+"""Whether spans and the hardware's samples agree on where a kernel's time goes, line by line.
 
     python -m bench.agreement [--rows REGEX] [--samples 3] [--lines 8] [--json FILE]
 
-Each kernel runs in a session that samples: once keeping spans, once keeping sums. Printed are the distances
-of the witnesses (docs/lines.md), with the line where they differ most, and the lines that take most of the
-time.
---dry-run takes small sizes and, without a GPU, the emulator, which has no samples.
+Each kernel runs in a session that samples. Printed are the distances of the witnesses (docs/lines.md), with
+the line where they differ most, and the lines that take most of the time. --dry-run takes small sizes and,
+without a GPU, the emulator, which has no samples.
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ from bench.timing import synchronize, why
 
 __all__ = ["main"]
 
-_KEPT: Final = ("spans", "sums")
 _LAUNCHES: Final = 4  # beyond those that are sampled
 _MEMORY_MIB: Final = 1024
 _DISTANCES: Final = ("first", "second", "distance", "noise", "lines", "line", "difference", "elsewhere")
 _LINES: Final = (
-    "line", "source", "self_share", "share_sums", "share_samples", "share_samples_recorded", "stalls",
+    "line", "source", "self_share", "share_samples", "share_samples_recorded", "stalls",
     "waits_for",
 )  # fmt: skip
 
@@ -50,13 +48,12 @@ def workloads(*, small: bool) -> Iterator[Workload]:
     yield kernels.matmul_ws(2048, (128, 128, 64), 4)
 
 
-def recorded(workload: Workload, keep: str, level: str, samples: int, device: str) -> profscope.Profile:
+def recorded(workload: Workload, level: str, samples: int, device: str) -> profscope.Profile:
     """The profile of some launches, the first of them with cold caches."""
     inputs = workload.inputs(device)
     workload.launch(inputs)
     synchronize()
-    every = {"buffer": 8192} if keep == "spans" else {"keep": keep, "spans_every": 0}
-    options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB, **every}
+    options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB, "buffer": 8192}
     if device == "cuda":
         options["samples"] = samples
     with profscope.session(**options) as prof:
@@ -89,23 +86,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows: list[dict[str, Any]] = []
     with kernels.surroundings():
         for workload in workloads(small=options.dry_run):
-            for keep in _KEPT:
-                name = f"{workload.name}, {options.level}, keeping {keep}"
-                if options.rows not in name:
-                    continue
-                try:
-                    profile = recorded(workload, keep, options.level, options.samples, device)
-                    print(f"\n{name}\n{shown(profile, options.lines)}", flush=True)
-                    apart = profile.distances().astype(object).to_dict("records")
-                    rows += [{"kernel": name, **row} for row in apart]
-                    if options.save:
-                        kept = profscope.Profile(
-                            launches=profile.launches, metadata=profile.metadata, samples=profile.samples
-                        )
-                        kept.save(options.save / f"{workload.fn.__name__}-{keep}.json.gz")
-                except Exception as error:  # noqa: BLE001  the other kernels still count
-                    failed += 1
-                    print(f"\n{name}\n  {why(error)}", flush=True)
+            name = f"{workload.name}, {options.level}"
+            if options.rows not in name:
+                continue
+            try:
+                profile = recorded(workload, options.level, options.samples, device)
+                print(f"\n{name}\n{shown(profile, options.lines)}", flush=True)
+                apart = profile.distances().astype(object).to_dict("records")
+                rows += [{"kernel": name, **row} for row in apart]
+                if options.save:
+                    kept = profscope.Profile(
+                        launches=profile.launches, metadata=profile.metadata, samples=profile.samples
+                    )
+                    kept.save(options.save / f"{workload.fn.__name__}.json.gz")
+            except Exception as error:  # noqa: BLE001  the other kernels still count
+                failed += 1
+                print(f"\n{name}\n  {why(error)}", flush=True)
     if options.json:
         facts = about(dry_run=options.dry_run)
         options.json.write_text(json.dumps({"about": facts, "rows": rows}, indent=1, default=str))

@@ -94,7 +94,7 @@ def show(name: str, seconds: list[float], **more: Any) -> None:
 
 
 def in_session(step: Callable[[], None], name: str, **options: Any) -> None:
-    with profscope.session(backend="gpu", keep="sums", **options) as prof:
+    with profscope.session(backend="gpu", **options) as prof:
         assert prof._running is not None
         kernels = prof._running.inductor._kernels
 

@@ -27,9 +27,9 @@ __all__ = ["main"]
 
 VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "bare": contextlib.nullcontext,
-    "never (every=10^6)": lambda: profscope.session(keep="sums", wait=True, every=10**6),
-    "sums, every=100": lambda: profscope.session(keep="sums", wait=True, every=100),
-    "sums": lambda: profscope.session(keep="sums", wait=True),
+    "never (every=10^6)": lambda: profscope.session(ctas=64, wait=True, every=10**6),
+    "ctas=64, every=100": lambda: profscope.session(ctas=64, wait=True, every=100),
+    "ctas=64": lambda: profscope.session(ctas=64, wait=True),
     "spans, light, ctas=64": lambda: profscope.session(instrument="light", ctas=64, wait=True),
 }
 _WARM_UP: Final = 300

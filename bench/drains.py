@@ -22,8 +22,7 @@ import torch
 import profscope
 from bench.kernels import Workload, matmul
 from bench.timing import host_us, synchronize
-from profscope.recording.arenas import MOVERS
-from profscope.recording.host_pages import HostPages
+from profscope.recording.arenas import _MOVERS
 from profscope.recording.pinned import move
 
 __all__ = ["main"]
@@ -35,19 +34,15 @@ _ARENA_MIB = 256  # a session's default
 def host_stages(size: int, rounds: int) -> dict[str, float]:
     """GB/s of what happens on the host to `size` bytes, medians."""
     source = np.ones(size, np.uint8)
-    one, some = ThreadPoolExecutor(1), ThreadPoolExecutor(MOVERS)
-    pages = HostPages(size)
+    one, some = ThreadPoolExecutor(1), ThreadPoolExecutor(_MOVERS)
     kept: list[object] = []  # a session keeps the spans that it moves: no page is used twice
     stages: dict[str, Callable[[], object]] = {
         "copy to old pages, 1 thread": lambda: np.copyto(target, source),
-        "copy to new pages, 1 thread": lambda: kept.append(move([source], pages, bool, one, MOVERS)),
+        "copy to new pages, 1 thread": lambda: kept.append(move([source], bool, one, _MOVERS)),
         "copy to numpy's new pages, 1 thread": lambda: kept.append(source.copy()),
-        f"copy to new pages, {MOVERS} threads": lambda: kept.append(
-            move([source], pages, bool, some, MOVERS)
-        ),
-        "copy to pages of sums, 1 thread": lambda: move([source], of_sums, bool, one, 1),
+        f"copy to new pages, {_MOVERS} threads": lambda: kept.append(move([source], bool, some, _MOVERS)),
     }
-    target, of_sums = np.empty(size, np.uint8), HostPages(size)
+    target = np.empty(size, np.uint8)
     np.copyto(target, source)
     found = {name: _gb_per_s(size, stage, rounds) for name, stage in stages.items()}
     one.shutdown()

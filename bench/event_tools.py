@@ -86,8 +86,8 @@ TOOLS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "Kineto, operators=False": lambda: _kineto(operators=False),
     "torch.profiler": _torch_profiler,
     "Proton, Python call paths": lambda: _proton(context="python"),
-    "sums": lambda: profscope.session(wait=True, keep="sums", instrument="light"),
-    "events and sums": lambda: _ours(keep="sums", instrument="light"),
+    "ctas=64": lambda: profscope.session(wait=True, ctas=64, instrument="light"),
+    "events and ctas=64": lambda: _ours(ctas=64, instrument="light"),
 }
 OF_PROTON: Final = frozenset({"Proton", "Proton, Python call paths"})
 

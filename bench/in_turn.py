@@ -31,13 +31,11 @@ _WARM_UP: Final = 40  # steps in which binaries are loaded, memory is pinned and
 
 
 VARIANTS: Final[dict[str, dict[str, Any]]] = {
-    "sums": {"keep": "sums"},
-    "sums, spans_every=0": {"keep": "sums", "spans_every": 0},
-    "sums, light": {"keep": "sums", "instrument": "light"},
-    "sums, every=10": {"keep": "sums", "every": 10},
-    "sums, every=100": {"keep": "sums", "every": 100},
+    "ctas=64": {"ctas": 64},
+    "ctas=64, every=10": {"ctas": 64, "every": 10},
+    "ctas=64, every=100": {"ctas": 64, "every": 100},
     "light, ctas=64": {"instrument": "light", "ctas": 64},
-    "nothing": {"keep": "sums", "kernels": NOTHING},
+    "nothing": {"kernels": NOTHING},
 }
 
 

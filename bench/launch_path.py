@@ -112,7 +112,6 @@ def _launches(workload: Workload, rounds: int) -> Row:
     variants: dict[str, Variant] = {
         "bare": contextlib.nullcontext,
         "profscope": lambda: session(memory=256),
-        "profscope keep=sums": lambda: session(memory=256, keep="sums"),
         "profscope every=100": lambda: session(memory=16, every=100),
         "profscope left out": lambda: session(memory=16, every=1 << 30),
     }

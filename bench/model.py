@@ -1,30 +1,24 @@
 """Step time of a small GPT under torch.compile, bare and in sessions, in turn.
 
     python -m bench.model [--batch 8] [--rounds 5] [--steps 30] [--only NAME ...] [--profile NAME]
-        [--soak 10000]
 
 The model is compiled before the first session. Each round runs every variant once, with bare runs on either
 side of it; a figure is the median over rounds of the mean step, and its ratio that of each round to its bare
 runs.
 --profile: what Python does in the launching thread during the steps of this variant, and before them while
 the session builds or loads its binaries.
---soak: so many steps in one session that keeps sums of every launch: memory, the end, and whether its summary
-says what that of a few steps with spans says.
 """
 
 from __future__ import annotations
 
-import contextlib
 import cProfile
 import gc
-import os
 import pstats
 import statistics
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -41,10 +35,8 @@ VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "light, ctas=64, every=100": lambda: _session(instrument="light", ctas=64, every=100),
     "light, ctas=64, every=10": lambda: _session(instrument="light", ctas=64, every=10),
     "light, ctas=64": lambda: _session(instrument="light", ctas=64),
-    "sums, every=100": lambda: _session(keep="sums", every=100),
-    "sums": lambda: _session(keep="sums"),
-    "sums, light": lambda: _session(keep="sums", instrument="light"),
-    "sums, ctas=64": lambda: _session(keep="sums", ctas=64),
+    "ctas=64, every=100": lambda: _session(ctas=64, every=100),
+    "ctas=64": lambda: _session(ctas=64),
 }
 _WARM_UP: Final = 8  # steps in each session, which build its binaries
 
@@ -104,7 +96,6 @@ def main() -> None:
     parser = rounds_parser(__doc__, VARIANTS, rounds=5, steps=30, limit_s=400.0)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--profile", nargs="*", choices=VARIANTS, default=[])
-    parser.add_argument("--soak", type=int, default=0)
     asked = parser.parse_args()
     started = time.monotonic()
     step = compiled_step(asked.batch)
@@ -140,8 +131,6 @@ def main() -> None:
         )
     for name in asked.profile:
         _profile(name, step, asked.steps)
-    if asked.soak:
-        _soak(step, asked.soak, asked.limit_s - time.monotonic() + started)
 
 
 def compiled_step(batch: int) -> Callable[[], None]:
@@ -184,88 +173,6 @@ def _profile(name: str, step: Callable[[], None], steps: int) -> None:
             print(f"{name}: {count} {what} steps")
             order = "cumulative" if what == "first" else "tottime"
             pstats.Stats(profiler).sort_stats(order).print_stats(40)
-
-
-def _soak(step: Callable[[], None], steps: int, limit_s: float) -> None:
-    """Steps with sums of every launch, as many as the time allows."""
-    with _session(keep="spans") as few:
-        _steps(step, 2)
-    begin = time.monotonic()
-    resident_mb: list[float] = []
-    longest_ms = 0.0
-    with _session(keep="sums") as prof:
-        _steps(step, _WARM_UP)
-        before, done = os.times(), 0
-        while done < steps and time.monotonic() - begin < limit_s:
-            for _ in range(100):
-                start = time.perf_counter()
-                step()
-                longest_ms = max(longest_ms, (time.perf_counter() - start) * 1e3)
-            done += 100
-            resident_mb.append(_resident_mb())
-        torch.cuda.synchronize()
-        took_s, after = time.monotonic() - begin, os.times()
-        begin = time.monotonic()
-    end_s = time.monotonic() - begin
-    own_s = after.user + after.system - before.user - before.system
-    print(
-        f"{done} steps with sums in {took_s:.1f} s, the longest {longest_ms:.1f} ms; this process had "
-        f"{own_s:.1f} s of CPU time; the end took {end_s:.2f} s"
-    )
-    shown = " ".join(f"{each:.0f}" for each in resident_mb[:: max(1, len(resident_mb) // 12)])
-    rose_mb = max(resident_mb) - resident_mb[0]
-    print(f"resident, with what folds, MB: {shown}; rose by {rose_mb:.0f} after 100 steps")
-    print(f"{len(prof.launches)} launches in the tables; notes:")
-    for note in prof.metadata["notes"]:
-        print(f"    {note[:200]}")
-    _compare(prof, few)
-
-
-def _compare(sums: profscope.Session, spans: profscope.Session) -> None:
-    """Of each scope: how often it ran in a launch, and its share of a kernel's time; of kernels, their time.
-
-    Two binaries of each kernel are compared, and warps wait elsewhere in them (docs/sums.md): so shares may
-    differ, and counts may not.
-    """
-    keys = ["kernel", "variant", "kind", "scope", "line", "call_path"]
-    tables = []
-    for prof in (sums, spans):
-        table = prof.summary()
-        by = [key for key in keys if key in table]
-        table = table.assign(
-            count=table["count"] / table["launches"], total_ns=table["total_ns"] / table["launches"]
-        )
-        of_kernel = table[table["kind"] == "kernel"].groupby(["kernel", "variant"])["total_ns"].sum()
-        own = table[["kernel", "variant"]].merge(
-            of_kernel.rename("own"), on=["kernel", "variant"], how="left"
-        )
-        table["share"] = table["total_ns"] / own["own"].to_numpy()
-        tables.append(table.groupby(by, dropna=False, observed=True)[["count", "total_ns", "share"]].sum())
-    both = tables[0].join(tables[1], lsuffix="_sums", rsuffix="_spans", how="outer")
-    missing = both.isna().any(axis=1)
-    other = ~missing & ((both["count_sums"] / both["count_spans"] - 1).abs() > 1e-9)
-    kernels = both.index.get_level_values("kind") == "kernel"
-    ratio = (both["total_ns_sums"] / both["total_ns_spans"])[kernels & ~missing]
-    points = 100 * (both["share_sums"] - both["share_spans"]).abs()[~kernels & ~missing]
-    print(
-        f"{len(both)} scopes by sums and by spans; in one of them alone: {missing.sum()}; other counts "
-        f"in a launch: {other.sum()}"
-    )
-    print(f"time of a kernel by sums over that by spans: {ratio.describe().round(3).to_dict()}")
-    print(f"points between the shares of a scope: {points.describe().round(2).to_dict()}")
-    if missing.any() or other.any():
-        print(both[missing | other].head(12).to_string())
-
-
-def _resident_mb() -> float:
-    """Of this process and the ones that fold for it."""
-    mine = [Path("/proc/self")]
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            ours = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1]) == os.getpid()
-            if ours and b"folding_process" in (process / "cmdline").read_bytes():
-                mine.append(process)
-    return sum(int((process / "statm").read_text().split()[1]) for process in mine) * 4096 / 1e6
 
 
 if __name__ == "__main__":

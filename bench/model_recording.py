@@ -34,7 +34,7 @@ __all__ = ["OPTIONS", "main"]
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "examples/compiled_model/train.py"
 RECORDING: Final = ROOT / "tests/data/compiled_model.pftrace.gz"
-OPTIONS: Final = ("--keep", "sums", "--wait", "--spans-every", "0")
+OPTIONS: Final = ("--ctas", "64", "--wait")
 LARGEST: Final = 400_000  # bytes
 
 # What a profile keeps packed, by the names of it.
@@ -103,10 +103,7 @@ def _moved(prof: Profile, places: Mapping[str, str]) -> Profile:
 
         return pattern.sub(replacement, text)
 
-    tables = {
-        name: _frame(getattr(prof, name), moved)
-        for name in ("launches", "sums", "spreads", "numbers", "samples", "host", "events")
-    }
+    tables = {name: _frame(getattr(prof, name), moved) for name in ("launches", "samples", "host", "events")}
     return replace(prof, df=_frame(prof.tables.df, moved), metadata=_document(prof.metadata, moved), **tables)
 
 

@@ -1,6 +1,6 @@
 """What of a record costs a kernel its time: the instrumented kernel with one part of the records taken out.
 
-    python -m bench.parts [--rows REGEX] [--rounds 7] [--keep totals] [--json FILE]
+    python -m bench.parts [--rows REGEX] [--rounds 7] [--json FILE]
 
 The parts are taken out of the PTX, so that ptxas sees the rest as it is. What is left no longer records
 anything; only its time counts. Needs a GPU.
@@ -25,7 +25,6 @@ from triton import knobs
 from bench import kernels
 from bench.about import about
 from bench.kernels import Workload
-from bench.sums import keeping
 from bench.table import Row, render, row_to_json
 from bench.timing import device_us, interleave
 from bench.variants import BARE, DEFAULT, LEVELS, OURS, WARM_UP, Variant, buffers, variants
@@ -120,14 +119,12 @@ class _Edited:
 _LEVELS: Final = {"default": DEFAULT, **LEVELS}
 
 
-def parts(workload: Workload, level: str, rounds: int, keep: str = "spans") -> list[Row]:
+def parts(workload: Workload, level: str, rounds: int) -> list[Row]:
     """Slowdown of the kernel without each part, beside the bare and the instrumented one."""
     pipeline = _LEVELS[level]
     inputs = workload.inputs("cuda")
     given = buffers(workload.launch(inputs).asm["ttgir"], workload, pipeline)
     plain = dict(variants(workload, pipeline, given, BARE, OURS))
-    if keep != "spans":
-        plain[OURS] = keeping(pipeline, keep, memory=1024)
 
     @contextlib.contextmanager
     def without(edited: _Edited) -> Iterator[None]:
@@ -143,7 +140,7 @@ def parts(workload: Workload, level: str, rounds: int, keep: str = "spans") -> l
         return {"us": device_us(lambda: workload.launch(inputs), given.launches)}
 
     cells = interleave(every, sample, rounds)["us"]
-    return [Row(f"slowdown, {level}, {keep}", workload.name, "bare: us, others: ratio", cells, BARE)]
+    return [Row(f"slowdown, {level}", workload.name, "bare: us, others: ratio", cells, BARE)]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,7 +148,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.parts", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rows", default="", metavar="REGEX", help="only rows 'level: kernel' it matches")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--keep", default="spans", help="what launches keep: spans, sums or totals")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(argv)
     kernels.give_scratch("cuda")
@@ -159,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for level in _LEVELS:
         for workload in kernels.workloads():
             if re.search(options.rows, f"{level}: {workload.name}"):
-                rows += parts(workload, level, options.rounds, options.keep)
+                rows += parts(workload, level, options.rounds)
     print(render(rows))
     if options.json:
         found = {"about": about(dry_run=False), "rows": [row_to_json(row) for row in rows]}

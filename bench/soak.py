@@ -1,10 +1,9 @@
 """A session that stays open: many launches, flat memory on host and device, no launch lost.
 
-    python -m bench.soak [--launches 100000] [--ctas 64] [--keep sums] [--json FILE]
+    python -m bench.soak [--launches 100000] [--ctas 64] [--json FILE]
 
 Runs on the GPU where there is one, else on the emulator, for which a few hundred launches will do. Launches
-that keep spans are spooled; at the end the spool is read back and every launch looked for. Those that keep
-sums are folded in memory, and counted in the tables. Exit code 1 if the verdict is no.
+are spooled; at the end the spool is read back and every launch looked for. Exit code 1 if the verdict is no.
 """
 
 from __future__ import annotations
@@ -38,13 +37,12 @@ _BLOCK = 1024
 @dataclass
 class Soak:
     """What happened. host_bytes: resident memory, device_bytes: torch's, both by sample; found: launches that
-    the spool holds with records, or whose sums the tables hold; wrong: results that were not the bare
+    the spool holds with records; wrong: results that were not the bare
     kernel's; end_seconds: what leaving the session took."""
 
     backend: str
     launches: int
     ctas: int
-    keep: str = "spans"
     seconds: float = 0.0
     end_seconds: float = 0.0
     found: int = 0
@@ -72,19 +70,18 @@ class Soak:
         return found + [f"note: {note}" for note in self.notes]
 
 
-def soak(launches: int, ctas: int, keep: str = "spans") -> Soak:
+def soak(launches: int, ctas: int) -> Soak:
     """Launch, flush now and then, and look for every launch. Raises ValueError for too few launches."""
     if launches < _SAMPLES:
         raise ValueError(f"{launches} launches are fewer than the {_SAMPLES} samples of memory")
     gpu = torch.cuda.is_available()
     x = torch.arange(ctas * _BLOCK, dtype=torch.float32, device="cuda" if gpu else "cpu")
     out = torch.empty_like(x)
-    done = Soak("gpu" if gpu else "emulator", launches, ctas, keep)
+    done = Soak("gpu" if gpu else "emulator", launches, ctas)
     cuts = [launches * (sample + 1) // _SAMPLES for sample in range(_SAMPLES)]
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        keeping = {"spool": folder} if keep == "spans" else {"keep": keep}
-        with profscope.session(instrument="heavy", **keeping) as prof:
+        with profscope.session(instrument="heavy", spool=folder) as prof:
             for index in range(1, launches + 1):
                 add_kernel[(ctas,)](x, x, out, len(x), BLOCK=_BLOCK)
                 if index in cuts:
@@ -95,9 +92,7 @@ def soak(launches: int, ctas: int, keep: str = "spans") -> Soak:
             left = time.perf_counter()
         done.end_seconds = time.perf_counter() - left
         done.seconds = time.perf_counter() - start
-        if prof.spool is None:
-            done.found = len(prof.launches)
-            return done
+        assert prof.spool is not None
         done.spool_bytes = prof.spool.stat().st_size
         spool = read(prof.spool)
         done.notes = spool.notes
@@ -115,12 +110,11 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--launches", type=int, default=100_000)
     parser.add_argument("--ctas", type=int, default=64)
-    parser.add_argument("--keep", default="spans", help="what launches keep: spans, sums or totals")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args(argv)
-    done = soak(options.launches, options.ctas, options.keep)
+    done = soak(options.launches, options.ctas)
     print(
-        f"{done.launches} launches of {done.ctas} CTAs that keep {done.keep} in {done.seconds:.1f} s, "
+        f"{done.launches} launches of {done.ctas} CTAs in {done.seconds:.1f} s, "
         f"{done.end_seconds:.2f} s to leave ({done.backend})"
     )
     print(f"found: {done.found}; spool: {done.spool_bytes / 1e6:.1f} MB")

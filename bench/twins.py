@@ -2,8 +2,8 @@
 
     python -m bench.twins [--rows REGEX] [--rounds 7] [--limit-s 200] [--json FILE]
 
-For every kernel at the default level: its slowdown with sums of all CTAs, of one in 64, and with records of
-one in 64, each with the second body that a session builds, and with one body alone, in turn.
+For every kernel at the default level: its slowdown with records of one CTA in 64, with the second body that a
+session builds, and with one body alone, in turn.
 --dry-run takes small sizes and the emulator, to show that it runs; its figures mean nothing.
 """
 
@@ -21,7 +21,6 @@ from bench import kernels
 from bench.command import Measure, measure_all
 from bench.gpu import timed_launches
 from bench.kernels import Workload
-from bench.sums import keeping
 from bench.table import Row
 from bench.timing import interleave
 from bench.variants import BARE, DEFAULT, Variant, buffers, variants
@@ -38,11 +37,8 @@ def slowdowns(workload: Workload, device: str, rounds: int) -> list[Row]:
     """The row of one kernel."""
     inputs = workload.inputs(device)
     given = buffers(workload.launch(inputs).asm["ttgir"], workload, DEFAULT)
-    sums = partial(keeping, DEFAULT, "sums", memory=_MEMORY_MIB)
     records = partial(profscope.session, instrument=[DEFAULT], memory=_MEMORY_MIB, buffer=given.records)
     made: dict[str, Callable[[], Any]] = {
-        "sums": sums(),
-        f"sums, 1 in {_STRIDE}": sums(ctas=_STRIDE),
         f"records, 1 in {_STRIDE}": partial(records, ctas=_STRIDE),
     }
     every: dict[str, Variant] = dict(variants(workload, DEFAULT, given, BARE))

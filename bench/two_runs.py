@@ -79,14 +79,13 @@ def _trials(
 ) -> int:
     """Sessions one after the other; how many of the trials have a significant row."""
     failed = 0
-    for keep in ("spans", "sums"):
-        before = None
-        for number in range(options.trials + 1 if keep == "spans" else options.trials // 2 + 1):
-            after = _session(workload, device, _LAUNCHES, number, keep=keep)
-            documents.append(_document(after, workload, f"trial {keep}", number))
-            if before is not None:
-                failed += _said(f"{workload.name}, {keep}, trial {number}", before, after)
-            before = after
+    before = None
+    for number in range(options.trials + 1):
+        after = _session(workload, device, _LAUNCHES, number)
+        documents.append(_document(after, workload, "trial", number))
+        if before is not None:
+            failed += _said(f"{workload.name}, trial {number}", before, after)
+        before = after
     print(f"{workload.name}: {failed} trials with significant rows", flush=True)
     return failed
 
@@ -189,8 +188,6 @@ def _session(workload: Workload, device: str, launches: int, seed: int, **option
     inputs = workload.inputs(device)
     del apart
     ctas = 1 if device == "cpu" else 4
-    if options.get("keep", "spans") == "sums":
-        options["spans_every"] = 0
     with profscope.session(ctas=ctas, **options) as session:
         for _ in range(launches):
             workload.launch(inputs)

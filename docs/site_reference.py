@@ -19,11 +19,8 @@ from profscope.schema import (
     EVENT_DTYPES,
     HOST_DTYPES,
     LAUNCH_DTYPES,
-    NUMBER_DTYPES,
     SAMPLE_DTYPES,
     SPAN_DTYPES,
-    SPREAD_DTYPES,
-    SUM_DTYPES,
     Tables,
 )
 
@@ -37,9 +34,6 @@ _OF_BOTH: Final = ("save", "show", "add_ncu", "verdict", "plot")
 _DTYPES: Final = {
     "df": SPAN_DTYPES,
     "launches": LAUNCH_DTYPES,
-    "sums": SUM_DTYPES,
-    "spreads": SPREAD_DTYPES,
-    "numbers": NUMBER_DTYPES,
     "samples": SAMPLE_DTYPES,
     "host": HOST_DTYPES,
     "events": EVENT_DTYPES,

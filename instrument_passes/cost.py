@@ -6,12 +6,10 @@ warp would otherwise have waited for, and only a run tells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from instrument_passes.analyses.occupancy import limits_of
-from instrument_passes.economy import STEPS, Demand, Step, afford, loses
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.levels import LOWERING
@@ -20,8 +18,7 @@ from instrument_passes.passes import Pass, PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.records import MIN_RING_LOG2
-from instrument_passes.sass.clock_reads import moved_clock_reads
-from instrument_passes.toolchain import Binary, binary_of, build, built
+from instrument_passes.toolchain import Binary, build
 
 __all__ = ["Cost", "cost", "render"]
 
@@ -34,8 +31,7 @@ class Cost:
     """The bare binary, one with the CTA's header but no record, and the instrumented one. Both of these have
     a second body, for CTAs that do not record, where the passes make one.
 
-    records: clock reads in the program, however often they run. advice: where sums are kept and the binary
-    loses by it, what to do; "" if there is nothing to say. moved: clock reads that the assembler has moved.
+    records: clock reads in the program, however often they run.
     """
 
     bare: Binary
@@ -43,8 +39,6 @@ class Cost:
     instrumented: Binary
     manifest: Manifest
     records: int
-    advice: str = ""
-    moved: int = 0
 
     @property
     def instructions_per_record(self) -> float:
@@ -66,48 +60,8 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     alike = [replace(step, twin=twin) if isinstance(step, LowerRecords) else step for step in lowering]
     run_pipeline(header, alike, context)
     records = sum(value.name.startswith("%ps_clock_") for op in module.walk() for value in op.results)
-    bare, (target, left, metadata) = build(text, file), built(str(module), file, text)
-    instrumented = binary_of(target, left, metadata)
-    advice = _advice(text, file, pipeline, context, bare, instrumented)
-    moved = (
-        len(moved_clock_reads(left["ptx"], left["cubin"])) if _unpinned(pipeline) and "cubin" in left else 0
-    )
-    return Cost(bare, build(str(header), file), instrumented, manifest, records, advice, moved)
-
-
-def _unpinned(pipeline: Sequence[Pass]) -> bool:
-    """Whether sums are kept of clocks that the assembler may read again."""
-    return any(
-        isinstance(each, LowerRecords) and each.keep != "spans" and not each.pinned for each in pipeline
-    )
-
-
-def _advice(
-    text: str, file: str, pipeline: Sequence[Pass], context: PassContext, bare: Binary, built: Binary
-) -> str:
-    """Where sums are kept and cost a CTA or spills: what the build loses, and what could be left out."""
-    at = next((i for i, step in enumerate(pipeline) if isinstance(step, LowerRecords)), None)
-    lowering = None if at is None else pipeline[at]
-    if at is None or not isinstance(lowering, LowerRecords) or lowering.keep == "spans":
-        return ""
-    limits, demand = limits_of(bare.target), _demand(bare)
-    lost = loses(demand, _demand(built), limits)
-    first = Step(lowering.keep, lowering.fold)
-    if not lost or first not in STEPS:
-        return f"sums cost {lost}" if lost else ""
-
-    def smaller(step: Step) -> Demand:
-        module = parse(text, file)
-        changed = replace(lowering, keep=step.keep, fold=step.fold)
-        run_pipeline(module, [*pipeline[:at], changed, *pipeline[at + 1 :]], context)
-        return _demand(build(str(module), file))
-
-    step, left = afford(first, demand, smaller, limits)
-    return f"sums cost {lost}; with {step} they cost {left or 'none'}"
-
-
-def _demand(binary: Binary) -> Demand:
-    return Demand(binary.warps, binary.registers, binary.shared_bytes, binary.local_bytes)
+    bare, instrumented = build(text, file), build(str(module), file, text)
+    return Cost(bare, build(str(header), file), instrumented, manifest, records)
 
 
 def render(cost: Cost) -> str:
@@ -131,10 +85,6 @@ def render(cost: Cost) -> str:
     lines = [f"{cost.manifest.kernel} on {cost.bare.target}", f"{'':<26}{'bare':>12}{'instrumented':>14}"]
     lines += [f"{name:<26}{bare:>12}{instrumented:>14}" for name, bare, instrumented in rows]
     lines += _rounding(cost)
-    lines += [cost.advice] if cost.advice else []
-    if cost.moved:
-        reads = "1 clock read" if cost.moved == 1 else f"{cost.moved} clock reads"
-        lines.append(f"the assembler moves {reads}: a session builds with lower-records{{pinned=true}}")
     fixed = len(cost.header.instructions) - len(cost.bare.instructions)
     what = "each CTA's header" + (" and a second body" if cost.manifest.twin else "")
     lines += [

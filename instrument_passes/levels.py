@@ -1,10 +1,10 @@
-"""What a session can record and keep, by name. What shows a profile reads it, without any pass."""
+"""What a session can record, by name. What shows a profile reads it, without any pass."""
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KEEPS", "LEVELS", "LOWERING"]
+__all__ = ["LEVELS", "LOWERING"]
 
 # What each level of a session records. "default" answers "where does the time go": the ops that a warp spends
 # its time in or waits at, without a record per iteration. Scopes that a kernel names are wanted at each.
@@ -15,5 +15,3 @@ LEVELS: Final[dict[str, str]] = {
 }
 # What every pipeline ends with that is to be compiled.
 LOWERING: Final = "lower-records,allocate-buffer"
-# What a recorded launch keeps.
-KEEPS: Final = ("spans", "sums", "totals")

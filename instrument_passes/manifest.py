@@ -36,10 +36,7 @@ class Column:
 
     kind: "section" (index of the section + 1), "clock" (low half of the SM clock, 0 = not executed),
     "count" (rows that frame `frame` holds so far, over all its instances), "i32" / "f32" (payload `name`),
-    "ran" (whether the predicate of an op was true), "sum" (what a site's durations add up to, modulo 2^32),
-    "longest" (of them), "times" (how often something ran), "more" (of the payload before it, where sums are
-    kept; see `lowering/numbers.py`), "flight" (ends less starts of asynchronous work), "left" (how much of it
-    is under way), "pad" (never read).
+    "ran" (whether the predicate of an op was true), "pad" (never read).
     """
 
     kind: str
@@ -85,13 +82,6 @@ class Span(SpanAttributes):
     source (see `places.Place` and `places.call_paths`). payloads are columns of the frame that hold values;
     they are written whenever the span is. ran: column that is zero where the op was switched off, so that
     there is no span; -1 if it always runs.
-
-    Where sums are kept and no records, begin is -1, and these are columns of the root's row: payloads, the
-    first word each of what is kept of them; total, the sum of its durations; longest, the longest, -1 if it
-    is not kept; count, of which it ran times each (-1: it ran so often whenever the warp ran the section).
-    Asynchronous work has a site of its own, of kind "async": starts are the sites that start it, total is the
-    sum of its ends less that of its starts, left how much was under way when the warp returned, most how much
-    ever is (0 if that is not known).
     """
 
     id: int
@@ -104,13 +94,6 @@ class Span(SpanAttributes):
     payloads: tuple[int, ...] = ()
     ran: int = -1
     call_path: str = ""
-    total: int = -1
-    longest: int = -1
-    count: int = -1
-    times: int = 1
-    starts: tuple[int, ...] = ()
-    left: int = -1
-    most: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +156,6 @@ class Manifest:
         alignment, and small, because without a session Triton may allocate that much."""
         first, count = TAGS[self.selection.ctas]
         return 3 + 2 * (first + self.digest % count)
-
-    @property
-    def keeps(self) -> str:
-        """What a launch of it keeps: "spans", or "sums" of each site's durations."""
-        return "sums" if any(span.total >= 0 for each in self.sections for span in each.spans) else "spans"
 
     @property
     def segments(self) -> int:
@@ -249,7 +227,7 @@ def _section(data: dict[str, Any]) -> Section:
     frames = tuple(
         Frame(**{**f, "columns": tuple(Column(**c) for c in f["columns"])}) for f in data["frames"]
     )
-    tuples = ("ends", "payloads", "starts")
+    tuples = ("ends", "payloads")
     spans = tuple(
         Span(**{**s, **{name: tuple(s[name]) for name in tuples if name in s}}) for s in data["spans"]
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import instrument_passes
 from instrument_passes.errors import InstrumentError
 from instrument_passes.launch_bits import MIN_RING_LOG2, LaunchBits
-from instrument_passes.levels import KEEPS, LEVELS, LOWERING
+from instrument_passes.levels import LEVELS, LOWERING
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
 
@@ -31,8 +31,6 @@ _MIN_BUFFER: Final = 1 << MIN_RING_LOG2
 _MAX_BUFFER: Final = 1 << 20
 _STATIC_RECORDS: Final = 1 << 13
 _MAX_WARPS: Final = 32  # of a CTA
-_SPANS_EVERY: Final = 1000
-_SPANS_MEMORY: Final = 32  # MiB
 _SAMPLES: Final = 3  # launches of a variant that samples=True samples bare
 _MOST_SAMPLES: Final = 1 << 20
 _FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
@@ -74,27 +72,6 @@ class Options:
         "measure='latency'",
         "where spans on loads, atomics and shared-memory reads end: issue, or latency, which is when the "
         "data arrive; latency keeps loads from overlapping",
-    )
-    keep: str = _option(
-        "spans",
-        "What a recorded launch keeps: its 'spans', or their 'sums' (with the longest of each site) or "
-        "'totals' (without), which stay in registers until a warp returns, and mostly cost less",
-        "keep='sums'",
-        "what each recorded launch keeps: spans, sums or totals",
-    )
-    spans_every: int = _option(
-        _SPANS_EVERY,
-        "With keep='sums' or 'totals': of a kernel's recorded launches with one configuration the first, and "
-        "then one in so many, keep spans nevertheless, for timelines and percentiles; 0: none does",
-        "spans_every=100",
-        "with --keep sums: one launch in N keeps its spans; 0: none",
-    )
-    spans_memory: int = _option(
-        _SPANS_MEMORY,
-        "With keep='sums' or 'totals': MiB of records that launches may keep as spans. Once half of it is "
-        "full, they keep those of at most 256 of their CTAs, and the fuller it is, the fewer launches do",
-        "spans_memory=256",
-        "with --keep sums: MiB for spans",
     )
     buffer: int | None = _option(
         None,
@@ -275,9 +252,6 @@ class Options:
             raise OptionError(f"limit_s={self.limit_s!r} must be a number of seconds, more than 0")
         if self.spool is not None:
             _check_folder("spool", self.spool)
-        _check_choice("keep", self.keep, KEEPS)
-        _check_int("spans_every", self.spans_every, 0, 1 << 31, "a number of launches")
-        _check_int("spans_memory", self.spans_memory, 1, 1 << 20, "a number of MiB")
         _check_int("baseline", self.baseline, 0, 1 << 31, "a number of launches")
         if self.baseline == 1:
             raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
@@ -290,21 +264,6 @@ class Options:
         if self.samples and self.events:
             raise OptionError(
                 "events= and samples= both need CUPTI, which does one at a time; give one of them"
-            )
-        if self.keep == "spans" and self.spans_memory != _SPANS_MEMORY:
-            raise OptionError(
-                f"spans_memory={self.spans_memory!r} bounds the spans beside sums, but keep='spans' keeps "
-                "those of all launches; add keep='sums', or leave spans_memory= out"
-            )
-        if self.keep == "spans" and self.spans_every != _SPANS_EVERY:
-            raise OptionError(
-                f"spans_every={self.spans_every!r} chooses launches that keep spans among those that keep "
-                "sums, but keep='spans' keeps the spans of all; add keep='sums', or leave spans_every= out"
-            )
-        if self.buffer is not None and self.keep != "spans" and not self.spans_every:
-            raise OptionError(
-                f"buffer={self.buffer!r} is the room for the spans of a warp, but keep={self.keep!r} and "
-                "spans_every=0 keep none; leave buffer= out, or have spans_every= keep those of some launches"
             )
         _check_choice("measure", self.measure, _MEASURES)
         from instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
@@ -345,7 +304,7 @@ class Options:
 
     def _lowering(self) -> str:
         """The passes behind the recording ones, told which CTAs and warps record."""
-        chosen = [] if self.keep == "spans" else [f"keep={self.keep}"]
+        chosen = []
         if isinstance(self.ctas, str) and self.ctas == FIRST_WAVE:  # an array compares entry by entry
             chosen.append("first=true")
         elif isinstance(self.ctas, int):
@@ -372,19 +331,13 @@ class Options:
 
     @property
     def _has_bare_ctas(self) -> bool:
-        """Whether CTAs that do not record run at the bare kernel's speed.
+        """Whether `ctas` leaves CTAs out, and these run at the bare kernel's speed.
 
-        Where sums are kept, launches may come to record fewer CTAs, or none. But where bare launches are
-        timed beside recorded ones, all CTAs shall be slowed as those that record are, and sampled like them.
+        Where bare launches are timed beside recorded ones, all CTAs shall be slowed as those that record are,
+        and sampled like them.
         """
-        if self.baseline or self.samples or self.sms is not None:
-            return False
-        return self.keep != "spans" or self.chooses_ctas
-
-    @property
-    def chooses_ctas(self) -> bool:
-        """Whether `ctas` leaves CTAs out."""
-        return not isinstance(self.ctas, int) or self.ctas > 1
+        chooses_ctas = not isinstance(self.ctas, int) or self.ctas > 1
+        return chooses_ctas and not self.baseline and not self.samples
 
     @property
     def sampled(self) -> int:
@@ -396,20 +349,14 @@ class Options:
         """One CTA in 2^stride_log2, where `ctas` is a number."""
         return (self.ctas - 1).bit_length() if isinstance(self.ctas, int) else 0
 
-    def keeping_spans(self) -> Options:
-        """The same, but that every recorded launch keeps its spans."""
-        return replace(self, keep="spans", spans_every=_SPANS_EVERY, spans_memory=_SPANS_MEMORY)
-
     @property
     def static_records(self) -> int:
         """Up to how many records per warp a loop of static trip count gets room for without a ring."""
         return _STATIC_RECORDS if self.buffer is None else self.buffer
 
     def digest(self, version: str) -> str:
-        """Identity of all that changes the binary, or the one that keeps spans in its place, the passes' code
-        included; for Triton's cache keys."""
-        fewer = self._has_bare_ctas and self.chooses_ctas  # see `trials.affordable`
-        settings = repr((version, self.kernels, self.pipeline, self.static_records, fewer))
+        """Identity of all that changes the binary, the passes' code included; for Triton's cache keys."""
+        settings = repr((version, self.kernels, self.pipeline, self.static_records))
         modules = {type(step).__module__ for step in self.pipeline}
         return hashlib.sha256((settings + _code(frozenset(modules))).encode()).hexdigest()[:12]
 

@@ -145,8 +145,8 @@ class Questions(abc.ABC):
 
 
 class Profile(Tables, Questions):
-    """What a session collected, as plain data: `df`, `launches`, `sums`, `spreads`, `numbers`, `samples`,
-    `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see `Questions`).
+    """What a session collected, as plain data: `df`, `launches`, `samples`, `host`, `events` and
+    `metadata` (see `Tables`), and what they can be asked (see `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.corrections`), and where torch.compile made kernels `module`, `model_file` and
@@ -202,9 +202,6 @@ def held(tables: Tables) -> str:
         (int(tables.launches["dropped"].sum()), "dropped record", "dropped records"),
     )
     texts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts]
-    sums = int((tables.launches["keeps"] == "sums").sum())
-    if sums:
-        texts[1] += f" ({len(tables.launches) - sums:,} kept spans, {sums:,} sums)"
     samples = int(tables.samples["samples"].sum())
     if samples:
         texts.append(f"{samples:,} samples")
@@ -248,9 +245,9 @@ def load(
     The others ask for a part, as the options of `profscope view` do: a profile of these launches, or of what
     a CTA, an SM or a warp of each recorded; its notes say which part it is. Of Parquet no more row groups are
     read than may have some of it. All figures are of the part: of a part of each launch nothing is scaled up
-    to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it sums
-    and samples where a launch or a part of each launch is asked for, or a rank, unless each rank is a file
-    of a folder.
+    to its grid, and nobody knows what recording cost it. It has no host scopes and no events. Nor has it
+    samples where a launch or a part of each launch is asked for, or a rank, unless each rank is a file of a
+    folder.
 
     Raises TraceError, in one line saying what the file is, for anything else, where more spans are asked for
     than fit into the free memory, and where there is no such part, saying what there is; OptionError for a

@@ -9,23 +9,9 @@ are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
 
-A launch keeps its spans, or `sums` of them (`launches["keeps"]`). `sums` has one row per kernel, variant,
-trial and site of the launches that kept sums, in program order. `parent` is the row of the site around this
-one, -1 at a root. `launches` and `warps` ran its warp program, and the site ran `count` times, for
-`total_cycles` or `total_ns` in all and `longest_cycles` or `longest_ns` at most (-1: not kept). `grid_count`,
-`grid_cycles` and `grid_ns` are scaled up, launch by launch, from the recorded CTAs to the whole grid; where
-all CTAs record, or those recorded do not speak for the grid, they equal count and totals.
-
-`spreads` has what those launches say of `prof.balance()`, whose columns it has.
-
-`numbers` has one row per kernel, variant, trial, site and payload `name` of those launches, in program
-order: `count` numbers came, NaNs left out, and `nans` NaNs. `total`, `mean`, `least` and `greatest` are of
-the numbers, as float64, so a total of i32 is exact up to 2^53; the last three are missing where `count` is
-0. They are of the recorded CTAs, never scaled up to the grid.
-
 `samples` says where the hardware found warps, and why they did not go on. `launch` is that of the table of
-launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare", "spans"
-or "sums". `samples` warps stood at the instruction `pc`, bytes from the function's start, for the reason
+launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare" or
+"spans". `samples` warps stood at the instruction `pc`, bytes from the function's start, for the reason
 `stall`, and of these the instruction `blamed_pc` is the cause; where a stall has several causes, whole
 samples are divided among them. `file`, `line`, `call_path` and `class` are those of `pc`, `blamed_file`,
 `blamed_line` and `blamed_class` those of `blamed_pc`; a class says what an instruction is
@@ -64,23 +50,17 @@ __all__ = [
     "KINDS",
     "LAUNCH_DEFAULTS",
     "LAUNCH_DTYPES",
-    "NUMBER_DTYPES",
     "PAYLOAD_DTYPES",
     "SAMPLE_DTYPES",
     "SPAN_DTYPES",
-    "SPREAD_DTYPES",
-    "SUM_DTYPES",
     "Tables",
     "empty_frame",
     "events_frame",
     "host_frame",
     "launches_frame",
-    "numbers_frame",
     "payload_names",
     "samples_frame",
     "spans_frame",
-    "spreads_frame",
-    "sums_frame",
 ]
 
 KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
@@ -119,7 +99,6 @@ LAUNCH_DTYPES = {
     "replay": "int32",
     "cold": "bool",
     "unfinished": "int32",
-    "keeps": "str",
     "rank": "int32",
     "host": "int64",
 }
@@ -131,62 +110,11 @@ LAUNCH_DEFAULTS = {
     "replay": -1,
     "cold": False,
     "unfinished": 0,
-    "keeps": "spans",
     "rank": -1,
     "host": -1,
 }
 """Columns of a launch that a table may leave out, and what holds then: one configuration, no trials, no
-CTA that was to record and did not come to its end, all launches kept their spans, no job of ranks, and no
-scopes of the host's."""
-
-_PLACE_DTYPES = {"scope": "str", "kind": "str", "file": "str", "line": "int32", "call_path": "str"}
-
-SUM_DTYPES = {
-    "kernel": "str",
-    "variant": "int32",
-    "trial": "bool",
-    **_PLACE_DTYPES,
-    "parent": "int64",
-    "launches": "int64",
-    "warps": "int64",
-    "count": "int64",
-    "total_cycles": "int64",
-    "total_ns": "int64",
-    "longest_cycles": "int64",
-    "longest_ns": "int64",
-    "grid_count": "int64",
-    "grid_cycles": "int64",
-    "grid_ns": "int64",
-}
-
-SPREAD_DTYPES = {
-    "kernel": "str",
-    "variant": "int32",
-    "trial": "bool",
-    "launch": "int64",
-    **_PLACE_DTYPES,
-    "by": "str",
-    "count": "int64",
-    "least_cycles": "int64",
-    "mean_cycles": "float64",
-    "greatest_cycles": "int64",
-    "variation": "float64",
-}
-
-NUMBER_DTYPES = {
-    "kernel": "str",
-    "variant": "int32",
-    "trial": "bool",
-    **_PLACE_DTYPES,
-    "name": "str",
-    "launches": "int64",
-    "count": "int64",
-    "nans": "int64",
-    "total": "float64",
-    "mean": "float64",
-    "least": "float64",
-    "greatest": "float64",
-}
+CTA that was to record and did not come to its end, no job of ranks, and no scopes of the host's."""
 
 SAMPLE_DTYPES = {
     "kernel": "str",
@@ -287,30 +215,6 @@ def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return _frame(columns, LAUNCH_DTYPES)
 
 
-def sums_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """A table of sums in the schema's column order and dtypes; empty when given nothing.
-
-    Raises KeyError for a missing column.
-    """
-    return _frame(columns, SUM_DTYPES)
-
-
-def spreads_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """A table of spreads in the schema's column order and dtypes; empty when given nothing.
-
-    Raises KeyError for a missing column.
-    """
-    return _frame(columns, SPREAD_DTYPES)
-
-
-def numbers_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """A table of numbers in the schema's column order and dtypes; empty when given nothing.
-
-    Raises KeyError for a missing column.
-    """
-    return _frame(columns, NUMBER_DTYPES)
-
-
 def samples_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A table of samples in the schema's column order and dtypes; empty when given nothing.
 
@@ -381,9 +285,6 @@ class Tables:
     df: one row per span, the columns of SPAN_DTYPES, in order of launch, cta, warp and time.
     launches: one row per launch, the columns of LAUNCH_DTYPES.
     metadata: a JSON-able dict: tool, versions, device, options, notes to the user.
-    sums: one row per site of the launches that kept sums, the columns of SUM_DTYPES.
-    spreads: what balance() says of those launches, the columns of SPREAD_DTYPES.
-    numbers: one row per site and payload of those launches, the columns of NUMBER_DTYPES.
     samples: where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES.
     host: one row per scope of the host's code, the columns of HOST_DTYPES and metrics.
     events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
@@ -392,9 +293,6 @@ class Tables:
     df: pd.DataFrame = field(default_factory=spans_frame)
     launches: pd.DataFrame = field(default_factory=launches_frame)
     metadata: dict[str, Any] = field(default_factory=dict)
-    sums: pd.DataFrame = field(default_factory=sums_frame)
-    spreads: pd.DataFrame = field(default_factory=spreads_frame)
-    numbers: pd.DataFrame = field(default_factory=numbers_frame)
     samples: pd.DataFrame = field(default_factory=samples_frame)
     host: pd.DataFrame = field(default_factory=host_frame)
     events: pd.DataFrame = field(default_factory=events_frame)

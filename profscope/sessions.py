@@ -40,8 +40,6 @@ class Session(Questions):
     waits for those launches. A copy of a closed session, also a pickled one, is its `Profile`.
     """
 
-    _spooled_sums_bytes: int | None = None  # how much of its spool launches that keep sums may take
-
     _told: Mapping[str, Any] = MappingProxyType({})  # of what is recorded: entries of the metadata
 
     def __init__(self, options: Options) -> None:
@@ -78,7 +76,7 @@ class Session(Questions):
 
         try:
             with uninterrupted():
-                parts = running(self.options, self._spooled_sums_bytes, self._told)
+                parts = running(self.options, self._told)
                 self._running = self._stack.enter_context(parts)
                 OPEN.append(self)
                 self._stack.callback(OPEN.remove, self)
@@ -230,7 +228,7 @@ class Session(Questions):
                 raw, lost = parts.recorder.fetch()
                 metadata |= parts.host_clock()
                 with working(f"decoding {len(raw):,} launches"):
-                    tables = assemble(raw, metadata, [*notes, *lost], parts.recorder.folded)
+                    tables = assemble(raw, metadata, [*notes, *lost])
                     tables = with_host(tables, parts.scopes.columns())
                     seen = None if parts.kineto is None else parts.kineto.columns()
                     if seen is not None:
@@ -268,21 +266,6 @@ class Session(Questions):
     def launches(self) -> pd.DataFrame:
         """One row per launch; see `Profile`."""
         return self.profile.launches
-
-    @property
-    def sums(self) -> pd.DataFrame:
-        """One row per site of the launches that kept sums; see `Profile`."""
-        return self.profile.sums
-
-    @property
-    def spreads(self) -> pd.DataFrame:
-        """What `balance()` says of the launches that kept sums; see `Profile`."""
-        return self.profile.spreads
-
-    @property
-    def numbers(self) -> pd.DataFrame:
-        """One row per site and payload of the launches that kept sums; see `Profile`."""
-        return self.profile.numbers
 
     @property
     def samples(self) -> pd.DataFrame:

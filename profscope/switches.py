@@ -1,6 +1,6 @@
 """Recording switched on and off by calls, where a with statement does not fit.
 
-profscope.start(keep="sums")
+profscope.start(ctas=64)
 train()
 prof = profscope.stop()
 """

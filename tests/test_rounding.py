@@ -4,7 +4,6 @@ said, and only then."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -101,10 +100,9 @@ def test_the_same_product_is_fused(target: str) -> None:
     assert arithmetic_of(bare).expressions == arithmetic_of(instrumented).expressions
 
 
-@pytest.mark.parametrize("options", [{}, {"keep": "sums", "spans_every": 0}])
-def test_results_are_the_same_bits(options: dict[str, Any]) -> None:
-    """Whatever is recorded; `left_alone` shows that it would not be so."""
-    with session(instrument="heavy", every=2, **options) as prof:
+def test_results_are_the_same_bits() -> None:
+    """`left_alone` shows that it would not be so."""
+    with session(instrument="heavy", every=2) as prof:
         recorded, bare = launch(), launch()
     assert torch.equal(recorded, bare)
     assert len(prof.launches) == 1

@@ -20,9 +20,8 @@ from profscope.traces.merging import Part, merged
 from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of
 from tests.support.captured import captured
 from tests.support.figures_agree import figures_agree
-from tests.support.folded import with_sums
 from tests.support.processor import SPAN_KINDS, Processor
-from tests.support.sessions import CASES, count, keeping, launch_add, launch_collatz, session
+from tests.support.sessions import CASES, session
 
 ROOT = Path(__file__).parents[1]
 DATA, RESULTS = ROOT / "tests/data", ROOT / "bench/results"
@@ -33,12 +32,12 @@ CLOCK = {"read_cycles": 2, "row_cycles": 18, "basis": "measured"}
 
 
 def some_trials() -> Profile:
-    """Launches of two kernels, of which one is an autotuner's trial, and some kept sums."""
+    """Launches of two kernels, of which one is an autotuner's trial."""
     profile = captured(
         "liger_rms_norm-heavy-0", "liger_rms_norm-heavy-1", "noinline-heavy-0", "noinline-light-0"
     )
     launches = profile.launches.assign(trial=profile.launches["launch"] == 3)
-    return with_sums(Profile.of(replace(profile.tables, launches=launches)), [1])
+    return Profile.of(replace(profile.tables, launches=launches))
 
 
 def with_cost() -> Profile:
@@ -51,7 +50,7 @@ def of_two_ranks() -> Profile:
     """What two ranks of a job recorded, merged: of one kernel both have a launch."""
     parts = [
         captured("layer_norm-heavy-0", "attention-light-0"),
-        with_sums(captured("softmax-heavy-0", "layer_norm-heavy-0", "noinline-heavy-0"), [0]),
+        captured("softmax-heavy-0", "layer_norm-heavy-0", "noinline-heavy-0"),
     ]
     return Profile.of(merged([Part(each.tables, f"part {rank}", rank) for rank, each in enumerate(parts)]))
 
@@ -63,25 +62,10 @@ def recorded_as(*names: str, **options: Any) -> Profile:
     return Profile.of(prof.tables)
 
 
-def of_sums(**options: Any) -> Profile:
-    with keeping("sums", instrument="heavy", **options) as prof:
-        launch_add(20000)
-        count(40, 3)
-    return Profile.of(prof.tables)
-
-
-def of_both() -> Profile:
-    with session(instrument="heavy", keep="sums", spans_every=2) as prof:
-        for length in (2500, 9000, 2500, 9000):
-            launch_add(length)
-        launch_collatz(9)
-    return Profile.of(prof.tables)
-
-
 FEW: dict[str, Callable[[], Profile]] = {
     "records overwritten, partitions": lambda: captured("gluon_ws_loop-heavy-16-0", "while-heavy-16-0"),
     "some CTAs": lambda: load(DATA / "diff/matmul-1-stage.pftrace.gz"),
-    "trials and sums": some_trials,
+    "trials": some_trials,
     "corrected": with_cost,
     "two ranks": of_two_ranks,
     "a whole launch": lambda: load(DATA / "plotting/waves.pftrace.gz"),
@@ -101,9 +85,6 @@ MORE: dict[str, Callable[[], Profile]] = {
     "ctas, listed": lambda: recorded_as("matmul", "call_paths", ctas=[0, 3]),
     "sms": lambda: recorded_as("layer_norm", instrument="heavy", sms=2),
     "warps": lambda: recorded_as("layer_norm", instrument="heavy", warps=[0, 2]),
-    "sums": of_sums,
-    "sums of some CTAs": lambda: of_sums(ctas=2),
-    "both": of_both,
 }
 
 
@@ -146,7 +127,7 @@ def told_of(make: Callable[[], Profile], folder: Path, *choice: str) -> Told:
     return Told(load(views.path, **named) if named else profile, views)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["trials and sums", "some CTAs"])
+@pytest.mark.parametrize("name", ["trials", "some CTAs"])
 def test_the_first_screen_has_the_figures_of_the_summary(name: str, tmp_path: Path) -> None:
     agree_on_the_screen(told_of(FEW[name], tmp_path))
 
@@ -163,8 +144,8 @@ def test_rows_by_anything_add_up_to_the_same_where_some_ctas_recorded(tmp_path: 
     agree_on_rows(told_of(FEW["some CTAs"], tmp_path))
 
 
-def test_other_forms_leave_out_trials_and_have_sums(tmp_path: Path) -> None:
-    agree_in_other_forms(told_of(FEW["trials and sums"], tmp_path))
+def test_other_forms_leave_out_trials(tmp_path: Path) -> None:
+    agree_in_other_forms(told_of(FEW["trials"], tmp_path))
 
 
 def test_each_rank_of_a_job_has_the_figures_of_its_part(tmp_path: Path) -> None:
@@ -233,11 +214,10 @@ def agree_on_the_screen(told: Told) -> None:
     assert all(row["share"] is None for row in rows.values() if row["trial"])
     assert screen["header"]["dropped"] == launches["dropped"].sum()
     assert screen["header"]["ctas"] == launches["ctas"].sum()
-    if not len(told.profile.sums):
-        tables = screen["tables"]
-        inside = {(table["kernel"], table["variant"], table["trial"]) for table in tables}
-        if len(inside) == len(rows):
-            assert sum(table["warps"] for table in tables) == warps_of(told.profile)
+    tables = screen["tables"]
+    inside = {(table["kernel"], table["variant"], table["trial"]) for table in tables}
+    if len(inside) == len(rows):
+        assert sum(table["warps"] for table in tables) == warps_of(told.profile)
     for table, tree in zip(screen["tables"], screen["trees"], strict=True):
         key = tuple(table[name] for name in GROUP)
         own = of_group(told.summary, key)
@@ -266,12 +246,10 @@ def agree_on_lines(told: Told) -> None:
     )
     at_lines = told.own[told.own["kind"] != "gap"]
     assert (lines["self_share"].fillna(0) <= 1).all()
-    mixed = {*map(str, profile.sums["kernel"])} & {*map(str, profile.df["kernel"])}
-    shares = by_line(lines, "self_share") | by_line(lines[lines["self_share"].isna()], "share_sums")
+    shares = by_line(lines, "self_share")
     for (kernel, variant, line), own in by_line(at_lines, self_time).items():
-        if kernel not in mixed and warp_time[kernel, variant]:
+        if warp_time[kernel, variant]:
             assert shares[kernel, variant, line] == approx(own / warp_time[kernel, variant], abs=1e-9)
-    # The report's are of all launches, those that kept sums too.
     of_summary = by_line(at_lines, "share")
     for entry in profile.report()["kernels"]:
         rows = pd.DataFrame(entry["lines"]).assign(kernel=entry["kernel"], variant=entry["variant"])
@@ -279,7 +257,7 @@ def agree_on_lines(told: Told) -> None:
             for key, share in by_line(rows, "self_share").items():
                 assert share == approx(of_summary[key], rel=1e-3, abs=1e-4), key
     # The source, as text, as a table, and in a browser.
-    best = {"samples": "share_samples", "sums": "share_sums", "spans": "self_share"}
+    best = {"samples": "share_samples", "spans": "self_share"}
     shown: dict[tuple[str, int, int], float] = {}
     for source in told.views.ask("--source"):
         for line in (each for block in source["blocks"] for each in block["lines"]):
@@ -317,14 +295,13 @@ def agree_on_rows(told: Told) -> None:
         {0} if (told.own["kind"] == "gap").any() else set()
     )
     assert {*at_lines} == expected
-    kept_spans = profile.launches[(profile.launches["keeps"] == "spans") & ~profile.launches["trial"]]
-    if len(kept_spans) == (~profile.launches["trial"]).sum():
-        has_ranks = bool((profile.launches["rank"] >= 0).any())
-        for what in ("launch", "rank") if has_ranks else ("launch",):
-            rows = told.views.by(what)
-            assert sum(row["self"] for row in rows) == approx(everything, abs=len(rows)), what
+    counted = profile.launches[~profile.launches["trial"]]
+    has_ranks = bool((profile.launches["rank"] >= 0).any())
+    for what in ("launch", "rank") if has_ranks else ("launch",):
+        rows = told.views.by(what)
+        assert sum(row["self"] for row in rows) == approx(everything, abs=len(rows)), what
     df = profile.df
-    mine = df[(df["depth"] == 0) & (df["kind"] != "async") & df["launch"].isin(kept_spans["launch"])]
+    mine = df[(df["depth"] == 0) & (df["kind"] != "async") & df["launch"].isin(counted["launch"])]
     column = f"corrected_{unit}" if are_corrected(profile.tables) else f"duration_{unit}"
     warps = len(mine[["launch", "cta", "warp"]].drop_duplicates())
     for what in ("sm", "cta", "warp") if warps else ():
@@ -352,7 +329,7 @@ def agree_on_ranks(told: Told) -> None:
         assert (row["launches"], row["busy_ns"]) == (own.sum(), took[own].sum())
         alone = load(told.views.path, rank=row["rank"])
         assert alone.launches["kernel"].tolist() == launches.loc[own, "kernel"].tolist()
-        of_spans = Profile.of(replace(alone.tables, sums=alone.sums[:0])).summary()
+        of_spans = alone.summary()
         of_spans = of_spans[(of_spans["kind"] != "async") & ~of_spans["trial"]]
         rows = [each for each in told.views.by("rank") if each["key"] == str(row["rank"])]
         assert sum(each["self"] for each in rows) == of_spans[f"self_{told.unit}"].sum()
@@ -396,7 +373,7 @@ def agree_in_other_forms(told: Told) -> None:
     page = views.path.with_name("x.html").read_text()
     seen = margins(page)
     lines = profile.lines()
-    best = next(name for name in ("share_samples", "share_sums", "self_share") if lines[name].notna().any())
+    best = next(name for name in ("share_samples", "self_share") if lines[name].notna().any())
     alone = lines.groupby(["kernel", "variant"]).ngroups == 1
     if alone:
         for line, share in seen:

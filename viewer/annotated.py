@@ -28,7 +28,7 @@ __all__ = ["Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
 _Below = tuple[tuple[Step, ...], dict[str, Any]]
 """The rest of a way, from the function that is called, and the row at its end."""
 
-WITNESSES = {"share_samples": "samples", "share_sums": "sums", "self_share": "spans"}
+WITNESSES = {"share_samples": "samples", "self_share": "spans"}
 """The shares of `Profile.lines()` in the order in which they rank lines, and what each is by."""
 
 
@@ -94,8 +94,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Annotated:
-    """The functions of a kernel's variant, the kernel itself first. witness: what shares are by: "samples",
-    "sums" or "spans". form: of the code behind the lines, "" if none was asked for. notes: what could not be
+    """The functions of a kernel's variant, the kernel itself first. witness: what shares are by: "samples"
+    or "spans". form: of the code behind the lines, "" if none was asked for. notes: what could not be
     told; no_code: why there is none of that code, "" where there is some. label and differs: as of its
     `Group`.
     """

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import pandas as pd
 from rich.console import Console
 from rich.text import Text
@@ -13,11 +12,9 @@ from rich.text import Text
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.line_rows import GAP
 from profscope.analysis.span_rows import (
-    GROUP_COLUMNS,
     launch_scales,
     not_samples,
     of_which_shares_are,
-    only_trials,
 )
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
@@ -33,7 +30,7 @@ from viewer.units import (
     share_text,
     source_text,
 )
-from viewer.warps import recorded_in_sums, whole_warps
+from viewer.warps import whole_warps
 
 __all__ = ["ByRow", "make_rows", "show"]
 
@@ -43,9 +40,6 @@ recording took, where that is known."""
 
 OF_LAUNCHES = ("kernel", "variant", "launch", "rank")
 """What whole launches have a part in: where some of their CTAs recorded, the time of all is estimated."""
-
-OF_GROUPS = ("kernel", "variant")
-"""Of these it is known what launches took that kept sums."""
 
 OF_PLACES = {
     "sm": "a span is of",
@@ -114,11 +108,7 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
 
 
 def _check_told(rows: list[ByRow], profile: Profile, by: str) -> None:
-    sums, one = int((profile.launches["keeps"] == "sums").sum()), by.upper() if by in ("sm", "cta") else by
-    if not rows and sums and by not in (*OF_SCOPES, *OF_GROUPS):
-        others = ", ".join((*OF_GROUPS, *OF_SCOPES))
-        of_what = f"{count_text(sums, 'launch', 'launches')} kept sums, which tell no {one} from another"
-        raise TraceError(f"--by {by} has no row: {of_what}; these have rows: --by {others}")
+    one = by.upper() if by in ("sm", "cta") else by
     if not rows:
         raise TraceError(f"--by {by} has no row: no spans were recorded")
     if by in OF_PLACES and all(row.key == "-1" for row in rows):
@@ -139,10 +129,6 @@ def _times(unit: str, *, emulated: bool) -> str:
 def _notes(profile: Profile, by: str) -> Iterator[str]:
     """What the rows are not of."""
     launches = profile.launches
-    sums = int((launches["keeps"] == "sums").sum())
-    if sums and by not in (*OF_SCOPES, *OF_GROUPS):
-        kept = "launch that kept sums is" if sums == 1 else "launches that kept sums are"
-        yield f"{count_text(sums)} {kept} not among these: sums are of no single warp."
     is_part = len(profile.tables.df) and (profile.summary()["sampled"] < 1).any()
     if by not in (*OF_SCOPES, *OF_LAUNCHES) and is_part:
         yield "Of the CTAs that recorded alone: nothing is scaled up to the grid."
@@ -169,27 +155,27 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
     key = {"cta": ["kernel", "launch", "cta"], "launch": ["kernel", "launch"]}.get(by, ["kernel", by])
     rows = []
     for names, own in table.groupby(list(dict.fromkeys(key)), sort=True):
-        took = None
+        took, ctas = None, None
         if by == "cta" or (by == "launch" and unit == "ns"):
             took = int(own["end"].max() - own["start"].min())
         label: Any = names if isinstance(names, tuple) else (names,)
-        total, warps = round(own["estimate"].sum()), int(own["warps"].sum())
-        longest = own["longest"].max(skipna=False)
-        ctas = int((~own[["launch", "cta"]].duplicated() * own["ctas"]).sum())
+        if by != "cta" and (own["cta"] >= 0).any():
+            ctas = len(own[["launch", "cta"]].drop_duplicates())
+        total = round(own["estimate"].sum())
         rows.append(
             ByRow(
                 kernel=str(label[0]),
                 key=str(label[-1]),
                 launch=int(own["launch"].iloc[0]) if by in ("cta", "launch") else None,
                 sm=int(own["sm"].iloc[0]) if by in ("cta", "sm") else None,
-                ctas=None if by == "cta" or (own["cta"] < 0).all() else ctas,
-                count=warps,
+                ctas=ctas,
+                count=len(own),
                 total=total,
                 self=total,
                 scaled=bool((own["estimate"] != own["length"]).any()),
                 share=total / everything if everything else 0.0,
-                mean=float(own["length"].sum() / warps) if warps else 0.0,
-                max=None if pd.isna(longest) else int(longest),
+                mean=float(own["length"].mean()),
+                max=int(own["length"].max()),
                 took=took,
             )
         )
@@ -197,34 +183,15 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
 
 
 def _warps(profile: Profile, by: str, unit: str) -> pd.DataFrame:
-    """What rows add up: whole warps, one a row; and of launches that kept sums all warps of a kernel's
-    variant, where rows are of these. length: in all; longest: of a warp; estimate: length, for `OF_LAUNCHES`
-    that of the whole grid; warps and ctas: how many, those of a CTA by each of its warps.
-    """
+    """What rows add up: whole warps, one a row. length: in all; estimate: that, for `OF_LAUNCHES` of the
+    whole grid."""
     launches = profile.launches[of_which_shares_are(profile.launches)]
     scale = pd.Series(launch_scales(profile.tables), profile.launches["launch"])
     table = whole_warps(profile, unit)
     table = table[table["launch"].isin(launches["launch"])]
     of_launch = launches.drop_duplicates("launch").set_index("launch")[["variant", "rank"]]
-    table = table.join(of_launch, on="launch").assign(warps=1, longest=table["length"].astype("float64"))
-    table["estimate"] = table["length"] * (table["launch"].map(scale) if by in OF_LAUNCHES else 1.0)
-    table["ctas"] = 1
-    return pd.concat([table, _sums(profile, unit)]) if by in OF_GROUPS and len(profile.sums) else table
-
-
-def _sums(profile: Profile, unit: str) -> pd.DataFrame:
-    """Of launches that kept sums."""
-    sums, counts = profile.sums, recorded_in_sums(profile)
-    roots = sums[(sums["parent"] < 0) & (sums["kind"] != "async")]
-    figures = {f"total_{unit}": "length", f"grid_{unit}": "estimate", f"longest_{unit}": "longest"}
-    roots = roots[[*GROUP_COLUMNS, *figures]].rename(columns=figures)
-    roots["longest"] = roots["longest"].where(roots["longest"] >= 0)
-    table = roots.groupby(list(GROUP_COLUMNS), as_index=False).agg(
-        length=("length", "sum"), estimate=("estimate", "sum"), longest=("longest", "max")
-    )
-    table = table.merge(counts, on=list(GROUP_COLUMNS))
-    table = table[~table["trial"] | only_trials(profile.launches)]
-    return table.assign(launch=-1 - np.arange(len(table)), cta=0)
+    table = table.join(of_launch, on="launch")
+    return table.assign(estimate=table["length"] * (table["launch"].map(scale) if by in OF_LAUNCHES else 1.0))
 
 
 def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow]:

@@ -52,7 +52,7 @@ class Explorer:
         self._sites = narrow_sites(self._df)[1]
         self.ctas = self._slowest_first()
         if not self.ctas:
-            raise TraceError("there are no spans of CTAs to look at; launches that kept sums have none")
+            raise TraceError("there are no spans of CTAs to look at")
         self.whole_sm, self.pattern = False, ""
         self._show(0)
 

@@ -65,7 +65,7 @@ class Header:
 
     verdict: whether its figures can be believed, in one line; "" where there is nothing to judge; in_brief:
     the same with the reason that weighs most. kernel: its name, "" where there are several. ranks: processes
-    of a job. sums: how many of the launches kept sums. samples: of the hardware's sampler, over all binaries.
+    of a job. samples: of the hardware's sampler, over all binaries.
     chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
     are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
     on loads end with, "issue" or "latency"; "" when unknown.
@@ -89,7 +89,6 @@ class Header:
     kernels: int
     ranks: int
     launches: int
-    sums: int
     samples: int
     ctas: int
     spans: int
@@ -132,7 +131,6 @@ def make_header(
         kernels=len(names),
         ranks=int(launches["rank"].nunique()),
         launches=len(launches),
-        sums=int((launches["keeps"] == "sums").sum()),
         samples=int(profile.samples["samples"].sum()),
         ctas=int(launches["ctas"].sum()),
         spans=len(profile.tables.df),
@@ -283,11 +281,7 @@ def _size(header: Header) -> list[str]:
     )
     # Other tools' traces may not say how many CTAs; most sessions sample nothing.
     known = [each for each in counts if each[0] or each[1] not in ("CTA", "sample")]
-    size = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
-    kept = header.launches - header.sums
-    if header.sums:
-        size[0] += f" ({count_text(kept)} kept spans, {count_text(header.sums)} sums)"
-    return size
+    return [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
 
 
 def _shown(header: Header) -> list[str]:

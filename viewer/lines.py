@@ -1,4 +1,4 @@
-"""The lines: where each source line's time goes by spans, sums and samples, and why it waits."""
+"""The lines: where each source line's time goes by spans and samples, and why it waits."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
@@ -21,7 +21,6 @@ __all__ = ["LineRow", "LineTable", "make_lines", "render_lines"]
 
 _SHARES = {
     "self_share": "spans",
-    "share_sums": "sums",
     "share_samples": "samples",
     "share_samples_recorded": "recorded",
 }
@@ -42,7 +41,6 @@ class LineRow:
     call_path: str
     source: str
     self_share: float | None
-    share_sums: float | None
     share_samples: float | None
     share_samples_low: float | None
     share_samples_high: float | None

@@ -63,27 +63,23 @@ def listings(profile: Profile, kernel: str, variant: int, form: str) -> Listing:
     code: dict[tuple[str, int], list[Instruction]] = {}
     for place, number, text in placed:
         code.setdefault(place, []).append(Instruction(number, False, text, None, 0, ""))
-    note = f"{kernel}: {form.upper()} of the binary that kept {entry['keeps']}, with its records"
-    if _has_second_body(profile, kernel, variant, entry["keeps"]):
+    note = f"{kernel}: {form.upper()} of the binary that recorded, with its records"
+    if _has_second_body(profile, kernel, variant):
         note += "; each line twice, for CTAs that do not record have code of their own"
     return Listing(code, [note])
 
 
 def _entry(profile: Profile, kernel: str, variant: int) -> dict[str, Any] | None:
-    """The binary that kept spans, where there are two."""
+    """The binary that recorded."""
     variants = (profile.metadata.get("variants") or {}).get(kernel) or []
     key = next((each["key"] for each in variants if each["variant"] == variant), "")
-    fitting = [
-        entry
-        for entry in profile.metadata.get("code") or []
-        if (entry["kernel"], entry["key"]) == (kernel, key)
-    ]
-    return min(fitting, key=lambda entry: str(entry["keeps"]), default=None)
+    code = profile.metadata.get("code") or []
+    return next((entry for entry in code if (entry["kernel"], entry["key"]) == (kernel, key)), None)
 
 
-def _has_second_body(profile: Profile, kernel: str, variant: int, keeps: str) -> bool:
+def _has_second_body(profile: Profile, kernel: str, variant: int) -> bool:
     builds = variant_entry(profile.metadata, kernel, variant).get("builds") or []
-    return any(build.get("twin") and build.get("keeps") == keeps for build in builds)
+    return any(build.get("twin") for build in builds)
 
 
 def _ttgir(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
@@ -124,5 +120,5 @@ def _sass(profile: Profile, kernel: str, variant: int) -> Listing:
         stalls = "" if part is None else stall_text(stall_counts(part))
         share = count / total if total else None
         code.setdefault((file, line), []).append(Instruction(pc, True, text, share, count, stalls))
-    which = "the bare binary" if binary == "bare" else f"the binary that keeps {binary}"
+    which = "the bare binary" if binary == "bare" else "the binary that recorded"
     return Listing(code, [f"{kernel}: SASS of {which}, with its {total:,} samples"])

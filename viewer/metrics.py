@@ -52,7 +52,7 @@ def _conceivable(profile: Profile) -> dict[str, str]:
     if not profile.emulated:
         known |= {f"time/{unit}": "warp time, of all warps together" for unit in TIMES}
         known |= {f"avg_time/{unit}": "time of one span: time / count" for unit in TIMES}
-    if profile.emulated or profile.tables.df["duration_cycles"].any() or profile.sums["total_cycles"].any():
+    if profile.emulated or profile.tables.df["duration_cycles"].any():
         known |= {"cycles": "warp time in cycles", "avg_cycles": "cycles / count"}
     known["count"] = "spans; of a kernel its warps"
     summary = profile.summary()

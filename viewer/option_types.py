@@ -21,10 +21,10 @@ __all__ = [
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
 
-SECTIONS = ("header", "findings", "kernels", "lines", "scopes", "tree", "numbers", "timeline")
+SECTIONS = ("header", "findings", "kernels", "lines", "scopes", "tree", "timeline")
 """What --show shows, one or several."""
 
-FIRST = ("findings", "kernels", "lines", "tree", "numbers", "timeline")
+FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""
 
 BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")

@@ -33,16 +33,15 @@ from viewer.header import (
 from viewer.input import Trace
 from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.lines import LineTable, make_lines, render_lines
-from viewer.numbers import NumberTable, make_numbers, render_numbers
 from viewer.option_types import FIRST
-from viewer.outlet import TABLES, Row, noted, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
 from viewer.select import Choice, Selection, choose_cta
 from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_heading, render_table, render_uncovered
 from viewer.timeline import Timeline, make_timeline
 from viewer.tree import ScopeTree, make_trees, render_tree
 from viewer.uncovered import advice, bare_kernels
-from viewer.units import count_text, printable
+from viewer.units import printable
 
 __all__ = ["View", "show_screen"]
 
@@ -55,13 +54,11 @@ MOST_ROWS, FIRST_LINES = 20, 8
 BARE_NAMES = 3
 """Kernels without spans inside that are named; the rest are counted."""
 
-NO_TIMELINE = "These launches kept sums and no spans: there is no timeline to draw."
 NOTHING = {
     "kernels": "no launches were recorded",
     "lines": "nothing was recorded of any line",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
-    "numbers": "no numbers: scopes with values have some, scope(name, x=x), in launches that kept sums",
     "timeline": "no single spans were kept: there is no timeline to draw",
 }
 """What is said where nothing is there of what --show names."""
@@ -78,7 +75,7 @@ class View:
     time that their launches took.
 
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
-    tables, trees and numbers are of the same groups; `omitted` further ones with spans inside have none.
+    tables and trees are of the same groups; `omitted` further ones with spans inside have none.
     lines: of the kernels that took longest.
     """
 
@@ -89,7 +86,6 @@ class View:
     advice: str
     tables: list[KernelTable]
     trees: list[ScopeTree]
-    numbers: list[NumberTable]
     lines: list[LineTable]
     omitted: int
     timeline: Timeline | None
@@ -161,7 +157,6 @@ def _view(
             trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth, spans)
             if "tree" in shown
             else [],
-            numbers=[make_numbers(profile, table, top) for table in detailed] if "numbers" in shown else [],
             lines=[
                 table
                 for table in make_lines(profile, first_lines, most_kernels, rows, summary)
@@ -197,7 +192,6 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
         "lines": any(table.rows for table in view.lines),
         "scopes": any(table.rows for table in view.tables),
         "tree": any(tree.nodes for tree in view.trees),
-        "numbers": any(table.rows for table in view.numbers),
         "timeline": view.timeline is not None,
     }
     if not any(there[name] for name in asked):
@@ -239,7 +233,7 @@ def _rows(view: View, name: str) -> list[Row]:
     elif name == "tree":
         own = [(tree, tree.nodes) for tree in view.trees]
     else:
-        own = [(table, table.rows) for table in (view.tables if name == "scopes" else view.numbers)]
+        own = [(table, table.rows) for table in view.tables]
     about = ("kernel", "variant", "trial", "unit")
     return [
         {**{name: getattr(table, name) for name in about if hasattr(table, name)}, **asdict(row)}
@@ -282,10 +276,6 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
             lines += [*render_tree(view.trees[at], width)]
         if "scopes" in shown or view.trees:
             lines += render_uncovered(table, width)
-        if view.numbers and view.numbers[at].rows:
-            lines += [Text(), *render_numbers(view.numbers[at], width)]
-    if options.show is not None and "numbers" in shown and not any(table.rows for table in view.numbers):
-        lines += [Text(), *noted(NOTHING["numbers"], width)]
     if view.omitted:
         more = f"{view.omitted} more kernels with spans; {_ways(view)} shows them"
         lines += [Text(), Text(more, style="dim")]
@@ -300,15 +290,7 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
 
 def _timeline(view: View, width: int) -> list[Text]:
     if view.timeline is not None:
-        lines = [Text(), *render_timeline(view.timeline, width, of_ctas(view.header))]
-        if view.header.sums:
-            drawn, kept = view.header.launches - view.header.sums, count_text(view.header.sums)
-            those = "launch" if drawn == 1 else f"{count_text(drawn)} launches"
-            note = f"Drawn from the {those} that kept spans; {kept} kept sums."
-            lines += [Text(line, style="dim") for line in wrap(note.split(), width)]
-        return lines
-    if view.header.sums and not view.header.spans:
-        return [Text(), *(Text(line, style="dim") for line in wrap(NO_TIMELINE.split(), width))]
+        return [Text(), *render_timeline(view.timeline, width, of_ctas(view.header))]
     if view.header.launches and not view.header.spans:
         return [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
     return []

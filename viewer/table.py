@@ -33,7 +33,7 @@ SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
 class ScopeRow:
     """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
 
-    The percentiles and max are None where launches kept sums that do not tell. measures, bytes_at_most, flops
+    The percentiles and max are None where they were not asked for. measures, bytes_at_most, flops
     and the rates are those of `analysis.work.with_work`, None where there are none.
     """
 

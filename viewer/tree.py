@@ -72,7 +72,6 @@ def make_trees(
     """
     chosen = chosen or Rows()
     drawn = _of_spans(profile, unit, spans)
-    _add_sums(drawn, profile, unit)
     children: dict[int, list[int]] = {}
     for at, scope in enumerate(drawn):
         children.setdefault(scope.parent, []).append(at)
@@ -168,23 +167,6 @@ def _of_spans(profile: Profile, unit: str, spans: SummedSpans | None) -> list[_S
             strict=True,
         )
     ]
-
-
-def _add_sums(scopes: list[_Scope], profile: Profile, unit: str) -> None:
-    """Add what launches that kept sums say: to the paths that spans have, and behind them the others."""
-    sums = profile.sums
-    known = {(scope.group, scope.parent, scope.place): at for at, scope in enumerate(scopes)}
-    columns = (sums[name].tolist() for name in ("parent", "grid_count", f"grid_{unit}"))
-    at_row: list[int] = []
-    for group, place, parent, count, total in zip(_groups(sums), _places(sums), *columns, strict=True):
-        key = group, -1 if parent < 0 else at_row[parent], place
-        if count and key not in known:
-            known[key] = len(scopes)
-            scopes.append(_Scope(*key, 0, 0))
-        at_row.append(known.get(key, -1))
-        if count:
-            scopes[known[key]].count += count
-            scopes[known[key]].total += total
 
 
 def _groups(table: pd.DataFrame) -> list[tuple[str, int, bool]]:

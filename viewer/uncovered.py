@@ -39,8 +39,5 @@ def bare_kernels(profile: Profile, kernels: Sequence[str], spans: SummedSpans | 
     """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
     where that is known."""
     sites = narrow_sites(profile.tables.df)[1] if spans is None else spans.rows
-    sums = profile.sums[profile.sums["count"] > 0]
-    seen = {*sites["kernel"], *sums["kernel"]}
     inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
-    inside |= {*sums.loc[sums["kind"] != "kernel", "kernel"]}
-    return [name for name in kernels if name in seen - inside]
+    return [name for name in kernels if name in {*sites["kernel"]} - inside]

@@ -5,16 +5,16 @@ from dataclasses import replace
 import pandas as pd
 
 from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.span_rows import GROUP_COLUMNS, counted, launch_groups, outermost
+from profscope.analysis.span_rows import GROUP_COLUMNS, launch_groups, outermost
 from profscope.profiles import Profile
 
-__all__ = ["WARP", "recorded", "recorded_in_sums", "whole_warps"]
+__all__ = ["WARP", "recorded", "whole_warps"]
 
 WARP = ["launch", "cta", "warp"]
 
 
 def whole_warps(profile: Profile, unit: str) -> pd.DataFrame:
-    """One row for each warp that kept spans: kernel, WARP, sm; start and end as they were read; and length,
+    """One row for each warp: kernel, WARP, sm; start and end as they were read; and length,
     of all its outermost spans together, without what recording took where the summary leaves that out.
 
     A warp that runs several partitions one after the other has several such spans.
@@ -55,16 +55,4 @@ def recorded(profile: Profile) -> pd.DataFrame:
     names = roots["kernel"].cat.categories[counts["kernel"]].astype("str")
     of_launch = {name: groups[name].to_numpy()[counts["group"]] for name in ("variant", "trial")}
     both = counts[[*parts]].assign(kernel=names, **of_launch)
-    if len(profile.sums):
-        both = pd.concat([both, recorded_in_sums(profile)])
     return both.groupby(key, as_index=False).sum().astype(dict.fromkeys(parts, "int64"))
-
-
-def recorded_in_sums(profile: Profile) -> pd.DataFrame:
-    """The same of launches that kept sums. Partitions say for themselves how many warps ran them."""
-    launches, sums, key = profile.launches, profile.sums, list(GROUP_COLUMNS)
-    kept = launches[counted(launches) & (launches["keeps"] == "sums").to_numpy()]
-    kept = kept[[*key, "ctas"]].assign(launches=1, most=kept["ctas"] * kept["num_warps"])
-    roots = sums[(sums["parent"] < 0) & (sums["kind"] != "async")]
-    table = pd.concat([kept, roots[[*key, "warps"]]]).groupby(key, as_index=False).sum()
-    return table.assign(warps=table[["warps", "most"]].min(axis=1)).drop(columns="most")

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not names:
         print("bench.libraries: nothing to run", file=sys.stderr)
         return 1
-    facts = about() | {"level": options.level, "keep": options.keep, "ctas": options.ctas, "missing": missing}
+    facts = about() | {"level": options.level, "ctas": options.ctas, "missing": missing}
     command = [
         sys.executable,
         "-m",
@@ -77,8 +77,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.library,
         "--level",
         options.level,
-        "--keep",
-        options.keep,
         "--ctas",
         str(options.ctas),
         "--configs",
@@ -103,12 +101,9 @@ def _tasks(
     # What torch.compile launches is recorded from the first launch on.
     wanted: dict[str, Any] = {
         "instrument": options.level,
-        "keep": options.keep,
         "ctas": options.ctas,
         "wait": True,
     }
-    if options.keep != "spans":
-        wanted["spans_every"] = 0
 
     def run(library: str, op: str, calls: Calls) -> list[Row]:
         faulthandler.dump_traceback_later(_OP_LIMIT_S, exit=True)
@@ -176,7 +171,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help='leave out calls whose "op label" it is, such as "mm float32 1"',
     )
     parser.add_argument("--level", default="light", help="what sessions record (default: light)")
-    parser.add_argument("--keep", default="spans", help="what sessions keep: spans, sums or totals")
     parser.add_argument("--ctas", type=int, default=1, metavar="N", help="one CTA in N records")
     parser.add_argument(
         "--configs", type=int, default=0, metavar="N", help="let autotuners try the first N only (0: all)"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 
 from instrument_passes.analyses.places import Place
 from instrument_passes.attributes import SpanAttributes
 from instrument_passes.dialect import attributes_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op
-from instrument_passes.lowering.flights import IN_FLIGHT, Flight
 from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
@@ -86,7 +84,6 @@ class _SpanBuilder:
     ends: list[Tick] = field(default_factory=list)
     payloads: list[Tick] = field(default_factory=list)
     ran: Tick | None = None
-    sums: dict[str, Any] = field(default_factory=dict)  # fields of Span, where sums are kept
 
 
 @dataclass
@@ -98,7 +95,6 @@ class SectionBuilder:
     warps: int
     frames: list[FrameBuilder] = field(default_factory=list)
     spans: dict[int, _SpanBuilder] = field(default_factory=dict)
-    flights: list[tuple[Flight, dict[str, Any]]] = field(default_factory=list)  # with fields of Span
 
     def new_frame(self, parent: int, capacity: int, loop: int = -1) -> FrameBuilder:
         frame = FrameBuilder(len(self.frames), parent, capacity, loop)
@@ -127,7 +123,6 @@ class SectionBuilder:
                 ends=tuple(tick.column for tick in s.ends),
                 payloads=tuple(tick.column for tick in s.payloads),
                 ran=-1 if s.ran is None else s.ran.column,
-                **s.sums,
                 **{field.name: getattr(s.attributes, field.name) for field in fields(s.attributes)},
             )
             for s in self.spans.values()
@@ -136,20 +131,7 @@ class SectionBuilder:
         for builder in self.frames:
             builder.loop = number[builder.loop]
             frames.append(builder.finish())
-        flown = (
-            self._flown(len(spans) + place, flight, [spans[number[span]] for span in flight.starts], columns)
-            for place, (flight, columns) in enumerate(self.flights)
-        )
-        return Section(self.name, self.warps, tuple(frames), (*spans, *flown))
-
-    @staticmethod
-    def _flown(span: int, flight: Flight, starts: Sequence[Span], columns: Mapping[str, Any]) -> Span:
-        """A site of work in flight, below the first site that starts it."""
-        return replace(
-            starts[0], id=span, parent=starts[0].id, kind="async", name=flight.name + IN_FLIGHT, part="",
-            begin=-1, ends=(), payloads=(), ran=-1, longest=-1, count=-1, times=1,
-            starts=tuple(start.id for start in starts), most=flight.most, **columns,
-        )  # fmt: skip
+        return Section(self.name, self.warps, tuple(frames), spans)
 
 
 class Placeholders:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from instrument_passes.analyses.walk import LOOPS, recordable_blocks, recordable_regions
-from instrument_passes.dialect import BEGIN, is_record
+from instrument_passes.analyses.walk import LOOPS, recordable_blocks
+from instrument_passes.dialect import is_record
 from instrument_passes.ir import Block, Op, Region
 
 __all__ = ["Plan"]
@@ -28,16 +28,6 @@ class Plan:
     def below(self, op: Op) -> list[Op]:
         """The loops with records at and below an op."""
         return [inner for inner in self._walk(op) if inner in self.loops]
-
-    def begins(self, op: Op) -> Iterator[Op]:
-        """The begin records at and below an op that its own warps run."""
-        if op.name == BEGIN:
-            yield op
-        regions = [*recordable_regions(op), *(self.calls[op].regions if op in self.calls else ())]
-        for region in regions[:1] if op.name == "ttg.warp_specialize" else regions:
-            for block in region.blocks:
-                for inner in block.ops:
-                    yield from self.begins(inner)
 
     def _add(self, block: Block, around: Op | None) -> None:
         loops = [op for top in block.ops for op in self._outermost_loops(top)]

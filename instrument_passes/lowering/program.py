@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from instrument_passes.analyses.places import Places
-from instrument_passes.ir import Module, Op, Region
+from instrument_passes.ir import Module, Op
 from instrument_passes.lowering.builder import Placeholders
-from instrument_passes.lowering.flights import Flights
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
@@ -19,9 +18,7 @@ __all__ = ["Program"]
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
     which section they run. wide: see `find_area`. static_records: a loop whose trip count is static and whose
-    records per warp are at most this many gets room for all of them. longest: where sums are kept,
-    so is the longest duration of each site. pinned: clocks are pinned in loops, too, as `Target.clock` can.
-    flights: by the region of each warp program, where sums are kept.
+    records per warp are at most this many gets room for all of them.
     """
 
     module: Module
@@ -34,6 +31,3 @@ class Program:
     marked: bool
     wide: bool
     static_records: int
-    longest: bool
-    pinned: bool
-    flights: Mapping[Region, Flights]

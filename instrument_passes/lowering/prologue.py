@@ -17,7 +17,7 @@ from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
-__all__ = ["allocate", "find_area", "find_segment", "set_up"]
+__all__ = ["allocate", "find_area", "set_up"]
 
 
 def allocate(buffer: str) -> str:
@@ -88,14 +88,14 @@ def set_up(
     So the first clock is read first; where a CTA draws its area, right behind. numbers: i32 constants by
     name; before, after: text around that. Returns the first op of the program itself.
     """
-    segment = find_segment(program.module, program.target, area, identity, program.holes, program.selection)
+    segment = _find_segment(program.module, program.target, area, identity, program.holes, program.selection)
     constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
     first = next(op for op in region.entry.ops if not is_record(op))
     first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
     return first
 
 
-def find_segment(
+def _find_segment(
     module: Module,
     target: Target,
     area: Area,

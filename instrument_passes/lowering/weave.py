@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from instrument_passes.analyses.walk import loop_body
 from instrument_passes.dialect import BEGIN, END, record_id
 from instrument_passes.ir import Block, Op, Region
+from instrument_passes.ir.tokens import unquote
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
 from instrument_passes.lowering.flow import ControlFlow, in_loop
-from instrument_passes.lowering.numbers import checked_payload
 from instrument_passes.lowering.plan import Plan
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import allocate, find_area, set_up
 from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.lowering.trips import static_trips
 from instrument_passes.manifest import Column
+from instrument_passes.span_columns import RESERVED
 
 __all__ = ["weave_kernel", "weave_partition"]
+
+_PAYLOADS: Final = ("i32", "f32")
 
 
 def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
@@ -175,7 +179,7 @@ class _Weaver:
 
     def payload(self, op: Op, state: RowState) -> None:
         """Store the operand with the span's row, as bits."""
-        span, name, kind = checked_payload(op, self.section, state.open)
+        span, name, kind = self._checked_payload(op, state)
         bits = op.operands[0]
         if kind == "f32":
             bits = self.module.fresh("ps_bits")
@@ -184,6 +188,18 @@ class _Weaver:
         self.section.spans[span].payloads.append(tick)
         state.pending.append(Pending(Column(kind, name=name), bits, tick))
         op.erase()
+
+    def _checked_payload(self, op: Op, state: RowState) -> tuple[int, str, str]:
+        """Span, name and type of a payload. Raises IRError if it stands, is called or is typed wrongly."""
+        span, name = record_id(op), unquote(op.attributes.get("name", ""))
+        if span not in state.open or self.section.spans[span].block is not op.parent:
+            raise op.error("a payload must stand between its span's begin and end, in the block of the begin")
+        if not name.isidentifier() or name in RESERVED:
+            raise op.error(f"{name!r} cannot be the name of a column; take an identifier that is none yet")
+        kind = next(iter(op.operand_types), "")
+        if kind not in _PAYLOADS:
+            raise op.error(f"a payload must be an i32 or f32, not {kind or 'of unknown type'}")
+        return span, name, kind
 
     # Control flow.
 

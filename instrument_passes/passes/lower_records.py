@@ -10,25 +10,19 @@ results, zero where it did not run.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.analyses.opclasses import OPS, uncovered
+from instrument_passes.analyses.opclasses import uncovered
 from instrument_passes.analyses.places import Places, call_paths
 from instrument_passes.analyses.walk import kernel_of
-from instrument_passes.dialect import BEGIN, END, PAYLOAD, VALUES, record_id
-from instrument_passes.economy import FOLDED
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.ir.tokens import quote, unquote
-from instrument_passes.levels import KEEPS
 from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.flights import find_flights
 from instrument_passes.lowering.program import Program
-from instrument_passes.lowering.sums import sum_kernel, sum_partition
 from instrument_passes.lowering.twin import can_have_one, join, without_records
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
@@ -64,15 +58,6 @@ class LowerRecords(Pass):
 
     every-warp: one warp in so many.
 
-    keep: "spans" stores every record; "sums" keeps, in registers, what the durations of each site add up to
-    and the longest, and stores these when a warp returns; "totals" keeps the sums alone.
-
-    fold: where sums are kept, classes of ops that get no sum of their own, to save registers: their time is
-    that of what is around them.
-
-    pinned: where sums are kept, keep the assembler from moving clock reads in loops, too. It takes an
-    instruction or two a read; those outside of loops are always pinned.
-
     twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
     is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
     assembly that names labels or registers outside of braces.
@@ -85,9 +70,6 @@ class LowerRecords(Pass):
     sms: tuple[str, ...] = ()
     warps: tuple[str, ...] = ()
     every_warp: int = 1
-    keep: str = "spans"
-    fold: tuple[str, ...] = ()
-    pinned: bool = False
     twin: bool = False
 
     def __post_init__(self) -> None:
@@ -97,15 +79,6 @@ class LowerRecords(Pass):
             raise ValueError("warps and every-warp exclude each other")
         if not 1 <= self.every_warp <= _MAX_WARPS:
             raise ValueError(f"every-warp={self.every_warp} must be 1 to {_MAX_WARPS}")
-        if self.keep not in KEEPS:
-            raise ValueError(f"keep={self.keep} is none of {', '.join(KEEPS)}")
-        unknown = [cls for cls in self.fold if cls not in FOLDED]
-        if unknown:
-            raise ValueError(f"fold={unknown[0]} is none of {', '.join(FOLDED)}")
-        if self.fold and self.keep == "spans":
-            raise ValueError("fold saves registers where sums are kept; give keep=sums or keep=totals too")
-        if self.pinned and self.keep == "spans":
-            raise ValueError("pinned is for clocks whose sums are kept; give keep=sums or keep=totals too")
         _numbers("ctas", self.ctas, 1 << 31)
         _numbers("sms", self.sms, 1 << 16)
         _numbers("warps", self.warps, _MAX_WARPS)
@@ -124,21 +97,16 @@ class LowerRecords(Pass):
         if selection.ctas == "sms" and module.integer("ttg.num-ctas") > 1:
             raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
         said = [_uncovered_note(op) for op in uncovered(module)]
-        said += _folded(module, self.fold)
         bare = (
             without_records(module, kernel) if self.twin and can_have_one(module, kernel, selection) else []
         )
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
-        regions = [kernel.regions[0], *(region for op in specialised for region in op.regions[1:])]
-        found = [] if self.keep == "spans" else find_flights(regions, calls)
-        not_kept = dict.fromkeys(note for each in found for note in each.notes)
-        notes = (*notes_of(module), *said, *left_out, *not_kept)
+        notes = (*notes_of(module), *said, *left_out)
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
-            longest=self.keep == "sums", pinned=self.pinned, flights=dict(zip(regions, found, strict=False)),
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -147,16 +115,13 @@ class LowerRecords(Pass):
             for index, own_warps in enumerate(_partition_warps(op)):
                 sections.append(SectionBuilder(len(sections), f"partition{index}", own_warps))
                 groups.append(group)
-        of_kernel, of_partition = (
-            (weave_kernel, weave_partition) if self.keep == "spans" else (sum_kernel, sum_partition)
-        )
-        of_kernel(program, body, area)
+        weave_kernel(program, body, area)
         rest = iter(sections[1:])
         for op in specialised:
             addresses = warp_specialize.add_capture(op, area.address, "i64")
             flags = warp_specialize.add_capture(op, area.settled, "i32")
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
-                of_partition(program, next(rest), Area(address, flag), region)
+                weave_partition(program, next(rest), Area(address, flag), region)
         if bare:
             join(module, target, kernel, bare, program.holes, selection, wide=program.wide)
         paths = call_paths((s.attributes.name, s.place) for each in sections for s in each.spans.values())
@@ -197,28 +162,6 @@ def manifest_of(module: Module) -> Manifest | None:
     if text is None:
         return None
     return Manifest.from_json(unquote(text))
-
-
-def _folded(module: Module, classes: tuple[str, ...]) -> list[str]:
-    """Take the records on ops of these classes away; a note on how many."""
-    folded = {
-        record_id(op): OPS[unquote(op.attributes["op"])].cls
-        for op in module.walk()
-        if op.name == BEGIN and _class_of(op) in classes
-    }
-    for op in tuple(module.walk()):
-        if op.name in (BEGIN, END, PAYLOAD, VALUES) and record_id(op) in folded:
-            op.erase()
-    counts = Counter(folded.values())
-    many = ", ".join(f"{counts[cls]} of {cls}" for cls in classes if cls in counts)
-    return [f"to save registers these sites have no sums of their own: {many}"] if many else []
-
-
-def _class_of(begin: Op) -> str:
-    """The class of the op that a span is on; "" if it is on none."""
-    name = unquote(begin.attributes.get("op", '""'))
-    on_an_op = begin.attributes.get("kind") == '"op"' and name in OPS and not begin.attributes.get("part")
-    return OPS[name].cls if on_an_op else ""
 
 
 def _uncovered_note(op: Op) -> str:

@@ -52,7 +52,7 @@ class Amd(Target):
     def lanes(self) -> int:
         return 64
 
-    def clock(self, out: str, always: str = "") -> str:
+    def clock(self, out: str) -> str:
         """The low half of s_memtime, the shader clock. Nothing is scheduled across; the value stays scalar,
         and nothing waits for it but what stores it."""
         return _lines(
@@ -60,19 +60,6 @@ class Amd(Target):
             _call(f"{out}_wide", "s.memtime", "i64"),
             _fence(f"{out}_behind"),
             f"{out} = arith.trunci {out}_wide : i64 to i32",
-        )
-
-    def always(self, out: str) -> str:
-        """The compiler does no clock read again, so it may know."""
-        return f"{out} = arith.constant true"
-
-    def time(self, out: str, always: str) -> str:
-        return _lines(
-            _fence(f"{out}_before"),
-            _call(f"{out}_ticks", "s.memrealtime", "i64"),
-            _fence(f"{out}_behind"),
-            f"{out}_unit = arith.constant {_NS_PER_TICK} : i64",
-            f"{out} = arith.muli {out}_ticks, {out}_unit : i64",
         )
 
     def apart(self, out: str) -> str:
@@ -139,33 +126,15 @@ class Amd(Target):
     def header_start(
         self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
     ) -> str:
-        began = f"{out}_clock", f"{out}_time_ns"
-        said = self._said_of_start(out, area, leads, cta, slot, flags, digest, began)
+        start = cta_header_offset("start_clock_low")
+        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
+        said = [f"{out}_clock", cta, f"{out}_ns_low", f"{out}_place"]
+        said_of_launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
         return _lines(
             _clocks(f"{out}_time"),
             f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
-            said,
-        )
-
-    def header(
-        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
-        began: tuple[str, str],
-    ) -> str:  # fmt: skip
-        start = self._said_of_start(out, area, leads, cta, slot, flags, digest, began)
-        return f"{start}\n{self.header_end(f'{out}_end', area, leads)}"
-
-    def _said_of_start(
-        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str,
-        began: tuple[str, str],
-    ) -> str:  # fmt: skip
-        clock, time = began
-        start = cta_header_offset("start_clock_low")
-        launch = byte_offset(LAUNCH_HEADER, "launch_bits")
-        said = [clock, cta, f"{out}_ns_low", f"{out}_place"]
-        said_of_launch = [flags, f"{out}_digest", f"{out}_nx", f"{out}_ny"]
-        return _lines(
             self._first_thread(f"{out}_lead", leads),
-            *_halves(time, f"{out}_ns_low", f"{out}_ns_high"),
+            *_halves(f"{out}_time_ns", f"{out}_ns_low", f"{out}_ns_high"),
             self.sm_id(f"{out}_sm"),
             f"{out}_16 = arith.constant 16 : i32",
             f"{out}_ns_above = arith.shli {out}_ns_high, {out}_16 : i32",

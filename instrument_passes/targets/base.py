@@ -38,20 +38,8 @@ class Target(ABC):
         """Threads of a warp, a power of two."""
 
     @abstractmethod
-    def clock(self, out: str, always: str = "") -> str:
-        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it.
-
-        always: an i1 of `always`. With it the compiler keeps the value, and never reads the clock again in
-        its place, later; but that takes instructions.
-        """
-
-    @abstractmethod
-    def always(self, out: str) -> str:
-        """An i1 that is true, which the compiler does not know."""
-
-    @abstractmethod
-    def time(self, out: str, always: str) -> str:
-        """The GPU's time in ns, i64, to be kept until a `header`; always: as above."""
+    def clock(self, out: str) -> str:
+        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
 
     @abstractmethod
     def apart(self, out: str) -> str:
@@ -115,16 +103,6 @@ class Target(ABC):
     @abstractmethod
     def header_end(self, out: str, area: str, leads: str) -> str:
         """Store what the CTA header says at its end; as above."""
-
-    @abstractmethod
-    def header(
-        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
-        began: tuple[str, str],
-    ) -> str:  # fmt: skip
-        """Both at the end: by thread 0 if `leads` holds there, or by any of warp 0 if `warp` holds in it.
-
-        began: the `clock` and the `time` of the start.
-        """
 
 
 _TARGETS: Final[list[type[Target]]] = []

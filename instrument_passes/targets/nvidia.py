@@ -51,29 +51,8 @@ class Nvidia(Target):
     def lanes(self) -> int:
         return 32
 
-    def clock(self, out: str, always: str = "") -> str:
-        """A clock goes into a uniform register. Where it is wanted in another one, ptxas would rather read
-        the clock again than copy it (`sass/clock_reads.py`), but does nothing again that has a condition."""
-        if always:
-            return _asm(out, "@$1 mov.u32 $0, %clock;", "=r,b", [always], ["i1"])
+    def clock(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %clock;", "=r")
-
-    def always(self, out: str) -> str:
-        return "\n".join(
-            (
-                _asm(f"{out}_ctas", "mov.u32 $0, %nctaid.x;", "=r"),
-                f"{out}_none = arith.constant 0 : i32",
-                f"{out} = arith.cmpi ne, {out}_ctas, {out}_none : i32",
-            )
-        )
-
-    def time(self, out: str, always: str) -> str:
-        """In halves, which uniform registers keep through the kernel; `header` knows what may come of it."""
-        text = (
-            "{ .reg .b32 low, high; @$1 mov.u32 low, %globaltimer_lo; @$1 mov.u32 high, %globaltimer_hi; "
-            "mov.b64 $0, {low, high}; }"
-        )
-        return _asm(out, text, "=l,b", [always], ["i1"], result="i64")
 
     def apart(self, out: str) -> str:
         """LLVM puts the constants that a loop starts with before the last instruction ahead of it. Were that
@@ -221,37 +200,6 @@ class Nvidia(Target):
             "or.b32 place, place, rank;"
         )
 
-    def header(
-        self, out: str, area: str, leads: str, warp: str, cta: str, slot: str, flags: str, digest: str,
-        began: tuple[str, str],
-    ) -> str:  # fmt: skip
-        """The CTA's is one sector, which two lanes write whole.
-
-        The upper half of the start's time may be one too high, if it was read behind a carry. Then the start
-        would be later than the end.
-        """
-        start = cta_header_offset("start_clock_low")
-        text = " ".join(
-            [
-                "{ .reg .pred away, lead, end, late; .reg .b64 clk, ns, to;",
-                ".reg .b32 tid, place, rank, nx, ny, w0, w1, w2, w3, e0, e1, e2, e3;",
-                _FIRST_WARP,
-                "mov.u32 w0, $6; mov.u32 w1, $3; mov.b64 {w2, w3}, $7; mov.u32 place, %smid;",
-                self._rank(),
-                "mov.u64 clk, %clock64; mov.u64 ns, %globaltimer;",
-                "setp.gt.u64 late, $7, ns; @late sub.u32 w3, w3, 1; prmt.b32 w3, place, w3, 0x5410;",
-                "setp.eq.u32 end, tid, 1; setp.lt.and.u32 lead, tid, 2, $2; mad.wide.u32 to, tid, 16, $1;",
-                "mov.b64 {e0, e1}, clk; mov.b64 {e2, e3}, ns;",
-                *(f"selp.b32 w{at}, e{at}, w{at}, end;" for at in range(4)),
-                f"@lead st.global.cs.v4.b32 [to+{start}], {{w0, w1, w2, w3}};",
-                "setp.eq.and.u32 lead, tid, 0, $2;",
-                _launch_words(digest),
-            ]
-        )
-        types = ["i64", "i1", "i32", "i32", "i32", "i32", "i64"]
-        operands = [area, warp, cta, slot, flags, *began]
-        return _asm(out, text, "=r,l,b,r,r,r,r,l", operands, types)
-
     def header_end(self, out: str, area: str, leads: str) -> str:
         end = cta_header_offset("end_clock")
         text = (
@@ -291,11 +239,10 @@ def _asm(
     types: Sequence[str] = (),
     *,
     pure: bool = False,
-    result: str = "i32",
 ) -> str:
     """One scalar inline-assembly op with a result (a store's is unused and costs nothing)."""
     signature = f" {', '.join(operands)} : {', '.join(types)}" if operands else ""
     return (
         f'{out} = tt.elementwise_inline_asm "{text}" {{constraints = "{constraints}", '
-        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> {result}"
+        f"packed_element = 1 : i32, pure = {str(pure).lower()}}}{signature} -> i32"
     )

@@ -1,7 +1,5 @@
 """How evenly work is spread: per launch and scope, over CTAs, warps and SMs."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -17,9 +15,28 @@ from profscope.analysis.span_rows import (
     numbers_of_groups,
 )
 from profscope.analysis.summing import in_order
-from profscope.schema import SPREAD_DTYPES, Tables, spreads_frame
+from profscope.schema import Tables, empty_frame
 
-__all__ = ["balance", "spreads_together"]
+__all__ = ["BALANCE_DTYPES", "balance"]
+
+BALANCE_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "trial": "bool",
+    "launch": "int64",
+    "scope": "str",
+    "kind": "str",
+    "file": "str",
+    "line": "int32",
+    "call_path": "str",
+    "by": "str",
+    "count": "int64",
+    "least_cycles": "int64",
+    "mean_cycles": "float64",
+    "greatest_cycles": "int64",
+    "variation": "float64",
+}
+"""The columns of `balance`, with their pandas dtypes, in order."""
 
 _ALL_LAUNCHES = -1
 _BY = {"cta": ("cta",), "warp": ("cta", "warp"), "sm": ("sm",)}
@@ -36,43 +53,17 @@ def balance(tables: Tables) -> pd.DataFrame:
     "cta" says that SMs got different numbers of CTAs.
 
     Launch -1 stands for all launches of the variant together: each CTA of each launch counts as one, and so
-    do its warps and SMs. Where launches of the variant kept sums it stands for these alone: keeping spans
-    takes longer, so the others would make an even kernel look uneven. Behind it come single launches: all
-    those that kept spans, and of those that kept sums the newest 16 of each variant, so that memory stays
-    flat. Of sums nothing is estimated: the figures are as exact as those of spans. They are of the CTAs that
-    recorded, and came to their end.
+    do its warps and SMs. Behind it come single launches. Figures are of the CTAs that recorded, and came to
+    their end.
     """
-    singles = [_of_spans(tables), _floats(tables.spreads)]
-    parts = [part for part in singles if len(part)]
-    if not parts:
-        return spreads_frame()
-    rows = pd.concat(parts, ignore_index=True)
-    # Of a variant with sums there is a row of all launches that kept them; of others one has to be made.
-    together = rows["launch"] == _ALL_LAUNCHES
-    groups = pd.MultiIndex.from_frame(rows[list(GROUP_COLUMNS)])
-    of_spans = rows[~groups.isin(groups[together])]
-    table = pd.concat([_together(of_spans), rows], ignore_index=True) if len(of_spans) else rows
+    rows = _of_spans(tables)
+    if not len(rows):
+        return empty_frame(BALANCE_DTYPES)
+    table = pd.concat([_together(rows), rows], ignore_index=True)
     table["group"] = table.groupby(list(GROUP_COLUMNS), sort=False).ngroup()
     table["among"] = table["by"].map({by: at for at, by in enumerate(_BY)})
     table = table.sort_values(["group", "launch", "among"], kind="stable", ignore_index=True)
-    return spreads_frame({name: table[name] for name in SPREAD_DTYPES})
-
-
-def spreads_together(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """`Tables.spreads` of several profiles as one, with other launches in each: of rows of launch -1 that are
-    of the same scope there is one, of all their launches."""
-    rows = pd.concat(tables, ignore_index=True)
-    if not len(rows):
-        return spreads_frame()
-    several = rows["launch"] == _ALL_LAUNCHES
-    table = pd.concat([_together(_floats(rows[several])), rows[~several]], ignore_index=True)
-    return spreads_frame({name: table[name] for name in SPREAD_DTYPES})
-
-
-def _floats(spreads: pd.DataFrame) -> pd.DataFrame:
-    """With `squares`: of the numbers' distances from their mean, summed up."""
-    deviation = spreads["variation"] * spreads["mean_cycles"]
-    return spreads.assign(squares=deviation * deviation * spreads["count"])
+    return table[list(BALANCE_DTYPES)].astype(BALANCE_DTYPES)
 
 
 def _together(rows: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +92,7 @@ def _variation(table: pd.DataFrame) -> Floats:
 
 
 def _of_spans(tables: Tables) -> pd.DataFrame:
-    """A row per launch that kept spans, scope and `by`, with `squares`."""
+    """A row per launch, scope and `by`, with `squares`."""
     df = tables.df
     site, places = narrow_sites(df)
     group, groups = numbers_of_groups(tables.launches)

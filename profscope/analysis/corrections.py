@@ -209,9 +209,8 @@ def _stores(spans: _Rows, level: _Level) -> Ints:
 
 
 def are_corrected(tables: Tables) -> bool:
-    """Whether what is added up of these spans is without what records took: where that is known, and no
-    launches kept sums, of which it is not taken out."""
-    return record_cost(tables.metadata) is not None and not len(tables.sums)
+    """Whether what is added up of these spans is without what records took: where that is known."""
+    return record_cost(tables.metadata) is not None
 
 
 def weighed(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:

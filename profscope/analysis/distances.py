@@ -1,4 +1,4 @@
-"""Whether spans, sums and samples agree on where a kernel's time goes."""
+"""Whether spans and samples agree on where a kernel's time goes."""
 
 from typing import Any
 
@@ -29,7 +29,6 @@ _Timed = list[tuple[Any, ...]]
 """Stretches of a binary that ops' spans have inside, by pc: those of two clock reads, then PLACE."""
 
 _SAMPLED_SPANS = "sampled spans"
-_BINARIES = ("bare", "spans", "sums")
 _DTYPES = {
     "kernel": "str",
     "variant": "int32",
@@ -52,8 +51,8 @@ _DTYPES = {
 def distances(tables: Tables) -> pd.DataFrame:
     """How far two witnesses of a kernel are apart: one row per kernel, variant and pair of them.
 
-    Columns: kernel, variant; first and second, each one of "bare samples", "spans samples", "sums samples"
-    (of the binary that Triton alone would run, or that keeps spans or sums), "spans" and "sums"; distance,
+    Columns: kernel, variant; first and second, each one of "bare samples", "spans samples"
+    (of the binary that Triton alone would run, or that records) and "spans"; distance,
     the total variation of their shares by line, 0 to 1: the part of the time that one sees at other lines
     than the other; noise, the distance that is to be expected of the counts alone if they agree (see
     `estimates.expected_distance`); noise_seen, the same times as much as launches of one binary were farther
@@ -62,13 +61,13 @@ def distances(tables: Tables) -> pd.DataFrame:
     differ most: file, line, call_path, and difference, the second's share less the first's; and elsewhere,
     that difference for what is at no line that is told apart.
 
-    - "bare samples" to "spans samples" or "sums samples": what recording has changed.
-    - "spans samples" to "spans", "sums samples" to "sums": whether the clocks that were recorded tell the
-      same as the hardware, of the same binary, and for spans of the same launch.
-    - "bare samples" to "spans" or "sums": both together.
+    - "bare samples" to "spans samples": what recording has changed.
+    - "spans samples" to "spans": whether the clocks that were recorded tell the same as the hardware, of the
+      same binary and launch.
+    - "bare samples" to "spans": both together.
 
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
-    line. Spans and sums are therefore compared with samples over the lines where an op has a span, and of
+    line. Spans are therefore compared with samples over the lines where an op has a span, and of
     these over the instructions that the span has inside: in a binary that records those between its two clock
     reads, and the second of these, wherever they come from; else those that such an op is made of. A load's
     span has the load inside, and not the conversion of what it brings. All else is one, "elsewhere".
@@ -86,7 +85,7 @@ def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
     for binary, counts in known.counts.items():
         for key, rows in configurations(counts):
             tables.setdefault(key, {})[f"{binary} samples"] = rows.rename(columns={"samples": "weight"})
-    for source, times in {**known.times, _SAMPLED_SPANS: known.sampled}.items():
+    for source, times in {"spans": known.times, _SAMPLED_SPANS: known.sampled}.items():
         for key, rows in configurations(times[times["kind"] != GAP]):
             if rows["self_time"].sum() > 0 and (rows["kind"] == "op").any():
                 tables.setdefault(key, {})[source] = rows.rename(columns={"self_time": "weight"})
@@ -139,10 +138,7 @@ def _timed(metadata: dict[str, Any]) -> dict[tuple[str, int, str], _Timed]:
 
 
 def _pairs(known: dict[str, pd.DataFrame]) -> list[tuple[str, str]]:
-    recorded = [f"{binary} samples" for binary in _BINARIES[1:]]
-    pairs = [("bare samples", each) for each in recorded]
-    pairs += [(f"{each} samples", each) for each in ("spans", "sums")]
-    pairs += [("bare samples", each) for each in ("spans", "sums")]
+    pairs = [("bare samples", "spans samples"), ("spans samples", "spans"), ("bare samples", "spans")]
     return [pair for pair in pairs if all(each in known for each in pair)]
 
 

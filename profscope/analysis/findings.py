@@ -18,11 +18,9 @@ from profscope.analysis.judged import Judged, Unjudged
 from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.overhead import known_noise
-from profscope.analysis.probed import seen_by_sums
 from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.span_rows import only_trials
 from profscope.analysis.stalls import stalled_on
-from profscope.analysis.sum_findings import sum_findings
 from profscope.analysis.summing import SummedSpans
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
@@ -153,9 +151,7 @@ def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
     if isinstance(judged, Judged):
         roof, said = roof_of(judged), list(_said(judged))
     else:
-        roof, said = None, list(sum_findings(tables, kernel, variant)) or [NotMeasured(f"all: {judged.why}")]
-    known = {each.finding for each in said if isinstance(each, Finding)}
-    said += [each for each in seen_by_sums(tables, kernel, variant) if each.finding not in known]
+        roof, said = None, [NotMeasured(f"all: {judged.why}")]
     name = _name(tables, kernel, variant)
     missing = dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
     noise_pct = 100 * known_noise(tables.metadata, kernel, variant)

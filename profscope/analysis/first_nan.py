@@ -13,15 +13,12 @@ __all__ = ["first_nan"]
 
 
 def first_nan(tables: Tables) -> pd.Series[Any] | None:
-    """The row of the span table whose values were the first with a NaN, None if there was none, or no launch
-    kept its spans: where others had NaNs `numbers` tells, and a note of the profile.
+    """The row of the span table whose values were the first with a NaN, None if there was none.
 
     First: of the earliest launch, in the order of start_ns; of rows that start together, the upper one.
     Raises OptionError where no value was probed.
     """
     df = tables.df
-    if len(tables.launches) and not (tables.launches["keeps"] == "spans").any():
-        return None
     if "nans" not in df:
         raise OptionError("no values were probed; add a pass, as in instrument=['value-probe{classes=mma}']")
     rows = df[df["nans"].fillna(0) > 0]

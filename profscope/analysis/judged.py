@@ -15,7 +15,7 @@ from instrument_passes.ops.info import OpInfo
 from instrument_passes.ops.table import OPS
 from profscope.analysis.answers import Answer
 from profscope.analysis.devices import Peak, peak_of, sm_count_of
-from profscope.analysis.launch_shape import Shape, shape_kept, shape_of
+from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.room import room_on_sm
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import Floats, Ints, grid_ctas
@@ -100,11 +100,8 @@ class Judged:
 
     @cached_property
     def shape(self) -> Shape | None:
-        """How launches filled the device; where not all of their CTAs were recorded, how those did that kept
-        sums. None where nobody knows."""
-        if self.whole:
-            return shape_of(self.ctas, self.sm_count, self.room)
-        return shape_kept(self.tables.metadata, self.kernel, self.variant, self.sm_count, self.room)
+        """How launches filled the device; None where not all of their CTAs were recorded."""
+        return shape_of(self.ctas, self.sm_count, self.room) if self.whole else None
 
     @cached_property
     def place(self) -> tuple[str, int]:

@@ -47,10 +47,9 @@ def judged_kernels(
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
         if only is not None and (kernel, variant) not in only:
             continue
-        spans = every[every["keeps"] == "spans"]
-        sound = spans[spans["sound"]]
+        sound = every[every["sound"]]
         if sound.empty:
-            yield Unjudged(kernel, variant, _why_none(every, spans))
+            yield Unjudged(kernel, variant, _why_none(every))
             continue
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]
@@ -58,10 +57,8 @@ def judged_kernels(
         yield _judged(tables, kernel, variant, chosen, known)
 
 
-def _why_none(every: pd.DataFrame, spans: pd.DataFrame) -> str:
-    if (every["keeps"] == "sums").all():
-        return "its launches kept sums, which have no single spans"
-    if (spans["rows"] == 0).all():
+def _why_none(every: pd.DataFrame) -> str:
+    if (every["rows"] == 0).all():
         return "it has no spans inside of its launches"
     return "all its launches lost records, or CTAs that did not come to their end"
 

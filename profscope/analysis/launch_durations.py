@@ -36,7 +36,7 @@ def longest_first(tables: Tables, launches: pd.DataFrame) -> "pd.Series[float]":
 
 
 def busiest_sms(df: pd.DataFrame) -> "pd.Series[float]":
-    """By launch that kept spans, the cycles of the SM that was busy longest: all of it, where all begin at
+    """By launch, the cycles of the SM that was busy longest: all of it, where all begin at
     once, as on the emulator."""
     roots = df[["launch", "sm", "start_cycle", "duration_cycles"]].iloc[outermost(df)]
     roots = roots.assign(end=roots["start_cycle"] + roots["duration_cycles"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["ALIKE", "LATER_FIGURES", "SHAPE_FIGURES", "UNLIKE", "Shape", "shape_kept", "shape_of"]
+__all__ = ["ALIKE", "UNLIKE", "Shape", "shape_of"]
 
 ALIKE = 0.05
 """CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
@@ -17,15 +16,6 @@ ALIKE = 0.05
 UNLIKE = 0.35
 """CTAs that do the same still differ, by where their data is and what runs beside them; beyond this standard
 deviation over the mean they do not do the same (an H200's like CTAs: up to 0.3)."""
-
-SHAPE_FIGURES: Final = (
-    "launches", "ctas", "sms", "per_sm", "mean_cycles", "longest_cycles", "deviation_cycles", "mean_ns",
-    "longest_ns", "whole_ns", "last_ns", "busy_ns", "step_ns",
-)  # fmt: skip
-"""What is known of a configuration's launches that kept sums; see `decoding.cta_shapes`."""
-
-LATER_FIGURES: Final = ("sms_busy_ns", "fullest_ns")
-"""What older profiles do not have of them."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +26,7 @@ class Shape:
     those that fit on one, 0 where nobody says; slots: room, or else per_sm, times the SMs of the device;
     waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
     longest_cycles: of a CTA; variation: the standard deviation of their cycles over the mean. imbalance_pct
-    and tail_pct: see `shape_of`; error_pct: how far steps of the GPU's timer may put these off. told_by: what
-    kept the figures where that is no spans, in words for a sentence.
+    and tail_pct: see `shape_of`.
     """
 
     ctas: int
@@ -52,20 +41,12 @@ class Shape:
     variation: float
     imbalance_pct: float
     tail_pct: float
-    error_pct: float = 0.0
-    told_by: str = ""
     room: int = 0
 
     @property
     def at_once(self) -> bool:
         """Whether all CTAs fit on the device at once, so that none waits for another to end."""
         return bool(self.room) and self.ctas <= self.slots
-
-    @property
-    def lacks_pct(self) -> float:
-        """What the last wave lacks; there is no more of a tail than that."""
-        waves = self.waves * self.room if self.at_once else self.waves
-        return 100 * (1 - waves / math.ceil(waves))
 
 
 class _Filled(NamedTuple):
@@ -126,36 +107,6 @@ def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
     count, ran, *rest = np.median(np.array(figures, np.float64), axis=0).tolist()
     shape = Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest)
     return replace(shape, room=room)
-
-
-def shape_kept(
-    metadata: dict[str, Any], kernel: str, variant: int, sm_count: int, room: int = 0
-) -> Shape | None:
-    """The same of launches that kept sums, from what folding noted of some of them (`decoding.cta_shapes`).
-    None where it noted nothing: not all of their CTAs recorded, or the profile is an older one."""
-    about = (metadata.get("kernels") or {}).get(kernel) or {}
-    known = next((each for each in about.get("shapes") or () if each["variant"] == variant), None)
-    if known is None:
-        return None
-    launches, count, per_sm, whole = (
-        max(1, known[name]) for name in ("launches", "ctas", "per_sm", "whole_ns")
-    )
-    room = room if all(name in known for name in LATER_FIGURES) else 0
-    sms = max(1, sm_count, int(known["sms"]))
-    slots = (room or int(per_sm)) * sms
-    variation = known["deviation_cycles"] / max(1.0, known["mean_cycles"])
-    later = (known.get(name, 0.0) for name in LATER_FIGURES)
-    filled = _Filled(count, variation, known["mean_ns"], whole, known["last_ns"], known["busy_ns"], *later)
-    imbalance_pct, tail_pct = _lost(filled, slots, sms, room)
-    return Shape(
-        int(count), int(known["sms"]), min(int(per_sm), room or int(per_sm)), slots, count / slots,
-        known["mean_ns"], known["longest_ns"], known["mean_cycles"], known["longest_cycles"],
-        variation, imbalance_pct, tail_pct,
-        # The launch and what comes behind the begin of its last CTA may be off by a step each.
-        error_pct=min(100.0, 200 * known["step_ns"] / whole),
-        told_by=f" (median of {launches:,} launch{'es' * (launches != 1)} that kept sums)",
-        room=room,
-    )  # fmt: skip
 
 
 def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[float, float]:

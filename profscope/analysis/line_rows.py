@@ -1,8 +1,8 @@
-"""What is known of each source line: its time by spans and by sums, and its samples."""
+"""What is known of each source line: its time by spans, and its samples."""
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import cast
 
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from instrument_passes.span_columns import PATH_SEPARATOR
 from profscope.analysis.span_rows import launch_groups, self_times, sites
-from profscope.analysis.sum_rows import summed
 from profscope.analysis.summary import summary
-from profscope.schema import Tables, sums_frame
+from profscope.schema import Tables
 
 __all__ = [
     "CONFIGURATION",
@@ -36,7 +35,7 @@ ROW = [*CONFIGURATION, *PLACE]
 
 GAP = "gap"
 
-_BINARIES = ("bare", "spans", "sums")
+_BINARIES = ("bare", "spans")
 
 _STEP = re.compile(r"(?P<function>\w+ )?(?P<line>.+?:\d+)(?::\d+)?", re.DOTALL)
 
@@ -45,14 +44,13 @@ _STEP = re.compile(r"(?P<function>\w+ )?(?P<line>.+?:\d+)(?::\d+)?", re.DOTALL)
 class Witnesses:
     """What each says of a profile's lines.
 
-    times: by "spans" and "sums", of the launches that kept these, one row per scope: ROW, call_path, kind,
-    scope and self_time, in the tables' unit. Asynchronous work takes no time of a warp and has no row.
-    counts: by "bare", "spans" and "sums", the rows of `samples` of that binary, with ROW. summary: of the
-    profile. An autotuner's trials are in none. sampled: as times["spans"], of those launches alone that were
-    sampled meanwhile.
+    times: of spans, one row per scope: ROW, call_path, kind, scope and self_time, in the tables' unit.
+    Asynchronous work takes no time of a warp and has no row. counts: by "bare" and "spans", the rows of
+    `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials are in none. sampled:
+    as times, of those launches alone that were sampled meanwhile.
     """
 
-    times: Mapping[str, pd.DataFrame]
+    times: pd.DataFrame
     counts: Mapping[str, pd.DataFrame]
     summary: pd.DataFrame
     sampled: pd.DataFrame
@@ -60,14 +58,8 @@ class Witnesses:
 
 def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
     """Those of a profile. table: its summary, where that is known."""
-    table = of_spans = summary(tables) if table is None else table
-    if len(tables.sums):
-        kept = tables.launches[tables.launches["keeps"] == "spans"].reset_index(drop=True)
-        raw = {name: told for name, told in tables.metadata.items() if name != "clock"}
-        # As they were read, since sums are, and the summary beside them.
-        of_spans = summary(replace(tables, launches=kept, sums=sums_frame(), metadata=raw))
-    spans = _times(of_spans, tables.unit)
-    sums = _times(summed(tables.sums, tables.unit), tables.unit) if len(tables.sums) else spans.iloc[:0]
+    table = summary(tables) if table is None else table
+    spans = _times(table, tables.unit)
     binary = tables.samples["binary"]
     if len(tables.samples):
         counts = {name: placed(tables.samples[binary == name]) for name in _BINARIES}
@@ -76,7 +68,7 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
     chosen = tables.samples.loc[binary == "spans", "launch"].unique()
     sampled = _times(_sampled_spans(tables, chosen), tables.unit) if len(chosen) else spans.iloc[:0]
     own = table[~table["trial"]].reset_index(drop=True)
-    return Witnesses({"spans": spans, "sums": sums}, counts, own, sampled)
+    return Witnesses(spans, counts, own, sampled)
 
 
 def _times(rows: pd.DataFrame, unit: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Where each source line's time goes, and why: spans, sums and samples side by side."""
+"""Where each source line's time goes, and why: spans and samples side by side."""
 
 from typing import Any
 
@@ -35,7 +35,6 @@ _DTYPES = {
     "call_path": "str",
     "source": "str",
     "self_share": "Float64",
-    "share_sums": "Float64",
     "share_samples": "Float64",
     "share_samples_low": "Float64",
     "share_samples_high": "Float64",
@@ -50,7 +49,7 @@ _DTYPES = {
     "waits": "object",
     "instructions": "object",
 }
-_SHARES = ("share_samples", "share_sums", "self_share")
+_SHARES = ("share_samples", "self_share")
 """In this order they rank lines."""
 
 
@@ -59,7 +58,7 @@ def lines(tables: Tables) -> pd.DataFrame:
 
     The line is the innermost one outside of Triton's own package: what `tl.sum` and the like do counts as the
     line that calls them. Kernels stand in the order of their launches' time, lines in that of their share by
-    samples; where a kernel has too few of them by sums; else by spans.
+    samples; where a kernel has too few of them, by spans.
 
     | column | dtype | |
     |---|---|---|
@@ -67,10 +66,9 @@ def lines(tables: Tables) -> pd.DataFrame:
     | `file`, `line`, `call_path` | str, int32, str | the line; "" and 0 for what no line is known of |
     | `source` | str | its text, "" where it is not known |
     | `self_share` | Float64 | self time of the spans there, over all warp time of launches with spans |
-    | `share_sums` | Float64 | the same of launches that kept sums |
     | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
     | `share_samples_low`, `share_samples_high` | Float64 | the interval of 95 % for it (`shares_between`) |
-    | `share_samples_recorded` | Float64 | of the binary that keeps sums if it was sampled, else spans |
+    | `share_samples_recorded` | Float64 | of the binary that records |
     | `samples`, `samples_recorded` | int64 | how many there were |
     | `stalls` | str | the top reasons why warps did not go on: "long_scoreboard 62 %, wait 11 %" |
     | `waits_for` | str | on what: "long_scoreboard on load x, line 46 (62 %)" |
@@ -86,7 +84,7 @@ def lines(tables: Tables) -> pd.DataFrame:
 
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
-    the summary's `share` says of the scopes there, and where launches kept both it is that of some of them.
+    the summary's `share` says of the scopes there.
     Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
 
     attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"] and
@@ -105,24 +103,23 @@ def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
 
 def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`lines` with attrs["not_measured"] alone, and what `distances` returns."""
-    bare, recorded = known.counts["bare"], _recorded(known)
-    inside = {source: table[table["kind"] != GAP] for source, table in known.times.items()}
-    paths = [table[[*ROW, "call_path"]] for table in (*inside.values(), bare, recorded)]
+    bare, recorded = known.counts["bare"], known.counts["spans"]
+    inside = known.times[known.times["kind"] != GAP]
+    paths = [table[[*ROW, "call_path"]] for table in (inside, bare, recorded)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
-    for name, source in (("self_share", "spans"), ("share_sums", "sums")):
-        rows[name], _ = _shares(rows, known.times[source], "self_time")
+    rows["self_share"], _ = _shares(rows, known.times, "self_time")
     for name, table in (("samples", bare), ("samples_recorded", recorded)):
         share, rows[name] = _shares(rows, table, "samples")
         enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
         rows[f"share_{name}"] = share.where(enough)
     rows = _with_intervals(rows)
-    rows = _ranked(rows, tables, pd.concat(list(inside.values())))
+    rows = _ranked(rows, tables, inside)
     columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
     columns |= _work(rows, known.summary) | {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
     apart = compared(known, tables.metadata)
     result.attrs["not_measured"] = [
-        *_not_measured(tables, rows, known.times["spans"]),
+        *_not_measured(tables, rows, known.times),
         *apart.attrs["not_measured"],
     ]
     return result, apart
@@ -133,14 +130,6 @@ def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
         {str(name): None if pd.isna(value) else value for name, value in row.items()}
         for row in table.astype(object).to_dict("records")
     ]
-
-
-def _recorded(known: Witnesses) -> pd.DataFrame:
-    """Samples of the binaries that record, by configuration of that which keeps sums, if it was sampled."""
-    sums, spans = known.counts["sums"], known.counts["spans"]
-    with_sums = set(zip(sums["kernel"], sums["variant"], strict=True))
-    without = [key not in with_sums for key in zip(spans["kernel"], spans["variant"], strict=True)]
-    return pd.concat([sums, spans[pd.Series(without, spans.index, dtype=bool)]], ignore_index=True)
 
 
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
@@ -250,7 +239,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
             texts.append(f"{name}: no launch of its bare binary was sampled")
         elif 0 < bare < FEWEST_SAMPLES:
             texts.append(f"{name}: {bare} samples, fewer than {FEWEST_SAMPLES}, rank no lines")
-        if group["self_share"].isna().all() and group["share_sums"].isna().all():
+        if group["self_share"].isna().all():
             texts.append(f"{name}: no launch was recorded, so there are samples alone")
         own = spans[(spans["kernel"] == kernel) & (spans["variant"] == variant)]
         gap = own.loc[own["kind"] == GAP, "self_time"].sum() / max(own["self_time"].sum(), 1)

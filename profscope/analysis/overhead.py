@@ -21,7 +21,6 @@ _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "inst
 OVERHEAD_DTYPES: Final = {
     "kernel": "str",
     "variant": "int32",
-    "keeps": "str",
     "launches": "int64",
     **{f"{prefix}{name}": "Int64" for name in _RESOURCES for prefix in ("", "bare_")},
     "records_per_warp": "float64",
@@ -56,9 +55,9 @@ _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
 
 def overhead(tables: Tables) -> pd.DataFrame:
-    """What recording cost: one row per kernel, variant and what its launches kept, autotuners' trials apart.
+    """What recording cost: one row per kernel and variant, autotuners' trials apart.
 
-    Columns: kernel, variant, keeps ("spans" or "sums"), launches; registers, spills, shared_bytes,
+    Columns: kernel, variant, launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
     not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
     instrumented_ns, the median of the launches: where the basis is "measured", of those that were timed as
@@ -87,19 +86,19 @@ def overhead(tables: Tables) -> pd.DataFrame:
     said: list[str] = []
     roots = _roots(tables.df)
     launches = tables.launches[~tables.launches["trial"]]
-    for _, of_group in launches.groupby(["kernel", "variant", "keeps"], sort=False):
-        kernel, variant, keeps = (of_group[name].iloc[0] for name in ("kernel", "variant", "keeps"))
-        row = _row(tables, roots, str(kernel), int(variant), str(keeps), of_group)
+    for _, of_group in launches.groupby(["kernel", "variant"], sort=False):
+        kernel, variant = (of_group[name].iloc[0] for name in ("kernel", "variant"))
+        row = _row(tables, roots, str(kernel), int(variant), of_group)
         rows.append(row)
         said += _missing(row, tables)
     return answer_frame(rows, OVERHEAD_DTYPES, said)
 
 
 def _row(
-    tables: Tables, roots: pd.DataFrame, kernel: str, variant: int, keeps: str, launches: pd.DataFrame
+    tables: Tables, roots: pd.DataFrame, kernel: str, variant: int, launches: pd.DataFrame
 ) -> dict[str, Any]:
     builds = variant_entry(tables.metadata, kernel, variant).get("builds") or []
-    own = _last([each for each in builds if each["build"] != "bare" and each.get("keeps", keeps) == keeps])
+    own = _last([each for each in builds if each["build"] != "bare"])
     bare = _last([each for each in builds if each["build"] == "bare"])
     resources = {name: own.get(name) for name in _RESOURCES}
     resources |= {f"bare_{name}": bare.get(name) for name in _RESOURCES}
@@ -112,9 +111,9 @@ def _row(
     usable = ended(launches)
     warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
     took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
-    per_warp, share = _recorded_share(tables, roots, kernel, variant, keeps, launches)
-    instrumented_ns = np.asarray((timed.get("instrumented_ns") or {}).get(keeps) or (), np.float64)
-    pairs = [pair for pair in timed.get("pairs") or () if pair["keeps"] == keeps]
+    per_warp, share = _recorded_share(tables, roots, launches)
+    instrumented_ns = np.asarray(timed.get("instrumented_ns") or (), np.float64)
+    pairs = timed.get("pairs") or ()
     measured_noise, nulls = layout_noise(pairs)
     noise = 1.0 if tables.emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
     noise = 1 + measured_noise if np.isfinite(measured_noise) else noise
@@ -134,7 +133,6 @@ def _row(
     return {
         "kernel": kernel,
         "variant": variant,
-        "keeps": keeps,
         "launches": len(launches),
         **resources,
         "records_per_warp": per_warp,
@@ -162,8 +160,7 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """The entry of a variant in `metadata["baseline"]`: `bare_ns`, a list, and `instrumented_ns`, lists by
-    what launches kept."""
+    """The entry of a variant in `metadata["baseline"]`: `bare_ns` and `instrumented_ns`, lists."""
     key = variant_entry(metadata, kernel, variant).get("key")
     timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in timed if each["key"] == key), {})
@@ -173,9 +170,8 @@ def known_noise(metadata: dict[str, Any], kernel: str, variant: int | None) -> f
     """How far two layouts of a variant's code lie apart, as a part of its time, as null builds have shown; 0
     where there were none."""
     pairs = [] if variant is None else bare_times(metadata, kernel, variant).get("pairs") or []
-    kinds = {pair["keeps"] for pair in pairs}
-    noises = [layout_noise([pair for pair in pairs if pair["keeps"] == kind])[0] for kind in kinds]
-    return max((noise for noise in noises if np.isfinite(noise)), default=0.0)
+    noise, _ = layout_noise(pairs)
+    return noise if np.isfinite(noise) else 0.0
 
 
 def _roots(df: pd.DataFrame) -> pd.DataFrame:
@@ -188,25 +184,14 @@ def _roots(df: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"launch": places[0], "warps": opens, "cycles": cycles}).groupby("launch").sum()
 
 
-def _recorded_share(
-    tables: Tables, roots: pd.DataFrame, kernel: str, variant: int, keeps: str, launches: pd.DataFrame
-) -> tuple[float, float]:
-    """Records per warp, and what part of a warp's time they would take if none of them hid; NaN if unknown.
-
-    Of sums two clock reads for each time a site ran: what neighbours share is counted twice.
-    """
-    if keeps == "sums":
-        sums = tables.sums
-        mine = sums[(sums["kernel"] == kernel) & (sums["variant"] == variant) & ~sums["trial"]]
-        outermost = mine[(mine["parent"] < 0) & (mine["kind"] != "async")]
-        warps, cycles = float(outermost["warps"].sum()), float(outermost["total_cycles"].sum())
-        records = 2.0 * float(mine["count"].sum())
-    elif tables.metadata.get("part"):
+def _recorded_share(tables: Tables, roots: pd.DataFrame, launches: pd.DataFrame) -> tuple[float, float]:
+    """Records per warp, and what part of a warp's time they would take if none of them hid; NaN if
+    unknown."""
+    if tables.metadata.get("part"):
         return np.nan, np.nan  # the records are those of whole launches
-    else:
-        own = roots[roots.index.isin(launches["launch"])]
-        warps, cycles = float(own["warps"].sum()), float(own["cycles"].sum())
-        records = float(launches["records"].sum() + launches["dropped"].sum())
+    own = roots[roots.index.isin(launches["launch"])]
+    warps, cycles = float(own["warps"].sum()), float(own["cycles"].sum())
+    records = float(launches["records"].sum() + launches["dropped"].sum())
     if not warps or not cycles or not records:
         return np.nan, np.nan
     cost = record_cost(tables.metadata)
@@ -266,7 +251,7 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
         if tables.metadata.get("part"):
             why = "what records took is known of whole launches only, and these are a part of each"
-        beside = f"no bare launch was timed beside one that keeps {row['keeps']} (session(baseline=))"
+        beside = "no bare launch was timed (session(baseline=))"
         every = int((tables.metadata.get("options") or {}).get("baseline") or 0)
         if tables.emulated:
             beside = "the emulator's times between events are not a kernel's alone"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from instrument_passes.span_columns import VALUES_OF
-from profscope.analysis.cause import Confidence, Finding
 from profscope.analysis.judged import Judged
 from profscope.analysis.span_rows import Floats
-from profscope.schema import Tables
 
-__all__ = ["ADVICE", "Seen", "first_seen", "probed", "seen_by_sums"]
+__all__ = ["ADVICE", "Seen", "first_seen", "probed"]
 
 ADVICE: Final = {
     "nan": "look for 0 / 0, inf - inf, or a masked load without `other` before this line",
@@ -23,13 +20,6 @@ ADVICE: Final = {
     "saturation": "scale before this line, or use a type with larger numbers: bfloat16 or float32",
 }
 """By finding, what to try."""
-
-_COUNTED: Final[tuple[tuple[str, str, Confidence], ...]] = (
-    ("nans", "nan", "high"),
-    ("infs", "infinity", "high"),
-    ("denormals", "denormals", "medium"),
-    ("saturated", "saturation", "medium"),
-)
 
 
 class Seen(NamedTuple):
@@ -70,17 +60,3 @@ def first_seen(judged: Judged, column: str) -> Seen | None:
         f"{len(seen):,} spans that saw one"
     )
     return Seen(*judged.at(site), text)
-
-
-def seen_by_sums(tables: Tables, kernel: str, variant: int) -> Iterator[Finding]:
-    """What probes counted in a configuration's launches that kept sums; nobody knows which was the first."""
-    numbers = tables.numbers
-    if numbers.empty:
-        return
-    mine = (numbers["kernel"] == kernel) & (numbers["variant"] == variant) & ~numbers["trial"]
-    mine &= numbers["scope"].str.startswith(VALUES_OF)
-    for column, name, confidence in _COUNTED:
-        seen = numbers[mine & (numbers["name"] == column) & (numbers["greatest"] > 0)]
-        for _, row in seen.head(1).iterrows():
-            text = f"{row['scope']} has up to {row['greatest']:,.0f} in one CTA; {len(seen)} lines saw some"
-            yield Finding(name, row["file"], int(row["line"]), text, ADVICE[name], 0.0, confidence)

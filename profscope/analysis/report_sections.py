@@ -206,7 +206,7 @@ def _names(files: pd.Series[str]) -> dict[str, str]:
 
 
 def _sampled(names: dict[str, str], identity: str, row: dict[Any, Any]) -> dict[str, Any]:
-    """A line of a kernel without spans and sums, of a row of prof.lines()."""
+    """A line of a kernel without spans, of a row of prof.lines()."""
     place = {name: row[name] for name in ("file", "line", "call_path")}
     unknown = dict.fromkeys(("share", "self_ns", "self_cycles", "bytes_at_most", "flops"))
     known = _line(Sources({}), names, identity, place | unknown | {"scope": "", "count": 0})

@@ -9,8 +9,7 @@ __all__ = ["room_on_sm"]
 
 
 def room_on_sm(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
-    """Of the binary that recorded; of several, as one for spans and one for sums, of that with most room. 0
-    where nobody says.
+    """Of the binary that recorded; of several of that with most room. 0 where nobody says.
 
     Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers.
     """

@@ -12,7 +12,6 @@ from profscope.analysis.model_places import with_model
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
-    SITE_COLUMNS,
     Flags,
     Floats,
     Ints,
@@ -21,11 +20,10 @@ from profscope.analysis.span_rows import (
     group_numbers,
     scales,
 )
-from profscope.analysis.sum_rows import KEY_COLUMNS, UNITS, summed
-from profscope.analysis.summing import SummedSpans, by_row, summed_spans, sums_of
+from profscope.analysis.summing import UNITS, SummedSpans, by_row, summed_spans, sums_of
 from profscope.analysis.work import with_work
 from profscope.errors import OptionError
-from profscope.schema import Tables, sums_frame
+from profscope.schema import Tables
 from profscope.threads import worker_pool
 
 __all__ = ["PERCENTILES", "summary", "summary_of"]
@@ -38,9 +36,8 @@ _COUNTED = 4
 _FEW = 1 << 16
 """Durations that are put in order sooner than threads for them begin."""
 
-# What rows are made with and do not show: how often a scope ran in recorded CTAs, for how long, and how much
-# of that is all of a warp's time.
-_BESIDE = ("seen", "seen_ns", "seen_cycles", "root")
+# What rows are made with and do not show: how much of their time is all of a warp's time.
+_BESIDE = "root"
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
@@ -48,24 +45,19 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), trial (whether these are an autotuner's trials, which
-    stand apart), scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90,
-    p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches, launches_seen and
-    percentile_launches; those of `with_work`; of kernels of torch.compile those of `with_model`. Percentiles
-    are nearest-rank: durations that were seen. `share` is the self time over the total warp time of the
-    kernel's variant (the sum of its depth-0 spans), 0..1; by ns, on the emulator by cycles.
-    Durations are the corrected ones of `prof.df`, without what records took; as they were read where nobody
-    knows that, and where launches of the profile kept sums: `attrs["durations"]` is "corrected" or "raw".
-    Launches that kept sums count like the others, in all but percentiles: these are of the
-    `percentile_launches` that kept spans. In a profile with sums, percentiles and maxima are Int64, missing
-    where no launch of the variant kept spans, or where some kept no longest span.
+    stand apart), scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90, p99
+    and max (`total_ns`, ..., `max_cycles`); share; sampled; launches and launches_seen; those of `with_work`;
+    of kernels of torch.compile those of `with_model`. Percentiles are nearest-rank: durations that were seen.
+    `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
+    0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
+    records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
     by="host": the same for each path of host scopes by itself, which `host_path` says, "" outside of any.
-    Launches that kept sums are added up and cannot be told apart: they are left out, and
-    attrs["not_measured"] says so. Raises OptionError for any other `by`.
+    Raises OptionError for any other `by`.
 
     The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
     """
@@ -88,25 +80,18 @@ def _by_host(tables: Tables, by: str) -> pd.DataFrame:
         raise OptionError(f"summary(by={by!r}): the summary can be grouped by 'host' alone")
     launches = tables.launches
     paths = np.array([*scope_paths(tables.host), ""], object)  # behind them that of -1
-    keeps_spans = (launches["keeps"] == "spans").to_numpy()
-    kept = launches[keeps_spans].reset_index(drop=True)
-    own = replace(tables, launches=kept, sums=sums_frame())
-    of_launch = paths[kept["host"].to_numpy()]
+    of_launch = paths[launches["host"].to_numpy()]
     parts = []
     for path in dict.fromkeys(of_launch.tolist()):
-        inside = _of_launches(own, kept[of_launch == path].reset_index(drop=True))
+        inside = _of_launches(tables, launches[of_launch == path].reset_index(drop=True))
         if inside.df.empty:
             continue
         part = summary(inside)
         part.insert(0, "host_path", path)
         parts.append(part)
-    table = pd.concat(parts, ignore_index=True) if parts else summary(own).assign(host_path="")
+    table = pd.concat(parts, ignore_index=True) if parts else summary(tables).assign(host_path="")
     table = table.rename_axis(index="EMULATED" if tables.emulated else None)
-    table.attrs["durations"] = "corrected" if are_corrected(own) else "raw"
-    left_out = int((~keeps_spans).sum())
-    table.attrs["not_measured"] = [
-        f"{left_out:,} launches kept sums, which are not told apart by host scopes: their spans are in no row"
-    ] * bool(left_out)
+    table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
     return table
 
 
@@ -120,9 +105,8 @@ def _of_launches(tables: Tables, launches: pd.DataFrame) -> Tables:
 
 
 def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
-    """The columns that spans and sums give."""
+    """The columns that spans give."""
     table = _of_spans(tables, spans, ordered)
-    table = _with_sums(table, summed(tables.sums, tables.unit)) if len(tables.sums) else table
     own = f"self_{tables.unit}"
     table["share"] = table[own] / _warp_time(table)
     table = _with_groups(table, tables)
@@ -132,11 +116,11 @@ def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
         ascending=[False, True, True, True, False, False],
         kind="stable",
     )
-    return ranked.drop(columns=["weight", *_BESIDE]).reset_index(drop=True)
+    return ranked.drop(columns=["weight", _BESIDE]).reset_index(drop=True)
 
 
 def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
-    """The rows of the launches that kept spans, and _BESIDE."""
+    """The rows of the spans, and _BESIDE."""
     figures = sums_of(spans, scales(tables), tables.unit)
     table = spans.rows.assign(count=figures["count"])
     durations = by_row(spans, figures["seen"]) if ordered else {}
@@ -147,41 +131,15 @@ def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame
         known = _percentiles(durations[unit]) if ordered else {}
         for name in (*PERCENTILES, "max"):
             table[f"{name}_{unit}"] = known.get(name, pd.NA)
-        table[f"seen_{unit}"] = figures[f"seen_{unit}"]
     table = table if ordered else table.astype(_MISSING)
-    return table.assign(seen=figures["seen"], root=figures["root"])
-
-
-def _with_sums(spans: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
-    """The rows of all launches. What follows from single spans is missing where no launch kept spans, and the
-    greatest where launches kept sums without it."""
-    added = ["count", *(f"{name}_{unit}" for unit in UNITS for name in ("total", "self")), *_BESIDE]
-    key = list(KEY_COLUMNS)
-    spans = spans.astype({name: "str" for name in SITE_COLUMNS if name != "line"})
-    both = pd.concat([spans[key + added], sums[key + added]]).groupby(key, sort=False)[added].sum()
-    of_spans, of_sums = (part.set_index(key).reindex(both.index) for part in (spans.astype(_MISSING), sums))
-    table = {name: both[name] for name in ("count",)}
-    for unit in UNITS:
-        table |= {f"{name}_{unit}": both[f"{name}_{unit}"] for name in ("total", "self")}
-        table[f"mean_{unit}"] = both[f"seen_{unit}"] / both["seen"]
-        table |= {f"{name}_{unit}": of_spans[f"{name}_{unit}"] for name in PERCENTILES}
-        longest = of_sums[f"longest_{unit}"]
-        greatest = np.fmax(of_spans[f"max_{unit}"].to_numpy(np.float64, na_value=np.nan), longest.to_numpy())
-        unknown = longest.to_numpy() < 0
-        table[f"max_{unit}"] = pd.Series(np.where(unknown, np.nan, greatest), both.index).astype("Int64")
-    table |= {name: both[name] for name in _BESIDE}
-    rows = pd.DataFrame(table).reset_index()
-    texts = dict.fromkeys((name for name in SITE_COLUMNS if name != "line"), "category")
-    return rows[[*KEY_COLUMNS, *table]].astype(texts)
+    return table.assign(root=figures["root"])
 
 
 def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """sampled: CTAs recorded over all, those apart that did not come to their end. launches: of the row's
-    configuration, that its figures are of; percentile_launches: those of these that kept spans;
-    launches_seen: see `_launches_seen`. None are scaled up to it."""
+    configuration, that its figures are of; launches_seen: see `_launches_seen`. None are scaled up to it."""
     launches = tables.launches
     recorded = launches["ctas"].to_numpy().astype(np.float64)
-    spans = counted(launches) & (launches["keeps"] == "spans").to_numpy()
     number, groups = group_numbers(launches)
 
     def added(of_launches: Flags | Floats) -> Floats:
@@ -200,7 +158,6 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
         sampled=sampled[at],
         launches=added(counted(launches))[at].astype(np.int64),
         launches_seen=seen[at],
-        percentile_launches=added(spans)[at].astype(np.int64),
     )
 
 

@@ -24,10 +24,12 @@ from profscope.analysis.span_rows import (
     numbers_of_groups,
     own_times,
 )
-from profscope.analysis.sum_rows import UNITS
 from profscope.schema import Tables
 
-__all__ = ["SummedSpans", "by_row", "in_order", "summed_spans", "sums_by", "sums_of"]
+__all__ = ["UNITS", "SummedSpans", "by_row", "in_order", "summed_spans", "sums_by", "sums_of"]
+
+
+UNITS = ("ns", "cycles")
 
 
 class SummedSpans(NamedTuple):

@@ -35,7 +35,7 @@ def transactions(tables: Tables) -> pd.DataFrame:
     wait and wait_warp, the scope and the warp that waited; waiting_ns, how long its wait took; and
     start_cycle to waiting_cycles likewise. A wait that ended several operations counts with each, so a sum
     over them is not the time lost: that is the sum of the waits' own spans. The index is the async row in
-    `df`. Launches that kept sums have no rows here.
+    `df`.
     """
     df = tables.df
     ended, issue, wait = ended_work(df)

@@ -44,8 +44,8 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules look at. launches: the variant's, trials left out; overhead: its rows of `overhead`, one for
-    what launches kept; builds: its entry in the metadata; short: part of the warp time in spans near the cost
+    """What rules look at. launches: the variant's, trials left out; overhead: its row of
+    `overhead`; builds: its entry in the metadata; short: part of the warp time in spans near the cost
     of a record, None if unknown; clock_change: the greatest within one of its launches, relative, None if
     they are too short to tell; distances: of its spans from samples, with `distance` and `noise`; scaled:
     whether the recorded CTAs speak for the grid."""
@@ -73,7 +73,7 @@ def slowdown(facts: Facts) -> Reason | None:
             how += "; baseline= measures it"
         if (row["slowdown"] > SLOW and not noise) or open_ended:
             label = DISTRUST if row["basis"] == "measured" and low > TOO_SLOW else CARE
-            reasons.append(Reason("slowdown", label, f"launches that keep {row['keeps']} take {how}"))
+            reasons.append(Reason("slowdown", label, f"recorded launches take {how}"))
     return _worst(reasons)
 
 
@@ -184,10 +184,9 @@ def rounding(facts: Facts) -> Reason | None:
 
 
 def unmeasured(facts: Facts) -> Reason | None:
-    unknown = [row["keeps"] for row in facts.overhead if row["basis"] == "unknown"]
-    if not unknown or not (facts.launches["records"] > 0).any():
+    if all(row["basis"] != "unknown" for row in facts.overhead) or not (facts.launches["records"] > 0).any():
         return None
-    why = f"no bare time, and no cost of a record: nothing says what keeping {' and '.join(unknown)} cost"
+    why = "no bare time, and no cost of a record: nothing says what recording cost"
     return Reason("unmeasured", CARE, why)
 
 

@@ -15,12 +15,9 @@ from profscope.schema import (
     HOST_DTYPES,
     KINDS,
     LAUNCH_DTYPES,
-    NUMBER_DTYPES,
     PAYLOAD_DTYPES,
     SAMPLE_DTYPES,
     SPAN_DTYPES,
-    SPREAD_DTYPES,
-    SUM_DTYPES,
     Tables,
 )
 
@@ -41,8 +38,6 @@ def validate(tables: Tables) -> list[str]:
         *_nesting(df),
         *_waits(df),
         *_order(df),
-        *_sums(tables),
-        *_numbers(tables),
         *_samples(tables),
         *_around(tables),
     ]
@@ -55,9 +50,6 @@ def column_problems(tables: Tables) -> list[str]:
             "df", tables.df.drop(columns=[*CORRECTED_COLUMNS, *MODEL_COLUMNS], errors="ignore"), SPAN_DTYPES
         ),
         *_columns("launches", tables.launches, LAUNCH_DTYPES),
-        *_columns("sums", tables.sums, SUM_DTYPES),
-        *_columns("spreads", tables.spreads, SPREAD_DTYPES),
-        *_columns("numbers", tables.numbers, NUMBER_DTYPES),
         *_columns("samples", tables.samples, SAMPLE_DTYPES),
         *_columns("host", tables.host, HOST_DTYPES),
         *_columns("events", tables.events, EVENT_DTYPES),
@@ -119,48 +111,11 @@ def _values(df: pd.DataFrame, launches: pd.DataFrame) -> Iterator[str]:
     yield from _rows("launch not in the table of launches", ~df["launch"].isin(launches["launch"]).to_numpy())
 
 
-def _sums(tables: Tables) -> Iterator[str]:
-    sums, spreads, launches = tables.sums, tables.spreads, tables.launches
-    unknown = ~launches["keeps"].isin(("spans", "sums")).to_numpy()
-    yield from _rows("keeps is none of spans, sums", unknown, "launches")
-    kept_sums = launches["launch"][launches["keeps"] == "sums"]
-    yield from _rows("launch kept sums, not spans", tables.df["launch"].isin(kept_sums).to_numpy())
-    parent = sums["parent"].to_numpy()
-    yield from _rows("parent is not an earlier row", (parent >= np.arange(len(sums))) | (parent < -1), "sums")
-    yield from _rows("kind is no kind of span", ~sums["kind"].isin(KINDS).to_numpy(), "sums")
-    figures = [name for name, dtype in SUM_DTYPES.items() if dtype == "int64" and name != "parent"]
-    for name in figures:
-        least = -1 if name.startswith("longest") else 0
-        yield from _rows(f"negative {name}", sums[name].to_numpy() < least, "sums")
-    longer = (sums["longest_cycles"] > sums["total_cycles"]).to_numpy()
-    yield from _rows("longest_cycles is more than total_cycles", longer, "sums")
-    low, mean, high = (spreads[f"{name}_cycles"].to_numpy() for name in ("least", "mean", "greatest"))
-    apart = (low > mean * (1 + 1e-9)) | (mean * (1 - 1e-9) > high)
-    yield from _rows("mean_cycles is not between least and greatest", apart, "spreads")
-    yield from _rows("a spread of nothing", (spreads["count"] <= 0).to_numpy(), "spreads")
-    known = spreads["launch"].isin([*kept_sums, -1]).to_numpy()
-    yield from _rows("launch is none that kept sums", ~known, "spreads")
-
-
-def _numbers(tables: Tables) -> Iterator[str]:
-    numbers = tables.numbers
-    for name in ("launches", "count", "nans"):
-        yield from _rows(f"negative {name}", numbers[name].to_numpy() < 0, "numbers")
-    yield from _rows("kind is no kind of span", ~numbers["kind"].isin(KINDS).to_numpy(), "numbers")
-    some = (numbers["count"] > 0).to_numpy()
-    least, greatest = numbers["least"].to_numpy(), numbers["greatest"].to_numpy()
-    unknown = np.isnan(least) | np.isnan(greatest)
-    yield from _rows(
-        "least and greatest are known where count is 0, or the reverse", some == unknown, "numbers"
-    )
-    yield from _rows("least is more than greatest", least > greatest, "numbers")
-
-
 def _samples(tables: Tables) -> Iterator[str]:
     samples = tables.samples
     yield from _rows("a row without samples", (samples["samples"] <= 0).to_numpy(), "samples")
-    known = samples["binary"].isin(("bare", "spans", "sums")).to_numpy()
-    yield from _rows("binary is none of bare, spans, sums", ~known, "samples")
+    known = samples["binary"].isin(("bare", "spans")).to_numpy()
+    yield from _rows("binary is none of bare, spans", ~known, "samples")
     listed = samples["launch"].isin([*tables.launches["launch"], -1]).to_numpy()
     yield from _rows("launch not in the table of launches", ~listed, "samples")
 

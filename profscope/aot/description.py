@@ -26,7 +26,7 @@ __all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "longest_rings",
 
 SCHEMA: Final = 1
 _PLAIN: Final[dict[str, type]] = {"int": int, "str": str}  # by how a field is annotated
-COMPILED_IN: Final = ("instrument", "measure", "keep", "warps", "sources")  # options of session()
+COMPILED_IN: Final = ("instrument", "measure", "warps", "sources")  # options of session()
 
 
 @dataclass(frozen=True)

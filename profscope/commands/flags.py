@@ -14,7 +14,7 @@ from profscope.options import Options
 
 __all__ = ["RUN_DEFAULTS", "add_flags", "example", "option_names", "run_options", "spelled"]
 
-RUN_DEFAULTS: Final[Mapping[str, Any]] = {"keep": "sums", "spans_memory": 8}
+RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64}
 """What a whole program's session has by default where that is not what a session has."""
 
 _METAVARS: Final[Mapping[str, str]] = {
@@ -30,10 +30,7 @@ def option_names() -> list[str]:
 
 def run_options(given: Mapping[str, Any]) -> Options:
     """The options of a run. given: those that were. Raises OptionError."""
-    defaults = dict(RUN_DEFAULTS)
-    if given.get("keep") == "spans":
-        del defaults["spans_memory"]  # it has no meaning there
-    return Options(**{**defaults, **given})
+    return Options(**{**RUN_DEFAULTS, **given})
 
 
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:

@@ -155,7 +155,6 @@ class RecordedRun:
             self._session = RunSession(
                 self._options,
                 self._gave_way,
-                limited=self._options.spool == self._output.folder,
                 program=self._about(),
             ).__enter__()
         except ProfscopeError as error:

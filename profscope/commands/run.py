@@ -31,7 +31,7 @@ _EPILOG: Final = """\
 examples:
   profscope run train.py --epochs 1
   profscope run -o attention.json --kernels attention -m pytest tests/test_attention.py
-  profscope run --keep spans --ctas 64 -c 'import model; model.step()'
+  profscope run --ctas 1 -c 'import model; model.step()'
   profscope run -o step.pftrace.gz torchrun --nproc-per-node 8 train.py
 
 exit status: the program's own. 1 where the program ended with 0 and its recording

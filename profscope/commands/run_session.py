@@ -23,7 +23,6 @@ _PROTON: Final = (
     "the program turned on Proton's instrumentation, which cannot record at once with a session: what it "
     "launched from then on is in no profile of ours"
 )
-_SPOOLED_SUMS_BYTES: Final = 1 << 30
 
 
 def session_is_active() -> bool:
@@ -35,17 +34,14 @@ class RunSession(Session):
     """gives_way: told that another session is about to begin, or Proton's instrumentation, in words; it
     closes this one.
 
-    limited: its spool is for a program that is killed, and takes but the first launches that keep sums.
     program: the metadata's entry of that name, as far as it is known when the program starts.
     """
 
     def __init__(
-        self, options: Options, gives_way: Callable[[str], None], *, limited: bool, program: dict[str, Any]
+        self, options: Options, gives_way: Callable[[str], None], *, program: dict[str, Any]
     ) -> None:
         super().__init__(options)
         self._told = {"program": program}
-        if limited:
-            self._spooled_sums_bytes = _SPOOLED_SUMS_BYTES
         self._gives_way = gives_way
         self._flushed = 0  # launches
 

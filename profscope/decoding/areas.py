@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,23 +24,14 @@ from profscope.errors import RecordError
 
 __all__ = [
     "CTA",
-    "HeaderTimes",
     "LaunchBuffer",
-    "area_count",
-    "checked_header",
-    "ctas_due",
-    "damage_at",
     "first_wave",
     "has_records",
-    "header_times",
     "launch_header",
-    "like_the_first",
     "packed_headers",
-    "places_of",
     "read_areas",
     "read_buffer",
     "segments",
-    "started_first",
     "tickets",
     "words_of_areas",
 ]
@@ -91,7 +82,7 @@ def read_buffer(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> LaunchBuff
     """The headers of a launch's buffer. Raises RecordError for one that is truncated or damaged, or that
     another program wrote."""
     data = np.ascontiguousarray(buffer)
-    header = checked_header(data, manifest)
+    header = _checked_header(data, manifest)
     bits = LaunchBits.decode(int(header["launch_bits"]))
     return LaunchBuffer(data, header, bits, _cta_headers(data, manifest, bits))
 
@@ -108,23 +99,23 @@ def read_areas(
     begin, size = LAUNCH_HEADER.itemsize, buffers[0].nbytes
     if manifest.selection.ctas == "sms" or size < begin:
         return None
-    bits = LaunchBits.decode(int(checked_header(np.ascontiguousarray(buffers[0]), manifest)["launch_bits"]))
-    areas = area_count(buffers[0], manifest, bits)
+    bits = LaunchBits.decode(int(_checked_header(np.ascontiguousarray(buffers[0]), manifest)["launch_bits"]))
+    areas = _area_count(buffers[0], manifest, bits)
     heads = np.empty((len(buffers), begin), np.uint8)
     data = np.empty((len(buffers), size - begin), np.uint8)
     for at, buffer in enumerate(buffers):
         heads[at], data[at] = buffer[:begin], buffer[begin:]
-    if not like_the_first(heads.view(LAUNCH_HEADER)[:, 0]).all():
+    if not _like_the_first(heads.view(LAUNCH_HEADER)[:, 0]).all():
         return None
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     packed = np.ndarray((len(buffers), areas), CTA_HEADER, data.data, 0, (data.strides[0], cta_bytes))
-    due = ctas_due(manifest.selection, areas, bits)
+    due = _ctas_due(manifest.selection, areas, bits)
     if due is not None and ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
         return None
     return data, _unpacked(packed)
 
 
-def like_the_first(headers: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+def _like_the_first(headers: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     """Which launch headers, dtype LAUNCH_HEADER, shape (launches,), say what the first says."""
     alike: npt.NDArray[np.bool_] = (headers["launch_bits"] ^ headers["launch_bits"][0]) % BASE_ALIGNMENT == 0
     for name in ("digest", "grid_x", "grid_y"):
@@ -132,7 +123,7 @@ def like_the_first(headers: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     return alike
 
 
-def checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
+def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void:
     """The launch header. Raises RecordError where there is none, or another program's."""
     if buffer.nbytes < LAUNCH_HEADER.itemsize:
         raise RecordError(
@@ -148,17 +139,17 @@ def checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.void
 
 
 def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> npt.NDArray[np.void]:
-    areas = area_count(buffer, manifest, bits)
+    areas = _area_count(buffer, manifest, bits)
     if manifest.selection.ctas == "sms":
         areas = min(areas, tickets(buffer))
     packed = packed_headers(buffer, areas, manifest.cta_bytes(bits.ring_log2))
-    due = ctas_due(manifest.selection, areas, bits)
+    due = _ctas_due(manifest.selection, areas, bits)
     if due is not None and ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
-        raise damage_at(packed, due, manifest)
+        raise _damage_at(packed, due, manifest)
     return _unpacked(packed)
 
 
-def area_count(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> int:
+def _area_count(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> int:
     """How many CTA areas a buffer has room for. Raises RecordError where it holds a part of one."""
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize - manifest.selection.counter_bytes
@@ -170,8 +161,8 @@ def area_count(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBi
     return area_bytes // cta_bytes
 
 
-def damage_at(packed: npt.NDArray[np.void], due: Ints, manifest: Manifest) -> RecordError:
-    """The error to raise for headers of other CTAs than are due (see `ctas_due`); shape (areas,)."""
+def _damage_at(packed: npt.NDArray[np.void], due: Ints, manifest: Manifest) -> RecordError:
+    """The error to raise for headers of other CTAs than are due (see `_ctas_due`); shape (areas,)."""
     wrong = np.flatnonzero((packed["end_clock"] != 0) & (packed["cta"] != due))
     there, wanted = packed["cta"][wrong[0]], due[wrong[0]]
     return RecordError(
@@ -184,19 +175,9 @@ def packed_headers(buffer: npt.NDArray[np.uint8], areas: int, cta_bytes: int) ->
     return np.ndarray((areas,), CTA_HEADER, buffer.data, LAUNCH_HEADER.itemsize, strides=(cta_bytes,))
 
 
-class HeaderTimes(NamedTuple):
-    """When CTAs started and ended, 0 for those that did not end. Clocks in cycles of the SM's clock64, the
-    rest
-    in ns of the globaltimer; int64, of one shape."""
-
-    start_clock: Ints
-    end_clock: Ints
-    start_globaltimer: Ints
-    end_globaltimer: Ints
-
-
-def header_times(packed: npt.NDArray[np.void]) -> HeaderTimes:
-    """Of headers of any shape, of dtype CTA_HEADER.
+def _times(packed: npt.NDArray[np.void]) -> dict[str, Ints]:
+    """When CTAs started and ended, 0 for those that did not end: of headers of any shape, of dtype
+    CTA_HEADER. Clocks in cycles of the SM's clock64, the rest in ns of the globaltimer.
 
     The ends are there in full, and a start is before its end: by less than 2^32 cycles and 2^48 ns.
     """
@@ -207,19 +188,24 @@ def header_times(packed: npt.NDArray[np.void]) -> HeaderTimes:
     if not end.all():
         for each in (start, start_ns, end_ns):
             each[end == 0] = 0
-    return HeaderTimes(start, end, start_ns, end_ns)
+    return {
+        "start_clock": start,
+        "end_clock": end,
+        "start_globaltimer": start_ns,
+        "end_globaltimer": end_ns,
+    }
 
 
 def _unpacked(packed: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     ctas = np.zeros(packed.shape, CTA)
-    for name, values in header_times(packed)._asdict().items():
+    for name, values in _times(packed).items():
         ctas[name] = values
     ctas["cta"] = packed["cta"]
-    ctas["sm"], ctas["cluster_rank"] = places_of(packed)
+    ctas["sm"], ctas["cluster_rank"] = _places_of(packed)
     return ctas
 
 
-def places_of(packed: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
+def _places_of(packed: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
     """SM and rank in the cluster of each CTA; headers of any shape, of dtype CTA_HEADER."""
     place = packed["place"].astype(np.uint16)
     return place & np.uint16((1 << PLACE_RANK_SHIFT) - 1), place >> np.uint16(PLACE_RANK_SHIFT)
@@ -250,17 +236,13 @@ def tickets(buffer: npt.NDArray[np.uint8]) -> int:
 
 def first_wave(ctas: npt.NDArray[np.void]) -> Ints:
     """Positions of the CTAs that started before any of the recorded ones on the same SM had ended."""
-    return started_first(ctas["sm"], ctas["start_clock"], ctas["end_clock"])
-
-
-def started_first(sm: npt.NDArray[np.uint16], start: npt.NDArray[Any], end: npt.NDArray[Any]) -> Ints:
-    """As `first_wave`, of a launch's CTAs: their SMs and clocks, 0 for those that did not end."""
+    sm, start, end = (ctas[name] for name in ("sm", "start_clock", "end_clock"))
     first_end = np.full(1 << 16, np.iinfo(np.uint64).max, np.uint64)  # by SM
     np.minimum.at(first_end, sm[end != 0], end[end != 0].astype(np.uint64))
     return np.flatnonzero(start.astype(np.uint64) < first_end[sm])
 
 
-def ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
+def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
     """The CTAs whose records are in the areas, by linear id; None where only the kernel knows."""
     if selection.ctas == "sms":
         return None

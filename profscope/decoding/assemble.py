@@ -6,30 +6,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profscope.decoding.about import (
-    about_kernel,
-    left_out_notes,
-    nan_notes,
-    selection_notes,
-    unfinished_notes,
-    wrapped_notes,
-)
-from profscope.decoding.alike import alike
+from profscope.decoding.about import about_kernel, selection_notes, unfinished_notes
 from profscope.decoding.bundles import Bundle, decoded, groups
-from profscope.decoding.clocks import Clocks
-from profscope.decoding.folding import Folded, FoldedProgram
 from profscope.decoding.gaps import NAME
 from profscope.decoding.launch import TimedBundle
 from profscope.decoding.raw import Mark, RawLaunch
-from profscope.decoding.sum_tables import in_launch_order, sum_tables
 from profscope.decoding.tables import SpanTable, span_table
-from profscope.decoding.timebase import Readings, TimeBase, fit, launch_clocks
+from profscope.decoding.timebase import Readings, TimeBase, fit
 from profscope.decoding.variants import (
     about_code,
     about_sources,
@@ -43,76 +32,47 @@ from profscope.threads import worker_pool
 
 __all__ = ["assemble"]
 
-_NO_SPANS: Final = (
-    "no launch kept its spans: there is no timeline and there are no percentiles, and transactions() and "
-    "first_nan() are empty"
-)
 
-
-def assemble(
-    launches: Sequence[RawLaunch],
-    metadata: dict[str, Any],
-    notes: Sequence[str] = (),
-    folded: Folded | None = None,
-) -> Tables:
+def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Tables:
     """Decode launches into the tables of a profile. metadata: what is known of the session (backend, device,
-    versions; "bare": what bare binaries of its kernels take, by key). folded: launches that kept sums and
-    whose buffers are gone; where it is None, those among `launches` are folded here.
+    versions; "bare": what bare binaries of its kernels take, by key).
 
     A launch whose buffer cannot be decoded is left out, and a note says why.
     """
     with worker_pool(os.cpu_count()) as pool, worker_pool(os.cpu_count()) as of_blocks:
-        if folded is None:
-            folded = Folded()
-            folded.add(alike(raw for raw in launches if raw.manifest.keeps == "sums"), pool)
-        launches = [raw for raw in launches if raw.manifest.keeps == "spans"]
         outcomes = list(pool.map(decoded, groups(launches)))
         damaged = sorted(
             (place, f"launch {raw.index}: {error}") for _, wrong in outcomes for (place, raw), error in wrong
         )
         bundles = sorted((bundle for good, _ in outcomes for bundle in good), key=lambda each: each.places[0])
         readings = list(pool.map(Bundle.readings, bundles))
-        bases = _time_bases(bundles, readings, folded)
+        bases = _time_bases(bundles, readings)
         bundles = _without_gaps(bundles, len(launches))
         spans = span_table(list(zip(bundles, bases, strict=True)), pool, of_blocks)
     timed = [_timed(bundle, base, spans) for bundle, base in zip(bundles, bases, strict=True)]
-    programs = folded.programs()
-    # A program stands where its first launch does.
-    mixed: list[TimedBundle | FoldedProgram] = [*timed, *programs]
-    told_apart = sorted(mixed, key=attrgetter("index"))
+    told_apart = sorted(timed, key=attrgetter("index"))
     numbers = number_variants(told_apart)
     variants = {each.index: variant for each, variant in zip(told_apart, numbers, strict=True)}
     described = about_variants(told_apart, numbers, metadata.get("bare", {}))
-    kernels: dict[str, tuple[list[TimedBundle], list[FoldedProgram]]] = {}
-    for configured in told_apart:
-        kernels.setdefault(configured.manifest.kernel, ([], []))
-    for bundle in timed:
-        kernels[bundle.manifest.kernel][0].append(bundle)
-    for program in programs:
-        kernels[program.manifest.kernel][1].append(program)
-    said = [*notes, *(note for _, note in damaged), *folded.notes]
+    kernels: dict[str, list[TimedBundle]] = {}
+    for bundle in told_apart:
+        kernels.setdefault(bundle.manifest.kernel, []).append(bundle)
+    said = [*notes, *(note for _, note in damaged)]
     for kernel in sorted(kernels):
-        said += _notes(kernel, *kernels[kernel])
-    clocks = _clocks(bundles, readings, folded, programs)
-    tables = sum_tables(programs, variants, clocks, metadata["backend"])
-    own = launches_frame(_launch_columns(timed, variants, metadata["backend"]) if timed else None)
-    frame = in_launch_order([own, *tables.launches])
+        said += _notes(kernel, kernels[kernel])
+    frame = launches_frame(_launch_columns(timed, variants, metadata["backend"]) if timed else None)
     frame["rank"] = np.int32((metadata.get("job") or {}).get("rank", -1))
     said += _cold_notes(frame)
-    if programs and not timed:
-        said.append(_NO_SPANS)
     said += rounding_notes(described) + text_notes(described)
     about = {
-        "kernels": {
-            kernel: about_kernel(*of_kernel, variants, clocks) for kernel, of_kernel in kernels.items()
-        },
+        "kernels": {kernel: about_kernel(of_kernel, variants) for kernel, of_kernel in kernels.items()},
         "variants": described,
         "sources": about_sources(told_apart),
         "code": about_code(told_apart),
     }
     beside = {name: value for name, value in metadata.items() if name != "bare"}
     told = {**beside, "notes": said, **about}
-    return Tables(spans.df, frame, told, tables.sums, tables.spreads, tables.numbers)
+    return Tables(spans.df, frame, told)
 
 
 def _cold_notes(launches: pd.DataFrame) -> list[str]:
@@ -132,32 +92,15 @@ def _without_gaps(bundles: Sequence[Bundle], launches: int) -> list[Bundle]:
     return [replace(bundle, places=place[bundle.places]) for bundle in bundles]
 
 
-def _time_bases(bundles: Sequence[Bundle], readings: Sequence[Readings], folded: Folded) -> list[TimeBase]:
+def _time_bases(bundles: Sequence[Bundle], readings: Sequence[Readings]) -> list[TimeBase]:
     """One for each bundle; launches share what they know of the clocks with those on the same device only."""
     base_of: dict[int, TimeBase] = {}
     for device in {bundle.device for bundle in bundles}:
         mine = [at for at, bundle in enumerate(bundles) if bundle.device == device]
         places = [bundles[at].places for at in mine]
-        bases = fit([readings[at] for at in mine], folded.clocks(device), places)
+        bases = fit([readings[at] for at in mine], places)
         base_of |= zip(mine, bases, strict=True)
     return [base_of[at] for at in range(len(bundles))]
-
-
-def _clocks(
-    bundles: Sequence[Bundle],
-    readings: Sequence[Readings],
-    folded: Folded,
-    programs: Sequence[FoldedProgram],
-) -> dict[int, Clocks]:
-    """What all launches say of the clocks, by device; of those that folded launches ran on."""
-    devices = {program.device for program in programs}
-    of_device: dict[int, list[Readings]] = {device: [] for device in devices}
-    for bundle, each in zip(bundles, readings, strict=True):
-        if bundle.device in devices:
-            of_device[bundle.device].append(each)
-    return {
-        device: folded.clocks(device).with_launches(launch_clocks(each)) for device, each in of_device.items()
-    }
 
 
 def _timed(bundle: Bundle, base: TimeBase, spans: SpanTable) -> TimedBundle:
@@ -225,11 +168,11 @@ def _launch_part(timed: TimedBundle, variant: int, backend: str) -> dict[str, np
     }
 
 
-def _notes(kernel: str, launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> list[str]:
+def _notes(kernel: str, launches: Sequence[TimedBundle]) -> list[str]:
     """What the reader of a kernel's figures must know, one line each."""
     decoded = [bundle.decoded for bundle in launches]
     notes = []
-    if not programs and not any(each.sites for each in decoded):
+    if not any(each.sites for each in decoded):
         notes.append(f"{kernel}: instrument= finds nothing to record in it")
     dropped, records = sum(each.dropped for each in decoded), sum(each.records for each in decoded)
     if dropped:
@@ -240,15 +183,11 @@ def _notes(kernel: str, launches: Sequence[TimedBundle], programs: Sequence[Fold
     unmatched = sum(each.unmatched for each in decoded)
     if unmatched:
         notes.append(f"{kernel}: {unmatched} spans began but did not end and are left out")
-    notes += selection_notes(launches, programs)
-    notes += unfinished_notes(launches, programs)
-    notes += wrapped_notes(programs)
-    notes += left_out_notes(programs)
-    notes += nan_notes(programs)
+    notes += selection_notes(launches)
+    notes += unfinished_notes(launches)
     unpaired = sum(each.unpaired for each in decoded)
     if unpaired:
         notes.append(f"{kernel}: {unpaired} asynchronous operations began that no recorded wait ended")
     notes += dict.fromkeys(anomaly for each in decoded for anomaly in each.anomalies)
-    manifests = [*(each.manifest for each in launches), *(each.manifest for each in programs)]
-    said = dict.fromkeys(note for manifest in manifests for note in manifest.notes)
+    said = dict.fromkeys(note for each in launches for note in each.manifest.notes)
     return notes + [f"{kernel}: {note}" for note in said]

@@ -18,7 +18,6 @@ from profscope.decoding.build import Build
 from profscope.decoding.decode import DecodedLaunch, decode_as_one
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch
-from profscope.decoding.stacks import check_grid
 from profscope.decoding.timebase import Readings, readings
 from profscope.errors import RecordError
 
@@ -146,10 +145,20 @@ def _as_one(raws: Sequence[RawLaunch]) -> DecodedLaunch | None:
     first = raws[0]
     if len(raws) == 1:
         launch = decode_launch(first.buffer, first.manifest)
-        check_grid(first, launch.grid_x, launch.grid_y)
+        _check_grid(first, launch.grid_x, launch.grid_y)
         return launch
     several = decode_as_one([raw.buffer for raw in raws], first.manifest, first.ctas)
     if several is None:
         return None
-    check_grid(first, several.grid_x, several.grid_y)  # CTAs of another grid are no launch's of these
+    _check_grid(first, several.grid_x, several.grid_y)  # CTAs of another grid are no launch's of these
     return with_transactions(several)
+
+
+def _check_grid(launch: RawLaunch, grid_x: int, grid_y: int) -> None:
+    """Raises RecordError for a header whose grid is not that of the launch."""
+    plane = grid_x * grid_y
+    if plane == 0 or launch.ctas % plane:
+        raise RecordError(
+            f"damaged profile buffer of kernel {launch.manifest.kernel}: its header has a grid of "
+            f"{grid_x} by {grid_y} CTAs in a launch of {launch.ctas}"
+        )

@@ -14,7 +14,7 @@ from profscope.decoding.areas import CTA
 from profscope.decoding.patterns import Patterns
 from profscope.decoding.shapes import words_of
 
-__all__ = ["BLOCK_SPANS", "WRAP_NS", "Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
+__all__ = ["BLOCK_SPANS", "Clocks", "Columns", "Recorded", "empty_columns", "fill", "spread"]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -25,7 +25,7 @@ Words = npt.NDArray[np.uint32]
 ANCHOR_MARGIN_CYCLES = 1 << 24
 # Low halves of clocks are unambiguous while the whole CTA lasts less than 2^32 cycles, and so it does if it
 # lasts less than this: no GPU's SMs run at more than 3 GHz.
-WRAP_NS = ((1 << 32) - 2 * ANCHOR_MARGIN_CYCLES) // 3
+_WRAP_NS = ((1 << 32) - 2 * ANCHOR_MARGIN_CYCLES) // 3
 # Spans that are worked on together: few enough for a core's caches, and so many that threads do not wait for
 # each other between short steps of numpy (on 32 cores 2^15 took 1.3 times as long as 2^17).
 BLOCK_SPANS = 1 << 17
@@ -49,7 +49,7 @@ class Clocks:
         # By CTA, whether the low half may have been 0: its warps may leave after the header's clock is read.
         self.wraps = (self.end != 0) & (self.anchor >> 32 != self.end + ANCHOR_MARGIN_CYCLES >> 32)
         took_ns = ctas["end_globaltimer"] - ctas["start_globaltimer"]
-        self.ambiguous = int(np.count_nonzero(took_ns >= WRAP_NS))
+        self.ambiguous = int(np.count_nonzero(took_ns >= _WRAP_NS))
 
 
 @dataclass(frozen=True)

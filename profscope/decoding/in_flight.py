@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.lowering.flights import IN_FLIGHT
 from instrument_passes.manifest import Span
 from profscope.decoding.columns import Recorded, empty_columns, spread
 from profscope.decoding.decode import DecodedLaunch, Payload
@@ -28,6 +27,7 @@ __all__ = ["kinds_of_ctas", "with_transactions"]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+_IN_FLIGHT = " in flight"
 _STARTS = ("issue", "member")
 _WAITS = ("wait", "phase")
 _GROUPS = ("issue", "open", "close")
@@ -56,7 +56,7 @@ def with_transactions(decoded: DecodedLaunch, *, forward: bool = True) -> Decode
         sites.append(site)
         if site.part in _STARTS and site.channel in channels:
             copy[index] = len(sites)
-            sites.append(replace(site, kind="async", name=site.name + IN_FLIGHT, part="", payloads=()))
+            sites.append(replace(site, kind="async", name=site.name + _IN_FLIGHT, part="", payloads=()))
     start, wait = _all_pairs(decoded, sorted(channels))
     if forward:
         lasts = decoded.end_cycle[wait] >= decoded.start_cycle[start]

@@ -14,9 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from profscope.decoding.folding import FoldedProgram
 from profscope.decoding.launch import TimedBundle
-from profscope.decoding.stack_sums import BY
 
 __all__ = ["FEWEST", "how_far_off", "most_unseen"]
 
@@ -37,9 +35,9 @@ class _Sample(NamedTuple):
     variation: float
 
 
-def how_far_off(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> str:
+def how_far_off(launches: Sequence[TimedBundle]) -> str:
     """Of one kernel's launches, by those of which it is worst; "" where no CTA of any came to its end."""
-    samples = _samples(launches, programs)
+    samples = _samples(launches)
     if not samples:
         return ""
     fewest = min(sample.recorded for sample in samples)
@@ -74,7 +72,7 @@ def _standard_error(sample: _Sample) -> float:
     return sample.variation * math.sqrt((1 - sample.recorded / sample.grid) / (sample.recorded - 1))
 
 
-def _samples(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram]) -> list[_Sample]:
+def _samples(launches: Sequence[TimedBundle]) -> list[_Sample]:
     """Of launches that left CTAs out."""
     samples = []
     for bundle in launches:
@@ -83,15 +81,4 @@ def _samples(launches: Sequence[TimedBundle], programs: Sequence[FoldedProgram])
         if len(cycles):
             spread = float(np.std(cycles)) / max(1.0, float(np.mean(cycles)))
             samples.append(_Sample(len(headers) / len(bundle), bundle.grid_ctas / len(bundle), spread))
-    for program in programs:
-        places = [at for at, place in enumerate(program.layout.places) if place.kind == "kernel"]
-        rows, by_cta = program.launches, BY.index("cta")
-        ctas, total, squares = (
-            float(part[places, by_cta].sum())
-            for part in (program.spread.items, program.spread.total, program.spread.squares)
-        )
-        if total:
-            spread = math.sqrt(squares * ctas) / total
-            alike = np.unique(rows[["chosen", "grid_ctas"]])  # a program may be launched with many grids
-            samples += [_Sample(chosen, grid, spread) for chosen, grid in alike.tolist()]
     return [sample for sample in samples if 0 < sample.recorded < sample.grid]

@@ -20,17 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from profscope.decoding.clocks import NO_CLOCKS, Clocks, LaunchClocks
-
 __all__ = [
-    "MAX_RELATIVE_ERROR",
     "Readings",
     "TimeBase",
     "fit",
-    "launch_clocks",
     "readings",
-    "session_slope",
-    "slope_errors",
 ]
 
 Ints = npt.NDArray[np.int64]
@@ -140,6 +134,31 @@ class TimeBase:
         return ns
 
 
+class _LaunchClocks(NamedTuple):
+    """Of L launches. steps: the greatest common divisors of their globaltimer readings, ns; 0 if there are
+    none.
+
+    slope: ns per cycle by least squares, each SM about its own mean, NaN where nothing tells; spread: the
+    squares of the distances of its cycles from their means, summed up; each of shape (L,).
+    """
+
+    steps: Ints
+    slope: Floats
+    spread: Floats
+
+    @property
+    def step(self) -> int:
+        """Of the globaltimer, ns."""
+        return int(np.gcd.reduce(self.steps, initial=0))
+
+    @property
+    def mean_slope(self) -> float:
+        """The mean slope of the launches, ns per cycle, each weighted by its precision; NaN if none tells."""
+        known = np.isfinite(self.slope)
+        spread = float(self.spread[known].sum())
+        return float(self.spread[known] @ self.slope[known]) / spread if spread else float("nan")
+
+
 class Readings(NamedTuple):
     """The clock pairs of L launches, those of each one after the other: its starts, then its ends.
 
@@ -180,25 +199,21 @@ def readings(headers: npt.NDArray[np.void], launch: Ints | None = None, launches
     return Readings(first, sm[order], cycle[order], gtime[order])
 
 
-def fit(
-    parts: Sequence[Readings], others: Clocks = NO_CLOCKS, places: Sequence[Ints] | None = None
-) -> list[TimeBase]:
+def fit(parts: Sequence[Readings], places: Sequence[Ints] | None = None) -> list[TimeBase]:
     """Fit the time bases of a session's launches, one for each of `parts`.
 
-    others: what other launches of the session say. places: of each part's launches where they stand among
-    all, unless they stand as they come; in that order they are added up.
+    places: of each part's launches where they stand among all, unless they stand as they come; in that order
+    they are added up.
 
     A launch whose own slope is known to better than 0.1 % keeps it; a shorter one takes the mean slope of the
     session, each launch weighted by its precision. If no launch is long enough to see the globaltimer
     advance, the time bases map everything to 0 ns and have clock_ghz NaN.
     """
-    clocks = launch_clocks(parts)
+    clocks = _launch_clocks(parts)
     in_order = slice(None) if places is None else np.argsort(np.concatenate([*places, np.zeros(0, np.int64)]))
-    session = others.with_launches(
-        LaunchClocks(clocks.steps[in_order], clocks.slope[in_order], clocks.spread[in_order])
-    )
-    own = slope_errors(session.step, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
-    slopes = np.where(own, clocks.slope, session_slope(session))
+    session = _LaunchClocks(clocks.steps[in_order], clocks.slope[in_order], clocks.spread[in_order])
+    own = _slope_errors(session.step, clocks.spread) < MAX_RELATIVE_ERROR * clocks.slope
+    slopes = np.where(own, clocks.slope, session.mean_slope)
     ends = np.cumsum([0, *(len(each.first) - 1 for each in parts)])
     return [
         _curves(each, slopes[begin:end], float(session.step))
@@ -206,22 +221,22 @@ def fit(
     ]
 
 
-def launch_clocks(parts: Sequence[Readings]) -> LaunchClocks:
+def _launch_clocks(parts: Sequence[Readings]) -> _LaunchClocks:
     """What launches say of the clocks."""
-    each = [LaunchClocks(np.zeros(0, np.int64), np.zeros(0), np.zeros(0)), *map(_clocks, parts)]
-    return LaunchClocks(
+    each = [_LaunchClocks(np.zeros(0, np.int64), np.zeros(0), np.zeros(0)), *map(_clocks, parts)]
+    return _LaunchClocks(
         np.concatenate([clocks.steps for clocks in each]),
         np.concatenate([clocks.slope for clocks in each]),
         np.concatenate([clocks.spread for clocks in each]),
     )
 
 
-def _clocks(pairs: Readings) -> LaunchClocks:
+def _clocks(pairs: Readings) -> _LaunchClocks:
     launches, some = len(pairs.first) - 1, pairs.some
     begins = pairs.first[some]
     steps, slopes, spreads = np.zeros(launches, np.int64), np.full(launches, np.nan), np.zeros(launches)
     if not len(some):
-        return LaunchClocks(steps, slopes, spreads)
+        return _LaunchClocks(steps, slopes, spreads)
     steps[some] = np.gcd.reduceat(pairs.gtime, begins)
     _, group = np.unique(pairs.sm, return_inverse=True)
     count, sizes = np.bincount(group), np.diff(pairs.first)[some]
@@ -238,17 +253,11 @@ def _clocks(pairs: Readings) -> LaunchClocks:
         slope = float(np.dot(x[mine], y[mine])) / spread if spread > 0 else 0.0
         if slope > 0:
             slopes[launch], spreads[launch] = slope, spread
-    return LaunchClocks(steps, slopes, spreads)
+    return _LaunchClocks(steps, slopes, spreads)
 
 
-def session_slope(clocks: Clocks) -> float:
-    """The mean slope of a session's launches, ns per cycle, each weighted by its precision; NaN if none
-    tells."""
-    return clocks.slopes / clocks.spread if clocks.spread else float("nan")
-
-
-def slope_errors(step: int | Ints, spreads: Floats) -> Floats:
-    """Standard errors of slopes, ns per cycle. step: of the globaltimer, ns; spreads: see `LaunchClocks`.
+def _slope_errors(step: int, spreads: Floats) -> Floats:
+    """Standard errors of slopes, ns per cycle. step: of the globaltimer, ns; spreads: see `_LaunchClocks`.
 
     The error of one globaltimer reading is uniform over one step: its standard deviation is step / sqrt(12).
     """

@@ -53,13 +53,11 @@ def about_variants(
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
     variant, key (of the first text of a kernel the same in every session; "" where the configuration is not
-    known), what
-    `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
-    each binary takes, "bare" or "instrumented". Of instrumented ones also `keeps`, what launches of it keep
-    ("spans" or "sums"), `rounds_as_bare`: whether all floating-point arithmetic is that of the bare
-    binary, None where none is known or value probes add arithmetic of their own, and, where it is so, `twin`:
-    CTAs that do not record run a body of their own, which is among its instructions. bare: by key, what bare
-    binaries take, with their `arithmetic`.
+    known), what `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and
+    `builds`: what each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`:
+    whether all floating-point arithmetic is that of the bare binary, None if none is known or value probes
+    add arithmetic of their own, and, where it is so, `twin`: CTAs that do not record run a body of their own,
+    which is among its instructions. bare: by key, what bare binaries take, with their `arithmetic`.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
@@ -83,8 +81,7 @@ def about_variants(
         for manifest, build in of_variant.values():
             comparable = arithmetic and build.arithmetic and not _probes_values(manifest)
             alike = build.arithmetic == arithmetic if comparable else None
-            told = {"keeps": manifest.keeps, "rounds_as_bare": alike}
-            told |= {"twin": True} if manifest.twin else {}
+            told: dict[str, Any] = {"rounds_as_bare": alike} | ({"twin": True} if manifest.twin else {})
             resource = {"build": "instrumented", **build.resources(), **told}
             if resource not in resources:
                 resources.append(resource)
@@ -129,10 +126,10 @@ def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:
 def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
     """Entry "code" of the metadata: what the compiler made of each kernel that recorded.
 
-    kernel, key (of the configuration), keeps ("spans" or "sums"), and `ttgir` and `ptx`, as
-    `instrument_passes.kept_text` packs them. Of builds with the same of the first three the last one.
+    kernel, key (of the configuration), and `ttgir` and `ptx`, as `instrument_passes.kept_text` packs them. Of
+    builds with the same of the first two the last one.
     """
-    entries: dict[tuple[str, str, str], dict[str, str]] = {}
+    entries: dict[tuple[str, str], dict[str, str]] = {}
     for build, manifest, key in {
         id(launch.build): (launch.build, launch.manifest, key)
         for launch, key in zip(launches, _keys(launches), strict=True)
@@ -140,8 +137,7 @@ def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
     }.values():
         if build.ttgir:
             texts = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
-            about = {"kernel": manifest.kernel, "key": key, "keeps": manifest.keeps}
-            entries[tuple(about.values())] = about | texts  # type: ignore[index]
+            entries[manifest.kernel, key] = {"kernel": manifest.kernel, "key": key} | texts
     return list(entries.values())
 
 

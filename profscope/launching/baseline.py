@@ -31,7 +31,7 @@ _CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
 
 class _Time(NamedTuple):
     """Of a launch. number: among its variant's; kind: by how many instructions the bare kernel was shifted,
-    0 for itself, or what the launch kept, "spans" or "sums"."""
+    0 for itself, or "spans" of a recorded launch."""
 
     number: int
     kind: int | str
@@ -124,11 +124,11 @@ class Baseline:
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
 
-        kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns` (the latter by
-        what launches kept), the newest times of launches; `pairs`, a list of `{"keeps", "shift", "bare_ns",
-        "instrumented_ns"}`, the times of a bare launch and of the recorded one of its turn, at the same
-        place of two lists: shift is 0, or the instructions by which a null build's code was shifted;
-        `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known.
+        kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns`, the newest
+        times of launches; `pairs`, a list of `{"shift", "bare_ns", "instrumented_ns"}`, the times of a bare
+        launch and of the recorded one of its turn, at the same place of two lists: shift is 0, or the
+        instructions by which a null build's code was shifted; `unrecorded`, launches that ran bare; and
+        `waited`, launches whose time is not known.
         """
         if not self._options.baseline:
             return {}, []
@@ -143,7 +143,7 @@ class Baseline:
             if timed.key is None:
                 continue
             new: dict[str, Any] = {
-                "key": timed.key, "bare_ns": [], "instrumented_ns": {}, "pairs": [],
+                "key": timed.key, "bare_ns": [], "instrumented_ns": [], "pairs": [],
                 "unrecorded": 0, "waited": 0,
             }  # fmt: skip
             entry = kernels.setdefault(timed.name, {}).setdefault(timed.key, new)
@@ -156,7 +156,7 @@ class Baseline:
                 if each.kind == 0:
                     entry["bare_ns"].append(each.ns)
                 elif isinstance(each.kind, str):
-                    entry["instrumented_ns"].setdefault(each.kind, []).append(each.ns)
+                    entry["instrumented_ns"].append(each.ns)
             _pair(timed.times, entry["pairs"])
         told = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
         notes = [
@@ -181,18 +181,17 @@ class Baseline:
 
 def _pair(times: deque[_Time], pairs: list[dict[str, Any]]) -> None:
     """Add the times of bare launches and of the recorded ones of their turns, those alike in one entry."""
-    by_kind = {(each["keeps"], each["shift"]): each for each in pairs}
+    by_shift = {each["shift"]: each for each in pairs}
     recorded = {each.number: each for each in times if isinstance(each.kind, str)}
     for bare in times:
         after = recorded.get(bare.number + 2)
         if isinstance(bare.kind, str) or after is None:
             continue
-        kind = after.kind, bare.kind
-        if kind not in by_kind:
-            by_kind[kind] = {"keeps": after.kind, "shift": bare.kind, "bare_ns": [], "instrumented_ns": []}
-            pairs.append(by_kind[kind])
-        by_kind[kind]["bare_ns"].append(bare.ns)
-        by_kind[kind]["instrumented_ns"].append(after.ns)
+        if bare.kind not in by_shift:
+            by_shift[bare.kind] = {"shift": bare.kind, "bare_ns": [], "instrumented_ns": []}
+            pairs.append(by_shift[bare.kind])
+        by_shift[bare.kind]["bare_ns"].append(bare.ns)
+        by_shift[bare.kind]["instrumented_ns"].append(after.ns)
 
 
 def _stream(handle: int) -> Any:

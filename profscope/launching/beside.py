@@ -30,11 +30,10 @@ from profscope.recording.cuda_driver import allow_capture
 from profscope.recording.messages import one_line
 from profscope.recording.processes import begun, ended, gone, write
 
-__all__ = ["BARE", "GIVEN_UP", "OWN", "SPANS", "Answer", "Beside", "Job", "Made", "Session"]
+__all__ = ["BARE", "GIVEN_UP", "OWN", "Answer", "Beside", "Job", "Made", "Session"]
 
 # What is built of a kernel: what it is launched by, and what may be launched in its place.
 OWN: Final = "own"
-SPANS: Final = "spans"
 BARE: Final = "bare"
 # In place of why something was not built: the session ended, or paused.
 GIVEN_UP: Final = "given up"

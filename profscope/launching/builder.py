@@ -23,7 +23,7 @@ from triton.runtime import driver
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
-from profscope.launching.beside import BARE, OWN, SPANS, Answer, Job, Made, Session
+from profscope.launching.beside import BARE, OWN, Answer, Job, Made, Session
 from profscope.launching.hook import CompileHook
 from profscope.launching.inductor import InductorLaunches
 from profscope.recording import backend
@@ -73,17 +73,14 @@ def _builder(session: Session) -> Iterator[_Builder]:
             stack.enter_context(backend.select("emulator"))
         for part in (PROGRAMS.asking(), hook.installed(), bare.installed(), inductor.installed()):
             stack.enter_context(part)
-        yield _Builder(session, hook, bare, inductor)
+        yield _Builder(session, bare, inductor)
 
 
 class _Builder:
     """Compiles kernels of torch.compile as a session does: all the binaries that it may launch."""
 
-    def __init__(
-        self, session: Session, hook: CompileHook, bare: BareLaunches, inductor: InductorLaunches
-    ) -> None:
+    def __init__(self, session: Session, bare: BareLaunches, inductor: InductorLaunches) -> None:
         self._options = session.options
-        self._hook = hook
         self._bare = bare
         self._inductor = inductor
 
@@ -104,14 +101,7 @@ class _Builder:
         if program is None:
             raise CompileError("Inductor made a binary that does not record")
         kernels = {OWN: kernel}
-        records = not program.manifest.failure
-        of_spans = self._hook.of_spans
-        wanted = of_spans is not None and self._options.spans_every
-        if records and wanted and program.manifest.keeps != "spans":
-            assert of_spans is not None
-            with self._bare.compiling(of_spans.settings):
-                kernels[SPANS] = compiled_again(kernel)
-        if records and self._options.baseline:
+        if self._options.baseline and not program.manifest.failure:
             with self._bare.tuning():
                 kernels[BARE] = compiled_again(kernel)
         for each in kernels.values():

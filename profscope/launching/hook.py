@@ -13,7 +13,7 @@ import contextlib
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,15 +23,12 @@ from triton._C.libtriton import ir
 from triton.compiler import ASTSource, CompiledKernel, compiler
 from triton.runtime import jit
 
-from instrument_passes.analyses.occupancy import limits_of
-from instrument_passes.economy import Demand
 from instrument_passes.errors import InstrumentError
 from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import quote, unquote
+from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
-from instrument_passes.passes.base import Pass, PassContext
-from instrument_passes.passes.lower_records import manifest_of
+from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
 from instrument_passes.scope_notes import MARKER, without_markers
@@ -43,7 +40,6 @@ from profscope.launching.modes import conflict
 from profscope.launching.proton_instrumentation import alone
 from profscope.launching.proton_scopes import proton_scopes
 from profscope.launching.rounding import Rounding
-from profscope.launching.trials import Trials, affordable, one_body, pinned
 from profscope.options import Options
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS, describe, is_described, manifest_in, mode_of
@@ -58,13 +54,11 @@ class CompileHook:
     carries a manifest that says why.
 
     gives_way: ends the session where Proton's instrumentation begins; None: that is refused. mode: what tells
-    its binaries from others. of_spans: where they keep sums, what compiles a kernel that
-    keeps spans; it is no hook of Triton's until a thread takes its `settings`.
+    its binaries from others.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.of_spans = None if options.keep == "spans" else CompileHook(options.keeping_spans())
         self.context = PassContext(triton_version(), options.static_records)
         self.mode = mode_of(options)
         self._key = self.mode, self.mode
@@ -107,10 +101,8 @@ class CompileHook:
         mode = knobs.compilation.instrumentation_mode
         if refused := conflict(mode, self.context.triton):
             raise SessionError(refused)
-        for each in (self, self.of_spans):
-            if each is not None:
-                each._user_hook, each._user_mode = hook, mode
-                each._since = object()
+        self._user_hook, self._user_mode = hook, mode
+        self._since = object()
         try:
             knobs.runtime.add_stages_inspection_hook = self.inspect
             if self.context.triton < (3, 7):
@@ -138,14 +130,13 @@ class CompileHook:
             return f"{key}{self.mode}", f"{digest}{self.mode}"
         if self._user_hook is not None:
             self._user_hook(*args)
-        backend, stages, options = args[:3]
+        _, stages, options = args[:3]
         if self.context.triton < (3, 7) and self.mode not in options.instrumentation_mode:
             return None  # a direct triton.compile: its cache key would not tell the two binaries apart
         if self.context.triton >= (3, 7) and getattr(self._asked, "since", None) is not self._since:
             return None  # this thread made the cache key of what it compiles before the hook was there
         object.__setattr__(options, RECORDING, True)  # a frozen dataclass, made for this compilation
-        tries = self.of_spans is not None and Trials.possible(backend)
-        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton), tries)
+        self._wrap(stages, conflict(options.instrumentation_mode, self.context.triton))
         return None
 
     def _checked(self, init: Callable[..., None]) -> Callable[..., None]:
@@ -168,15 +159,14 @@ class CompileHook:
             return self.mode in kernel.metadata.instrumentation_mode
         return getattr(self._asked, "since", None) is self._since
 
-    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str, tries: bool) -> None:
+    def _wrap(self, stages: dict[str, Callable[[Any, Any], Any]], refused: str) -> None:
         """Wrap one compilation: scopes are noted before its first stage, records put in behind TTGIR.
 
-        refused: why the kernel gets no records, whatever it is; "" if it does. tries: it may keep fewer sums.
+        refused: why the kernel gets no records, whatever it is; "" if it does.
         """
         make_ttgir, make_llir = stages["ttgir"], stages["llir"]
         rounding = Rounding(make_llir)
         stages["llir"] = lambda module, metadata: self._lowered(module, make_llir, metadata, rounding)
-        trials = Trials(stages) if tries else None
         functions: tuple[Function, ...] = ()  # those that the kernel is made of, before they are inlined
 
         def noted(source: Any) -> Any:
@@ -189,7 +179,7 @@ class CompileHook:
 
             def gluon(source: Any, metadata: Any) -> Any:
                 module = make_ttgir(noted(source), metadata)
-                return self._instrumented(module, functions, refused, metadata, trials, rounding)
+                return self._instrumented(module, functions, refused, rounding)
 
             stages["ttgir"] = gluon
             return
@@ -212,7 +202,7 @@ class CompileHook:
                 # Some of Triton's optimisations fail on assumptions, of which marks and payloads are made.
                 plain = _reparse(without_points(points, _kernel_name(points)), source.context)
                 module = make_ttgir(make_ttir(plain, metadata), metadata)
-            return self._instrumented(module, functions, refused, metadata, trials, rounding)
+            return self._instrumented(module, functions, refused, rounding)
 
         stages |= {"ttir": ttir, "ttgir": ttgir}
 
@@ -254,9 +244,8 @@ class CompileHook:
         return rounding.as_bare(lowered, before)
 
     def _instrumented(
-        self, module: Any, functions: tuple[Function, ...], refused: str, metadata: dict[str, Any],
-        trials: Trials | None, rounding: Rounding,
-    ) -> Any:  # fmt: skip
+        self, module: Any, functions: tuple[Function, ...], refused: str, rounding: Rounding
+    ) -> Any:
         """The module with the passes applied, or with a manifest that says why not."""
         text = str(module)
         rounding.bare = lambda: _reparse(without_markers(text), module.context)
@@ -264,80 +253,17 @@ class CompileHook:
         try:
             if refused:
                 raise CompileError(refused)
-            tried = None if trials is None else self._affordable(module, text, context, metadata, trials)
-            return self._rewritten(module, text, context) if tried is None else tried
+            rewritten = instrument(text, self.options, context)
+            return module if rewritten is None else _reparse(rewritten, module.context)
         except (InstrumentError, CompileError) as error:
             failure = quote(Manifest(_kernel_name(text), "", 0, 0, 0, (), failure=str(error)).to_json())
             # Not by our own reader, which may be what failed. Triton's modules always have attributes.
             bare = text.replace("module attributes {", f"module attributes {{{ATTRIBUTE} = {failure}, ", 1)
             return _reparse(without_markers(bare), module.context)
 
-    def _affordable(
-        self, module: Any, text: str, context: PassContext, metadata: dict[str, Any], trials: Trials
-    ) -> Any | None:
-        """The module with as many sums as it has registers for; None where that cannot be tried."""
-        if not self.options.matches(_kernel_name(text)):
-            return None
 
-        def write(pipeline: Sequence[Pass], notes: tuple[str, ...]) -> str | None:
-            return instrument(text, self.options, context, notes, pipeline)
-
-        demands: dict[str, Demand] = {}  # pipelines share trials, the bare kernel's above all
-
-        def tried(rewritten: str | None) -> Demand:
-            tried = text if rewritten is None else rewritten
-            if tried not in demands:
-                demands[tried] = trials.demand(tried, _reparse(tried, module.context), metadata)
-            return demands[tried]
-
-        moved = False
-        try:
-            target = unquote(parse(text).attr("ttg.target") or "")
-            for pipeline in (self.options.pipeline, pinned(self.options.pipeline)):
-                chosen = affordable(
-                    pipeline, write, tried, limits_of(target), all_record=not self.options.chooses_ctas
-                )
-                if chosen is not None and chosen not in trials:  # tried without its note
-                    tried(chosen)
-                moved = chosen is not None and not trials.clocks_stay(chosen)
-                if not moved:
-                    break
-        except Exception:  # noqa: BLE001  what fails in a trial fails without one, too, or does no harm
-            chosen = None
-        trials.choose("" if moved or chosen is None else chosen)
-        if moved:
-            return self._with_spans(module, text, context, "the assembler moves its clock reads")
-        return None if chosen is None else _reparse(chosen, module.context)
-
-    def _rewritten(self, module: Any, text: str, context: PassContext, notes: tuple[str, ...] = ()) -> Any:
-        """The module with the passes applied: one that cannot keep sums keeps spans, and says why.
-
-        Nothing was tried: it has a second body only where CTAs are left out from the start. So on the
-        emulator, where no launch comes to record fewer.
-        """
-        passes = self.options.pipeline
-        pipeline = passes if self.options.chooses_ctas else one_body(passes)
-        try:
-            rewritten = instrument(text, self.options, context, notes, pipeline)
-            return module if rewritten is None else _reparse(rewritten, module.context)
-        except (InstrumentError, CompileError) as error:
-            if self.of_spans is None:
-                raise
-            return self._with_spans(module, text, context, str(error))
-
-    def _with_spans(self, module: Any, text: str, context: PassContext, why: str) -> Any:
-        assert self.of_spans is not None
-        note = f"all its launches keep spans, for it cannot keep {self.options.keep}: {why}"
-        return self.of_spans._rewritten(module, text, context, (note,))
-
-
-def instrument(
-    text: str, options: Options, context: PassContext, notes: tuple[str, ...] = (),
-    pipeline: Sequence[Pass] | None = None,
-) -> str | None:  # fmt: skip
+def instrument(text: str, options: Options, context: PassContext) -> str | None:
     """The instrumented text of a printed TTGIR module; None if options.kernels leaves it out.
-
-    notes: what its profile is to say beside what the passes do. pipeline: in place of the options'.
 
     Raises InstrumentError naming the pass, the op and the line.
     """
@@ -345,11 +271,7 @@ def instrument(
     if not options.matches(name):
         return None
     module = parse(text, filename=name)
-    run_pipeline(module, options.pipeline if pipeline is None else pipeline, context)
-    manifest = manifest_of(module)
-    if notes and manifest is not None:
-        manifest = replace(manifest, notes=(*notes, *manifest.notes))
-        module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
+    run_pipeline(module, options.pipeline, context)
     return str(module)
 
 

@@ -31,16 +31,7 @@ from instrument_passes.toolchain import triton_version
 from profscope.launching.bare import BareLaunches
 from profscope.launching.beside import GIVEN_UP, OWN, Answer, Beside, Made
 from profscope.launching.left_bare import BUILDING, FOR_CPP, described
-from profscope.launching.other_binaries import spans_of
-from profscope.launching.quick import (
-    Launcher,
-    made_launcher,
-    quick_in_turn,
-    quick_launch,
-    quick_run,
-    run_in_turn,
-    written_run,
-)
+from profscope.launching.quick import quick_in_turn, quick_launch, quick_run, run_in_turn
 from profscope.launching.sampling import Sampling
 from profscope.launching.turns import Turns
 from profscope.options import Options
@@ -335,24 +326,21 @@ class InductorLaunches:
                 kernel.why = "Inductor loaded a binary that does not record"
                 return
             with self._bare.recording():
-                launcher = made_launcher(built)
-            kernel.own = launcher.launch
-            if made:
-                if self._load_others is not None:
-                    self._load_others(built.kernel, made)
-                self._path.hurry(built.kernel, spans_of(built.kernel))
+                kernel.own = built.make_launcher()
+            if made and self._load_others is not None:
+                self._load_others(built.kernel, made)
             if not self._options.samples and not self._options.baseline:
-                self._shorten(kernel, built, launcher)
+                self._shorten(kernel, built)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             kernel.why = one_line(error)
         finally:
             self._thread.made = None
 
-    def _shorten(self, kernel: _Kernel, built: Any, launcher: Launcher) -> None:
+    def _shorten(self, kernel: _Kernel, built: Any) -> None:
         """Have launches pass the tuner by, where that can be."""
         if lacking(self._module, "autograd_profiler._is_profiler_enabled"):
             return
-        launch = quick_launch(kernel.tuner, built, launcher.launch, self._path)
+        launch = quick_launch(kernel.tuner, built, kernel.own, self._path)
         if launch is None:
             return
         if self._options.every > 1:
@@ -369,8 +357,7 @@ class InductorLaunches:
             self._take_over(kernel)
             return
         long = MethodType(self._any_run, kernel.tuner)
-        run = None if self._path.hooked else written_run(self._module, kernel.tuner, built, launcher, long)
-        kernel.run = kernel.quick = run or quick_run(self._module, kernel.tuner, launch, self._path, long)
+        kernel.run = kernel.quick = quick_run(self._module, kernel.tuner, launch, self._path, long)
         self._take_over(kernel)
 
 

@@ -1,9 +1,8 @@
-"""The binaries beside one that a session has compiled, of the same source and options: one that keeps spans
-where it keeps sums, the bare one, and those for the sampler."""
+"""The binaries beside one that a session has compiled, of the same source and options: the bare one, and
+those for the sampler."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +12,7 @@ from triton.compiler import CompiledKernel
 from profscope.errors import CompileError
 from profscope.launching.again import compiled_again
 from profscope.launching.bare import BareLaunches
-from profscope.launching.beside import BARE, SPANS, Made
+from profscope.launching.beside import BARE, Made
 from profscope.launching.hook import CompileHook
 from profscope.recording.messages import one_line
 from profscope.recording.programs import PROGRAMS
@@ -21,23 +20,19 @@ from profscope.recording.programs import PROGRAMS
 __all__ = [
     "ITS_BARE",
     "ITS_NULL",
-    "ITS_SPANS",
     "RECORDED",
     "SAMPLED",
     "Binaries",
     "OtherBinaries",
-    "spans_of",
 ]
 
-# Attributes of a binary: the others stay with it, for later sessions, too.
-ITS_SPANS: Final = "_profscope_spans"
+# An attribute of a binary: the other stays with it, for later sessions, too.
 ITS_BARE: Final = "_profscope_bare"
 ITS_NULL: Final = "null"
 # Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
 SAMPLED: Final = "bare"
 RECORDED: Final = "recorded"
 _MISSING: Final = {
-    ITS_SPANS: "launches that were to keep spans keep sums",
     ITS_BARE: "no launch ran bare to be timed",
     ITS_NULL: "no launch ran with its code shifted",
     SAMPLED: "no launch ran bare under the sampler",
@@ -62,21 +57,9 @@ class Binaries:
 
     def build(self, kernel: CompiledKernel, kind: str) -> CompiledKernel:
         """Another binary of a kernel, compiled and loaded. Raises what compiling does."""
-        builds = {ITS_SPANS: self._with_spans, RECORDED: self._again}
-        binary = builds.get(kind, self._bare)(kernel)
+        binary = self._again(kernel) if kind == RECORDED else self._bare(kernel)
         self.run(binary)
         return binary
-
-    def _with_spans(self, kernel: CompiledKernel) -> CompiledKernel:
-        """The same kernel, but that it keeps spans."""
-        assert self._hook.of_spans is not None
-        with self.bare.compiling(self._hook.of_spans.settings):
-            spans = compiled_again(kernel)
-        program = PROGRAMS.program(spans)
-        if program is None or program.manifest.failure:
-            why = "it is bare" if program is None else program.manifest.failure
-            raise CompileError(f"compiled to keep spans, {why}")
-        return spans
 
     def _bare(self, kernel: CompiledKernel) -> CompiledKernel:
         """The binary that runs without a session."""
@@ -88,20 +71,12 @@ class Binaries:
 
     def _again(self, kernel: CompiledKernel) -> CompiledKernel:
         """The same that records, loaded anew."""
-        program = PROGRAMS.program(kernel)
-        hook = self._hook if program is not None and program.mode == self._hook.mode else self._hook.of_spans
-        assert hook is not None
-        with self.bare.compiling(hook.settings):
+        with self.bare.compiling(self._hook.settings):
             again = compiled_again(kernel)
         program = PROGRAMS.program(again)
         if program is None or program.manifest.failure:
             raise CompileError("compiled again, it does not record")
         return again
-
-
-def spans_of(kernel: CompiledKernel) -> CompiledKernel | None:
-    """The binary that keeps spans in place of this one, where it has been made."""
-    return vars(kernel).get(ITS_SPANS)
 
 
 class OtherBinaries:
@@ -136,13 +111,11 @@ class OtherBinaries:
     def load(self, kernel: CompiledKernel, made: Mapping[str, Made]) -> None:
         """Load what has been built of a kernel. Raises what loading does."""
         with self._lock:
-            for kind, name in ((ITS_SPANS, SPANS), (ITS_BARE, BARE)):
-                if name in made and kind not in vars(kernel):
-                    aside = self._binaries.bare.tuning() if name == BARE else contextlib.nullcontext()
-                    with aside:
-                        other = made[name].load(kernel.src)
-                    self._binaries.run(other)
-                    setattr(kernel, kind, other)
+            if BARE in made and ITS_BARE not in vars(kernel):
+                with self._binaries.bare.tuning():
+                    bare = made[BARE].load(kernel.src)
+                self._binaries.run(bare)
+                setattr(kernel, ITS_BARE, bare)
 
     def close(self) -> None:
         """The session ends, or is paused."""

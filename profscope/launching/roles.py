@@ -1,17 +1,13 @@
 """Which role a launch takes, by its numbers and the session's options alone.
 
-| `keep=` | `every=` | `spans_every=` | `samples=` | number of the launch | role |
-|---|---|---|---|---|---|
-| any | n | any | any | of its function: no multiple of n | `LEFT_OUT`: the bare binary |
-| any | any | any | s > 0 | of its variant: 1 to s | `SAMPLED`: the bare binary, under the sampler |
-| any | any | any | s > 0 | of its variant: s + 1 | `SAMPLED_RECORDED`: what follows, under the sampler |
-| "spans" | any | | any | any other that is recorded | `SPANS` |
-| "sums", "totals" | any | m > 0 | any | of its variant: any other multiple of m | `SPANS` |
-| "sums", "totals" | any | m > 0 | any | of its variant: any other | `SUMS` |
-| "sums", "totals" | any | 0 | any | any other that is recorded | `SUMS` |
-| "sums", "totals" | any | any | any | of its variant: none | `SUMS` |
+| `every=` | `samples=` | number of the launch | role |
+|---|---|---|---|
+| n | any | of its function: no multiple of n | `LEFT_OUT`: the bare binary |
+| any | s > 0 | of its variant: 1 to s | `SAMPLED`: the bare binary, under the sampler |
+| any | s > 0 | of its variant: s + 1 | `SAMPLED_RECORDED`: what follows, under the sampler |
+| any | any | any other | `SPANS` |
 
-With `baseline=` above 0, here b, before the rows of `SPANS` and `SUMS`:
+With `baseline=` above 0, here b, before the row of `SPANS`:
 
 | number of the launch | role |
 |---|---|
@@ -23,15 +19,15 @@ With `baseline=` above 0, here b, before the rows of `SPANS` and `SUMS`:
 So one launch in b runs bare. What is timed follows a launch of its own kind: records leave less of the L2
 cache to who comes next, and another binary leaves other instructions.
 
-Numbers begin with 0, so a kernel that is launched once keeps spans, and one that is launched twice has
+Numbers begin with 0, so a kernel that is launched once is recorded, and one that is launched twice has
 samples, too. A function's are over all its launches; a variant's are over those that are recorded, or
 sampled, of one function with the same specialisation and options on one device. Launches of three kinds have
 no number there: an autotuner's trials, whose turn would be the launch's that follows; those captured into a
 CUDA graph, since each of its replays would pay; and those of torch.compile that run bare while their binary
-is being built beside the program (`beside.py`), so that the first one that can be recorded keeps spans.
+is being built beside the program (`beside.py`), so that the first one that can be recorded is.
 
 No launch pays for a call of `role_of`: `turns.Turns` counts a function's launches as it says, and
-`keeping.Keeping` looks for a variant's among `numbers_with_spans`, `numbers_sampled` and `numbers_timed`.
+`keeping.Keeping` looks for a variant's among `numbers_sampled` and `numbers_timed`.
 A null build is the bare kernel with its code shifted (`null_builds.py`); there are several, which take their
 turns one after the other (`turn_of_null`). Until it is assembled, and on the emulator, its turn is the bare
 binary's.
@@ -44,18 +40,9 @@ from typing import Final
 
 from profscope.options import Options
 
-__all__ = [
-    "MOST_LAUNCHES",
-    "Role",
-    "kept_by",
-    "numbers_sampled",
-    "numbers_timed",
-    "numbers_with_spans",
-    "role_of",
-    "turn_of_null",
-]
+__all__ = ["Role", "numbers_sampled", "numbers_timed", "role_of", "turn_of_null"]
 
-MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
+_MOST_LAUNCHES: Final = 1 << 62  # more than there will ever be
 
 
 class Role(enum.Enum):
@@ -63,7 +50,6 @@ class Role(enum.Enum):
 
     LEFT_OUT = "left out"
     SPANS = "spans"
-    SUMS = "sums"
     SAMPLED = "sampled"
     SAMPLED_RECORDED = "sampled and recorded"
     BARE = "bare"
@@ -85,22 +71,7 @@ def role_of(options: Options, of_variant: int | None, of_function: int = 0) -> R
         return Role.TIMED if turn_of_null(options, of_variant) is None else Role.NULL
     if of_variant is not None and of_variant - 2 in timed:
         return Role.TIMED_RECORDED
-    return kept_by(options, of_variant)
-
-
-def kept_by(options: Options, of_variant: int | None) -> Role:
-    """What a launch with this number keeps if it is recorded, under the sampler or not."""
-    if options.keep == "spans":
-        return Role.SPANS
-    numbered = of_variant is not None
-    return Role.SPANS if numbered and of_variant in numbers_with_spans(options) else Role.SUMS
-
-
-def numbers_with_spans(options: Options) -> range:
-    """Of a variant's launches those that keep spans, but for those that run bare under the sampler."""
-    if options.keep == "spans":
-        return range(MOST_LAUNCHES)
-    return range(0, MOST_LAUNCHES, options.spans_every) if options.spans_every else range(0)
+    return Role.SPANS
 
 
 def numbers_sampled(options: Options) -> range:
@@ -111,7 +82,7 @@ def numbers_sampled(options: Options) -> range:
 def numbers_timed(options: Options) -> range:
     """Of a variant's launches those that run bare and are timed, but for those under the sampler."""
     period = 2 * options.baseline
-    return range(period - 1, MOST_LAUNCHES, period) if period else range(0)
+    return range(period - 1, _MOST_LAUNCHES, period) if period else range(0)
 
 
 def turn_of_null(options: Options, of_variant: int) -> int | None:

@@ -6,7 +6,6 @@ import contextlib
 import platform
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -110,12 +109,7 @@ class Running:
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
-        journal = self.recorder.journal
-        left_out = journal.left_out.copy()
-        folded = self.recorder.folded
-        lost = Counter[str]() if folded is None else folded.lost.copy()
-        sampling, notes = self.sampling.describe(self.recorder.recorded() - lost, left_out, lost)
-        keeping, kept = self.keeping.describe(left_out + lost, journal.spans_left_out.copy())
+        sampling, notes = self.sampling.describe(self.recorder.recorded())
         sampler, sampled = self.samples.describe()
         baseline, timed = self.baseline.describe()
         building, left_bare = self.inductor.describe()
@@ -133,7 +127,7 @@ class Running:
         notes = [
             *left_bare,
             *notes,
-            *kept,
+            *self.keeping.notes(),
             *sampled,
             *timed,
             *undescribed,
@@ -145,7 +139,7 @@ class Running:
         if not self.recorder.seen:
             notes += self._why_empty(said=len(notes) > len(sampled))
         more = {"clock": self.machine.clock(), "bare": PROGRAMS.about_bare()}
-        told = self.metadata | sampling | building | keeping | sampler | baseline | more
+        told = self.metadata | sampling | building | sampler | baseline | more
         return told | self.job.describe(), notes
 
     @property
@@ -185,11 +179,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(
-    options: Options, spooled_sums_bytes: int | None = None, told: Mapping[str, Any] = MappingProxyType({})
-) -> Iterator[Running]:
-    """A session for the body of a with statement. spooled_sums_bytes: as `recorder` takes it. told: more
-    entries of the metadata.
+def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Running]:
+    """A session for the body of a with statement. told: more entries of the metadata.
 
     Raises SessionError where another one is active, the backend is not there, a sanitizer of Triton's is on
     that cannot stand beside a session, Proton has sampled where this one is to sample, or the spool cannot be
@@ -200,7 +191,7 @@ def running(
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata()) | dict(told)
-        records = recorder(options, machine, metadata, spooled_sums_bytes)
+        records = recorder(options, machine, metadata)
         hook = CompileHook(options)
         bare = BareLaunches(options, hook.outside, records.path.listening, records.path.trial)
         sampling = Sampling(options, bare, hook.mode, records.path.record)

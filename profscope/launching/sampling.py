@@ -85,32 +85,22 @@ class Sampling:
             launches[kernel] += turns.launches
         return launches
 
-    def describe(
-        self, recorded: Mapping[str, int], left_out: Mapping[str, int], lost: Mapping[str, int]
-    ) -> tuple[dict[str, Any], Sequence[str]]:
+    def describe(self, recorded: Mapping[str, int]) -> tuple[dict[str, Any], Sequence[str]]:
         """The metadata's entry "sampling" where only some launches are recorded, and notes.
 
         recorded: by kernel, launches that were recorded, or captured into a CUDA graph to be recorded at its
-        replays; trials and replays do not count, neither here nor among those that there were. left_out: by
-        kernel, launches whose turn it was, and which went unrecorded because the host could not keep up.
-        lost: by kernel, launches that had been recorded, and are not among `recorded` any more.
+        replays; trials and replays do not count, neither here nor among those that there were.
         """
-        if self._options.every == 1 and not left_out and not lost:
-            return {}, []
-        launches = self.launches
         if self._options.every == 1:
-            without = Counter(left_out) + Counter(lost)
-            launches = Counter({name: n + recorded.get(name, 0) for name, n in without.items()})
+            return {}, []
         kernels = {
             name: {"launches": n, "recorded": recorded.get(name, 0)}
-            for name, n in sorted(launches.items())
+            for name, n in sorted(self.launches.items())
             if n and self._options.matches(name)
         }
-        why = {name: f" ({n} of them were lost again)" for name, n in lost.items()}
-        why |= dict.fromkeys(left_out, " (folding and writing could not keep up with more)")
         notes = [
-            f"{name}: {counts['recorded']} of {counts['launches']} launches were recorded"
-            f"{why.get(name, '')}; counts and totals are of those"
+            f"{name}: {counts['recorded']} of {counts['launches']} launches were recorded; "
+            "counts and totals are of those"
             for name, counts in kernels.items()
             if counts["recorded"] < counts["launches"]
         ]

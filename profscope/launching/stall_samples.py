@@ -101,8 +101,8 @@ class StallSamples:
     def launch(
         self, variant: Sampled, kernel: CompiledKernel, keeps: str, stream: int, run: Callable[[], Any]
     ) -> Any:
-        """What `run` returns, which launches the binary on the stream. keeps: what the launch keeps, "spans"
-        or "sums"; "bare" if it is not recorded."""
+        """What `run` returns, which launches the binary on the stream. keeps: "spans", or "bare" if the
+        launch is not recorded."""
         engine = self._engine
         assert engine is not None
         numbered = run if keeps == "bare" else lambda: self._path.numbered(run)

@@ -29,7 +29,6 @@ _QUIET: Final = "opacity: 0.75"
 _LEFT: Final = "text-align: left; white-space: nowrap; color: inherit"
 _SHARES: Final = (
     ("share_samples", "of samples"),
-    ("share_sums", "of time, by sums"),
     ("self_share", "of time, by spans"),
 )
 

@@ -98,10 +98,6 @@ def _with_spans(tables: Tables, what: str) -> pd.DataFrame:
     own = launches[launches["launch"].isin(np.unique(tables.df["launch"].to_numpy())) & ~launches["trial"]]
     if len(own):
         return own
-    if (launches["keeps"] == "sums").any():
-        raise DrawError(
-            f"{what} needs single spans, and these launches kept sums: record with session(keep='spans')"
-        )
     raise DrawError(f"{what} needs spans, and this profile has none")
 
 

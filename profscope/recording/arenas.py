@@ -3,7 +3,7 @@
 A launch costs a bump of a pointer. Two arenas alternate: when one is full, a side stream waits for the
 launches that used it and copies its used bytes to pinned host memory, while launches record into
 the other; a thread moves them on from there, so that pinned memory is allocated once. Where the host cannot
-keep up, nothing grows: the launching thread waits, or the launch goes without memory if it may.
+keep up, nothing grows: the launching thread waits.
 
 To zero memory means to write it, which displaces as much from the L2 cache, and the next launch would measure
 that. So an arena is zeroed in small pieces, each as launches come near it, by a stream of its own.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -24,18 +24,17 @@ from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording import cuda_driver
 from profscope.recording.buffers import Full, Lane, Slice
 from profscope.recording.generations import Arena, Bytes, Generation
-from profscope.recording.host_pages import HostPages
 from profscope.recording.pinned import first, move, pin
 from profscope.recording.sizing import Blocks
 
-__all__ = ["MOVERS", "DeviceBuffers", "arena_bytes", "cold_bytes"]
+__all__ = ["DeviceBuffers", "arena_bytes", "cold_bytes"]
 
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
 _ENQUEUE_TIMEOUT_S = 10.0
 # One thread that copies from pinned memory moves less than PCIe delivers, and half of its time goes to the
 # first touch of new pages.
-MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
+_MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
 _BELOW = BASE_ALIGNMENT - 1
 # Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
 _PIECES_OF_L2 = 16
@@ -68,8 +67,6 @@ def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
 
 
 class _DeviceSlice:
-    shares = True
-
     def __init__(self, buffers: DeviceBuffers, generation: Generation, offset: int, size: int) -> None:
         self._buffers = buffers
         self._generation = generation
@@ -93,27 +90,16 @@ class _DeviceSlice:
 
 
 class DeviceBuffers:
-    """Arenas of one GPU. budget_bytes: device memory for all of them; behind: whether those who are told that
-    an arena is full have enough of them already; movers: threads that copy from pinned memory; pages: what
-    they copy to. Thread-safe.
+    """Arenas of one GPU. budget_bytes: device memory for all of them. Thread-safe.
 
     Raises torch.OutOfMemoryError when the first arena does not fit; without the second, launches wait for the
     first to be drained.
     """
 
-    def __init__(
-        self,
-        device: int,
-        budget_bytes: int,
-        full: Full,
-        behind: Callable[[], bool] = bool,
-        movers: int = MOVERS,
-        pages: HostPages | None = None,
-    ) -> None:
+    def __init__(self, device: int, budget_bytes: int, full: Full) -> None:
         self.limit_bytes = arena_bytes(budget_bytes)
         self._device = device
         self._full = full
-        self._behind = behind
         self._side = torch.cuda.Stream(device)
         self._zeroing = torch.cuda.Stream(device)
         self._streams: dict[int, torch.cuda.Stream] = {}  # the program's, by handle
@@ -122,14 +108,11 @@ class DeviceBuffers:
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
-        self._pieces = movers
-        self._pages = pages or HostPages(self.limit_bytes)
-        self._movers = ThreadPoolExecutor(movers, "profscope-move")
+        self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].generation
         self._may_grow = True
         self._closed = False
-        self._awaited: Future[Any] | None = None  # what the first launch that found no room would wait for
 
     def place(
         self,
@@ -138,13 +121,12 @@ class DeviceBuffers:
         stream: int,
         bits: int,
         zero: Sequence[Blocks] | None = None,
-        waits: bool = True,
     ) -> int | None:
-        # Nearly every launch comes through here, or does the same inline (`direct_launches.py`): it takes the
-        # next bytes of its thread's claim. That needs no lock, for `_drain` takes a claim away before it
-        # looks at `filling`, and here it is the other way about; nor can anything of this thread's come in
-        # between, for nothing is called. The address is a plain int, since for an object the launcher asks
-        # the driver whether its pointer is one of the device's.
+        # Nearly every launch comes through here: it takes the next bytes of its thread's claim. That needs no
+        # lock, for `_drain` takes a claim away before it looks at `filling`, and here it is the other way
+        # about; nor can anything of this thread's come in between, for nothing is called. The address is a
+        # plain int, since for an object the launcher asks the driver whether its pointer is one of the
+        # device's.
         claimant = self._streams.get(stream)
         room = size + _BELOW & ~_BELOW  # align(), inlined
         offset = lane.next
@@ -157,7 +139,7 @@ class DeviceBuffers:
             if claim is not None and claim.idle is not self._idle:  # another device's
                 claim.give_back(lane)
             with self._lock:
-                generation = self._with_room(lane, size, stream, zero, waits)
+                generation = self._with_room(lane, size, stream, zero)
                 if generation is None:
                     return None
                 offset = lane.next
@@ -170,12 +152,6 @@ class DeviceBuffers:
 
     def slice(self, filling: Generation, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
-
-    def memory(self, filling: Generation) -> Bytes:
-        return self.fetch(filling)
-
-    def cold(self, filling: Generation) -> Collection[int]:
-        return filling.cold
 
     def copy(self, filling: Generation, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream
@@ -209,9 +185,6 @@ class DeviceBuffers:
             arena.memory = torch.empty(0)
             arena.pinned = None
 
-    def claimant(self, stream: int) -> Any:
-        return self._stream(stream)
-
     def _stream(self, handle: int) -> torch.cuda.Stream:
         if handle not in self._streams:
             # ExternalStream(0) would not be the default stream but a new one.
@@ -235,22 +208,11 @@ class DeviceBuffers:
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
 
-    def _has_room(self, size: int) -> bool:
-        """Whether a launch of this size can be placed at once: nothing is behind."""
-        full = self._current
-        if full.used + size <= self.limit_bytes:
-            return True
-        if self._awaited is not None and not self._awaited.done():  # most launches learn no more than this
-            return False
-        under_way = [full.arena.pinned, *(arena.moved for arena in self._arenas)]
-        self._awaited = next((each for each in under_way if each is not None and not each.done()), None)
-        return self._awaited is None and not self._behind()
-
     def _with_room(
-        self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None, waits: bool
+        self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None
     ) -> Generation | None:
         """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
-        behind it, too, so that launches to come need not ask. None where there is no room.
+        behind it, too, so that launches to come need not ask. None where the buffers are closed.
 
         All of a claim is zero, but for the launch at its beginning: who zeroes less zeroes nothing behind it.
         """
@@ -264,7 +226,7 @@ class DeviceBuffers:
                 lane.claimant = self._stream(stream)
                 return generation
         if generation.used + room > generation.zeroed or stream not in generation.ready:
-            if self._closed or not (waits or self._has_room(size)):
+            if self._closed:
                 return None
             made = self._make_room(size, stream, zero)
             if made is None:
@@ -366,10 +328,9 @@ class DeviceBuffers:
             arena.moved = generation.host = self._threads.submit(
                 move,
                 [each.numpy() for each in pieces],
-                self._pages,
                 drained.synchronize,
                 self._movers,
-                self._pieces,
+                _MOVERS,
             )
         else:
             drained.synchronize()

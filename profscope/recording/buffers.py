@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,10 +30,6 @@ class Slice(Protocol):
     @property
     def drained(self) -> bool:
         """Whether fetch() would wait for nothing but a copy that is under way."""
-
-    @property
-    def shares(self) -> bool:
-        """Whether other launches' bytes are in the same memory of the host."""
 
     @property
     def cold(self) -> bool:
@@ -98,9 +94,6 @@ class Buffers(Protocol):
 
     limit_bytes: int
 
-    def claimant(self, stream: int) -> Any:
-        """What `Lane.claimant` is while its claim may be used by launches of this stream."""
-
     def place(
         self,
         lane: Lane,
@@ -108,26 +101,18 @@ class Buffers(Protocol):
         stream: int,
         bits: int,
         zero: Sequence[Blocks] | None = None,
-        waits: bool = True,
     ) -> Any:
         """Zeroed memory for a launch on this stream, in `lane.filling` at `lane.offset`.
 
-        zero: what of it must be zero; None for all of it. waits: for memory, where it is full and the host is
-        behind.
+        zero: what of it must be zero; None for all of it. Where the host is behind, it waits.
 
         Returns what Triton's launcher takes for a pointer: the address, a multiple of BASE_ALIGNMENT, with
         the launch bits in the low bits, or an object that holds it; None, and no filling, once the buffers
-        are closed, and where it would have to wait and must not. size must not exceed limit_bytes.
+        are closed. size must not exceed limit_bytes.
         """
 
     def slice(self, filling: Any, offset: int, size: int) -> Slice:
         """What `place` placed."""
-
-    def memory(self, filling: Any) -> Bytes:
-        """All bytes of a filling on the host, as `Slice.fetch`."""
-
-    def cold(self, filling: Any) -> Collection[int]:
-        """Where in it the launches begin that are cold (see `Slice.cold`)."""
 
     def copy(self, filling: Any, offset: int, source: torch.Tensor) -> None:
         """Copy device memory to where `place` placed, in the current stream."""
@@ -145,7 +130,6 @@ class _HostSlice:
     """A slice that is its own filling and its own pointer: it names its memory itself, as `extent`."""
 
     awaited = False
-    shares = False
     cold = False  # new pages of the host's are in no GPU's cache
 
     def __init__(self, size: int, bits: int, lane: Lane) -> None:
@@ -182,9 +166,6 @@ class HostBuffers:
         self._used = 0
         self._closed = False
 
-    def claimant(self, stream: int) -> Any:
-        return self  # which no lane's is
-
     def place(
         self,
         lane: Lane,
@@ -192,7 +173,6 @@ class HostBuffers:
         stream: int,
         bits: int,
         zero: Sequence[Blocks] | None = None,
-        waits: bool = True,  # it does in any case: time means nothing there, and no launch need be left out
     ) -> _HostSlice | None:
         if self._closed:
             return None
@@ -208,12 +188,6 @@ class HostBuffers:
 
     def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
         return filling
-
-    def memory(self, filling: _HostSlice) -> Bytes:
-        return filling.fetch()
-
-    def cold(self, filling: _HostSlice) -> Collection[int]:
-        return ()
 
     def copy(self, filling: _HostSlice, offset: int, source: torch.Tensor) -> None:
         raise NotImplementedError("the emulator has no graphs")

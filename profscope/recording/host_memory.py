@@ -56,11 +56,7 @@ class HeldRecords:
 
     def add(self, drained_bytes: int) -> None:
         """An arena with so many bytes is on its way to the host."""
-        self.set(self._bytes + drained_bytes)
-
-    def set(self, held_bytes: int) -> None:
-        """So many bytes of records are on the host or on their way."""
-        self._bytes = held_bytes
+        self._bytes += drained_bytes
         if self._limit_bytes is not None and self._bytes > self._limit_bytes:
             self._journal.stop(
                 f"half of the host's free memory was full of records ({self._bytes >> 20} MiB); spool= "

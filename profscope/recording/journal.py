@@ -6,8 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from instrument_passes.manifest import Manifest
-
 __all__ = ["Journal", "number_of_launches"]
 
 
@@ -19,17 +17,13 @@ def number_of_launches(count: int) -> str:
 class Journal:
     """Thread-safe.
 
-    failures: kernel -> why it runs bare. left_out: kernel -> launches that went unrecorded because the host
-    could not keep up; spans_left_out: those of them that would have kept spans where others keep sums.
-    unrecorded: why launches ran without being recorded -> how many.
+    failures: kernel -> why it runs bare. unrecorded: why launches ran without being recorded -> how many.
     missing: launches that failed, or of which nobody knows what they were.
     stopped: why nothing is recorded any more, "" while recording goes on.
     """
 
     def __init__(self) -> None:
         self.failures: dict[str, str] = {}
-        self.left_out: Counter[str] = Counter()
-        self.spans_left_out: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
         self.missing = 0
         self.stopped = ""
@@ -40,12 +34,6 @@ class Journal:
         """So many launches ran and were not recorded."""
         with self._lock:
             self.unrecorded[why] += launches
-
-    def leave_out(self, manifest: Manifest) -> None:
-        """A launch of a program went unrecorded so that it did not have to wait."""
-        with self._lock:
-            self.left_out[manifest.kernel] += 1
-            self.spans_left_out[manifest.kernel] += manifest.keeps == "spans"
 
     def miss(self) -> None:
         """A launch was given memory, and its end was never told."""

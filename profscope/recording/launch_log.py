@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
+from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import has_records, launch_header
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.decoding.unwritten import wrote_nothing
 from profscope.errors import RecordError
 from profscope.recording.buffers import Buffers, Slice
-from profscope.recording.grouping import Group, grouped
 from profscope.recording.journal import number_of_launches
 from profscope.recording.programs import Program
 from profscope.recording.sizing import Blocks, needed_bytes
@@ -49,31 +48,22 @@ class Plan(NamedTuple):
 class Route(NamedTuple):
     """What is known beforehand of launches of one program and grid, on one stream of one device.
 
-    waits: for memory; else they go unrecorded where the host is behind. programs: those it may be of, which
-    the allocator cannot tell apart. room: what a launch takes of a claim (see `Lane`), and claimant: whose
-    claim that must be.
+    programs: those it may be of, which the allocator cannot tell apart.
     """
 
     place: Any  # Buffers.place
     needed: int
     stream: int
     bits: int
-    waits: bool
     plan: Plan
     device: int
     buffers: Buffers | _TrimmedBuffers
     programs: Sequence[Manifest]
-    room: int
-    claimant: Any
 
     @staticmethod
     def of(buffers: Buffers, plan: Plan, stream: int, device: int, programs: Sequence[Manifest]) -> Route:
         """With what every launch needs of the plan and the buffers in reach."""
-        bits, waits = plan.pointer_bits, any(manifest.keeps != "sums" for manifest in programs)
-        return Route(
-            buffers.place, plan.needed, stream, bits, waits, plan, device, buffers, programs,
-            align(plan.needed, BASE_ALIGNMENT), buffers.claimant(stream),
-        )  # fmt: skip
+        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, programs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +93,6 @@ class _Trimmed:
     bytes: Bytes
     cold: bool
     drained: bool = True
-    shares: bool = False
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -125,26 +114,18 @@ _TRIMMED: Final = _TrimmedBuffers()
 
 
 _Entry = tuple[Program, Route, Any, int, Mark]
-_AT_ONCE: Final = 4096  # launches that are sorted in one go, for so long the launching thread may wait
 
 
 class LaunchLog:
     """entries: program, route, filling and the offset in it, mark; the launch path appends to it. None once
     a launch has been taken away. ring_log2: by manifest digest and CTAs, the length that rings need, shown by
     a launch whose own were a guess; it may be gone when the next one comes.
-
-    Launches that keep sums leave it many at a time, by `take_sums`: of those before `_sorted` only what is in
-    `_kept` is there, the others wait to be drained or are gone.
     """
 
     def __init__(self) -> None:
         self.entries: list[_Entry | None] = []
         self.ring_log2: dict[tuple[int, int], int] = {}
         self._first = 0  # all before it are None
-        self._sorted = 0
-        self._kept: list[int] = []
-        self._waiting: list[Group] = []
-        self._held: list[int] = []  # the first launch that must not be sorted yet, by who asked for that
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -152,19 +133,11 @@ class LaunchLog:
 
     @property
     def launches(self) -> list[Launch]:
-        """The launches so far, less those taken away, and less those that have been sorted out."""
+        """The launches so far, less those taken away."""
         return [self._launch(index, entry) for index, entry in self._standing()]
 
-    def _standing(self, *, kept: bool = False) -> Iterator[tuple[int, _Entry]]:
-        """kept: only those that have been looked at by `take_sums`, and stay."""
-        for index in self._kept:
-            entry = self.entries[index]
-            if entry is not None:
-                yield index, entry
-        if kept:
-            return
-        first = max(self._first, self._sorted)
-        for index, entry in enumerate(self.entries[first:], first):
+    def _standing(self) -> Iterator[tuple[int, _Entry]]:
+        for index, entry in enumerate(self.entries[self._first :], self._first):
             if entry is not None:
                 yield index, entry
 
@@ -189,14 +162,13 @@ class LaunchLog:
         return {(program.manifest, route.plan.ctas) for program, route, *_ in alike.values()}
 
     def ordinary(self) -> Counter[str]:
-        """By kernel, the ordinary launches that are there or wait to be drained."""
+        """By kernel, the ordinary launches that are there."""
         with self._lock:
-            waiting = [(group.program, group.marks.count(ORDINARY)) for group in self._waiting]
             standing = Counter(id(entry[0]) for _, entry in self._standing() if entry[4] == ORDINARY)
             programs = {id(entry[0]): entry[0] for _, entry in self._standing()}
         counts = Counter[str]()
-        for program, count in (*waiting, *((programs[each], count) for each, count in standing.items())):
-            counts[program.manifest.kernel] += count
+        for program, count in standing.items():
+            counts[programs[program].manifest.kernel] += count
         return counts
 
     def drain(self) -> None:
@@ -204,59 +176,13 @@ class LaunchLog:
         faulted."""
         with self._lock:
             fillings = {id(entry[2]): (*entry[1:3], entry[3]) for _, entry in self._standing()}
-            fillings |= {id(each.filling): (*each[1:3], int(each.offsets[0])) for each in self._waiting}
         for route, filling, offset in fillings.values():
             route.buffers.slice(filling, offset, route.needed).fetch()
 
-    def keeping(self, keeps: str | None) -> list[Launch]:
-        """Those of `launches` that keep this (see `Manifest.keeps`); None for all."""
-        return [each for each in self.launches if keeps is None or each.manifest.keeps == keeps]
-
-    @contextlib.contextmanager
-    def holding(self) -> Iterator[int]:
-        """What is appended in the body of the with statement stays until its end; the index of the first."""
-        begin = len(self.entries)
-        self._held.append(begin)
-        try:
-            yield begin
-        finally:
-            self._held.remove(begin)
-
-    def take_sums(self) -> list[Group]:
-        """Launches that keep sums and are on the host, out of the log. One caller at a time."""
-        end = min([len(self.entries), *self._held])
-        while self._sorted < end:
-            with self._lock:
-                self._sort(min(end, self._sorted + _AT_ONCE))
-        with self._lock:
-            drained = [_is_drained(group) for group in self._waiting]
-            taken = [group for group, is_drained in zip(self._waiting, drained, strict=True) if is_drained]
-            self._waiting = [
-                group for group, is_drained in zip(self._waiting, drained, strict=True) if not is_drained
-            ]
-        return taken
-
-    def _sort(self, end: int) -> None:
-        begin = self._sorted
-        left: list[_Entry | None] = [None] * (end - begin)
-        entries = [entry for entry in self.entries[begin:end] if entry is not None]
-        assert len(entries) == end - begin
-        for group in grouped(entries, begin):
-            if group.program.manifest.keeps == "sums":
-                self._waiting.append(group)
-                continue
-            for at in group.indices.tolist():
-                left[at - begin] = entries[at - begin]
-                self._kept.append(at)
-        self.entries[begin:end] = left
-        self._kept.sort()
-        self._sorted = end
-
-    def drained(self, limit_bytes: int, *, spans: bool = False) -> list[Launch]:
-        """The oldest launches that are on the host, about `limit_bytes` of them. spans: of those that
-        `take_sums` has looked at and that stay."""
+    def drained(self, limit_bytes: int) -> list[Launch]:
+        """The oldest launches that are on the host, about `limit_bytes` of them."""
         chosen, size = [], 0
-        for index, entry in self._standing(kept=spans):
+        for index, entry in self._standing():
             if size >= limit_bytes:
                 break
             launch = self._launch(index, entry)
@@ -265,30 +191,11 @@ class LaunchLog:
                 size += launch.slice.extent[1]
         return chosen
 
-    def part(self) -> int:
-        """Give each launch that `take_sums` has left and that is on the host memory of its own, so that what
-        it shared can go. Returns how many bytes these hold."""
-        size = 0
-        for index, entry in self._standing(kept=True):
-            launch = self._launch(index, entry)
-            if not launch.slice.drained:
-                continue
-            if launch.slice.shares:
-                with contextlib.suppress(RuntimeError):  # a faulted device: who fetches it will be told
-                    buffer = self.fetch(launch)
-                    size += buffer.nbytes
-                    if not launch.guessed:
-                        self._keep(launch, buffer.copy())
-            else:
-                size += launch.slice.extent[1]
-        return size
-
     def forget(self, launches: Sequence[Launch]) -> None:
         """Take launches away; their memory goes with the last that shares it."""
         with self._lock:
             for launch in launches:
                 self.entries[launch.index] = None
-            self._kept = [index for index in self._kept if self.entries[index] is not None]
         while self._first < len(self.entries) and self.entries[self._first] is None:
             self._first += 1
 
@@ -315,11 +222,6 @@ class LaunchLog:
                 plan = route.plan._replace(needed=len(buffer), bits=bits, zero=None, guessed=False)
                 route = route._replace(plan=plan, needed=len(buffer), buffers=_TRIMMED)
                 self.entries[launch.index] = program, route, _Trimmed(buffer, launch.slice.cold), 0, mark
-
-
-def _is_drained(group: Group) -> bool:
-    route = group.route
-    return bool(route.buffers.slice(group.filling, int(group.offsets[0]), route.needed).drained)
 
 
 def fetched(

@@ -16,13 +16,11 @@ from typing import Any, Final
 
 import torch
 from triton import knobs
-from triton.compiler import CompiledKernel
 from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.decoding.raw import ORDINARY, Mark
-from profscope.recording.direct_launches import DirectCall, Inside, OthersTurns, direct_launcher
 from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.host_scopes import about_to_launch
@@ -43,9 +41,8 @@ _NOWHERE: Final = None  # the pointer of a launch that is not recorded: without 
 class LaunchPath:
     """Installed for the length of a session. Thread-safe: launches may come from any thread.
 
-    modes: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
-    `record` says. hooked: Triton's launch hooks tell of launches; else those who launch do, by `enqueued` or
-    `tie`. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
+    mode: of the session's binaries. every_launch: all launches are recorded; else those that `listening` or
+    `record` says. cuda: launches run on a GPU. captured: kernel -> its launches captured into CUDA graphs.
     bare: kernels of which a binary was launched that does not record. capturing(): whether what this thread
     launches into its current stream is captured into a CUDA graph.
     """
@@ -58,9 +55,8 @@ class LaunchPath:
         graphs: Graphs | None,
         journal: Journal,
         *,
-        modes: Sequence[str],
+        mode: str,
         every_launch: bool,
-        hooked: bool,
         cuda: bool,
     ) -> None:
         self.captured: Counter[str] = Counter()
@@ -72,9 +68,8 @@ class LaunchPath:
         self._settled = routes.settled
         self._graphs = graphs
         self._journal = journal
-        self._modes = modes
+        self._mode = mode
         self._every_launch = every_launch
-        self.hooked = hooked
         self._lock = threading.Lock()
         self._listeners = 0
         self._hook = ChainedHook("launch_exit_hook", self.launched)
@@ -98,12 +93,11 @@ class LaunchPath:
                 self.allocate if self._every_launch else self._allocate_sampled
             )
             stack.enter_context(ChainedHook("kernel_load_end_hook", self.loaded))
-            if self.hooked:
-                if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
-                    stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
-                    knobs.runtime.launch_enter_hook = knobs.HookChain()
-                if self._every_launch:
-                    stack.enter_context(self._hook)
+            if knobs.runtime.launch_enter_hook is None:  # then Triton would not say what it launches
+                stack.callback(setattr, knobs.runtime, "launch_enter_hook", None)
+                knobs.runtime.launch_enter_hook = knobs.HookChain()
+            if self._every_launch:
+                stack.enter_context(self._hook)
             yield
 
     def let_others_launch(self) -> None:
@@ -147,24 +141,8 @@ class LaunchPath:
             self.tie(kernel.function, kernel.name)
         return kernel
 
-    def direct(
-        self,
-        run: Callable[..., Any],
-        program: Program,
-        call: DirectCall | None,
-        turns: OthersTurns,
-    ) -> Callable[..., Any]:
-        """Triton's launcher `run` of a loaded program, and the launch is recorded, but where it is the turn
-        of others. call: what `run` does once it has the launch's memory; None if there is no such thing."""
-        inside = Inside(
-            self._log.entries, self._thread, self._settled, self._routes.remember, self._device(),
-            self.enqueued, self.capturing, self._leave_out, self._fail,
-        )  # fmt: skip
-        return direct_launcher(inside, run, program, call if self._every_launch else None, turns)
-
-    def recording(self, launch: Callable[..., Any], program: Program | None) -> Callable[..., Any]:
-        """`launch`, and what it launches is recorded; with no hook. program: what that is, None where
-        `launch` ties it itself."""
+    def recording(self, launch: Callable[..., Any], program: Program) -> Callable[..., Any]:
+        """`launch`, and what it launches is recorded; with no hook. program: what that is."""
         thread, enqueued = self._thread, self.enqueued
 
         def record(*args: Any, **options: Any) -> None:
@@ -173,41 +151,15 @@ class LaunchPath:
                 launch(*args, **options)
             finally:
                 thread.listening = before
-            if program is not None:
-                enqueued(program)
+            enqueued(program)
 
-        return launch if self._every_launch and program is None else record
+        return record
 
     def preparation(self) -> Callable[[], object]:
         """What has memory ready on this thread's current device before a launch asks for it: to allocate it,
         and to compare the clocks of device and host, takes tens of milliseconds once. Any thread may call it.
         """
         return partial(self._routes.buffers, self._device())
-
-    def hurry(self, *kernels: CompiledKernel | None) -> None:
-        """See `Routes.hurry`: these were built while launches went bare, and some more of them may."""
-        for program in map(PROGRAMS.program, filter(None, kernels)):
-            if program is not None:
-                self._routes.hurry(program.manifest)
-
-    def spans_are_due(self, turn: int) -> bool:
-        """Whether a launch that `spans_every=` has chosen keeps spans; see `SpanBudget.is_due`."""
-        spans = self._routes.spans
-        return spans is None or spans.is_due(turn)
-
-    def spans_notes(self, passed_over: int) -> list[str]:
-        """See `SpanBudget.notes`."""
-        spans = self._routes.spans
-        return [] if spans is None else spans.notes(passed_over)
-
-    def keeping_spans(self, launch: Callable[[], Any]) -> Any:
-        """What `launch` returns. It launches what keeps spans where others keep sums."""
-        lane = self._thread.lane
-        before = lane.launches
-        result = launch()
-        if lane.launches > before and self._routes.spans is not None:  # it was given memory
-            self._routes.kept_spans(lane.about)
-        return result
 
     def others_hook(self) -> bool:
         """Whether somebody else has launch hooks."""
@@ -226,13 +178,13 @@ class LaunchPath:
         lane, entries = self._thread.lane, self._log.entries
         before = lane.mark
         lane.mark = own = before._replace()  # equal, but an object of its own
-        with self._log.holding() as begun:
-            try:
-                result = launch()
-            finally:
-                lane.mark = before
-            since = enumerate(entries[begun:], begun)
-            return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
+        begun = len(entries)
+        try:
+            result = launch()
+        finally:
+            lane.mark = before
+        since = enumerate(entries[begun:], begun)
+        return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
 
     @contextlib.contextmanager
     def trial(self) -> Iterator[None]:
@@ -259,8 +211,8 @@ class LaunchPath:
                 if stream and self.capturing():  # stream 0, the default one, cannot be captured
                     return self._capture(PROGRAMS.tagged(alignment), size // alignment)
                 lane.about = route
-                pointer = route.place(lane, route.needed, route.stream, route.bits, None, route.waits)
-                return pointer if pointer is not None else self._leave_out(route.programs[0])
+                pointer = route.place(lane, route.needed, route.stream, route.bits)
+                return pointer if pointer is not None else self._leave_out()
             programs = PROGRAMS.tagged(alignment)
             if programs:
                 return self._place(programs, size, alignment, stream)
@@ -303,7 +255,7 @@ class LaunchPath:
         """The pointer of a launch whose route is not settled."""
         if not isinstance(size, int):  # a grid of floats, with which the launcher is about to raise
             return _NOWHERE
-        if not any(PROGRAMS.has(tag, mode) for mode in self._modes):
+        if not PROGRAMS.has(tag, self._mode):
             return self._kept(programs, "a session with other options")
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped)
@@ -315,16 +267,12 @@ class LaunchPath:
             return _NOWHERE
         lane = self._thread.lane
         lane.about = route
-        pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero, route.waits)
-        return pointer if pointer is not None else self._leave_out(route.programs[0])
+        pointer = route.place(lane, route.needed, route.stream, route.bits, route.plan.zero)
+        return pointer if pointer is not None else self._leave_out()
 
-    def _leave_out(self, manifest: Manifest) -> None:
-        """The pointer of a launch for which there is no memory just now."""
-        if self._journal.stopped:
-            self._journal.skip(self._journal.stopped)
-        else:
-            self._journal.leave_out(manifest)
-            self._routes.left_out()
+    def _leave_out(self) -> None:
+        """The pointer of a launch that finds the buffers closed."""
+        self._journal.skip(self._journal.stopped)
         return _NOWHERE
 
     def _fail(self, error: Exception) -> None:

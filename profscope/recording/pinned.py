@@ -1,7 +1,7 @@
 """Memory of the host that the driver has locked, and what is moved out of it.
 
 pieces = pin(128 << 20)
-host = move([piece.numpy() for piece in first(pieces, used)], pages, copied.synchronize, movers, 4)
+host = move([piece.numpy() for piece in first(pieces, used)], copied.synchronize, movers, 4)
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy.typing as npt
 import torch
 
 from instrument_passes.records import align
-from profscope.recording.host_pages import HostPages
 
 __all__ = ["first", "move", "pin"]
 
@@ -44,23 +43,16 @@ def pin(size: int) -> list[torch.Tensor]:
     return pieces
 
 
-def move(
-    pinned: Sequence[Bytes],
-    pages: HostPages,
-    wait: Callable[[], object],
-    movers: Executor,
-    parts: int,
-) -> Bytes:
-    """A copy of pinned memory, one piece after the other, in pages, which are made while `wait` waits for
+def move(pinned: Sequence[Bytes], wait: Callable[[], object], movers: Executor, parts: int) -> Bytes:
+    """A copy of pinned memory, one piece after the other, in new pages, which are made while `wait` waits for
     what is to be copied.
 
     parts: of the copy, as many as threads, of which each takes the interpreter from the others for a moment.
     """
-    host, is_new = pages.take(sum(map(len, pinned)))
+    host = np.empty(sum(map(len, pinned)), np.uint8)
     step = align(-(-len(host) // parts), _PAGE_BYTES)
     ranges = [slice(at, min(at + step, len(host))) for at in range(0, len(host), step)]
-    if is_new:
-        list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), ranges))
+    list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), ranges))
     wait()
     list(movers.map(lambda part: _copy(host, pinned, part), ranges))
     return host

@@ -20,7 +20,6 @@ from profscope.recording.sizing import (
     ring_log2_for_records,
     tickets_for,
 )
-from profscope.recording.span_budget import SpanBudget
 from profscope.recording.trimming import needed_ring_log2
 
 __all__ = ["Planner"]
@@ -28,9 +27,6 @@ __all__ = ["Planner"]
 # Of programs that share a tag, the allocator cannot tell which is launched. For so many launches each gets
 # what one that has not run yet may need; after that, what those need that have.
 _GENEROUS: Final = 4
-# Of a launch that keeps sums at most so many CTAs are recorded, first the one, then the other number, where
-# the host cannot keep up with all of them. Fewer would not be folded much faster.
-_FEWER_CTAS: Final = (256, 64)
 _Rings = Sequence[tuple[Manifest, int | None]]  # programs with the lengths of their rings, where known
 
 
@@ -38,7 +34,6 @@ class Planner:
     """Decides anew until the rings' lengths are known, then remembers.
 
     log: the launches so far, from which lengths are learned. skip: told why a launch cannot be recorded.
-    spans: what launches may keep as spans; None where all do.
     """
 
     def __init__(
@@ -47,7 +42,6 @@ class Planner:
         backend: Backend,
         log: LaunchLog,
         skip: Callable[[str], None],
-        spans: SpanBudget | None = None,
     ) -> None:
         self._options = options
         self._machine = backend.machine
@@ -57,18 +51,6 @@ class Planner:
         self._skip = skip
         self._settled: dict[tuple[int, int], Plan] = {}  # by tag and size asked for
         self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
-        self._fewer = iter(_FEWER_CTAS)
-        self._most_ctas: int | None = None
-        self._spans = spans
-
-    def thin_out(self) -> bool:
-        """Plan fewer CTAs of launches that keep sums; False where there are few enough already."""
-        fewer = next(self._fewer, None)
-        if fewer is None:
-            return False
-        self._most_ctas = fewer
-        self.forget()
-        return True
 
     def is_settled(self, tag: int, size: int) -> bool:
         """Whether every such launch will get the same plan."""
@@ -98,12 +80,6 @@ class Planner:
         if made is not None:
             self._settled[tag, size] = made
         return made
-
-    def plan_alone(self, manifest: Manifest, ctas: int) -> Plan | None:
-        """The plan of launches of one program that is known; None while its rings are not."""
-        ring_log2 = self._known_rings(manifest, ctas)
-        rings = [(manifest, ring_log2)]
-        return None if ring_log2 is None else self._fit(rings, rings, ctas, self._limit_bytes)
 
     def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
         """As `plan`, for a launch that is captured into a CUDA graph, without waiting for anything."""
@@ -178,8 +154,4 @@ class Planner:
             return log2_for(min(ctas, self._machine().resident_ctas(manifest.warps)))
         if chosen.ctas == "sms":
             return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
-        of_spans = None if self._spans is None else self._spans.most_ctas
-        most = self._most_ctas if manifest.keeps == "sums" else of_spans
-        if chosen.one_in_many and most is not None:
-            return max(self._options.stride_log2, log2_for(-(-ctas // most)))
         return self._options.stride_log2

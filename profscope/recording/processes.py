@@ -13,7 +13,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -23,9 +22,9 @@ _NICE: Final = 10
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def begun(function: str, files: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+def begun(function: str) -> subprocess.Popen[bytes]:
     """A new interpreter that calls "package.module:function", with the path of this one; its pipes have no
-    buffer. files: descriptors that it gets, too. Raises OSError where there can be none.
+    buffer. Raises OSError where there can be none.
 
     It gives way to this one: it runs at a lower priority, and libraries of its start no threads of theirs.
     """
@@ -37,24 +36,16 @@ def begun(function: str, files: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", start],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-        env={**os.environ, **_ONE_THREAD}, pass_fds=files,
+        env={**os.environ, **_ONE_THREAD},
         start_new_session=True,  # a Ctrl-C is the program's
     )  # fmt: skip
 
 
-def write(pipe: IO[bytes], *contents: bytes | memoryview, ready: Callable[[], object] | None = None) -> None:
-    """Write all of them, a few, in as few calls as can be: behind each a thread waits for the interpreter.
-    A pipe without a buffer may take less at a time. ready: called before each write, to wait until there is
-    room. Raises OSError where nobody reads."""
-    left = [view for each in contents if len(view := memoryview(each))]
+def write(pipe: IO[bytes], content: bytes) -> None:
+    """Write all of it: a pipe without a buffer may take less at a time. Raises OSError where nobody reads."""
+    left = memoryview(content)
     while left:
-        if ready is not None:
-            ready()
-        taken = os.writev(pipe.fileno(), left)
-        while left and taken >= len(left[0]):
-            taken -= len(left.pop(0))
-        if left:
-            left[0] = left[0][taken:]
+        left = left[pipe.write(left) :]
 
 
 def ended(process: subprocess.Popen[bytes], patience_s: float) -> None:

@@ -38,7 +38,6 @@ __all__ = [
     "is_described",
     "manifest_in",
     "mode_of",
-    "modes_of",
 ]
 
 _ATTRIBUTE: Final = re.compile(rf'{re.escape(ATTRIBUTE)} = ("(?:[^"\\]|\\.)*")')
@@ -54,12 +53,6 @@ def manifest_in(ttgir: str) -> Manifest | None:
 def mode_of(options: Options) -> str:
     """What tells the binaries of a session with these options from all others."""
     return f"profscope-{options.digest(__version__)}"
-
-
-def modes_of(options: Options) -> tuple[str, ...]:
-    """Those of the binaries that a session with these options records with."""
-    both = options, options.keeping_spans()
-    return tuple(dict.fromkeys(map(mode_of, both)))
 
 
 def describe(metadata: dict[str, Any], manifest: Manifest | None, mode: str) -> None:

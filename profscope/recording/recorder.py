@@ -7,32 +7,24 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from profscope.decoding.folding import Folded
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.arenas import arena_bytes
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Full
-from profscope.recording.folder import Folder
-from profscope.recording.folding_process import Aside
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
-from profscope.recording.host_pages import HostPages
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.launch_path import LaunchPath
-from profscope.recording.programs import PROGRAMS, modes_of
+from profscope.recording.programs import PROGRAMS, mode_of
 from profscope.recording.replays import Replays
 from profscope.recording.routes import Routes
 from profscope.recording.spooler import Spooler
@@ -42,9 +34,7 @@ __all__ = ["Recorder", "recorder"]
 
 @dataclass(frozen=True, eq=False)
 class Recorder:
-    """Records the launches of a session. spooler: None without `spool=`; folder: None where no launch keeps
-    sums, and with a spool, which folds them itself. pages: of the host, that launches come to. pid: of the
-    session's process."""
+    """Records the launches of a session. spooler: None without `spool=`. pid: of the session's process."""
 
     backend: Backend
     journal: Journal
@@ -54,9 +44,7 @@ class Recorder:
     path: LaunchPath
     arrivals: Arrivals
     spooler: Spooler | None
-    folder: Folder | None
     graphs: Graphs | None
-    pages: HostPages | None
     limit_s: float | None
     pid: int
 
@@ -118,23 +106,11 @@ class Recorder:
         self.arrivals.drain()
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
-        """The launches so far with their bytes on the host, less those folded, and notes on those lost."""
+        """The launches so far with their bytes on the host, and notes on those lost."""
         if self.spooler is not None:
             return self.spooler.read()
         self.lanes.give_up_ended()
-        if self.folder is None:
-            return self.arrivals.fetch()
-        self.arrivals.drain()
-        self.folder.fold()
-        launches, notes = self.arrivals.fetch(keeps="spans")
-        return launches, self.folder.notes + notes
-
-    @property
-    def folded(self) -> Folded | None:
-        """The launches that `fetch` leaves out because they are folded; None where it leaves out none."""
-        if self.spooler is not None:
-            return self.spooler.folded
-        return None if self.folder is None else self.folder.folded
+        return self.arrivals.fetch()
 
     def close(self) -> None:
         """Fetch everything and give the device memory back; in a forked process, nothing."""
@@ -144,60 +120,34 @@ class Recorder:
         self.lanes.give_up_ended()
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
-        if self.folder is not None:
-            self.folder.close()
-        if self.pages is not None:
-            self.pages.close()
 
 
-def recorder(
-    options: Options, backend: Backend, metadata: dict[str, Any], spooled_sums_bytes: int | None = None
-) -> Recorder:
+def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Recorder:
     """What a session with these options records with. metadata: of the session, for its spool.
-
-    spooled_sums_bytes: how much of the spool launches that keep sums may take; None for no limit.
 
     Raises SessionError where the spool cannot be created.
     """
     journal, log = Journal(), LaunchLog()
     lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
     cuda = backend.device_type == "cuda"
-    shared = 0 if options.keep == "spans" else 2 * max(1, torch.cuda.device_count())
-    pages = HostPages(arena_bytes(options.memory << 20), shared) if cuda else None
-    folds = partial(Aside, pages=pages) if cuda else Folded  # on the emulator time means nothing
-    spooler = None
-    if options.spool is not None:
-        folded = None if options.keep == "spans" else folds()
-        spooler = _spooler(Path(options.spool), metadata, arrivals, folded, spooled_sums_bytes)
-    held = HeldRecords(journal)
-    folder = Folder(log, arrivals, held, folds()) if spooler is None and options.keep != "spans" else None
-    full: Full = held.add if folder is None else folder.full
-    behind: Callable[[], bool] = bool if folder is None else folder.behind
-    if spooler is not None:
-        full, behind = _spooling(spooler, journal), spooler.behind
-    routes = Routes(options, backend, log, journal, full, behind, pages)
+    spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
+    full: Full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
+    routes = Routes(options, backend, log, journal, full)
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
-    keep = Replays(lanes, log, routes, journal, wait=options.keep == "spans").keep
+    keep = Replays(lanes, log, routes, journal).keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
     path = LaunchPath(
         lanes, log, routes, graphs, journal,
-        modes=modes_of(options), every_launch=options.every == 1, hooked=options.keep == "spans", cuda=cuda,
+        mode=mode_of(options), every_launch=options.every == 1, cuda=cuda,
     )  # fmt: skip
     return Recorder(
-        backend, journal, log, lanes, routes, path, arrivals, spooler, folder, graphs, pages, options.limit_s,
-        os.getpid(),
-    )  # fmt: skip
+        backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
+    )
 
 
-def _spooler(
-    folder: Path,
-    metadata: dict[str, Any],
-    arrivals: Arrivals,
-    folded: Folded | None,
-    sums_bytes: int | None,
-) -> Spooler:
+def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:
     try:
-        return Spooler(folder, metadata, arrivals, folded, sums_bytes)
+        return Spooler(folder, metadata, arrivals)
     except OSError as error:
         raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from profscope.decoding.raw import Mark
 from profscope.recording.arenas import cold_bytes
 from profscope.recording.buffers import Lane
@@ -16,18 +14,15 @@ from profscope.recording.routes import Routes
 
 __all__ = ["Replays"]
 
-_BEHIND: Final = "folding and writing could not keep up with the replays of a CUDA graph"
-
 
 class Replays:
-    """Where graphs hand over what they recorded; see `Graphs`. wait: for memory, where the host is behind."""
+    """Where graphs hand over what they recorded; see `Graphs`."""
 
-    def __init__(self, lanes: Lanes, log: LaunchLog, routes: Routes, journal: Journal, *, wait: bool) -> None:
+    def __init__(self, lanes: Lanes, log: LaunchLog, routes: Routes, journal: Journal) -> None:
         self._lanes = lanes
         self._log = log
         self._routes = routes
         self._journal = journal
-        self._wait = wait
 
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
         """Copy what a replay recorded behind it, and note its launches."""
@@ -49,10 +44,10 @@ class Replays:
         if buffers is None:
             return
         memory = graph.memory
-        buffers.place(lane, memory.nbytes, stream, 0, (), self._wait)
+        buffers.place(lane, memory.nbytes, stream, 0, ())
         filling, offset = lane.filling, lane.offset
         if filling is None:
-            self._journal.skip(self._journal.stopped or _BEHIND, len(graph.launches))
+            self._journal.skip(self._journal.stopped, len(graph.launches))
             return
         buffers.copy(filling, offset, memory)
         mark = Mark(graph=graph.index, replay=replay, cold=memory.nbytes > cold_bytes(graph.device))

@@ -3,60 +3,40 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import LaunchBits
 from profscope.options import Options
-from profscope.recording.arenas import MOVERS, DeviceBuffers
+from profscope.recording.arenas import DeviceBuffers
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Buffers, Full, HostBuffers
-from profscope.recording.host_pages import HostPages
 from profscope.recording.journal import Journal
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.planner import Planner
-from profscope.recording.sizing import needed_bytes
-from profscope.recording.span_budget import SpanBudget
 
 __all__ = ["Routes"]
 
 
 class Routes:
-    """Thread-safe. full: told when an arena of any device is on its way to the host; behind, pages: see
-    `DeviceBuffers`.
+    """Thread-safe. full: told when an arena of any device is on its way to the host.
 
-    settled: routes that every such launch takes, by size and tag asked for, stream and device, or as
-    `remember` was told; the launch path looks here first. spans: what launches may keep as spans, None where
-    all do.
+    settled: routes that every such launch takes, by size and tag asked for, stream and device; the launch
+    path looks here first.
     """
 
     def __init__(
-        self,
-        options: Options,
-        backend: Backend,
-        log: LaunchLog,
-        journal: Journal,
-        full: Full,
-        behind: Callable[[], bool],
-        pages: HostPages | None = None,
+        self, options: Options, backend: Backend, log: LaunchLog, journal: Journal, full: Full
     ) -> None:
         self.settled: dict[tuple[int, int, int | None, int], Route] = {}
-        self._spans_wait = options.keep == "spans"
-        self._met: set[tuple[int, int]] = set()  # tags and sizes of launches so far
-        self._hurried: set[int] = set()  # digests
         self._memory_mib = options.memory
         self._cuda = backend.device_type == "cuda"
         self._host_clocks = backend.host_clocks
         self._log = log
         self._journal = journal
-        self._told_full = full
-        self._any_left_out = False  # since an arena was full
-        self._behind = behind
-        self._pages = pages
-        self.spans = None if self._spans_wait else SpanBudget(options.spans_memory << 20)
-        self._planner = Planner(options, backend, log, journal.skip, self.spans)
+        self._full = full
+        self._planner = Planner(options, backend, log, journal.skip)
         self._lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
         journal.when_stopped(self.settled.clear)
@@ -73,28 +53,11 @@ class Routes:
         if buffers is None:
             return None
         route = Route.of(buffers, plan, stream or 0, device, programs)
-        known = (tag, size) in self._met or all(each.digest in self._hurried for each in programs)
-        if known and not self._spans_wait:
-            route = route._replace(waits=False)
-        self._met.add((tag, size))
         if self._planner.is_settled(tag, size):
-            self.settled[size, tag, stream, device] = route._replace(waits=route.waits and self._spans_wait)
+            self.settled[size, tag, stream, device] = route
             if self._journal.stopped:  # while the route was looked for
                 self.settled.clear()
         return route
-
-    def remember(self, manifest: Manifest, ctas: int, own: int, stream: int, device: int) -> None:
-        """Settle the route of launches of a program by those who know which it is, where there can be one: by
-        its CTAs, `own`, which is no tag, stream and device. One such launch has been given memory."""
-        plan, buffers = self._planner.plan_alone(manifest, ctas), self.buffers(device)
-        if plan is not None and buffers is not None:
-            self.settled[ctas, own, stream, device] = Route.of(buffers, plan, stream, device, (manifest,))
-            if self._journal.stopped:  # meanwhile
-                self.settled.clear()
-
-    def hurry(self, manifest: Manifest) -> None:
-        """Not even the first launches of a program wait for memory, where later ones do not."""
-        self._hurried.add(manifest.digest)
 
     def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
         """The plan of a launch that is captured into a CUDA graph; waits for nothing."""
@@ -108,24 +71,7 @@ class Routes:
     def forget(self) -> None:
         """Decide anew: what was planned for a tag is not enough for all of its programs."""
         self._planner.forget()
-        for key in list(self.settled):
-            if key[1] > 0:  # a tag
-                self.settled.pop(key, None)
-
-    def left_out(self) -> None:
-        """A launch found no memory, and went unrecorded: once there is some, launches record fewer CTAs."""
-        self._any_left_out = True
-
-    def kept_spans(self, route: Route) -> None:
-        """A launch keeps spans where others keep sums."""
-        assert self.spans is not None
-        plan, size = route.plan, route.plan.needed
-        if plan.guessed:  # little of it is kept
-            shortest = LaunchBits(plan.bits.stride_log2)
-            size = max(needed_bytes(manifest, plan.ctas, shortest) for manifest in route.programs)
-        if self.spans.add(size):
-            self._planner.forget()
-            self.settled.clear()
+        self.settled.clear()
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
@@ -144,14 +90,6 @@ class Routes:
         self._lock = threading.Lock()
         self.settled.clear()
 
-    def _full(self, drained_bytes: int) -> None:
-        """An arena is on its way to the host."""
-        if self._any_left_out:
-            self._any_left_out = False
-            if self._planner.thin_out():
-                self.settled.clear()
-        self._told_full(drained_bytes)
-
     def _open(self, device: int) -> Buffers | None:
         budget_bytes = self._memory_mib << 20
         with self._lock:
@@ -164,12 +102,10 @@ class Routes:
                 self._journal.skip(why)
                 return None
             try:
-                # What keeps sums is folded more slowly than one thread copies.
-                full, movers = self._full, MOVERS if self._spans_wait else 1
                 made = (
-                    DeviceBuffers(device, budget_bytes, full, self._behind, movers, self._pages)
+                    DeviceBuffers(device, budget_bytes, self._full)
                     if self._cuda
-                    else HostBuffers(budget_bytes, full)
+                    else HostBuffers(budget_bytes, self._full)
                 )
             except torch.OutOfMemoryError:
                 self._journal.skip(why)

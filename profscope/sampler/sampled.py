@@ -17,7 +17,7 @@ class SampledLaunch:
     kernel: the function's name, as in `launches["kernel"]`. variant_key: `Build.key` of its configuration,
     which is the same for the bare and the instrumented binary ("" where it is not known): the `key` of the
     entries of metadata["variants"][kernel]. launch: its number in `launches`; -1 for a bare one, which has no
-    row there. binary: which one ran, "bare", "spans" or "sums". period_log2: the hardware took a sample every
+    row there. binary: which one ran, "bare" or "spans". period_log2: the hardware took a sample every
     2^period_log2 cycles on each SM. taken: samples of this kernel, `rows` has them all;
     dropped: samples that the hardware lost meanwhile, whosever they were. rows: dtype `sampler.SAMPLE`, all
     of one function: `pc` is bytes from its start, `reason` a place in `reasons`. in_callees: samples of

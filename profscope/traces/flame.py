@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.span_rows import of_which_shares_are, only_trials, row_scales, self_times
+from profscope.analysis.span_rows import of_which_shares_are, row_scales, self_times
 from profscope.schema import Tables
 
 __all__ = ["Frame", "unit", "weights"]
@@ -26,26 +26,25 @@ def unit(tables: Tables) -> str:
     """What weights are in: "ns", or "cycles" where nothing has a time: what was emulated has none."""
     if tables.emulated:
         return "cycles"
-    return "ns" if tables.df["duration_ns"].any() or tables.sums["total_ns"].any() else "cycles"
+    return "ns" if tables.df["duration_ns"].any() else "cycles"
 
 
 def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
     """By stack, outermost first, what warps spent in it and in no scope inside it, all of them together.
 
     The first frame is the kernel. Spans in flight overlap others and are left out, as marks are, and so are
-    an autotuner's trials, unless there is nothing else. Otherwise it is what the summary adds up: launches
-    that kept sums count, durations are corrected, and what some CTAs of a launch recorded is scaled up to its
+    an autotuner's trials, unless there is nothing else. Otherwise it is what the summary adds up:
+    durations are corrected, and what some CTAs of a launch recorded is scaled up to its
     grid, where the summary does so. What no record covers is a frame of its own.
     """
     named = unit(tables)
     together: dict[tuple[Frame, ...], int] = {}
-    for table in (_spans(tables, named), _sums(tables, named)):
-        stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
-        rows: list[dict[Any, Any]] = table.to_dict("records")
-        for row in rows:
-            stack = (*stacks.get(row["above"], ()), Frame(row["scope"], row["file"], row["line"]))
-            stacks[row["number"]] = stack
-            together[stack] = together.get(stack, 0) + row["own"]
+    stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
+    rows: list[dict[Any, Any]] = _spans(tables, named).to_dict("records")
+    for row in rows:
+        stack = (*stacks.get(row["above"], ()), Frame(row["scope"], row["file"], row["line"]))
+        stacks[row["number"]] = stack
+        together[stack] = together.get(stack, 0) + row["own"]
     return {stack: weight for stack, weight in together.items() if weight > 0}
 
 
@@ -77,11 +76,3 @@ def _spans(tables: Tables, named: str) -> pd.DataFrame:
         ]
     table = pd.DataFrame(rows, columns=["scope", "file", "line", "above", "own"])
     return table.assign(number=np.arange(len(table)))
-
-
-def _sums(tables: Tables, named: str) -> pd.DataFrame:
-    sums = tables.sums
-    counts = (sums["kind"] != "async") & (~sums["trial"] | only_trials(tables.launches))
-    own = self_times(sums, f"grid_{named}")
-    rows = sums.assign(own=own, above=sums["parent"], number=np.arange(len(sums)))[counts]
-    return rows[["scope", "file", "line", "above", "own", "number"]]

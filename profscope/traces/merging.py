@@ -1,12 +1,11 @@
 """Several profiles as one: the parts that the ranks of a job wrote, or any that are to be seen together.
 
 Launches keep their order within a part and get numbers of their own where two parts use the same. A kernel's
-configurations are those of the same key, and what launches summed up in registers is added up over the ranks.
+configurations are those of the same key.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,7 +14,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.balance import spreads_together
 from profscope.errors import TraceError
 from profscope.schema import (
     SPAN_DTYPES,
@@ -28,17 +26,15 @@ from profscope.schema import (
 from profscope.traces.merging_around import around_together, numbered_around
 from profscope.traces.merging_measured import merged_baseline, merged_sampler
 from profscope.traces.merging_notes import merged_notes
-from profscope.traces.merging_sums import merged_numbers, merged_sums
-from profscope.traces.only import SUMS_OF_RANK
+from profscope.traces.only import SAMPLES_OF_RANK
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
 
 __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
-_SHAPE_COUNTS: Final = ("variant", "launches", "per_sm", "step_ns")
 _OWN: Final = (
     "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "program", "job", "host_clock",
-    "ranks", SUMS_OF_RANK,
+    "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -52,17 +48,17 @@ class Part:
     rank: int
 
 
-def merged(parts: Sequence[Part], notes: Sequence[str] = (), sums_of: int | None = None) -> Tables:
+def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | None = None) -> Tables:
     """One profile of one or more parts, of different ranks. notes: what is to be said of them besides.
-    sums_of: the rank that all is of which is known of its launches together only, like sums and samples, and
-    the metadata say so; None for that of all ranks.
+    samples_of: the rank that all is of which is known of its launches together only, like samples, and the
+    metadata say so; None for that of all ranks.
 
     Raises TraceError where some were emulated and others not.
     """
     parts = sorted(parts, key=lambda part: part.rank)
     _check(parts)
-    if sums_of not in {part.rank for part in parts}:
-        sums_of = None
+    if samples_of not in {part.rank for part in parts}:
+        samples_of = None
     times = aligned({part.rank: part.tables for part in parts})
     variants, numbers = _variants(parts)
     offsets = _launch_offsets(parts)
@@ -71,20 +67,17 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = (), sums_of: int | None
         for part, each, on_rank_0, offset in zip(parts, times.parts, times.hosts, offsets, strict=True)
     ]
     host, events, own = around_together(own)
-    summed = [part for part in parts if sums_of in (None, part.rank)]
+    summed = [part for part in parts if samples_of in (None, part.rank)]
     of_ranks = [tables for part, tables in zip(parts, own, strict=True) if part in summed]
     samples = pd.concat([tables.samples for tables in of_ranks], ignore_index=True)
     metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
     metadata["kernels"] = _kernels(parts, variants) | _kernels(summed, variants)
-    if sums_of is not None:
-        metadata[SUMS_OF_RANK] = sums_of
+    if samples_of is not None:
+        metadata[SAMPLES_OF_RANK] = samples_of
     return Tables(
         _spans([tables.df for tables in own]),
         launches_frame(_columns([tables.launches for tables in own])),
         metadata,
-        merged_sums([tables.sums for tables in of_ranks]),
-        spreads_together([tables.spreads for tables in of_ranks]),
-        merged_numbers([tables.numbers for tables in of_ranks]),
         samples_frame(_columns([_added_up(samples)])),
         host,
         events,
@@ -170,9 +163,6 @@ def _renumbered(
         tables,
         df=df,
         launches=numbered(launches, offset),
-        sums=numbered(tables.sums, 0),
-        spreads=numbered(tables.spreads, offset),
-        numbers=numbered(tables.numbers, 0),
         samples=numbered(tables.samples, offset),
         **numbered_around(tables, part.rank, offset, on_rank_0),
     )
@@ -236,9 +226,7 @@ def _metadata(
     own_notes = merged_notes({part.rank: part.tables.metadata.get("notes") or () for part in parts})
     sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
     code = {
-        (each["kernel"], each["key"], each["keeps"]): each
-        for part in parts
-        for each in part.tables.metadata.get("code", ())
+        (each["kernel"], each["key"]): each for part in parts for each in part.tables.metadata.get("code", ())
     }
     ranks = [
         {"rank": part.rank, "part": part.name, "launches": len(part.tables.launches), **clock}
@@ -267,13 +255,11 @@ def _kernels(parts: Sequence[Part], variants: dict[tuple[int, str, int], int]) -
     for part in parts:
         for name, about in (part.tables.metadata.get("kernels") or {}).items():
             own = {**about}
-            for each in ("work", "shapes"):
-                if each in about:
-                    own[each] = [
-                        entry
-                        | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
-                        for entry in about[each]
-                    ]
+            if "work" in about:
+                own["work"] = [
+                    entry | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
+                    for entry in about["work"]
+                ]
             kernels[name] = _both(kernels[name], own) if name in kernels else own
     return kernels
 
@@ -285,8 +271,6 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
             together[name] = one[name] + other[name]
     if "work" in one and "work" in other:
         together["work"] = _work([*one["work"], *other["work"]])
-    if "shapes" in one and "shapes" in other:
-        together["shapes"] = _shapes([*one["shapes"], *other["shapes"]])
     if "recorded" in one and "recorded" in other:
         counts = ("ctas", "unfinished", "grid_ctas")
         a, b = one["recorded"], other["recorded"]
@@ -296,31 +280,6 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
             "sample": bool(a.get("sample")) and bool(b.get("sample")),
         }
     return together
-
-
-def _shapes(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a configuration one: the mean of the parts' medians, each with the weight of the launches that it is
-    of. Where their grids differ, of those with one number of CTAs: together they took longest."""
-    of_variant: dict[int, list[dict[str, Any]]] = {}
-    for entry in entries:
-        of_variant.setdefault(entry["variant"], []).append(entry)
-    return [_shape(of_variant[variant]) for variant in sorted(of_variant)]
-
-
-def _shape(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    took: Counter[float] = Counter()
-    for entry in entries:
-        took[entry["ctas"]] += entry["launches"] * entry["whole_ns"]
-    most = max(took, key=lambda ctas: (took[ctas], ctas))
-    alike = [entry for entry in entries if entry["ctas"] == most]
-    launches = sum(entry["launches"] for entry in alike)
-    figures = [name for name in alike[0] if name not in _SHAPE_COUNTS and all(name in each for each in alike)]
-    return {
-        "variant": alike[0]["variant"],
-        "launches": launches,
-        **{name: sum(each["launches"] * each[name] for each in alike) / max(1, launches) for name in figures},
-        **{name: max(each[name] for each in entries) for name in ("per_sm", "step_ns")},
-    }
 
 
 def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

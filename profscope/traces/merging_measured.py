@@ -28,14 +28,10 @@ def merged_baseline(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """The times of one configuration's launches in two parts."""
-    kinds = {**one["instrumented_ns"], **other["instrumented_ns"]}
     return {
         **one,
         "bare_ns": [*one["bare_ns"], *other["bare_ns"]],
-        "instrumented_ns": {
-            kind: [*one["instrumented_ns"].get(kind, ()), *other["instrumented_ns"].get(kind, ())]
-            for kind in kinds
-        },
+        "instrumented_ns": [*one["instrumented_ns"], *other["instrumented_ns"]],
         "pairs": [*one.get("pairs", ()), *other.get("pairs", ())],
         **{name: one.get(name, 0) + other.get(name, 0) for name in ("unrecorded", "waited")},
     }

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES
 from profscope.traces.json_form import EACH, NUMBER, Needs, Row, misfits
-from profscope.traces.only import SUMS_OF_RANK
+from profscope.traces.only import SAMPLES_OF_RANK
 
 __all__ = ["misshapen"]
 
@@ -21,16 +20,13 @@ _BINARY: Final = Needs(
         "timed": [Row((int, int, str, int, str))], "sass": str, "apart": Row((NUMBER, NUMBER)),
     },
 )  # fmt: skip
-_SHAPE: Final = Needs(
-    {"variant": int, **dict.fromkeys(SHAPE_FIGURES, NUMBER)}, dict.fromkeys(LATER_FIGURES, NUMBER)
-)
 _SCOPE: Final = Needs(
     {"scope": str, "measures": str, "bytes": int, "flops": int},
     {"kind": str, "file": str, "line": int, "call_path": str},
 )
 _WORK: Final = Needs({"variant": int, "trial": bool, "launches": int, "ns": NUMBER, "scopes": [_SCOPE]})
 _RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "warps": [int], "sample": bool}
-_BUILD: Final = Needs({"build": str}, {"keeps": str, "rounds_as_bare": bool, "twin": bool, **_RESOURCES})
+_BUILD: Final = Needs({"build": str}, {"rounds_as_bare": bool, "twin": bool, **_RESOURCES})
 _MODEL: Final = Needs(
     {
         "module": str, "model_file": str, "model_line": int, "ops": [str],
@@ -45,10 +41,9 @@ _VARIANT: Final = Needs(
         "model": _MODEL,
     },
 )  # fmt: skip
-_TIMES: Final = {EACH: [NUMBER]}
-_PAIRS: Final = Needs({"keeps": str, "shift": int, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER]})
+_PAIRS: Final = Needs({"shift": int, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER]})
 _TIMED: Final = {
-    "key": str, "variant": int, "bare_ns": [NUMBER], "instrumented_ns": _TIMES, "unrecorded": int,
+    "key": str, "variant": int, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER], "unrecorded": int,
     "waited": int, "pairs": [_PAIRS],
 }  # fmt: skip
 _SOURCE: Final = Needs({"file": str, "line": int, "name": str, "text": str}, {"sha256": str})
@@ -56,8 +51,8 @@ _CLOCKS: Final = {"unix_ns": int, "error_ns": NUMBER}
 _MEASURED: Final = Needs(
     {"kernel": str, "variant": int, "launches": int, "metrics": {EACH: Row((NUMBER, str))}}
 )
-_CODE: Final = Needs({"kernel": str, "key": str, "keeps": str, "ttgir": str, "ptx": str}, {"variant": int})
-_KERNEL: Final = {"measure": str, "recorded": _RECORDED, "work": [_WORK], "shapes": [_SHAPE]}
+_CODE: Final = Needs({"kernel": str, "key": str, "ttgir": str, "ptx": str}, {"variant": int})
+_KERNEL: Final = {"measure": str, "recorded": _RECORDED, "work": [_WORK]}
 _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
@@ -78,7 +73,7 @@ _FORM: Final[dict[str, Any]] = {
         "clock": [Needs(_CLOCKS | {"offset_ns": int})],
     },
     "ranks": [Needs({"rank": int})],
-    SUMS_OF_RANK: int,
+    SAMPLES_OF_RANK: int,
     "host_clock": {"devices": {EACH: [Needs(_CLOCKS | {"timer_ns": int})]}},
     "sampler": {"binaries": [_BINARY], "kernels": {EACH: {EACH: int}}, "period_cycles": [NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
@@ -86,7 +81,6 @@ _FORM: Final[dict[str, Any]] = {
     "baseline": {"every": int, "kernels": {EACH: [_TIMED]}},
     "ncu": {"kernels": [_MEASURED]},
     "sampling": {"every": int, "kernels": {EACH: {"launches": int, "recorded": int}}},
-    "keeping": {"keep": str, "kernels": {EACH: {"spans": int, "sums": int}}},
     "building": {"bare_launches": {EACH: int}},
     "bare": {EACH: {"arithmetic": str, **_RESOURCES}},
     "part": {},

@@ -15,14 +15,14 @@ if TYPE_CHECKING:  # whether a file is there is said before numpy and pandas are
 
     Ints: TypeAlias = NDArray[np.int64]
 
-__all__ = ["INSIDE", "SUMS_OF_RANK", "Only"]
+__all__ = ["INSIDE", "SAMPLES_OF_RANK", "Only"]
 
 INSIDE: Final = ("cta", "sm", "warp")
 """What chooses a part of each launch."""
 
-SUMS_OF_RANK: Final = "sums_of_rank"
-"""Of the metadata: the one rank that the tables of sums, numbers and samples, and what is known of a kernel's
-launches together, are of, where a profile of several was read for it; not there where they are of all."""
+SAMPLES_OF_RANK: Final = "samples_of_rank"
+"""Of the metadata: the one rank that the table of samples, and what is known of a kernel's launches together,
+are of, where a profile of several was read for it; not there where they are of all."""
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,10 @@ from profscope.errors import TraceError
 from profscope.schema import (
     LAUNCH_DEFAULTS,
     LAUNCH_DTYPES,
-    NUMBER_DTYPES,
     SAMPLE_DTYPES,
-    SPREAD_DTYPES,
-    SUM_DTYPES,
     Tables,
     launches_frame,
-    numbers_frame,
     samples_frame,
-    spreads_frame,
-    sums_frame,
 )
 from profscope.threads import worker_pool
 from profscope.traces.around import packed_around, unpacked_around
@@ -42,19 +36,9 @@ __all__ = ["KEYS", "OBJECT", "SCHEMA", "object_tables", "object_text"]
 SCHEMA = 3
 """Raised when a reader of the former schema could misread the file."""
 
-WITHOUT_SUMS = 2
-"""The schema of files of profiles without sums, which readers of that schema read as well."""
-
 FIRST_WITH_DIGEST = 2
 
 OBJECT, DIGEST, SAMPLES = "profscope", "profscopeDigest", "samples"
-BESIDE = {
-    "sums": (SUM_DTYPES, sums_frame),
-    "spreads": (SPREAD_DTYPES, spreads_frame),
-    "numbers": (NUMBER_DTYPES, numbers_frame),
-}
-"""Tables that stand in a file where they have rows: their columns, and what makes them."""
-
 KEYS = frozenset({OBJECT, DIGEST})
 """What stands in a file beside its events. One of them is enough to know whose file it is."""
 
@@ -72,18 +56,12 @@ DAMAGE = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, 
 
 def object_text(tables: Tables, spans: dict[str, Any]) -> str:
     """JSON with two keys: the object and its digest, in ASCII. `spans` is what `compact.encode` made."""
-    beside = {
-        name: _columns(getattr(tables, name), dtypes)
-        for name, (dtypes, _) in BESIDE.items()
-        if len(getattr(tables, name))
-    }
     ours = {
-        "schema": SCHEMA if beside or (tables.launches["keeps"] != "spans").any() else WITHOUT_SUMS,
+        "schema": SCHEMA,
         "version": __version__,
         "metadata": json.loads(json.dumps(tables.metadata)),  # as it will be read: 1 as a key is "1" then
         "launches": _columns(tables.launches, LAUNCH_DTYPES),
         "spans": spans,
-        **beside,
         **packed_around(tables),
     }
     if len(tables.samples):
@@ -115,15 +93,10 @@ def object_tables(
     try:
         if file.verify:
             _check_digest(file, ours, schema, document.get(DIGEST))
-        beside = {
-            name: frame(_checked(name, ours[name], dtypes))
-            for name, (dtypes, frame) in BESIDE.items()
-            if name in ours
-        }
+        beside = unpacked_around(ours, most_cells(file.size))
         if SAMPLES in ours:
             columns = unpacked_table(ours[SAMPLES], SAMPLE_DTYPES, most_cells(file.size))
             beside[SAMPLES] = samples_frame(columns)
-        beside |= unpacked_around(ours, most_cells(file.size))
         tables = Tables(launches=_launches(ours["launches"]), metadata=ours["metadata"] | {}, **beside)
         if read_spans is not None:
             return replace(tables, df=read_spans(tables, ours["spans"]))

@@ -13,7 +13,7 @@ from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, Tables
-from profscope.traces.only import SUMS_OF_RANK, Only
+from profscope.traces.only import SAMPLES_OF_RANK, Only
 
 __all__ = ["selected"]
 
@@ -23,9 +23,9 @@ def selected(tables: Tables, only: Only) -> Tables:
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
-    never scaled up to the grid, and metadata["part"] says which part it is. Sums and samples are of all
+    never scaled up to the grid, and metadata["part"] says which part it is. Samples are of all
     launches of a variant together, so there are none where a launch or a part of one is asked for, nor where
-    a rank is, unless they were read of that one (`SUMS_OF_RANK`).
+    a rank is, unless they were read of that one (`SAMPLES_OF_RANK`).
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """
@@ -43,31 +43,20 @@ def selected(tables: Tables, only: Only) -> Tables:
     df = _kept_spans(tables.df, kept)
     if parts:
         launches = _cut_to(launches, df)
-    of_all = only.rank is None or only.rank == tables.metadata.get(SUMS_OF_RANK)
+    of_all = only.rank is None or only.rank == tables.metadata.get(SAMPLES_OF_RANK)
     is_whole = not parts and of_all and only.launch is only.variant is None
     metadata = _metadata(tables, launches, is_whole, parts)
     launches = launches.reset_index(drop=True).assign(host=np.int64(-1))  # host scopes are of all launches
     if parts or only.launch is not None or not of_all:
         return Tables(df, launches, metadata)
-    return Tables(df, launches, metadata, *_chosen_sums(tables, launches))
+    return Tables(df, launches, metadata, _chosen_samples(tables.samples, launches))
 
 
-def _chosen_sums(tables: Tables, launches: pd.DataFrame) -> list[pd.DataFrame]:
-    """The sums, spreads, numbers and samples of these launches, which are all of their kernels' variants."""
+def _chosen_samples(samples: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """The samples of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
-    sums, *others = (
-        table[_in_groups(table, groups)]
-        for table in (tables.sums, tables.spreads, tables.numbers, tables.samples)
-    )
-    row = np.append(np.full(len(tables.sums), -1), -1)  # the last is where -1 looks
-    row[sums.index] = np.arange(len(sums))
-    sums = sums.assign(parent=row[sums["parent"].to_numpy()])
-    return [table.reset_index(drop=True) for table in (sums, *others)]
-
-
-def _in_groups(table: pd.DataFrame, groups: set[tuple[str, int]]) -> NDArray[np.bool_]:
-    keys = zip(table["kernel"], table["variant"], strict=True)
-    return np.array([key in groups for key in keys], np.bool_)
+    keys = zip(samples["kernel"], samples["variant"], strict=True)
+    return samples[np.array([key in groups for key in keys], np.bool_)].reset_index(drop=True)
 
 
 def _chosen_launches(launches: pd.DataFrame, only: Only) -> pd.DataFrame:
@@ -121,7 +110,6 @@ def _metadata(
         kernels[name] = dict(about.get(name) or {})
         if not is_whole:
             kernels[name]["work"] = [_nothing_moved(work) for work in works(kernels[name])]
-            kernels[name].pop("shapes", None)
         if parts:
             kernels[name]["recorded"] = {**(kernels[name].get("recorded") or {}), "sample": False}
     gone = set(tables.launches["kernel"].astype("str")) - set(kernels)

@@ -26,7 +26,6 @@ _LEAST = {"iteration": -1, "device": -1, "stream": None, "thread": None, "start_
 
 _MAY_LACK = (
     "graph", "replay", "rank", "host", "parent", "wait", "launch", "cta", "sm", "warp", "blamed_pc",
-    "longest_cycles", "longest_ns",
 )  # fmt: skip
 """-1 where there is none."""
 
@@ -40,14 +39,14 @@ def unsound(tables: Tables) -> str | None:
 
 
 def _problems(tables: Tables) -> Iterator[str]:
-    for name in ("df", "launches", "sums", "spreads", "numbers", "samples", "host", "events"):
+    for name in ("df", "launches", "samples", "host", "events"):
         table, what = getattr(tables, name), "spans" if name == "df" else name
         yield from _texts(table, what)
         yield from _numbers(table, what)
     yield from _rows_of(tables.df, "wait", len(tables.df), "spans")
     for table in ("launches", "events"):
         yield from _rows_of(getattr(tables, table), "host", len(tables.host), table)
-    for name, table in (("spans", tables.df), ("sums", tables.sums), ("host", tables.host)):
+    for name, table in (("spans", tables.df), ("host", tables.host)):
         yield from _earlier(table["parent"].to_numpy(), name)
     yield from _rows_of(tables.events, "parent", len(tables.events), "events")
     yield from _no_circle(tables.events["parent"].to_numpy(np.int64))
@@ -58,8 +57,6 @@ def _launches(tables: Tables) -> Iterator[str]:
     launch = tables.launches["launch"]
     if launch.duplicated().any():
         yield f"launch {launch[launch.duplicated()].iloc[0]} twice"
-    if not tables.launches["keeps"].isin(("spans", "sums")).all():
-        yield "launches that keep neither spans nor sums"
     of_spans = tables.df["launch"].to_numpy()
     begins = np.flatnonzero(np.diff(of_spans, prepend=of_spans[:1] - 1))
     unknown = ~np.isin(of_spans[begins], launch.to_numpy())

@@ -7,8 +7,6 @@ A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then ze
               its binary (null if nothing is)
     launch    JSON, a dict of the fields in LAUNCH: one launch, whose records follow
     records   the buffer of the launch before
-    alike     JSON, a dict of the fields in ALIKE: launches that differ in nothing but their number
-    buffers   the buffers of the launches before, one after the other
     so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
     samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
     scopes    JSON: the host scopes so far, as `recording.host_scopes` gives them; the last one counts
@@ -34,7 +32,6 @@ import numpy.typing as npt
 from instrument_passes.kept_text import packed
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
-from profscope.decoding.alike import Alike
 from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
 
@@ -57,7 +54,6 @@ CHUNK: Final = np.dtype(
     ]
 )
 LAUNCH: Final = ("index", "program", "device", "stream", "ctas", "mark")
-ALIKE: Final = ("indices", "program", "device", "stream", "ctas", "mark", "size")
 _ALIGN: Final = 16
 _CHECKED: Final = CHUNK.itemsize - 4
 _JOINED: Final = 4096  # bytes of a chunk that are written at once with its header
@@ -91,24 +87,6 @@ class SpoolWriter:
             about = {name: getattr(launch, name) for name in LAUNCH if name != "program"}
             self._write("launch", _json(about | {"program": program}))
             self._write("records", launch.buffer.data)
-
-    def alike(self, launches: Alike) -> None:
-        """Append launches that are alike; their program where it is new."""
-        stream, mark = int(launches.streams[0]), launches.marks[0]
-        if (launches.streams != stream).any() or launches.marks.count(mark) != len(launches):
-            self.launches(launches.launches())
-            return
-        about = {
-            "indices": launches.indices.tolist(),
-            "program": self._number(launches.manifest, launches.build),
-            "device": launches.device,
-            "stream": stream,
-            "ctas": launches.ctas,
-            "mark": mark,
-            "size": launches.size,
-        }
-        self._write("alike", _json(about))
-        self._write("buffers", launches.buffers().reshape(-1).data)
 
     def _number(self, manifest: Manifest, build: Build | None) -> int:
         """That of a program, which is written where it is new."""

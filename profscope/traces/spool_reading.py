@@ -97,7 +97,6 @@ class _Reader:
         self._last = -1  # the launch announced last
         self._open: list[_Damage] = []  # since then
         self._closed: list[tuple[_Damage, int]] = []  # and the launch announced next
-        self._orderly = True  # launches come in the order of their numbers
         self._without_program: list[int] = []
         self._strange: list[str] = []
         self.ended = False
@@ -138,10 +137,6 @@ class _Reader:
             self._announce(_stated(chunk))
         elif chunk.kind == "records":
             self._add_records(chunk.data)
-        elif chunk.kind == "alike":
-            self._announce_alike(_stated(chunk))
-        elif chunk.kind == "buffers":
-            self._add_buffers(chunk.data)
         elif chunk.kind == "launches":
             self._add_batch(chunk.data)
         elif chunk.kind == "so far":
@@ -162,10 +157,6 @@ class _Reader:
 
     def _skip(self, chunk: Chunk) -> None:
         row, self._announced = self._announced, None
-        if row is not None and "indices" in row:
-            where = f"{self._name} is damaged at bytes {chunk.begin} to {chunk.end}"
-            self._strange.append(f"{_missing(row['indices'])}: {where}")
-            return
         sure = row is not None
         self._open.append(_Damage(chunk.begin, chunk.end, self._last if sure else self._last + 1, sure))
 
@@ -202,19 +193,6 @@ class _Reader:
             self._last = self._open[-1].first
             self._open[-1] = self._open[-1]._replace(sure=True)
 
-    def _announce_alike(self, row: dict[str, Any]) -> None:
-        self._announced, self._orderly = row, False
-
-    def _add_buffers(self, buffers: Bytes) -> None:
-        row, self._announced, self._orderly = self._announced, None, False
-        if row is None:  # what announced them stood in the damage before
-            return
-        size = int(row["size"])
-        if len(buffers) != size * len(row["indices"]):
-            raise ValueError(f"{len(buffers)} bytes for {len(row['indices'])} launches of {size}")
-        for at, index in enumerate(row["indices"]):
-            self._add_launch(row | {"index": index}, buffers[at * size : at * size + size])
-
     def _add_batch(self, batch: Bytes) -> None:
         records_at = 8 + int.from_bytes(batch[:8].tobytes(), "little")
         for values in json.loads(batch[8:records_at].tobytes()):
@@ -240,8 +218,6 @@ class _Reader:
         # Launches are written in the order of their numbers, but for those that drain late; no more than fit.
         last = min(following, damage.first + (damage.end - damage.begin) // CHUNK.itemsize + 1)
         missing = [index for index in range(damage.first, last) if index not in self.launches]
-        if not self._orderly and not damage.sure:
-            missing = []  # nobody knows which
         what = _missing(missing) if missing else "what stood there is missing"
         return f"{what}: {self._name} is damaged at bytes {damage.begin} to {damage.end}"
 

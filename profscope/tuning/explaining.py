@@ -71,8 +71,6 @@ def explain(
     chosen = dict(options or {})
     Options.check_names((), chosen)
     session_options = Options(**chosen)
-    if session_options.keep != "spans":
-        raise OptionError("explain: keep= must be 'spans': one launch of each configuration is recorded")
     on_gpu = uses_gpu(session_options.backend)
     rows = []
     with configurations(kernel, grid, args, kwargs) as tried:

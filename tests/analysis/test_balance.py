@@ -52,30 +52,6 @@ def test_an_uneven_cta_shows() -> None:
     assert odd.loc[(0, "cta"), "greatest_cycles"] > 3 * odd.loc[(0, "cta"), "mean_cycles"] / 1.5
 
 
-def test_launches_with_spans_do_not_blur_what_sums_say() -> None:
-    spans = regular_profile(launches=2, ctas=8, warps=4, iterations=6)
-    alone = spans.balance()
-    first, *_ = spans.launches["variant"]
-    launches = pd.concat([spans.launches, spans.launches.assign(launch=[2, 3], keeps="sums")])
-    kept = alone[(alone["launch"] == -1) & (alone["scope"] == "matmul_kernel")]
-    kept = kept.assign(least_cycles=7, mean_cycles=8.0, greatest_cycles=9, variation=0.125)
-    singles = kept.assign(launch=3)
-    both = Profile(
-        spans.df, launches.reset_index(drop=True), spans.metadata, spreads=pd.concat([kept, singles])
-    ).balance()
-    together = both[both["launch"] == -1]
-    assert together["variation"].tolist() == [0.125] * 3
-    assert together["greatest_cycles"].tolist() == [9] * 3
-    assert sorted(set(both["launch"])) == [-1, 0, 1, 3]
-    other = spans.launches.assign(variant=first + 1, launch=[2, 3])
-    apart = Profile(
-        pd.concat([spans.df, spans.df.assign(launch=spans.df["launch"] + 2)]),
-        pd.concat([spans.launches, other]).reset_index(drop=True), spans.metadata, spreads=kept,
-    ).balance()  # fmt: skip
-    assert len(apart[(apart["launch"] == -1) & (apart["variant"] == first)]) == 3
-    assert len(apart[(apart["launch"] == -1) & (apart["variant"] == first + 1)]) > 3
-
-
 def test_a_profile_of_nothing_has_no_balance() -> None:
     empty = Profile().balance()
     assert not len(empty)

@@ -16,9 +16,8 @@ from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
 from profscope.analysis.source_loads import loads_of
 from profscope.analysis.stalls import stalled_on
-from profscope.decoding.cta_shapes import CtaShape, about_shapes
 from profscope.profiles import Profile
-from profscope.schema import spans_frame, spreads_frame, sums_frame
+from profscope.schema import spans_frame
 from tests.support.captured import captured
 from tests.support.examples import examples
 from tests.support.made_up_spans import Row, made_up
@@ -102,29 +101,6 @@ def test_the_shape_of_grids_that_differ_is_that_of_one_of_them() -> None:
     each = [ctas(of_launch, sms=16).assign(launch=index) for index, of_launch in enumerate(lengths)]
     shape = shape_of(pd.concat(each), 16)
     assert (shape.ctas, shape.sms, shape.waves) == (17, 16, 17 / 16)
-    shapes = [
-        CtaShape(
-            index,
-            False,
-            number,
-            min(number, 16),
-            1,
-            100.0,
-            100,
-            0.0,
-            100.0,
-            100,
-            whole,
-            whole,
-            whole,
-            whole,
-            100.0,
-        )
-        for index, (number, whole) in enumerate([(8, 100), (8, 100), (17, 200), (17, 200)])
-    ]
-    known = about_shapes(shapes, 1)
-    assert known is not None
-    assert (known["launches"], known["ctas"], known["sms"], known["whole_ns"]) == (2, 17, 16, 200)
 
 
 def test_a_clean_kernel_is_told_so() -> None:
@@ -180,42 +156,6 @@ def test_waits_of_a_pipelined_loop() -> None:
     assert (top["finding"], top["line"]) == ("few-stages", 21)
     assert top["confidence"] == "high"  # copies are paired with their waits
     assert "copies are in flight for" in top["evidence"]
-
-
-def test_sums_say_what_they_can() -> None:
-    launches = launch_table([0, 1], ["k", "k"], keeps=["sums", "sums"])
-    sites: dict[str, Any] = {
-        "scope": ["k", "async wait a", "atomic x"], "kind": ["kernel", "op", "op"], "file": ["k.py"] * 3,
-        "line": [1, 5, 9], "call_path": [""] * 3, "parent": [-1, 0, 0], "count": [8, 100, 80],
-        "total_cycles": [10_000, 6000, 100],
-    }  # fmt: skip
-    constant = {
-        "kernel": ["k"] * 3,
-        "variant": [0] * 3,
-        "trial": [False] * 3,
-        "launches": [2] * 3,
-        "warps": [8] * 3,
-    }
-    same = dict.fromkeys(
-        ("total_ns", "longest_cycles", "longest_ns", "grid_cycles", "grid_ns"), sites["total_cycles"]
-    )
-    sums = sums_frame(sites | constant | same | {"grid_count": sites["count"]})
-    spread: dict[str, Any] = {
-        "kernel": "k", "variant": 0, "trial": False, "launch": -1, "scope": "k", "kind": "kernel",
-        "file": "k.py", "line": 1, "call_path": "", "by": "cta", "count": 4, "least_cycles": 500,
-        "mean_cycles": 600.0, "greatest_cycles": 1000, "variation": 0.6,
-    }  # fmt: skip
-    rows = [spread | {"launch": launch} for launch in (-1, 0, 1)]
-    spreads = spreads_frame({name: [row[name] for row in rows] for name in spread})
-    table = Profile(launches=launches, sums=sums, spreads=spreads).findings()
-    assert table["finding"].tolist() == ["load-imbalance", "few-stages"]
-    assert table["gain_pct"].tolist() == pytest.approx([40.0, 30.0])  # 6,000 less 100 waits of 30 cycles
-    assert any("single spans" in text for text in table.attrs["not_measured"])
-    # Launches of two sizes, each of them even.
-    sizes = spreads.assign(variation=[0.6, 0.0, 0.0], mean_cycles=[600, 200, 1000])
-    sizes["greatest_cycles"] = [1000, 200, 1000]
-    table = Profile(launches=launches, sums=sums, spreads=sizes).findings()
-    assert table["finding"].tolist() == ["few-stages"]
 
 
 def test_values_stand_without_a_gain() -> None:

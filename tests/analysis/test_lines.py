@@ -1,4 +1,4 @@
-"""Each line's shares by spans, sums and samples, why it waits, and how far the witnesses are apart."""
+"""Each line's shares by spans and samples, why it waits, and how far the witnesses are apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from profscope.analysis.line_rows import folded_path
 from profscope.analysis.op_labels import hides_copies
@@ -18,7 +17,6 @@ from profscope.profiles import Profile
 from profscope.sampler.tables import sample_tables
 from tests.support.captures import captured
 from tests.support.examples import examples
-from tests.support.folded import with_sums
 from tests.support.profiles import profiles, regular_profile
 from tests.support.samples import sample_rows
 
@@ -79,7 +77,7 @@ def test_spans_alone() -> None:
     assert by_line(table)["self_share"].to_dict() == pytest.approx(own.to_dict())
     assert table["self_share"].sum() == pytest.approx(1)
     assert table["self_share"].is_monotonic_decreasing
-    assert table[["share_sums", "share_samples", "share_samples_recorded"]].isna().all(axis=None)
+    assert table[["share_samples", "share_samples_recorded"]].isna().all(axis=None)
     assert table["samples"].sum() == 0
     assert table.attrs["not_measured"] == ["no samples: session(samples=) takes some"]
     assert table.attrs["distances"] == []
@@ -149,28 +147,6 @@ def test_samples_alone() -> None:
     assert (last["share_samples"], last["samples"]) == (1, 300)
     assert pd.isna(last["self_share"])
     assert "other: no launch was recorded, so there are samples alone" in table.attrs["not_measured"]
-
-
-def test_sums_and_the_binaries_that_record() -> None:
-    spans = sample_rows({26: {"wait": 500}, 27: {"wait": 500}}, binary="spans", launch=0)
-    sums = sample_rows({26: {"wait": 900}, 27: {"wait": 100}}, binary="sums", launch=1)
-    mixed = with_sums(SPANS, [1, 2])
-    table = profile(BARE, spans, sums, tables=mixed).lines()
-    assert table["share_sums"].sum() == pytest.approx(1)
-    assert by_line(table)["share_samples_recorded"][26] == pytest.approx(0.9), "what keeps sums goes first"
-    without = by_line(profile(BARE, spans, tables=mixed).lines())
-    assert without["share_samples_recorded"][26] == pytest.approx(0.5)
-    alone = profile(tables=with_sums(SPANS, [0, 1, 2])).lines()
-    assert alone["self_share"].isna().all()
-    assert alone["share_sums"].is_monotonic_decreasing
-    apart = profile(BARE, spans, sums, tables=mixed).distances()
-    assert list(zip(apart["first"], apart["second"], strict=True)) == [
-        ("bare samples", "spans samples"), ("bare samples", "sums samples"), ("spans samples", "spans"),
-        ("sums samples", "sums"), ("bare samples", "spans"), ("bare samples", "sums"),
-    ]  # fmt: skip
-    assert profile(BARE, spans, sums, tables=mixed).lines().attrs["distances"] == apart.astype(object).where(
-        apart.notna(), None
-    ).to_dict("records")
 
 
 def test_a_distance_names_the_line_that_differs_most() -> None:
@@ -286,21 +262,18 @@ def test_paths_lead_to_the_line(place: tuple[str, int, str], path: str) -> None:
 
 
 @settings(max_examples=examples(6))
-@given(profiles(), st.booleans(), st.data())
-def test_shares_of_any_profile_add_up(spans: Profile, sums: bool, data: st.DataObject) -> None:
-    launches = spans.launches["launch"].tolist()
-    kept = data.draw(st.sets(st.sampled_from(launches))) if launches and sums else set()
-    tables = with_sums(spans, kept)
+@given(profiles())
+def test_shares_of_any_profile_add_up(spans: Profile) -> None:
     columns = (spans.df[name].head(3) for name in ("kernel", "file", "line"))
     parts = [
         sample_rows({line: {"wait": 100 + line}, 0: {"selected": 9}}, kernel=kernel, file=file)
         for kernel, file, line in zip(*columns, strict=True)
     ]
-    table = pd.concat(parts, ignore_index=True) if parts else tables.samples
-    profile = Profile.of(replace(tables, samples=table))
+    table = pd.concat(parts, ignore_index=True) if parts else spans.samples
+    profile = Profile.of(replace(spans.tables, samples=table))
     lines = profile.lines()
     assert not lines.duplicated(["kernel", "variant", "file", "line", "call_path"]).any()
-    for name in ("self_share", "share_sums", "share_samples"):
+    for name in ("self_share", "share_samples"):
         sums_of = lines.groupby(["kernel", "variant"])[name].sum(min_count=1).dropna()
         assert sums_of.tolist() == pytest.approx([1] * len(sums_of))
     assert lines["samples"].sum() == table["samples"].sum()

@@ -17,7 +17,7 @@ from tests.support.profiles import profile_metadata, regular_profile
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
 CLOCK = {"read_cycles": 2.0, "row_cycles": 20.0, "basis": "measured"}
-OWN = {"build": "instrumented", "keeps": "spans", "registers": 120, "spills": 4, "shared_bytes": 1024}
+OWN = {"build": "instrumented", "registers": 120, "spills": 4, "shared_bytes": 1024}
 OWN |= {"ctas_per_sm": 3, "instructions": 900, "rounds_as_bare": None}
 BARE = {"build": "bare", "registers": 100, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 4}
 BARE |= {"instructions": 700}
@@ -32,7 +32,7 @@ def profile(builds: list[dict[str, Any]] | None = None, **metadata: Any) -> Prof
 
 def timed(bare_ns: list[float], instrumented_ns: list[float]) -> dict[str, Any]:
     (kernel,) = set(profile().launches["kernel"])
-    times = {"key": "0123456789abcdef", "bare_ns": bare_ns, "instrumented_ns": {"spans": instrumented_ns}}
+    times = {"key": "0123456789abcdef", "bare_ns": bare_ns, "instrumented_ns": instrumented_ns}
     return {"every": 2, "kernels": {kernel: [times | {"waited": 0}]}}
 
 

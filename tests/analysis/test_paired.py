@@ -16,7 +16,7 @@ def pair(ratio: float, count: int, shift: int = 0, spread: float = 0.0, seed: in
     bare = 1e5 * (1 + 0.2 * np.sin(np.arange(count)))
     recorded = bare * ratio * np.exp(spread * rng.standard_normal(count))
     return {
-        "keeps": "spans", "shift": shift, "bare_ns": bare.tolist(), "instrumented_ns": recorded.tolist(),
+        "shift": shift, "bare_ns": bare.tolist(), "instrumented_ns": recorded.tolist(),
     }  # fmt: skip
 
 

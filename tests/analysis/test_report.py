@@ -256,7 +256,7 @@ def test_what_an_altered_trace_says_of_its_device_and_constants_is_cut() -> None
 def test_the_emulators_times_between_events_are_no_bare_time() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1)
     profile.metadata["variants"] = {"matmul_kernel": [{"variant": 0, "key": "k"}]}
-    timed = {"key": "k", "bare_ns": [4000.0], "instrumented_ns": {}, "pairs": [], "waited": 0}
+    timed = {"key": "k", "bare_ns": [4000.0], "instrumented_ns": [], "pairs": [], "waited": 0}
     profile.metadata["baseline"] = {"every": 2, "kernels": {"matmul_kernel": [timed]}}
     assert profile.report()["kernels"][0]["time"]["bare"]["median_ns"] == 4000
     profile.metadata["backend"] = "emulator"

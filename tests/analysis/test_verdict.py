@@ -20,7 +20,7 @@ from tests.support.samples import sample_rows
 
 ROOT = Path(__file__).parents[2]
 CLOCK = {"read_cycles": 1e-3, "row_cycles": 0.0, "basis": "measured"}
-OWN = {"build": "instrumented", "keeps": "spans", "registers": 100, "spills": 0, "shared_bytes": 1024}
+OWN = {"build": "instrumented", "registers": 100, "spills": 0, "shared_bytes": 1024}
 OWN |= {"ctas_per_sm": 4, "instructions": 900, "rounds_as_bare": True}
 BARE = {"build": "bare", "registers": 100, "spills": 0, "shared_bytes": 1024, "ctas_per_sm": 4}
 BARE |= {"instructions": 700}
@@ -31,7 +31,7 @@ def profile(own: dict[str, Any] | None = None, slowdown: float = 1.01, **changed
     plain = regular_profile(launches=3, ctas=4, warps=2, iterations=4)
     (kernel,) = set(plain.launches["kernel"])
     builds = [BARE, OWN | (own or {})]
-    times = {"key": "k", "bare_ns": [1000.0] * 9, "instrumented_ns": {"spans": [1000.0 * slowdown] * 9}}
+    times = {"key": "k", "bare_ns": [1000.0] * 9, "instrumented_ns": [1000.0 * slowdown] * 9}
     metadata = profile_metadata(
         clock=changed.pop("clock", CLOCK),
         variants={kernel: [{"variant": 0, "key": "k", "builds": builds}]},

@@ -67,15 +67,6 @@ def test_a_pipelined_loop_with_rings() -> None:
     assert decoded.launches["dropped"].sum() == 0
 
 
-def test_sums() -> None:
-    exported, buffer = softmax_of(keep="sums")
-    with profscope.session(backend="emulator", keep="sums", spans_every=0) as prof:
-        softmax(torch.ones(ROWS, COLS), CTAS)
-    decoded = profscope.decode(buffer, exported.description)
-    columns = ["scope", "count", "total_cycles", "self_cycles"]
-    assert decoded.summary()[columns].to_dict() == prof.summary()[columns].to_dict()
-
-
 def test_short_rings_drop_and_say_so() -> None:
     exported = Exported(softmax_kernel, SOFTMAX, instrument="heavy")
     rows = 40

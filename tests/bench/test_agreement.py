@@ -37,14 +37,14 @@ def test_it_runs_without_a_gpu(
         "--level",
         "light",
         "--rows",
-        "512, light, keeping sums",
+        "512, light",
         "--save",
         str(tmp_path),
     ]
     assert main(options) == 0
     text = capsys.readouterr().out
-    assert "layer norm, 8 x 512, light, keeping sums" in text
+    assert "layer norm, 8 x 512, light" in text
     assert "not measured: no samples: the emulator has no sampler" in text
-    assert len(profscope.load(tmp_path / "layer_norm_kernel-sums.json.gz").launches) == 5
+    assert len(profscope.load(tmp_path / "layer_norm_kernel.json.gz").launches) == 5
     assert main(["--rows", "nothing"]) == 1
     assert "no GPU is active" in capsys.readouterr().err

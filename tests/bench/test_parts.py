@@ -11,11 +11,10 @@ from bench import kernels
 from bench.parts import WITHOUT
 
 
-@pytest.fixture(scope="module", params=["spans", "sums"])
-def ptx(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module")
+def ptx() -> str:
     workload = kernels.add(1 << 12)
-    every = {} if request.param == "spans" else {"spans_every": 0}
-    with profscope.session(backend="emulator", instrument="heavy", keep=request.param, **every):
+    with profscope.session(backend="emulator", instrument="heavy"):
         kernel = workload.launch(workload.inputs("cpu"))
     text: str = kernel.asm["ptx"].decode()
     return text

@@ -71,7 +71,6 @@ def test_the_launch_path_is_timed_without_a_gpu() -> None:
         {
             "bare": 1,
             "profscope": 1,
-            "profscope keep=sums": 1,
             "profscope every=100": 1,
             "profscope left out": 1,
         },

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.commands.flags import add_flags, example, option_names, spelled
+from profscope.commands.flags import add_flags, example, option_names, run_options, spelled
 from profscope.commands.run import make_parser
 from profscope.options import Options
 
@@ -55,12 +55,16 @@ def test_values_come_back_as_they_were(ctas: list[int], warps: int, limit_s: flo
         (["--sms", "3"], {"sms": 3}),
         (["--instrument", "heavy"], {"instrument": "heavy"}),
         (["--instrument", "kernel-span,loop-spans"], {"instrument": ["kernel-span,loop-spans"]}),
-        (["--spans-every", "0"], {"spans_every": 0}),
     ],
 )
 def test_how_values_are_written(words: list[str], options: dict[str, Any]) -> None:
     assert parsed(words) == options
-    Options(**{"keep": "sums", **options})
+    Options(**options)
+
+
+def test_a_run_records_some_ctas_unless_it_is_told_otherwise() -> None:
+    assert run_options({}).ctas == 64
+    assert run_options({"ctas": 1}).ctas == 1
 
 
 @pytest.mark.parametrize("words", [["--every", "often"], ["--sms", "1,x"], ["--limit-s", "soon"]])

@@ -31,7 +31,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
         (["ls"], 2, "which is no Python program"),
         (["--buffer", "3", "never.py"], 2, "buffer=3 must be"),
-        (["--keep", "records", "never.py"], 2, "keep='records' is not one of spans, sums, totals"),
         (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),
         (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),

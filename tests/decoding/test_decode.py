@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope.decoding import columns, shapes
-from profscope.decoding.columns import WRAP_NS
 from profscope.decoding.decode import DecodedLaunch, decode, ring_rows
 from profscope.errors import RecordError
 from tests.support.examples import examples
@@ -120,7 +119,7 @@ def test_a_partition_that_is_entered_often_keeps_its_newest_entries() -> None:
     assert decoded.dropped > 0
 
 
-@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, 2 * WRAP_NS - (1 << 26)))
+@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, 2 * columns._WRAP_NS - (1 << 26)))
 def test_the_low_half_of_the_clock_may_wrap_inside_a_cta(before: int, cycles: int) -> None:
     body = (Scope((Work(cycles),)), *BODY)
     made = launch([Program(body)], start_clock=(7 << 32) - before)

@@ -21,11 +21,11 @@ import torch, profscope
 import triton.profiler as proton
 from tests.support.on_gpu import expected, launch_add
 
-when, keep, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+when, options = sys.argv[1], eval(sys.argv[2])
 launch_add()
 if when == "before":
     proton.start("proton", **options)
-with profscope.session(keep=keep) as prof:
+with profscope.session() as prof:
     if when == "inside":
         proton.start("proton", **options)
     for _ in range(3):
@@ -38,16 +38,16 @@ print(prof.launches["kernel"].tolist(), prof.profile.validate())
 """
 
 
-def ran(folder: Path, when: str, keep: str, options: str) -> subprocess.CompletedProcess[str]:
+def ran(folder: Path, when: str, options: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own: Proton and CUPTI keep what they have begun."""
-    words = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}", when, keep, options]
+    words = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}", when, options]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.parametrize("when", ["before", "inside", "after"])
-@pytest.mark.parametrize(("keep", "options"), [("spans", "{}"), ("sums", "{'hook': 'triton'}")])
-def test_proton(tmp_path: Path, when: str, keep: str, options: str) -> None:
-    done = ran(tmp_path, when, keep, options)
+@pytest.mark.parametrize("options", ["{}", "{'hook': 'triton'}"])
+def test_proton(tmp_path: Path, when: str, options: str) -> None:
+    done = ran(tmp_path, when, options)
     assert done.stdout == f"{['add_kernel'] * 3} []\n", done.stderr
     assert "add_kernel" in (tmp_path / "proton.hatchet").read_text()
 
@@ -60,7 +60,7 @@ def test_proton(tmp_path: Path, when: str, keep: str, options: str) -> None:
     ],
 )
 def test_proton_s_instrumentation_is_refused(tmp_path: Path, when: str, mend: str) -> None:
-    done = ran(tmp_path, when, "spans", "{'backend': 'instrumentation'}")
+    done = ran(tmp_path, when, "{'backend': 'instrumentation'}")
     assert done.returncode == 1
     assert "SessionError: Proton's instrumentation" in done.stderr
     assert mend in done.stderr

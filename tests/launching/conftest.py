@@ -14,12 +14,12 @@ from profscope.recording.programs import PROGRAMS
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What kept what, of the binaries that run, as Triton's hooks are told of them."""
+    """ "spans" or "bare": what each binary that runs records, as Triton's hooks are told of it."""
     kept: list[str] = []
 
     def told(about: Any) -> None:
         program = PROGRAMS.of(about.data["function"])
-        kept.append("bare" if program is None else program.manifest.keeps)
+        kept.append("bare" if program is None else "spans")
 
     monkeypatch.setattr(knobs.runtime, "launch_enter_hook", told)
     return kept

@@ -39,8 +39,8 @@ def test_one_launch_in_three_is_bare_and_what_is_timed_follows_one_of_its_kind(r
     assert len(prof.launches) == 10
     timed = only(prof)
     assert len(timed["bare_ns"]) == 2
-    assert {keeps: len(times) for keeps, times in timed["instrumented_ns"].items()} == {"spans": 2}
-    assert min(timed["instrumented_ns"]["spans"]) > max(timed["bare_ns"]) > 0
+    assert len(timed["instrumented_ns"]) == 2
+    assert min(timed["instrumented_ns"]) > max(timed["bare_ns"]) > 0
     assert timed["key"] == prof.metadata["variants"][NAME][0]["key"]
     assert prof.metadata["notes"] == [f"{NAME}: 4 launches ran bare to be timed, unrecorded (baseline=)"]
     (row,) = prof.overhead().to_dict("records")
@@ -50,18 +50,6 @@ def test_one_launch_in_three_is_bare_and_what_is_timed_follows_one_of_its_kind(r
         "the emulator's times between events" in text for text in prof.overhead().attrs["not_measured"]
     )
     assert row["bare_shared_bytes"] == row["shared_bytes"]
-
-
-def test_beside_sums_those_that_keep_sums_are_compared(ran: list[str]) -> None:
-    with session(baseline=2, keep="sums", spans_every=9) as prof:
-        for _ in range(10):
-            launch()
-    assert ran == ["spans", "sums", "bare", "bare", "sums", "sums", "bare", "bare", "sums", "spans"]
-    assert {keeps: len(times) for keeps, times in only(prof)["instrumented_ns"].items()} == {
-        "sums": 1, "spans": 1,
-    }  # fmt: skip
-    assert prof.metadata["keeping"]["kernels"][NAME] == {"spans": 2, "sums": 4}
-    assert prof.overhead()["keeps"].tolist() == ["spans", "sums"]
 
 
 def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
@@ -164,15 +152,14 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
 
 def test_a_bare_launch_and_the_recorded_one_of_its_turn_are_a_pair() -> None:
     timed = Timed("k", "key")
-    kinds = {3: 0, 5: "spans", 7: 4, 9: "spans", 11: 0, 15: 0, 17: "sums", 19: 4, 21: "spans", 25: "spans"}
+    kinds = {3: 0, 5: "spans", 7: 4, 9: "spans", 11: 0, 15: 0, 17: "spans", 19: 4, 21: "spans", 25: "spans"}
     timed.times.extend(baseline._Time(number, kind, float(number)) for number, kind in kinds.items())
     timer = Baseline(Options(baseline=2), "cpu")
     timer._variants.append(timed)
     (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
     assert entry["pairs"] == [
-        {"keeps": "spans", "shift": 0, "bare_ns": [3.0], "instrumented_ns": [5.0]},
-        {"keeps": "spans", "shift": 4, "bare_ns": [7.0, 19.0], "instrumented_ns": [9.0, 21.0]},
-        {"keeps": "sums", "shift": 0, "bare_ns": [15.0], "instrumented_ns": [17.0]},
+        {"shift": 0, "bare_ns": [3.0, 15.0], "instrumented_ns": [5.0, 17.0]},
+        {"shift": 4, "bare_ns": [7.0, 19.0], "instrumented_ns": [9.0, 21.0]},
     ]
     assert entry["bare_ns"] == [3.0, 11.0, 15.0]
-    assert entry["instrumented_ns"] == {"spans": [5.0, 9.0, 21.0, 25.0], "sums": [17.0]}
+    assert entry["instrumented_ns"] == [5.0, 9.0, 17.0, 21.0, 25.0]

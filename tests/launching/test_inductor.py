@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -22,7 +21,6 @@ from profscope.launching import inductor as profscope_inductor
 from profscope.launching import running
 from tests.support.fake_sampler import FakeGpu, FakeProbe
 from tests.support.forks import Forks
-from tests.support.like_tritons import LikeTritons
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -94,7 +92,7 @@ def test_one_launch_in_so_many_is_recorded(inductor: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::profscope.EmptyProfileWarning")
-@pytest.mark.parametrize("options", [{"keep": "sums"}, {"every": 2}, {"kernels": "other"}])
+@pytest.mark.parametrize("options", [{"instrument": "heavy"}, {"every": 2}, {"kernels": "other"}])
 def test_a_tuner_runs_by_itself_while_the_session_records(inductor: Any, options: dict[str, Any]) -> None:
     tuner = inductor.Tuner()
     with session(**options) as prof:
@@ -110,17 +108,7 @@ def test_a_tuner_runs_by_itself_while_the_session_records(inductor: Any, options
         tuner.launchers = []  # and one is chosen anew
         tuner.launch()
     assert "run" not in vars(tuner)
-    assert len(prof.launches) == {"keep": 5, "every": 3, "kernels": 0}[next(iter(options))]
-
-
-def test_a_launch_now_and_then_keeps_spans_where_others_keep_sums(inductor: Any) -> None:
-    tuner = inductor.Tuner()
-    with session(keep="sums", spans_every=2) as prof:
-        for _ in range(3):
-            tuner.launch()
-        launches = prof._running.recorder.log.launches
-    sums = [any(span.total >= 0 for span in launch.manifest.sections[0].spans) for launch in launches]
-    assert sums == [False, True, False]
+    assert len(prof.launches) == {"instrument": 5, "every": 3, "kernels": 0}[next(iter(options))]
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -246,9 +234,8 @@ def test_launches_are_sampled_as_all_others(inductor: Any, monkeypatch: pytest.M
     assert len(prof.launches) == 3
 
 
-@pytest.mark.parametrize("keep", ["spans", "sums"])
 def test_launches_pass_the_tuner_by_unless_someone_looks_on(
-    inductor: Any, keep: str, monkeypatch: pytest.MonkeyPatch
+    inductor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuner, seen, by_tuner = inductor.Tuner(), [], []
     run = inductor.heuristics.CachingAutotuner.run
@@ -258,22 +245,20 @@ def test_launches_pass_the_tuner_by_unless_someone_looks_on(
         return run(*args, **options)
 
     monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", counted)
-    with session(keep=keep) as prof:
+    with session() as prof:
         for _ in range(3):
             tuner.launch()
         assert len(by_tuner) == 1  # which prepares
         with mock.patch.object(inductor.heuristics.autograd_profiler, "_is_profiler_enabled", True):
             tuner.launch()
         assert len(by_tuner) == 2
-        if keep == "spans":  # the hooks are burnt into launchers that are made while there are any
-            knobs.runtime.launch_exit_hook.add(seen.append)
-            tuner.launch()
-            knobs.runtime.launch_exit_hook.remove(seen.append)
-            assert (len(by_tuner), len(seen)) == (3, 1)
+        knobs.runtime.launch_exit_hook.add(seen.append)
         tuner.launch()
-    recorded = 5 + (keep == "spans")
-    assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * recorded
-    assert prof.metadata["notes"] == [] or keep == "sums"
+        knobs.runtime.launch_exit_hook.remove(seen.append)
+        assert (len(by_tuner), len(seen)) == (3, 1)
+        tuner.launch()
+    assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * 6
+    assert prof.metadata["notes"] == []
     monkeypatch.setattr(inductor.heuristics.CachingAutotuner, "run", run)
 
 
@@ -287,7 +272,7 @@ def test_launches_that_are_left_out_pass_the_tuner_by(inductor: Any, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(inductor.heuristics.CachingAutotuner, "run", counted)
-        with session(keep="sums", every=3) as prof:
+        with session(every=3) as prof:
             for _ in range(5):
                 tuner.launch()
             assert len(by_tuner) == 1  # the first, which is recorded
@@ -309,7 +294,7 @@ def test_a_tuner_that_chooses_anew_has_no_longer_way_for_that(inductor: Any) -> 
         cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
         return 1 + ways(cells["run"].cell_contents)
 
-    with session(keep="sums", every=2) as prof:
+    with session(every=2) as prof:
         tuner, lengths = inductor.Tuner(), []
         for _ in range(4):
             tuner.launch()
@@ -318,133 +303,3 @@ def test_a_tuner_that_chooses_anew_has_no_longer_way_for_that(inductor: Any) -> 
             tuner.launchers = []
     assert lengths == [2] * 4
     assert len(prof.launches) == 4
-
-
-@pytest.mark.parametrize("spans_every", [0, 3])
-def test_a_recorded_launch_is_one_function(
-    inductor: Any, spans_every: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it records is what the long way does, and it takes that where something has changed."""
-
-    def figures() -> list[Any]:
-        tuner = inductor.Tuner()
-        with session(keep="sums", spans_every=spans_every) as prof:
-            for n in (1000, 700, 1000, 700, 1000):
-                tuner.launch(n)
-            ways.append(vars(tuner)["run"].__name__)
-            if ways[-1] == "our_launch":
-                with pytest.raises(TypeError, match="out_ptr0"):
-                    vars(tuner)["run"](None, stream=0)
-            tuner.launchers = list(tuner.launchers)
-            tuner.launch(1000)
-        assert prof.profile.validate() == []
-        summary = prof.summary()[["scope", "launches", "count"]]
-        return [prof.launches[["ctas", "keeps"]].to_dict("list"), summary.to_dict("list")]
-
-    ways: list[str] = []
-    expected = figures()
-    monkeypatch.setattr(LikeTritons, "direct", 0)
-    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
-        assert figures() == expected
-    assert ways == ["run_quickly", "our_launch"]
-    # The first launch of each size finds no route, which those that keep spans do not take either.
-    assert LikeTritons.direct == (4 if spans_every == 0 else 2)
-
-
-@pytest.mark.parametrize("keep", ["spans", "sums"])
-def test_one_launcher_of_a_binary_is_made(inductor: Any, keep: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    result, made = inductor.heuristics.TritonCompileResult, []
-    make = result.make_launcher
-    monkeypatch.setattr(result, "make_launcher", lambda self: made.append(self) or make(self))
-    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep=keep):
-        tuner = inductor.Tuner()
-        tuner.launch()
-        assert vars(tuner)["run"].__name__ == ("our_launch" if keep == "sums" else "run_quickly")
-    assert len(made) == 2  # the tuner's own, and the session's
-
-
-def test_a_launcher_that_does_more_is_not_written_anew(
-    inductor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result, done = inductor.heuristics.CompileResult, []
-    make = result._gen_launcher_code
-
-    def with_more(self: Any, scope: dict[str, Any], names: list[str], arguments: list[str]) -> Any:
-        scope |= {"plain": make(self, scope, names, arguments), "done": done}
-        passed = ", ".join([*names, "stream"])
-        exec(f"def launcher({passed}):\n    done.append(1)\n    plain({passed})", scope)
-        return scope["launcher"]
-
-    monkeypatch.setattr(result, "_gen_launcher_code", with_more)
-    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep="sums") as prof:
-        tuner = inductor.Tuner()
-        for _ in range(3):
-            tuner.launch()
-        assert vars(tuner)["run"].__name__ == "run_quickly"
-    assert (len(done), len(prof.launches)) == (3, 3)
-
-
-def test_a_launch_in_one_function_fails_is_paused_and_comes_from_many_threads(
-    inductor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tuner = inductor.Tuner()
-    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons):
-        with session(keep="sums", spans_every=0) as prof:
-            for _ in range(2):
-                tuner.launch()
-            written = vars(tuner)["run"]
-            assert written.__name__ == "our_launch"
-            prof.pause()
-            tuner.launch()  # counts nowhere
-            prof.resume()
-            assert vars(tuner)["run"] is written
-            with monkeypatch.context() as patch:
-                patch.setattr(LikeTritons, "failing", True)
-                with pytest.raises(ValueError, match="a wrong argument"):
-                    tuner.launch()
-            with ThreadPoolExecutor(4) as pool:
-                for launched in [pool.submit(tuner.launch) for _ in range(12)]:
-                    launched.result()
-            tuner.launch()
-        assert "run" not in vars(tuner)
-    assert len(prof.launches) == 15
-    assert any("wrote nothing: it did not run" in note for note in prof.metadata["notes"])
-    assert prof.profile.validate() == []
-
-
-class _OnGpu(torch.Tensor):
-    """Says so."""
-
-    is_cuda = True
-
-
-def test_a_launch_is_handed_addresses_of_a_gpus_tensors(
-    inductor: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[tuple[Any, ...]] = []
-
-    def launch(self: LikeTritons, *args: Any) -> None:
-        given.append(args[-1])
-
-    monkeypatch.setattr(LikeTritons, "launch", launch)
-    x = torch.arange(1000.0)
-    with mock.patch("profscope.emulator.launcher.Launcher", LikeTritons), session(keep="sums", spans_every=0):
-        tuner = inductor.Tuner()
-        tuner.launch()
-        run = vars(tuner)["run"]
-        assert run.__name__ == "our_launch"
-        for each in (x, x.as_subclass(_OnGpu)):
-            run(each, each, 1000, stream=0)
-        run(x, None, 1000, stream=0)  # by Inductor's way, which takes that
-    assert [args[:2] for args in given] == [(x, x), (x.data_ptr(), x.data_ptr()), (x, None)]
-
-
-def test_a_parameter_may_have_any_name_but_ours(inductor: Any) -> None:
-    from profscope.recording.direct_launches import DirectCall, Written, written
-
-    program, call = mock.Mock(), DirectCall(lambda arguments: f"our_call({', '.join(arguments)})", {})
-    launcher: Any = mock.Mock(written=Written(call, {"our_program": program}))
-    grid = ["1", "1", "1"]
-    assert written(launcher, ["next", "x"], "next, x, *, stream", ["pass"], [*grid, "x"], {}, {}) is not None
-    assert written(launcher, ["our_x"], "our_x, *, stream", ["pass"], [*grid, "our_x"], {}, {}) is None
-    assert written(print, ["x"], "x, *, stream", ["pass"], [*grid, "x"], {}, {}) is None

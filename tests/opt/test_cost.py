@@ -48,8 +48,8 @@ def test_costs_are_those_of_the_two_binaries() -> None:
 def test_a_second_body_is_no_cost_of_records() -> None:
     text = ttgir(add.specs()[0], CUDA90)
     alone, twin = (
-        cost(text, "add", parse_pipeline(f"light,lower-records{{keep=sums{more}}},allocate-buffer"), CONTEXT)
-        for more in ("", " twin=true")
+        cost(text, "add", parse_pipeline(f"light,lower-records{more},allocate-buffer"), CONTEXT)
+        for more in ("", "{twin=true}")
     )
     assert len(twin.instrumented.instructions) > len(alone.instrumented.instructions)
     assert abs(twin.instructions_per_record - alone.instructions_per_record) < 10  # of a body of 80

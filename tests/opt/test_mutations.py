@@ -151,22 +151,3 @@ def test_damage_to_what_passes_wrote(
     file = damaged(undamaged("add", made_by), old, new, tmp_path)
     pipeline = "allocate-buffer" if "lower-records" in made_by else LOWERING
     assert message in check(file, pipeline, "3.7", capfd)
-
-
-@pytest.mark.parametrize(
-    ("was", "message"),
-    [
-        ('id = 0 : i32, kind = "kernel"', "expected the span of an iteration in the body of a loop"),
-        ('id = 6 : i32, kind = "op"', "span 2 is of the iterations of the same loop already"),
-    ],
-)
-def test_iterations_of_no_loop(
-    was: str, message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Where sums are kept, the clock of an iteration's begin flows to the next one."""
-    text = undamaged("softmax", "kernel-span,loop-spans,iteration-spans,op-spans")
-    file = damaged(text, was, f'{was.partition("kind")[0]}kind = "iteration"', tmp_path)
-    for keep in ("sums", "totals"):
-        said = check(file, f"lower-records{{keep={keep}}}", "3.7", capfd)
-        assert message in said
-        assert "profscope.begin" in said

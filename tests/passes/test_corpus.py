@@ -18,12 +18,11 @@ from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import VECTOR
 from profscope.launching.hook import CompileHook
-from profscope.launching.trials import Trials
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
-from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, GFX950, Spec
+from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 
 # Of values and of loads: dots, copies, partitions, callees, many types and many layouts.
 QUICK = ("matmul", "matmul_ws", "attention", "call_paths", "shapes", "irregular", "while")
@@ -125,50 +124,6 @@ def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str
     allowed = CAPTURES_BYTES if len(manifest.sections) > 1 else 0
     assert 0 <= metadata["shared"] - bare["shared"] <= allowed
     _check_layout(manifest)
-
-
-# What the emulator does not run: partitions, also in loops, mbarriers, wgmma, tcgen05.
-SUMMED = [
-    ("gluon_ws_loop", CUDA90),
-    ("matmul_ws", CUDA90),
-    ("matmul_ws", CUDA100),
-    ("matmul_tma", CUDA90),
-    ("matmul_tma", CUDA100),
-]
-SUMS = [
-    pytest.param(
-        spec, target, id=f"{spec.name}-{target}",
-        marks=() if (spec.name, target) in SUMMED else pytest.mark.exhaustive,
-    )
-    for spec in specs()
-    for target in (CUDA80, CUDA90, CUDA100, GFX942, GFX950)
-    if {target, GFX942 if target == GFX950 else target}.isdisjoint(spec.unsupported)
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("spec", "target"), SUMS)
-def test_triton_lowers_sums(spec: Spec, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trials, "possible", lambda backend: False)  # all of them, whatever they cost
-    hook = CompileHook(Options(instrument="heavy", keep="sums"))
-    with hook.installed():
-        texts, _ = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
-    manifest = manifest_in(texts["ttgir"])
-    assert manifest is not None
-    assert (manifest.failure, manifest.keeps, manifest.ring_bytes) == ("", "sums", 0)
-    for section in manifest.sections:
-        columns = section.frames[0].columns
-        for span in section.spans:
-            assert columns[span.total].kind == ("flight" if span.kind == "async" else "sum")
-            assert span.longest < 0 or columns[span.longest].kind == "longest"
-            assert span.count < 0 or columns[span.count].kind == "times"
-            assert span.left < 0 or columns[span.left].kind == "left"
-    # What is in flight is kept unless other warps wait for it.
-    flights = {span.name for section in manifest.sections for span in section.spans if span.kind == "async"}
-    assert bool(flights) == any(
-        span.part in ("issue", "member") for s in manifest.sections for span in s.spans
-    )
-    assert manifest.notes == () or spec.name == "matmul_ws"
-    assert all("other warps wait for it" in note for note in manifest.notes)
 
 
 def _check_layout(manifest: Manifest) -> None:

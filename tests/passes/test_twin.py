@@ -13,7 +13,6 @@ from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.rounding import arithmetic_of
 from profscope.launching.hook import CompileHook
-from profscope.launching.trials import Trials
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
@@ -39,12 +38,10 @@ def lowered(spec: Spec, **options: Any) -> tuple[dict[str, str], dict[str, Any]]
 @pytest.mark.parametrize(
     "name", quick(sorted(SPECS.keys() - WITHOUT), ("softmax", "early_return", "joined_paths"))
 )
-def test_the_second_body_is_the_bare_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trials, "possible", lambda backend: False)  # all sums, whatever they cost
+def test_the_second_body_is_the_bare_kernels(name: str) -> None:
     spec = SPECS[name]
     (bare, about_bare), (alone, _), (twin, about) = (
-        lowered(spec, **options)
-        for options in ({}, {"keep": "sums", "baseline": 2}, {"keep": "sums", "ctas": 2})
+        lowered(spec, **options) for options in ({}, {"ctas": 2, "baseline": 2}, {"ctas": 2})
     )
     for texts, has_one in ((alone, False), (twin, True)):
         manifest = manifest_in(texts["ttgir"])
@@ -60,7 +57,7 @@ def test_the_second_body_is_the_bare_kernels(name: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", quick(sorted(WITHOUT), ("matmul_ws", "noinline")))
 def test_partitions_and_calls_are_there_once(name: str) -> None:
-    alone, twin = (lowered(SPECS[name], keep="sums", **more)[0] for more in ({"baseline": 2}, {"ctas": 2}))
+    alone, twin = (lowered(SPECS[name], ctas=2, **more)[0] for more in ({"baseline": 2}, {}))
     manifest = manifest_in(twin["ttgir"])
     assert manifest is not None
     assert not manifest.failure
@@ -89,7 +86,7 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
 }}
 """  # noqa: E501
     )
-    run_pipeline(module, parse_pipeline("kernel-span,lower-records{keep=sums twin=true}"), PassContext())
+    run_pipeline(module, parse_pipeline("kernel-span,lower-records{twin=true}"), PassContext())
     manifest = manifest_of(module)
     assert manifest is not None
     assert manifest.twin is not is_once
@@ -102,10 +99,8 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
         ({"ctas": 64}, True),
         ({"ctas": [3]}, True),
         ({"ctas": "first wave"}, True),
-        ({"keep": "sums"}, True),
-        ({"keep": "totals"}, True),
         ({"sms": 3}, False),  # a CTA draws its area there
-        ({"keep": "sums", "baseline": 10}, False),  # what is compared is slowed everywhere
+        ({"ctas": 64, "baseline": 10}, False),  # what is compared is slowed everywhere
         ({"ctas": 64, "samples": True}, False),
     ],
 )
@@ -115,8 +110,7 @@ def test_when_there_is_one(options: dict[str, Any], has_one: bool) -> None:
 
 
 def test_a_session_that_chooses_ctas_finds_no_binary_of_one_that_does_not() -> None:
-    """With sums both have the same passes; those of the spans in between, and what is worth it, differ."""
     for ctas in (1, 2):
-        with session(keep="sums", ctas=ctas) as prof:
+        with session(ctas=ctas) as prof:
             launch_add()
         assert len(prof.launches) == 1

@@ -25,7 +25,6 @@ from profscope.plotting.heatmap import at_once
 from profscope.plotting.picked import picked
 from profscope.plotting.waves import wave_of_cta
 from profscope.profiles import Profile, load
-from profscope.schema import launches_frame
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
@@ -254,16 +253,6 @@ def test_what_is_not_there_is_named(regular: Profile) -> None:
         plot.roofline("nothing")
     with pytest.raises(DrawError, match="this profile has none"):
         Profile().plot.timeline()
-
-
-def test_sums_alone_have_no_timeline(regular: Profile) -> None:
-    launches = launches_frame({**regular.launches.to_dict("list"), "keeps": ["sums"]})
-    sums = Profile(launches=launches, metadata=regular.metadata)
-    for draw in (sums.plot.timeline, sums.plot.heatmap, sums.plot.waves):
-        with pytest.raises(DrawError, match=r"kept sums: record with session\(keep='spans'\)"):
-            draw()
-    with pytest.raises(DrawError, match="kept sums"):
-        sums.plot.roofline()
 
 
 def test_without_matplotlib(regular: Profile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ import pytest
 from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
 from profscope.decoding.raw import Mark
 from profscope.options import Options
-from profscope.recording.arenas import DeviceBuffers
 from profscope.recording.backend import Backend, Machine
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import recorder
@@ -178,23 +177,6 @@ def test_replays_after_recording_has_stopped_are_counted(device: Device) -> None
     assert device.capture(4).nodes == []
     assert [mark for mark, _ in device.recorded()] == [in_graph(0, 0)] * 2
     assert device.recorder.journal.unrecorded == {"enough": 4}
-
-
-@pytest.mark.parametrize("device", [Options(memory=1, keep="sums")], indirect=True)
-def test_where_sums_are_kept_no_replay_waits_for_memory(
-    device: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graph = device.capture(1, 2)
-    graph.replay()
-    assert device.recorder.folder is not None
-    monkeypatch.setattr(DeviceBuffers, "_has_room", lambda *size: False)
-    for buffers in device.recorder.routes._buffers.values():
-        buffers._current.used = buffers.limit_bytes
-    graph.replay()
-    (why,) = device.recorder.journal.unrecorded
-    assert why.startswith("folding and writing could not keep up")
-    assert device.recorder.journal.unrecorded == {why: 2}
-    assert len(device.recorder.log) == 2
 
 
 def test_launches_leave_memory_once_they_are_taken_to_the_spool(device: Device) -> None:

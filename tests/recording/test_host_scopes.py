@@ -65,7 +65,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranges]:
 @pytest.fixture(scope="module")
 def recorded() -> profscope.Session:
     """Launches in scopes and out of them, of two threads, one after the other."""
-    with session(keep="sums") as prof:
+    with session() as prof:
         launch_add()
         with profscope.scope("step", tokens=4) as step:
             launch_add()
@@ -97,7 +97,6 @@ def test_rows(recorded: profscope.Session) -> None:
 
 
 def test_launches_know_their_scope(recorded: profscope.Session) -> None:
-    assert recorded.launches["keeps"].tolist() == ["spans", "sums", "sums", "sums"]
     assert recorded.launches["host"].tolist() == [-1, 0, 1, 2]
     assert recorded.validate() == []
 

@@ -51,7 +51,7 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
     ("column", "value", "said"),
     [
         ("samples", 0, "samples: a row without samples (row 0, 1 in all)"),
-        ("binary", "other", "samples: binary is none of bare, spans, sums (row 0, 1 in all)"),
+        ("binary", "other", "samples: binary is none of bare, spans (row 0, 1 in all)"),
         ("launch", 7, "samples: launch not in the table of launches (row 0, 1 in all)"),
     ],
 )

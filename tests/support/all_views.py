@@ -23,8 +23,8 @@ Key = tuple[Any, ...]
 
 
 def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
-    """By kernel, variant, trial and site: count, total and self time, of plain Python over `prof.df` and
-    `prof.sums`. What the summary says of them, worked out another way."""
+    """By kernel, variant, trial and site: count, total and self time, of plain Python over `prof.df`.
+    What the summary says of them, worked out another way."""
     launches = profile.launches.set_index("launch")
     group_of = dict(
         zip(launches.index, zip(launches["variant"], launches["trial"], strict=True), strict=True)
@@ -46,16 +46,6 @@ def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
             figures[key][at] += value * scale
         if parent >= 0 and kind != "async":
             figures[key_of[parent][0]][2] -= took * scale
-    sums = profile.sums
-    keys: list[Key] = []
-    for row in sums.to_dict("records"):
-        key = tuple(row[name] for name in ("kernel", "variant", "trial", *names[1:6]))
-        keys.append(key)
-        took = row[f"grid_{unit}"]
-        for at, value in enumerate((row["grid_count"], took, took * (row["kind"] != "async"))):
-            figures[key][at] += value
-        if row["parent"] >= 0 and row["kind"] != "async":
-            figures[keys[row["parent"]]][2] -= took
     return pd.DataFrame.from_dict(figures, orient="index", columns=["count", "total", "self"])
 
 
@@ -105,7 +95,7 @@ def by_line(rows: pd.DataFrame, column: str) -> dict[tuple[str, int, int], float
 
 
 def warps_of(profile: Profile) -> int:
-    """How many warps kept spans."""
+    """How many warps have spans."""
     df = profile.df
     return len(df.loc[df["kind"] != "async", ["launch", "cta", "warp"]].drop_duplicates())
 

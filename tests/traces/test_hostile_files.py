@@ -232,10 +232,6 @@ def in_metadata(**entries: Any) -> Callable[[dict[str, Any]], object]:
         (in_stream("depth", 2, 1 << 30), "spans with a depth of 1073741824"),
         (lambda ours: ours["launches"].update(launch=[1, 1]), "launch 1 twice"),
         (lambda ours: ours["launches"].update(grid_x=[-4, 4]), "launches with a grid_x of -4"),
-        (
-            lambda ours: ours["launches"].update(keeps=["spans", "all"]),
-            "launches that keep neither spans nor",
-        ),
     ],
 )
 def test_what_no_analysis_can_work_with(

@@ -13,7 +13,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
-from profscope.analysis.launch_shape import LATER_FIGURES, SHAPE_FIGURES
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.overhead import bare_times
 from profscope.commands.convert import main as convert
@@ -22,7 +21,6 @@ from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.traces.merging import Part, merged
 from profscope.traces.merging_notes import merged_notes
-from tests.support.folded import with_sums
 from tests.support.profiles import profile_metadata, regular_profile
 
 
@@ -69,58 +67,6 @@ def test_two_parts_are_the_whole(whole: Profile) -> None:
     assert together.metadata["variants"] == whole.metadata["variants"]
     assert [each["rank"] for each in together.metadata["ranks"]] == [0, 1]
     assert together.metadata["notes"][1:] == ["rank 0: odd"]
-
-
-def test_sums_of_two_parts_are_those_of_all(whole: Profile) -> None:
-    all_sums = with_sums(whole, [1, 3])
-    tables = [with_sums(Profile.of(part(whole, launches)), [1]).tables for launches in ([0, 1], [2, 3])]
-    together = Profile.of(merged([Part(each, "", rank) for rank, each in enumerate(tables)]))
-    assert together.validate() == []
-    assert_frame_equal(together.sums, all_sums.sums)
-    for question in ("summary", "balance"):
-        assert_frame_equal(getattr(together, question)(), getattr(all_sums, question)(), check_exact=False)
-
-
-def test_one_rank_of_a_folder_has_its_own_sums(whole: Profile, tmp_path: Path) -> None:
-    parts = [with_sums(Profile.of(part(whole, launches)), [1]) for launches in ([0, 1], [2, 3])]
-    for rank, each in enumerate(parts):
-        (tmp_path / f"rank={rank}").mkdir()
-        each.save(tmp_path / f"rank={rank}" / "t.json")
-    for rank, each in enumerate(parts):
-        one = profscope.load(tmp_path, rank=rank)
-        assert one.validate() == []
-        assert len(one.sums) == len(each.sums) > 0
-        columns = ["scope", "launches", "count", "total_cycles"]
-        assert_frame_equal(one.summary()[columns], each.summary()[columns], check_exact=False)
-    one.save(tmp_path / "one.json")
-    assert len(profscope.load(tmp_path / "one.json").sums) == len(one.sums)
-    profscope.load(tmp_path).save(tmp_path / "all.json")
-    assert profscope.load(tmp_path / "all.json", rank=1).sums.empty  # where they are added up already
-
-
-def shaped(whole: Profile, launches: int, **figures: float) -> Tables:
-    known = dict.fromkeys((*SHAPE_FIGURES, *LATER_FIGURES), 10.0)
-    known |= {"variant": 0, "launches": launches, **figures}
-    kernels = {"matmul_kernel": {"recorded": {}, "shapes": [known]}}
-    return part(whole, [0], kernels=kernels)
-
-
-def test_shapes_of_ranks_are_their_mean_and_of_one_grid(whole: Profile) -> None:
-    told = [
-        shaped(whole, 16, ctas=32.0, per_sm=2, whole_ns=100.0, mean_ns=40.0),
-        shaped(whole, 4, ctas=32.0, per_sm=3, whole_ns=200.0, mean_ns=90.0),
-        shaped(whole, 16, ctas=8.0, per_sm=1, whole_ns=50.0),
-    ]
-    together = merged([Part(tables, "", rank) for rank, tables in enumerate(told)])
-    (shape,) = together.metadata["kernels"]["matmul_kernel"]["shapes"]
-    assert [shape[name] for name in ("launches", "ctas", "per_sm", "whole_ns", "mean_ns")] == [
-        20,
-        32,
-        3,
-        120,
-        50,
-    ]
-    assert set(shape) == {"variant", *SHAPE_FIGURES, *LATER_FIGURES}
 
 
 def test_merge_refuses_one_part_twice(
@@ -308,7 +254,7 @@ def test_a_merged_profile_is_saved_like_any(job: Path, tmp_path: Path, name: str
 
 def timed(key: str, bare_ns: list[float], pairs: list[dict[str, Any]]) -> dict[str, Any]:
     entry = {
-        "key": key, "bare_ns": bare_ns, "instrumented_ns": {"spans": [2 * ns for ns in bare_ns]},
+        "key": key, "bare_ns": bare_ns, "instrumented_ns": [2 * ns for ns in bare_ns],
         "pairs": pairs, "unrecorded": len(bare_ns), "waited": 1,
     }  # fmt: skip
     return {"every": 2, "kernels": {"matmul_kernel": [entry]}}
@@ -327,14 +273,14 @@ def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
 
 
 def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profile) -> None:
-    pair = {"keeps": "spans", "shift": 0, "bare_ns": 9.0, "instrumented_ns": 18.0}
+    pair = {"shift": 0, "bare_ns": 9.0, "instrumented_ns": 18.0}
     parts = [
         Part(part(whole, [launch], baseline=timed("a", [ns], [pair])), "", rank)
         for rank, (launch, ns) in enumerate([(0, 9.0), (3, 8.0)])
     ]
     both = bare_times(merged(parts).metadata, "matmul_kernel", 0)
     assert both == {
-        "key": "a", "bare_ns": [9.0, 8.0], "instrumented_ns": {"spans": [18.0, 16.0]},
+        "key": "a", "bare_ns": [9.0, 8.0], "instrumented_ns": [18.0, 16.0],
         "pairs": [pair, pair], "unrecorded": 2, "waited": 2,
     }  # fmt: skip
 

@@ -41,7 +41,7 @@ def profile() -> Profile:
     df["stage"] = pd.Categorical.from_codes(np.arange(count) % 3 - 1, ["prologue", "steady"])
     df["kernel"] = pd.Categorical.from_codes(df["launch"] % 2, ["even", "odd"])
     launches = profile.launches.assign(kernel=["even", "odd"] * 2)
-    empty = launches.iloc[:1].assign(launch=np.int32(7), keeps="sums")
+    empty = launches.iloc[:1].assign(launch=np.int32(7))
     return Profile(df, pd.concat([launches, empty], ignore_index=True), profile.metadata)
 
 

@@ -18,14 +18,12 @@ from hypothesis import strategies as st
 import profscope
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER
-from profscope.decoding.alike import alike
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import TraceError
 from profscope.traces.spool import CHUNK, SpoolWriter
 from profscope.traces.spool_reading import read
 from tests.support.synth import Loop, Program, Work, launch
-from tests.support.synth.sums import site, sum_launch, sum_manifest
 
 
 @cache
@@ -267,55 +265,3 @@ def test_manifests_come_once_each(tmp_path: Path) -> None:
 
 def test_the_pid_is_in_the_name_so_that_processes_can_share_a_folder(tmp_path: Path) -> None:
     assert f"-{os.getpid()}.spool" in written(tmp_path).name
-
-
-# Launches that are alike, in one chunk.
-
-
-@cache
-def sums() -> tuple[RawLaunch, ...]:
-    manifests = [sum_manifest([[site()]], kernel=name) for name in ("one", "other")]
-    return tuple(sum_launch(manifests[index % 2], index, 3) for index in range(6))
-
-
-@cache
-def of_sums(folder: Path) -> Path:
-    writer = SpoolWriter(folder, {"backend": "emulator"})
-    for group in alike(sums()):
-        writer.alike(group)
-    writer.so_far({"backend": "emulator"}, [])
-    marked = [replace(raw, index=6 + at, stream=at) for at, raw in enumerate(sums()[:2])]
-    for group in alike(marked):  # of two streams: each in a chunk of its own
-        writer.alike(group)
-    writer.close()
-    return writer.path
-
-
-@given(data=st.data())
-def test_launches_that_are_alike_are_read_and_damage_is_noted(whole: Path, data: st.DataObject) -> None:
-    path = of_sums(whole.parent / "sums")
-    clean = read(path)
-    assert clean.notes == []
-    assert [raw.index for raw in clean.launches] == list(range(8))
-    for found, expected in zip(clean.launches, sums(), strict=False):
-        assert_same(found, expected)
-    content = bytearray(path.read_bytes())
-    at = data.draw(st.integers(0, len(content) - 1), label="byte")
-    content[at] ^= data.draw(st.integers(1, 255), label="bits")
-    damaged = whole.with_name("damaged.spool")
-    damaged.write_bytes(content)
-    spool = read(damaged)
-    assert spool.notes
-    assert any("damaged.spool is " in note for note in spool.notes)
-    for found in spool.launches:
-        assert_same(found, clean.launches[found.index])
-    kinds = [kind for kind, _ in chunks(path)]
-    hit = next(number for number, (_, end) in enumerate(chunks(path)) if at < end)
-    left = {raw.index for raw in spool.launches}
-    if kinds[hit] == "buffers":
-        lost = sorted(set(range(8)) - left)
-        assert lost in ([0, 2, 4], [1, 3, 5], [6], [7])
-        named = ", ".join(map(str, lost))
-        assert any(note.startswith((f"launches {named} are", f"launch {named} is")) for note in spool.notes)
-    if kinds[hit] in ("session", "so far", "end"):
-        assert left == set(range(8))

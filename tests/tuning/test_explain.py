@@ -165,7 +165,6 @@ def test_a_pass_that_fails_is_a_row_and_an_error_of_a_launch_is_raised(
     [
         ({"kernel": add_up.fn}, "has no @triton.autotune"),
         ({"STEP": 64}, "STEP= is chosen by the autotuner of add_up"),
-        ({"options": {"keep": "sums"}}, "keep= must be 'spans'"),
         ({"options": {"instruments": "light"}}, "did you mean instrument="),
         ({"grid": (0,)}, r"grid=\(0,\); .* at least one CTA"),
         ({"grid": None}, "grid=None"),

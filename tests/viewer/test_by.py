@@ -12,7 +12,6 @@ import pytest
 from profscope.analysis.corrections import are_corrected
 from profscope.profiles import Profile, load
 from tests.support.command_line import run
-from tests.support.folded import with_sums
 from tests.support.profiles import profile_metadata, regular_profile
 from viewer.by_view import make_rows
 from viewer.filters import Rows
@@ -213,16 +212,8 @@ def test_nanoseconds_of_the_emulator_are_not_called_times_of_the_gpu(emulated: s
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
-def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str, tmp_path: Path) -> None:
-    """No empty table, and no row of rank -1."""
-    of_sums = str(tmp_path / "sums.json")
-    with_sums(PROFILE, [0, 1]).save(of_sums)
-    failed = run(of_sums, "--by", "sm", "--format", form)
-    assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr == (
-        "profscope-view: --by sm has no row: 2 launches kept sums, which tell no SM from another; "
-        "these have rows: --by kernel, variant, line, scope, kind\n"
-    )
+def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str) -> None:
+    """No row of rank -1."""
     failed = run(trace, "--by", "rank", "--format", form)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "--by rank: this trace does not say which rank a launch is of" in failed.stderr

@@ -206,7 +206,7 @@ def test_a_side_that_is_not_to_be_trusted_is_named(traces: dict[str, str], tmp_p
     takes = {"registers": 32, "spills": 0, "shared_bytes": 0, "instructions": 100}
     builds = [
         {"build": "bare", "ctas_per_sm": 8, **takes},
-        {"build": "instrumented", "keeps": "spans", "ctas_per_sm": 2, **takes},
+        {"build": "instrumented", "ctas_per_sm": 2, **takes},
     ]
     variants = {"matmul_kernel": [{"variant": 0, "key": "", "builds": builds}]}
     metadata = profile.metadata | {"variants": variants}

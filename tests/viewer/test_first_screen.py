@@ -17,7 +17,6 @@ from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
 from tests.support.captured import captured
 from tests.support.command_line import run
-from tests.support.folded import with_sums
 from viewer.own_process import imported_beside
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
@@ -46,10 +45,10 @@ for _ in range(2):
 
 
 def some_trials() -> Profile:
-    """Two kernels, of one two configurations; a launch of an autotuner's, and one that kept sums."""
+    """Two kernels, of one two configurations; a launch is an autotuner's."""
     profile = captured("liger_rms_norm-heavy-0", "liger_rms_norm-heavy-1", "noinline-light-0")
     launches = profile.launches.assign(trial=profile.launches["launch"] == 2)
-    return with_sums(Profile.of(replace(profile.tables, launches=launches)), [1])
+    return Profile.of(replace(profile.tables, launches=launches))
 
 
 def of_two_ranks() -> Profile:

@@ -43,7 +43,6 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
     (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--lines"))["lines"]
     assert (lines["kernel"], lines["samples"], lines["omitted"]) == ("matmul_kernel", 1000, 0)
     assert lines["rows"][0]["share_samples"] == 0.8
-    assert lines["rows"][0]["share_sums"] is None
 
 
 def test_samples_stay_where_whole_variants_are_chosen() -> None:

@@ -239,7 +239,6 @@ def test_a_kept_text_that_is_damaged_is_named(wrong: str, tmp_path: Path) -> Non
     entry: dict[str, Any] = {
         "kernel": "matmul_kernel",
         "key": "",
-        "keeps": "spans",
         "ttgir": wrong,
         "ptx": wrong,
     }

@@ -47,7 +47,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         file,
         line,
         f"the mean CTA takes {times} (standard deviation {100 * shape.variation:.0f} % of the mean)"
-        f"{what}{often}{shape.told_by}",
+        f"{what}{often}",
         "spread the work evenly: sort or interleave long and short tiles, or let programs fetch the next "
         "tile from a counter",
         shape.imbalance_pct,

@@ -24,7 +24,7 @@ GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 # Options that choose launches, and where they go, and do not change binaries.
 _BESIDE: Final = (
-    "kernels", "every", "spans_every", "trials", "memory", "spool", "limit_s", "sources", "backend",
+    "kernels", "every", "trials", "memory", "spool", "limit_s", "sources", "backend",
     "baseline", "samples",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4

@@ -46,10 +46,6 @@ _CORRECTED: Final = (
     "the timeline and of the distributions are as they were read."
 )
 _NO_SPANS: Final = "No spans were recorded in these launches: there is no timeline to draw."
-_SUMS: Final = (
-    "These launches kept sums, which have no single spans: there is no timeline to draw. "
-    "session(keep='sums', spans_every=1000) keeps the spans of one launch in so many."
-)
 _NO_CHARTS: Final = "Histograms and charts are drawn of single spans, and there are none."
 _NO_CHARTS_OF_TRIALS: Final = "Charts are of what is judged, and trials are not."
 _PART: Final = "this is a part of the trace"
@@ -175,8 +171,7 @@ def _source_id(number: int) -> str | None:
 def _timeline(tables: Tables) -> Markup:
     head = tag("h2", "Timeline")
     if not len(tables.df):
-        kept_sums = bool((tables.launches["keeps"] == "sums").any())
-        return tag("section", head, tag("p", _SUMS if kept_sums else _NO_SPANS, class_="none"), id="timeline")
+        return tag("section", head, tag("p", _NO_SPANS, class_="none"), id="timeline")
     return tag("section", head, tag("div", id="timeline-view"), _needs_script(), id="timeline")
 
 

@@ -115,7 +115,6 @@ def page_facts(
             "start": [number((ns - first_ns) * rate, 12) for ns in launches["start_ns"].tolist()],
             "duration": [number(max(each, 0), 12) for each in lasted.tolist()],
             "device": launches["device"].tolist(),
-            "keeps": launches["keeps"].astype("str").tolist(),
             "rank": launches["rank"].tolist(),
             "grid": grid_ctas(launches).astype(np.int64).tolist(),
         },

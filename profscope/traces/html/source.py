@@ -29,7 +29,6 @@ _WORD: Final = re.compile(
 )
 _WITNESSES: Final = (
     ("share_samples", "samples", "of the hardware's samples of the bare kernel stand here"),
-    ("share_sums", "sums", "of the warps' time is self time of this line, by launches that kept sums"),
     ("self_share", "spans", "of the warps' time is self time of this line, by spans"),
 )
 _HOT: Final = 0.10

@@ -52,7 +52,7 @@ def read(file: TraceFile) -> Tables:
         notes.append(f"rank {part.rank} is missing: {part.name} is of another run, which began before")
     if not kept:
         raise TraceError(f"{file} has no part that can be read: {'; '.join(notes)}")
-    return merged(kept, [*notes, *_never_seen(file.path, kept)], sums_of=file.only.rank)
+    return merged(kept, [*notes, *_never_seen(file.path, kept)], samples_of=file.only.rank)
 
 
 def _ranks(folder: Path) -> dict[int, list[Path]]:

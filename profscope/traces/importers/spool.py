@@ -1,11 +1,9 @@
 """What a session with `spool=` wrote: its file, or its folder if there is one file in it."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from profscope.around.host_tables import with_host
-from profscope.decoding.about import kept_notes
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
 from profscope.sampler.tables import with_samples
@@ -51,27 +49,9 @@ def _tables(spool: Spool) -> Tables:
     tables = assemble(spool.launches, spool.metadata, spool.notes)
     if spool.scopes is not None:
         tables = with_host(tables, spool.scopes)
-    if not spool.ended:
-        tables = _counted_again(tables)
     if spool.samples is None or not spool.sampler:
         return tables
     return with_samples(tables, spool.samples, spool.sampler)
-
-
-def _counted_again(tables: Tables) -> Tables:
-    """What was stated of how many launches kept spans was stated before the last of them were written."""
-    stated = tables.metadata.get("keeping")
-    if not stated:
-        return tables
-    launches = tables.launches
-    kernels = {
-        str(name): {keeps: int((of_kernel == keeps).sum()) for keeps in ("spans", "sums")}
-        for name, of_kernel in launches["keeps"].groupby(launches["kernel"])
-    }
-    before = set(kept_notes(stated["kernels"]))
-    notes = [note for note in tables.metadata["notes"] if note not in before]
-    told = {"keeping": stated | {"kernels": kernels}, "notes": [*kept_notes(kernels), *notes]}
-    return replace(tables, metadata=tables.metadata | told)
 
 
 def _spools(folder: Path) -> list[Path]:

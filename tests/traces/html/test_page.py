@@ -35,7 +35,6 @@ from tests.support.around import program
 from tests.support.captures import captured
 from tests.support.command_line import run
 from tests.support.examples import examples
-from tests.support.folded import with_sums
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from viewer.annotated import annotate
 
@@ -228,7 +227,6 @@ def test_a_larger_profile_shows_a_stated_selection() -> None:
     [
         (Tables(), "No launches were recorded."),
         (replace(regular_profile(1, 1, 1, 1).tables, df=Tables().df), "No spans were recorded"),
-        (with_sums(regular_profile(1, 1, 1, 1), [0]).tables, "These launches kept sums"),
         (with_trials(regular_profile(1, 1, 1, 1), [0]).tables, "All launches here are an autotuner's trials"),
         (
             replace(Tables(), metadata={"notes": ["this is a part of the trace: cta 0"]}),

@@ -57,7 +57,7 @@ export class Panel {
     const { ctas, spans, sites, launches, unit } = profile;
     const time = (value) => words.duration(value, unit);
     if (row.what === "launch") {
-      return [facts([["launch", String(launches.number[item])], ["kernel", launches.name[item]], ["duration", time(launches.duration[item])], ["recorded", ctasOf(launches, item)], ["kept", launches.keeps[item]]]), this.into(row, item)];
+      return [facts([["launch", String(launches.number[item])], ["kernel", launches.name[item]], ["duration", time(launches.duration[item])], ["recorded", ctasOf(launches, item)]]), this.into(row, item)];
     }
     if (row.what === "cta") {
       const sm = ctas.sm[item] < 0 ? [] : [["SM", String(ctas.sm[item])]];
