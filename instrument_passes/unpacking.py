@@ -1,8 +1,8 @@
 """Keeps the wait for loaded data out of the span of the load.
 
-Triton unpacks what a load returns right behind the load, ahead of the clock read that ends its span. Where that
-takes an instruction, the warp waits for the data before it reads the clock. So in the LLVM IR that the
-optimiser has left, what is unpacked right ahead of a clock read is unpacked where it is first used instead.
+Triton unpacks loaded data right behind the load, ahead of the clock read that ends its span. If that takes an
+instruction, the warp waits for the data before it reads the clock. So in the LLVM IR that the optimiser has
+left, data that are unpacked right ahead of a clock read are unpacked where they are first used instead.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _sunk(block: list[str]) -> list[str]:
-    """A block's lines; those that unpack right ahead of a clock read are put where they are used, or at its end."""
+    """A block's lines. Those that unpack right ahead of a clock read come before their first use, or last."""
     held: dict[str, str] = {}  # by result, lines that wait for their use
     ahead: list[str] = []  # those that unpack, up to here
     lines: list[str] = []

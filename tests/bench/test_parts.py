@@ -17,7 +17,7 @@ def ptx(request: pytest.FixtureRequest) -> str:
     every = {} if request.param == "spans" else {"spans_every": 0}
     with profscope.session(backend="emulator", instrument="heavy", keep=request.param, **every):
         kernel = workload.launch(workload.inputs("cpu"))
-    text: str = kernel.asm["ptx"].decode()
+    text: str = kernel.asm["ptx"]
     return text
 
 

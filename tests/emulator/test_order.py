@@ -230,7 +230,7 @@ def test_what_only_adds_up_needs_no_order() -> None:
         kernel = atomic_kernel[(2,)](
             index + 1, index, torch.zeros(1, dtype=torch.int32), 512, OP=operation, BLOCK=256
         )
-        assert build(parse(kernel.asm["ptx"].decode()), "atomic_kernel").is_ordered == ordered
+        assert build(parse(kernel.asm["ptx"]), "atomic_kernel").is_ordered == ordered
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_load_ends_at_its_issue(kernel: triton.JITFunction, dtype: str) -> Non
 def test_nothing_reads_loaded_data_ahead_of_the_next_clock_read(
     kernel: triton.JITFunction, dtype: str
 ) -> None:
-    pointers = {name: f"*{dtype}" for name in ("x_ptr", "y_ptr", "out_ptr")}
+    pointers = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), f"*{dtype}")
     spec = Spec(
         "unpacking",
         kernel,
