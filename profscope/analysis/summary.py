@@ -67,7 +67,7 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     Launches that kept sums are added up and cannot be told apart: they are left out, and
     attrs["not_measured"] says so. Raises OptionError for any other `by`.
 
-    The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
+    attrs["emulated"] says whether cycles come from the emulator's cost model.
     """
     if by is not None:
         return _by_host(tables, by)
@@ -79,8 +79,8 @@ def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> p
     takes longer than all the rest; else percentiles and maxima are missing."""
     table = with_work(_summed(tables, spans, ordered), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
-    table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
-    return table.rename_axis(index="EMULATED" if tables.emulated else None)
+    table.attrs |= {"durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated}
+    return table
 
 
 def _by_host(tables: Tables, by: str) -> pd.DataFrame:
@@ -101,8 +101,7 @@ def _by_host(tables: Tables, by: str) -> pd.DataFrame:
         part.insert(0, "host_path", path)
         parts.append(part)
     table = pd.concat(parts, ignore_index=True) if parts else summary(own).assign(host_path="")
-    table = table.rename_axis(index="EMULATED" if tables.emulated else None)
-    table.attrs["durations"] = "corrected" if are_corrected(own) else "raw"
+    table.attrs |= {"durations": "corrected" if are_corrected(own) else "raw", "emulated": tables.emulated}
     left_out = int((~keeps_spans).sum())
     table.attrs["not_measured"] = [
         f"{left_out:,} launches kept sums, which are not told apart by host scopes: their spans are in no row"

@@ -103,11 +103,15 @@ class Device:
 
     def notes(self, before: Mapping[str, tuple[int, int]]) -> list[str]:
         """What the model could not promise of kernels, a line each. before: what `late` was to begin with."""
-        return [
-            f"{kernel}: on the emulator {count - before.get(kernel, (0, 0))[0]} accesses by which CTAs wait for each other came after others "
-            f"with later clocks, by up to {cycles} cycles: what depends on them may be that much too early"
+        since = {
+            kernel: (count - before.get(kernel, (0, 0))[0], cycles)
             for kernel, (count, cycles) in sorted(self.late.items())
-            if (count, cycles) != before.get(kernel)
+        }
+        return [
+            f"{kernel}: on the emulator {count} accesses by which CTAs wait for each other came after others "
+            f"with later clocks, by up to {cycles} cycles: what depends on them may be that much too early"
+            for kernel, (count, cycles) in since.items()
+            if count
         ]
 
     def sm_clock(self, cycles: Array, sms: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A kernel ready to run: parsed, analysed and translated once for each PTX text, and loaded for each binary."""
+"""A kernel ready to run: parsed, analysed and translated once a PTX text, loaded once a binary."""
 
 import functools
 from dataclasses import dataclass, replace
