@@ -19,6 +19,7 @@ from instrument_passes.errors import IRError, ToolchainError
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import unquote
 from instrument_passes.rounding import Arithmetic, arithmetic_of
+from instrument_passes.unpacking import unpacked_late
 
 __all__ = [
     "Binary",
@@ -286,6 +287,8 @@ def _stages(
                 if stage == "llir" and bare and is_ambiguous(str(result)):
                     lowered, _ = _stages(bare, target, ("llir",), warps, ctas)
                     result = as_bare(str(result), str(lowered[stage]))
+                if stage == "llir":
+                    result = unpacked_late(str(result))
                 left[stage] = result
         except (RuntimeError, PTXASError) as error:
             raise ToolchainError(f"Triton cannot build the module: {error}") from error

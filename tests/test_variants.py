@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +41,28 @@ def double(n: int = 4096, block: int = 256, **options: Any) -> None:
     out = torch.empty_like(x)
     double_kernel[(triton.cdiv(n, block),)](out, x, n, BLOCK=block, **options)
     assert torch.equal(out, 2 * x)
+
+
+def test_configurations_of_one_ptx_are_told_apart_in_threads() -> None:
+    """n is a multiple of 16 or not: the key differs, the code does not."""
+    sizes = {100: 1, 400: 2}  # CTAs of each, which tell its launches
+    start = threading.Barrier(len(sizes))
+
+    def launch(n: int) -> None:
+        x, out = torch.ones(512), torch.empty(512)
+        start.wait()
+        for _ in range(150):
+            double_kernel[(sizes[n],)](out, x, n, BLOCK=256)
+
+    with session() as prof:
+        threads = [threading.Thread(target=launch, args=(n,)) for n in sizes]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    found = prof.launches.groupby(["variant", "grid_x"]).size()
+    assert list(found) == [150, 150]
+    assert set(found.index.get_level_values("grid_x")) == {1, 2}
 
 
 def test_launches_are_numbered_by_configuration_in_order_of_appearance() -> None:

@@ -59,7 +59,7 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     by="host": the same for each path of host scopes by itself, which `host_path` says, "" outside of any.
     Raises OptionError for any other `by`.
 
-    The index of an emulated profile's summary is named "EMULATED", which shows wherever it is printed.
+    attrs["emulated"] says whether cycles come from the emulator's cost model.
     """
     if by is not None:
         return _by_host(tables, by)
@@ -71,8 +71,8 @@ def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> p
     takes longer than all the rest; else percentiles and maxima are missing."""
     table = with_work(_summed(tables, spans, ordered), tables.launches, tables.metadata)
     table = with_model(table, tables.metadata)
-    table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
-    return table.rename_axis(index="EMULATED" if tables.emulated else None)
+    table.attrs |= {"durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated}
+    return table
 
 
 def _by_host(tables: Tables, by: str) -> pd.DataFrame:
@@ -90,8 +90,9 @@ def _by_host(tables: Tables, by: str) -> pd.DataFrame:
         part.insert(0, "host_path", path)
         parts.append(part)
     table = pd.concat(parts, ignore_index=True) if parts else summary(tables).assign(host_path="")
-    table = table.rename_axis(index="EMULATED" if tables.emulated else None)
-    table.attrs["durations"] = "corrected" if are_corrected(tables) else "raw"
+    table.attrs |= {
+        "durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated
+    }  # fmt: skip
     return table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,9 +54,13 @@ class KernelVerdict:
 
     def __str__(self) -> str:
         """ "add_kernel #0: trust with care", and a line for each reason."""
+        return "\n".join(self.lines())
+
+    def lines(self, told: Collection[str] = ()) -> list[str]:
+        """Those of `str()`, without what is in `told` of what was not measured."""
         lines = [f"{self.kernel} #{self.variant}: {self.label}"]
         lines += [f"  {reason.rule}: {reason.text}" for reason in self.reasons]
-        return "\n".join(lines + [f"  not measured: {text}" for text in self.not_measured])
+        return lines + [f"  not measured: {text}" for text in self.not_measured if text not in told]
 
     def described(self) -> dict[str, Any]:
         """JSON-able."""
@@ -127,7 +131,13 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         return said + (f"; {count_text(more, f'more {whose}')} with reasons" if more else "")
 
     def __str__(self) -> str:
-        return "\n".join([self.headline if self._trials else self.label, *map(str, self.values())])
+        lines = [self.headline if self._trials else self.label]
+        missing = [each.not_measured for each in self.values()]
+        of_all = (
+            [text for text in missing[0] if all(text in each for each in missing)] if len(self) > 1 else []
+        )
+        lines += [f"  not measured: {text}" for text in of_all]
+        return "\n".join([*lines, *(line for each in self.values() for line in each.lines(of_all))])
 
     __repr__ = __str__
 
@@ -177,7 +187,7 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]])
         reasons = [reason for rule in RULES if (reason := rule.check(facts)) is not None]
         labels = [EMULATED] if tables.emulated else [TRUST, *(reason.label for reason in reasons)]
         name = f"{kernel} #{variant}: "
-        missing = [text.removeprefix(name) for text in said if text.startswith(name)]
+        missing = dict.fromkeys(text.removeprefix(name) for text in said if text.startswith(name))
         verdicts[kernel, variant] = KernelVerdict(
             kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
         )

@@ -6,6 +6,7 @@ interpreter's end: what it registers with atexit, its threads and the processes 
 
 from __future__ import annotations
 
+import builtins
 import io
 import os
 import pkgutil
@@ -52,7 +53,7 @@ class Program:
     def run(self) -> None:
         """Run it; raises what it raises."""
         main = ModuleType("__main__")
-        main.__dict__["__builtins__"] = __builtins__
+        main.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = main
         if self.how == "-m":
             self._begin("-m", str(Path.cwd()))

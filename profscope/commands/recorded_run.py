@@ -19,6 +19,7 @@ from profscope.commands.flushing import Flushing
 from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
+from profscope.emulator.without_gpu import say_how
 from profscope.errors import ProfscopeError
 from profscope.launching.cpp_kernels import CppKernels, cpp_kernels
 from profscope.options import Options
@@ -32,7 +33,7 @@ _WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
 
 class RecordedRun:
     """report: told the profile and where it is, once it is written; None where nothing is shown. switch: what
-    switches recording on and off, a signal or a file; None: it is on.
+    switches recording on and off, a signal or a file; None: it is on. emulated: whether there is no GPU.
 
     The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
     not be written, the exit code is 1.
@@ -47,11 +48,13 @@ class RecordedRun:
         rank: int | None,
         report: Callable[[Any, Output], None] | None,
         switch: str | None = None,
+        emulated: bool = False,
     ) -> None:
         self._program = program
         self._options = options
         self._output = output
         self._rank = rank
+        self._emulated = emulated
         self._report = report
         self._switch = None if switch is None else Switch(switch, self._turn)
         self._pid = os.getpid()
@@ -95,11 +98,8 @@ class RecordedRun:
 
     def _show(self, error: BaseException) -> None:
         """Print the traceback as the program's own, without frames of ours, in place of the interpreter."""
-        with contextlib.suppress(ImportError):
-            from profscope.emulator.without_gpu import say_how
-
-            if os.environ.get("PROFSCOPE_EMULATOR") == "1":
-                say_how(error)
+        if self._emulated:
+            say_how(error)
         error = error.with_traceback(without_ours(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
         sys.excepthook = lambda *_: None
@@ -157,8 +157,8 @@ class RecordedRun:
                 self._gave_way,
                 program=self._about(),
             ).__enter__()
-        except ProfscopeError as error:
-            self._fail(f"nothing is recorded: {error}")
+        except Exception as error:  # noqa: BLE001  the program's launch goes on
+            self._fail(f"nothing is recorded: {_told(error)}")
             return
         self._flushing = Flushing(self._session, self._fail)
         self._flushing.start()
@@ -228,8 +228,8 @@ class RecordedRun:
         self._first_launch.stop()
         try:
             self._write()
-        except ProfscopeError as error:
-            self._fail(f"{error}{self._where_it_is()}")
+        except Exception as error:  # noqa: BLE001  such as from limits that the program has set
+            self._fail(f"{_told(error)}{self._where_it_is()}")
         except KeyboardInterrupt:
             self._fail(f"interrupted while writing{self._where_it_is()}")
         finally:
@@ -283,6 +283,10 @@ class RecordedRun:
             with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
                 sys.stderr.write(f"profscope run: {' '.join(text.split())}\n")
                 sys.stderr.flush()
+
+
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, ProfscopeError) else f"{type(error).__name__}: {error}"
 
 
 def _killed_by(number: int) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from instrument_passes.command import run
@@ -20,6 +22,7 @@ from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.errors import SessionError
 from profscope.options import Options
+from profscope.recording.after_import import after_import
 from profscope.recording.job import JOB, rank
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
@@ -44,14 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; ends as the program does. Returns an exit code only where that does not start."""
     starts: list[Callable[[], None]] = []
     words = sys.argv[1:] if arguments is None else list(arguments)
-    code = run("profscope run", lambda: _prepare(words, starts))
-    for start in starts:
-        start()
+    with contextlib.ExitStack() as stack:
+        code = run("profscope run", lambda: _prepare(words, starts, stack))
+        for start in starts:
+            start()
     return code
 
 
-def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
-    """All that can go wrong before the program starts. starts: gets what runs it."""
+def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextlib.ExitStack) -> int:
+    """All that can go wrong before the program starts. starts: gets what runs it; stack: what holds until it
+    ends."""
     parser, valued = make_parser()
     flags, how, rest = split_words(words, valued)
     given = parser.parse_args(flags)
@@ -64,13 +69,17 @@ def _prepare(words: list[str], starts: list[Callable[[], None]]) -> int:
     chosen = program(how, rest)
     if chosen.is_launcher:
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
-    else:
-        starts.append(_recorded(chosen, given, checked))
-    starts.insert(0, lambda: _use_emulator(checked.backend))
+        return 0
+    emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
+    starts.append(_recorded(chosen, given, checked, emulated=emulated))
+    if emulated:
+        stack.enter_context(after_import("profscope.emulator.driver", _choose_emulator))
     return 0
 
 
-def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> Callable[[], None]:
+def _recorded(
+    chosen: Program, given: argparse.Namespace, options: Options, *, emulated: bool
+) -> Callable[[], None]:
     number = rank(os.environ)
     # A rank that its job starts again is not to fail because of what it has left.
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
@@ -78,7 +87,9 @@ def _recorded(chosen: Program, given: argparse.Namespace, options: Options) -> C
     output = claim(given.output, force=given.force or again, number=number)
     options = replace(options, spool=spool or output.folder)
     report = None if given.quiet else _said_by(number)
-    return RecordedRun(chosen, options, output, rank=number, report=report, switch=given.switch).run
+    return RecordedRun(
+        chosen, options, output, rank=number, report=report, switch=given.switch, emulated=emulated
+    ).run
 
 
 def _spool(given: Path) -> Path:
@@ -125,10 +136,9 @@ def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
     return flags + ["-f"] * given.force + ["-q"] * given.quiet
 
 
-def _use_emulator(backend: str) -> None:
-    """Where there is no GPU, Triton itself is to choose the emulator, for this process and its children."""
-    if backend == "emulator" or (backend == "auto" and not _has_gpu_driver()):
-        os.environ["PROFSCOPE_EMULATOR"] = "1"
+def _choose_emulator(module: ModuleType) -> None:
+    """Triton chooses the emulator in this process, but not in those that it starts."""
+    module.EmulatorDriver.is_active = staticmethod(lambda: True)
 
 
 def _has_gpu_driver() -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["activate", "describe"]
+__all__ = ["activate", "active", "describe"]
 
 
 @contextmanager
@@ -27,6 +27,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
     from profscope.emulator.compiler import BACKEND_NAME, EmulatorBackend
     from profscope.emulator.device import Device, Model
     from profscope.emulator.driver import EmulatorDriver
+    from profscope.emulator.loading import loading
     from profscope.emulator.target import telling_cuda
     from profscope.emulator.without_gpu import say_how
 
@@ -37,7 +38,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
         backends.backends[BACKEND_NAME] = backends.Backend(EmulatorBackend, EmulatorDriver)
     driver.set_active(emulator)
     try:
-        with telling_cuda():
+        with telling_cuda(), loading():
             yield emulator
     except (AssertionError, RuntimeError) as error:  # what torch raises where there is no GPU
         say_how(error)
@@ -46,6 +47,23 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
         driver._active = before
         if missing:
             del backends.backends[BACKEND_NAME]
+
+
+@contextmanager
+def active() -> Iterator[Any]:
+    """Yields the emulator that is Triton's active driver, or one activated for the body of a with statement.
+
+    Events and benchmarks that the program has begun go on in the same time.
+    """
+    from triton.runtime import driver
+
+    from profscope.emulator.driver import EmulatorDriver
+
+    if isinstance(driver._active, EmulatorDriver):
+        yield driver._active
+        return
+    with activate() as emulator:
+        yield emulator
 
 
 def describe() -> dict[str, Any]:

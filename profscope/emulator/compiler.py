@@ -1,4 +1,4 @@
-"""The compiler half of the Triton backend: NVIDIA's pipeline for sm_80, stopped at PTX.
+"""The compiler half of the Triton backend: NVIDIA's pipeline for sm_80, whose binary is the PTX itself.
 
 Triton imports this module whenever it is imported itself (the `triton.backends` entry point), and it wants
 exactly one concrete backend class in it; so nothing but Triton is imported and nothing here may fail.
@@ -18,15 +18,16 @@ __all__ = ["ARCH", "BACKEND_NAME", "EmulatorBackend"]
 
 BACKEND_NAME = "profscope"
 ARCH = 80
+_BINARY = "emulated"
 PTX_VERSION = 86  # fixed, where CUDABackend would ask a ptxas; what every supported Triton's LLVM knows
 
 
 class EmulatorBackend(nvidia.CUDABackend if nvidia else base.BaseBackend):  # type: ignore[misc]
-    """Compiles like `CUDABackend` for sm_80; the PTX text is the binary and ptxas is never called."""
+    """Compiles like `CUDABackend` for sm_80; the binary is the PTX's bytes and ptxas is never called."""
 
     def __init__(self, target: base.GPUTarget) -> None:
         super().__init__(target)
-        self.binary_ext = "ptx"
+        self.binary_ext = _BINARY
 
     @staticmethod
     def supports_target(target: base.GPUTarget) -> bool:
@@ -38,9 +39,10 @@ class EmulatorBackend(nvidia.CUDABackend if nvidia else base.BaseBackend):  # ty
     def add_stages(self, stages: dict[str, Any], *args: Any) -> None:
         super().add_stages(stages, *args)
         stages.pop("cubin", None)
+        stages[_BINARY] = lambda ptx, metadata: ptx.encode()
 
     def hash(self) -> str:
-        return f"{BACKEND_NAME}-{triton.__version__}-ptx{PTX_VERSION}-sm{ARCH}-cuda"
+        return f"{BACKEND_NAME}-{triton.__version__}-{_BINARY}-ptx{PTX_VERSION}-sm{ARCH}-cuda"
 
 
 if nvidia is None:  # concrete all the same: Triton refuses to start on a backend module without a class

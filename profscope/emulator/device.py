@@ -7,6 +7,7 @@ All of it is arithmetic on the cost model's cycles, so it is the same on every m
 """
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,12 +101,17 @@ class Device:
         before = self.late.get(kernel, (0, 0))
         self.late[kernel] = (before[0] + count, max(before[1], cycles))
 
-    def notes(self) -> list[str]:
-        """What the model could not promise of the kernels so far, a line each."""
+    def notes(self, before: Mapping[str, tuple[int, int]]) -> list[str]:
+        """What the model could not promise of kernels, a line each. before: what `late` was to begin with."""
+        since = {
+            kernel: (count - before.get(kernel, (0, 0))[0], cycles)
+            for kernel, (count, cycles) in sorted(self.late.items())
+        }
         return [
             f"{kernel}: on the emulator {count} accesses by which CTAs wait for each other came after others "
             f"with later clocks, by up to {cycles} cycles: what depends on them may be that much too early"
-            for kernel, (count, cycles) in sorted(self.late.items())
+            for kernel, (count, cycles) in since.items()
+            if count
         ]
 
     def sm_clock(self, cycles: Array, sms: Array) -> Array:

@@ -28,15 +28,18 @@ class EmulatorUtils:
     def __init__(self, device: "Device") -> None:
         self._device = device
 
-    def load_binary(self, name: str, ptx: bytes, shared: int, device: int) -> tuple[None, Any, int, int, int]:
+    def load_binary(self, name: str, ptx: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
         """(module, function, registers, spills, most threads a CTA may have) of the kernel `name`.
 
-        The module is None on purpose: from 3.8 on a kernel that has one asks the driver active when it is
-        collected to unload it, and that may be another driver, or none.
+        Triton loads a kernel again at each launch while its module is None.
         """
+        from profscope.emulator.loading import Module
         from profscope.emulator.program import load
 
-        return None, load(ptx, name), 0, 0, 1024
+        return Module(), load(ptx, name), 0, 0, 1024
+
+    def unload_module(self, module: Any) -> None:
+        """Its memory goes with the kernel."""
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         return self._device.properties()

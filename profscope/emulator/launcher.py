@@ -56,6 +56,8 @@ class Launcher:
             launch_enter_hook(launch_metadata)
         if grid_x * grid_y * grid_z > 0:
             self.launch(device, function, grid, args, scratch, profile)
+            if profile is not None and hasattr(profile[0], "ended"):  # a session's pointer
+                profile[0].ended()
         if launch_exit_hook is not None:
             launch_exit_hook(launch_metadata)
 

@@ -1,7 +1,7 @@
-"""A kernel ready to run: parsed, analysed and translated once for each PTX text."""
+"""A kernel ready to run: parsed, analysed and translated once a PTX text, loaded once a binary."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,9 @@ __all__ = ["Program", "load"]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """`variables` are the module's own global arrays; `static_shared` is the bytes of its sized shared ones.
+    """A function that is loaded: two are equal only if they are the same one.
+
+    `variables` are the module's own global arrays; `static_shared` is the bytes of its sized shared ones.
 
     `reads_clock` says that results may depend on when and where a CTA runs.
     """
@@ -36,9 +38,16 @@ class Program:
     reads_clock: bool
 
 
-@functools.lru_cache(maxsize=256)
 def load(ptx: bytes, name: str) -> Program:
-    """The kernel `name` of a PTX text. Raises EmulatorError for what cannot be read or executed."""
+    """The kernel `name` of a PTX text. Raises EmulatorError for what cannot be read or executed.
+
+    Each call returns another function, as on a GPU: binaries of several configurations may have one text.
+    """
+    return replace(_translated(ptx, name))
+
+
+@functools.lru_cache(maxsize=256)
+def _translated(ptx: bytes, name: str) -> Program:
     try:
         module = parse(ptx.decode())
         graph = build(module, name)

@@ -34,6 +34,7 @@ from instrument_passes.pipeline import run_pipeline
 from instrument_passes.scope_notes import MARKER, without_markers
 from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
 from instrument_passes.toolchain import rejection, scratch_lowering, triton_version
+from instrument_passes.unpacking import unpacked_late
 from profscope.errors import CompileError, SessionError
 from profscope.language import RECORDING
 from profscope.launching.modes import conflict
@@ -241,7 +242,8 @@ class CompileHook:
                 "of its own into the profile buffer, which holds the records; run it without a session"
             )
         describe(metadata, manifest, self.mode)
-        return rounding.as_bare(lowered, before)
+        lowered = rounding.as_bare(lowered, before)
+        return unpacked_late(lowered) if isinstance(lowered, str) else lowered
 
     def _instrumented(
         self, module: Any, functions: tuple[Function, ...], refused: str, rounding: Rounding

@@ -57,13 +57,14 @@ def select(name: str) -> Iterator[Backend]:
         return
     from profscope import emulator
 
-    with emulator.activate() as driver:
+    with emulator.active() as driver:
+        late = dict(driver.device.late)
         yield Backend(
             "cpu",
             lambda: {"backend": "emulator", "device": emulator.describe()},
             lambda: _emulated_machine(driver.device.model),
             _emulated_clock,
-            driver.device.notes,
+            lambda: driver.device.notes(late),
         )
 
 

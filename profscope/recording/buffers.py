@@ -127,7 +127,10 @@ Full = Callable[[int], None]
 
 
 class _HostSlice:
-    """A slice that is its own filling and its own pointer: it names its memory itself, as `extent`."""
+    """A slice that is its own filling and its own pointer: it names its memory itself, as `extent`.
+
+    A launch needs aligned memory, and records do not. So a small slice is copied once its launch has ended.
+    """
 
     awaited = False
     cold = False  # new pages of the host's are in no GPU's cache
@@ -138,6 +141,8 @@ class _HostSlice:
         start = -memory.ctypes.data % BASE_ALIGNMENT
         self._bytes = memory[start : start + size]
         self._bits = bits
+        self._is_small = size < BASE_ALIGNMENT
+        self.kept_bytes = size if self._is_small else memory.nbytes
 
     def data_ptr(self) -> int:
         return int(self._bytes.ctypes.data) | self._bits
@@ -149,6 +154,11 @@ class _HostSlice:
     @property
     def drained(self) -> bool:
         return self._lane.filling is not self
+
+    def ended(self) -> None:
+        """The emulator's launcher has run the launch: nothing is written any more."""
+        if self._is_small:
+            self._bytes = self._bytes.copy()
 
     def wake(self) -> None:
         """Nobody waits: the launcher returns when the launch is over."""
@@ -176,11 +186,11 @@ class HostBuffers:
     ) -> _HostSlice | None:
         if self._closed:
             return None
-        self._used += size
+        slice_ = _HostSlice(size, bits, lane)
+        self._used += slice_.kept_bytes
         if self._used > self.limit_bytes // 2:
             self._full(self._used)
-            self._used = size
-        slice_ = _HostSlice(size, bits, lane)
+            self._used = slice_.kept_bytes
         lane.filling = slice_
         lane.offset = 0
         lane.launches += 1

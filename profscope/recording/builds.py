@@ -60,12 +60,8 @@ def _instructions(kernel: Any) -> int | None:
 
 
 def ptx_of(kernel: Any) -> str:
-    """The PTX of a `CompiledKernel`; "" for other assembly than NVIDIA's.
-
-    Where a binary is PTX, Triton has it as bytes.
-    """
-    text = kernel.asm.get("ptx", "")
-    return text.decode() if isinstance(text, bytes) else str(text)
+    """The PTX of a `CompiledKernel`; "" for other assembly than NVIDIA's."""
+    return str(kernel.asm.get("ptx", ""))
 
 
 def _configuration(source: Any, function: Any, metadata: Any) -> dict[str, Any]:

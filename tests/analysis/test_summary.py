@@ -114,12 +114,15 @@ def test_units_are_in_the_names() -> None:
     ).all()
 
 
-def test_an_emulated_summary_says_so_where_it_is_printed() -> None:
+def test_an_emulated_summary_says_so_in_its_attributes_alone() -> None:
+    """A named index would be a row of its own wherever the table is shown."""
     profile = regular_profile()
     emulated = Profile(profile.df, profile.launches, profile_metadata("emulator"))
-    assert "EMULATED" in emulated.summary().to_string()
+    for by in (None, "host"):
+        assert [each.summary(by=by).attrs["emulated"] for each in (profile, emulated)] == [False, True]
+        assert emulated.summary(by=by).index.name is None
     assert "EMULATED" in repr(emulated)
-    assert "EMULATED" not in profile.summary().to_string() + repr(profile)
+    assert "EMULATED" not in repr(profile)
 
 
 def test_heaviest_first_and_shares_of_a_known_profile() -> None:

@@ -16,7 +16,7 @@ def ptx() -> str:
     workload = kernels.add(1 << 12)
     with profscope.session(backend="emulator", instrument="heavy"):
         kernel = workload.launch(workload.inputs("cpu"))
-    text: str = kernel.asm["ptx"].decode()
+    text: str = kernel.asm["ptx"]
     return text
 
 

@@ -74,6 +74,39 @@ def test_a_program_runs_as_by_itself(run: Run, tmp_path: Path) -> None:
     assert sorted(path.name for path in Path().iterdir()) == ["program.py", "t.json"]
 
 
+def test_a_program_finds_the_builtins_and_environment_of_its_own(run: Run) -> None:
+    ran = run(
+        "import builtins; assert __builtins__ is builtins; assert 'PROFSCOPE_EMULATOR' not in os.environ",
+        "-q",
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("lowered", "why"),
+    [
+        ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", "Too many open files"),
+        ("sys.setrecursionlimit(60)", "RecursionError: maximum recursion depth exceeded"),
+    ],
+)
+def test_a_limit_that_the_program_has_lowered_fails_the_run(run: Run, lowered: str, why: str) -> None:
+    ran = run(f"spooled()\n{lowered}", "-q")
+    assert ran.returncode == 1
+    (line,) = [line for line in ran.stderr.splitlines() if line.startswith("profscope run: ")]
+    assert why in line
+    assert line.endswith("; what was recorded is in t.json.partial")
+    loaded("t.json.partial")
+
+
+def test_a_benchmark_may_come_first(forks: Forks, tmp_path: Path) -> None:
+    code = (
+        "import triton; from tests.support.sessions import launch; print(triton.testing.do_bench(launch) > 0)"
+    )
+    run = f"import os, sys; os.chdir({str(tmp_path)!r}); sys.path.append({str(ROOT)!r})\n{_RUN}"
+    ran = forks.run(run, "-q", "-c", code)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "True\n", "")
+
+
 _RAISED = """Traceback (most recent call last):
   File "{folder}/program.py", line 15, in <module>
     raise ValueError("oh")
@@ -307,7 +340,8 @@ if __name__ == "__main__":
         print(pool.map(work, [1]))
 """)
     words = [sys.executable, "-m", "profscope", "run", "--backend=emulator", "-o", "t.json", "-m", "spawns"]
-    ran = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=ENVIRONMENT, check=False)
+    environment = ENVIRONMENT | {"PROFSCOPE_EMULATOR": "1"}  # for the child
+    ran = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "['numpy']\n[2]\n"
     loaded(str(tmp_path / "t.json"), 1)

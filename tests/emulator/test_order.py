@@ -123,7 +123,7 @@ def test_tickets_are_in_the_order_of_clocks(data: st.DataObject) -> None:
     clocks, tickets = out.T
     assert sorted(tickets) == list(range(3 * ctas))
     assert (np.diff(clocks[np.argsort(tickets)]) >= 0).all()
-    assert device.notes() == []
+    assert device.notes({}) == []
 
 
 @triton.jit
@@ -230,7 +230,7 @@ def test_what_only_adds_up_needs_no_order() -> None:
         kernel = atomic_kernel[(2,)](
             index + 1, index, torch.zeros(1, dtype=torch.int32), 512, OP=operation, BLOCK=256
         )
-        assert build(parse(kernel.asm["ptx"].decode()), "atomic_kernel").is_ordered == ordered
+        assert build(parse(kernel.asm["ptx"]), "atomic_kernel").is_ordered == ordered
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ $end:
 def test_what_cannot_be_kept_in_order_is_said() -> None:
     device = Device()
     run(OUT_OF_ORDER, np.zeros(1, np.int32), np.zeros(1, np.int32), threads=64, device=device)
-    (note,) = device.notes()
+    (note,) = device.notes({})
     assert note.startswith(
         "kernel: on the emulator 1 accesses by which CTAs wait for each other came after others"
     )

@@ -28,7 +28,7 @@ def matmul_ptx() -> str:
         kernel = matmul_kernel[(1,)](
             a, a, a, 64, 64, 64, 64, 64, 64, BLOCK_M=64, BLOCK_N=64, BLOCK_K=32, GROUP_M=1
         )
-    return str(kernel.asm["ptx"].decode())
+    return str(kernel.asm["ptx"])
 
 
 def instructions(module: Module) -> list[str]:
@@ -130,7 +130,7 @@ def test_calls_are_inlined() -> None:
     with activate():
         x, counts = torch.zeros(4), torch.zeros(2, dtype=torch.int32)
         kernel = noinline_kernel[(1,)](x, x, counts, 1.0)
-    found = build(parse(kernel.asm["ptx"].decode()), "noinline_kernel")
+    found = build(parse(kernel.asm["ptx"]), "noinline_kernel")
     opcodes = [i.opcode for b in found.blocks for i in b.instructions]
     assert not any(o.startswith("call") for o in opcodes)
     assert sum(o == "mul.f32" for o in opcodes) == 8  # two in each of four calls
@@ -228,6 +228,6 @@ def kernel(x_ptr, y_ptr):
     with activate():
         compiled = module.kernel[(1,)](x, y)
     assert torch.equal(y, x + len(name))
-    body = parse(compiled.asm["ptx"].decode()).functions["kernel"].body
+    body = parse(compiled.asm["ptx"]).functions["kernel"].body
     files = {i.source.file for i in body if not isinstance(i, Symbol) and i.source}
     assert files == {str(path)}

@@ -119,7 +119,45 @@ def test_no_ptxas_is_called(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> N
     kernel = add_kernel[(1,)](x, x, out, 33, BLOCK=64)
     assert torch.equal(out, x + x)
     assert "cubin" not in kernel.asm
-    assert b".target sm_80" in kernel.asm["ptx"]
+    assert ".target sm_80" in kernel.asm["ptx"]
+
+
+def test_ptx_is_text_as_of_a_gpu() -> None:
+    x, out = torch.ones(32), torch.zeros(32)
+    for _ in range(2):  # compiled, and from the cache on disk
+        kernel = add_kernel[(1,)](x, x, out, 32, BLOCK=32, num_stages=5)
+        assert isinstance(kernel.asm["ptx"], str)
+        assert kernel.kernel == kernel.asm["ptx"].encode()
+        add_kernel.device_caches.clear()
+
+
+def test_a_kernel_is_loaded_once() -> None:
+    loaded: list[Any] = []
+
+    def note(module: Any, function: Any, name: str, *_: Any) -> None:
+        loaded.append((module, function))
+
+    x, out = torch.ones(32), torch.zeros(32)
+    knobs.runtime.kernel_load_end_hook.add(note)
+    add_kernel.device_caches.clear()
+    try:
+        kernels = [add_kernel[(1,)](x, x, out, n, BLOCK=32) for n in (20, 32, 20, 32)]
+    finally:
+        knobs.runtime.kernel_load_end_hook.remove(note)
+    assert kernels[0].asm["ptx"] == kernels[1].asm["ptx"]
+    assert loaded == [(kernel.module, kernel.function) for kernel in kernels[:2]]
+    assert loaded[0][1] is not loaded[1][1]
+
+
+def test_a_kernel_outlives_the_emulator_that_loaded_it() -> None:
+    """Triton 3.8 and later ask the driver that is active when a kernel is collected to unload its module."""
+    x, out = torch.ones(32), torch.zeros(32)
+    with activate():
+        kernel = add_kernel[(1,)](x, x, out, 32, BLOCK=32)
+        assert kernel.module is not None
+    assert kernel.module is None
+    kernel[(1, 1, 1)](x, x, out, 32)
+    assert kernel.module is not None
 
 
 def test_order_of_allocator_hooks_and_kernel() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.recording.arenas import DeviceBuffers
-from profscope.recording.buffers import Lane, Slice
+from profscope.recording.buffers import HostBuffers, Lane, Slice
 from profscope.recording.sizing import Blocks
 from tests.support import standin
 
@@ -394,3 +395,27 @@ def test_a_launch_that_may_not_wait_goes_without_memory_while_the_host_is_behind
         assert all(arenas.place(lane, LIMIT // 4, 0, 1, None, False) is not None for _ in range(3))
         lane.enqueued()
         arenas.close()
+
+
+def test_a_small_launch_on_the_host_keeps_its_records_and_no_padding() -> None:
+    """`memory=` counts what launches keep; the memory of a launch is aligned, and far larger."""
+    full: list[int] = []
+    buffers, lane, size, launches = HostBuffers(1 << 20, full.append), Lane(), 1000, 2000
+    tracemalloc.start()
+    try:
+        slices = []
+        for index in range(launches):
+            slice_ = buffers.place(lane, size, 0, 1)
+            assert slice_ is not None
+            address, length = slice_.extent
+            assert slice_.data_ptr() == address | 1
+            assert address % BASE_ALIGNMENT == 0
+            ctypes.memset(address, index % 251 + 1, length)
+            slice_.ended()
+            slices.append(slice_)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * launches * size
+    assert len(full) == launches * size // (1 << 19)
+    assert all(holds_only(each, index % 251 + 1) for index, each in enumerate(slices))
