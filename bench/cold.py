@@ -41,7 +41,6 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "heavy": {"instrument": "heavy"},
     "default, memory=16": {"memory": 16},
     "default, memory=1024": {"memory": 1024},
-    "default, buffer=65536": {"buffer": 65536},
 }
 """Options of the sessions, by the names of their rows."""
 

@@ -80,10 +80,7 @@ def _torch_profiler() -> Iterator[None]:
 TOOLS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "Proton": _proton,
     "events": lambda: _ours(kernels=NOTHING),
-    "events, operators=False": lambda: _ours(kernels=NOTHING, operators=False),
-    "events, event_details=True": lambda: _ours(kernels=NOTHING, event_details=True),
     "Kineto as events ask": _kineto,
-    "Kineto, operators=False": lambda: _kineto(operators=False),
     "torch.profiler": _torch_profiler,
     "Proton, Python call paths": lambda: _proton(context="python"),
     "ctas=64": lambda: profscope.session(wait=True, ctas=64, instrument="light"),

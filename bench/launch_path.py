@@ -27,7 +27,7 @@ from profscope import emulator
 from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
 from profscope.recording import backend
-from profscope.recording.backend import Backend, Machine
+from profscope.recording.backend import Backend
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import recorder
 from tests.support import standin
@@ -36,7 +36,7 @@ __all__ = ["launch_path"]
 
 _LAUNCHES: Final = 500  # those of all rounds of hooks fit the memory, so that no drain is timed
 _WARM_UP: Final = 250  # in each session: two recorded ones even if that is one in 100
-_GPU: Final = Backend("cuda", lambda: {"backend": "gpu"}, lambda: Machine(132, 64))
+_GPU: Final = Backend("cuda", lambda: {"backend": "gpu"})
 
 
 class _Metadata:

@@ -76,7 +76,6 @@ def _recorded(workload: Workload, device: str, choice: str, given: Buffers) -> t
         with profscope.session(
             instrument=[CHOICES[choice]],
             memory=given.memory_mib,
-            buffer=given.records,
             ctas=max(1, workload.ctas // _SHARED_CTAS),
         ) as session:
             workload.launch(inputs)

@@ -2,10 +2,10 @@
 
     python -m bench.overhead --json overhead.json
 
-For each kernel and level: what `baseline=` finds in a session, with the noise of null builds; the medians of
-CUPTI's times of the bare and the instrumented kernel (torch.profiler); launch spans over CUPTI's time of the
-same launches, and how much later than CUPTI's their start is on the host's clock; and the verdict. Without a
-GPU the session's own figures.
+For each kernel and level: what `baseline=` finds in a session; the medians of CUPTI's
+times of the bare and the instrumented kernel (torch.profiler); launch spans over CUPTI's time of the same
+launches, and how much later than CUPTI's their start is on the host's clock; and the verdict. Without a GPU
+the session's own figures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bench.kernels import Workload, add, attention, layer_norm, matmul, softmax,
 __all__ = ["kernel_times", "main", "rows"]
 
 LEVELS: Final = ("light", "default", "heavy")
-_LAUNCHES: Final = 100  # each of four null builds has three pairs
+_PAIRS: Final = 50
 _CUPTI_LAUNCHES: Final = 20
 
 
@@ -47,7 +47,7 @@ def _real() -> list[Workload]:
 
 
 def rows(
-    launches: int = _LAUNCHES, keep: Path | None = None, levels: Sequence[str] = LEVELS
+    pairs: int = _PAIRS, keep: Path | None = None, levels: Sequence[str] = LEVELS
 ) -> list[dict[str, Any]]:
     """A row for each kernel and level. keep: a folder for each session's report."""
     on_gpu = torch.cuda.is_available()
@@ -58,16 +58,17 @@ def rows(
             workload.launch(inputs)
         bare_us = [us for _, us in _cupti(workload, inputs)] if on_gpu else []
         for level in levels if on_gpu else levels[:1]:
-            table.append(_row(workload, inputs, level, launches, bare_us, keep))
+            table.append(_row(workload, inputs, level, pairs, bare_us, keep))
             print({name: value for name, value in table[-1].items() if name != "notes"}, flush=True)
     return table
 
 
 def _row(
-    workload: Workload, inputs: Any, level: str, launches: int, bare_us: list[float], keep: Path | None
+    workload: Workload, inputs: Any, level: str, pairs: int, bare_us: list[float], keep: Path | None
 ) -> dict[str, Any]:
-    with profscope.session(instrument=level, baseline=2, memory=1024) as prof:
-        _launch(workload, inputs, launches, prof)
+    with profscope.session(instrument=level, baseline=pairs, memory=1024) as prof:
+        for _ in range(1 + 2 * pairs):
+            workload.launch(inputs)
     cost = prof.overhead().iloc[0].to_dict()
     row = {"kernel": workload.name, "level": level}
     row |= {name: _plain(value) for name, value in cost.items() if name not in row}
@@ -90,16 +91,6 @@ def _row(
         row |= {"later_than_cupti_ns": [int(np.quantile(later, part)) for part in (0, 0.5, 1)]}
         row |= {"host_error_ns": float(times["error_ns"].max()), "host_clock": prof.metadata["host_clock"]}
     return row
-
-
-def _launch(workload: Workload, inputs: Any, launches: int, prof: profscope.Session) -> None:
-    """The first ones until the null builds are there."""
-    for _ in range(3):
-        workload.launch(inputs)
-    assert prof._running is not None
-    prof._running.keeping.null_builds.wait()
-    for _ in range(launches):
-        workload.launch(inputs)
 
 
 def _cupti(workload: Workload, inputs: Any) -> list[tuple[int, float]]:
@@ -130,11 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--reports", type=Path, help="a folder for the report of each session")
-    parser.add_argument("--launches", type=int, default=_LAUNCHES)
+    parser.add_argument("--pairs", type=int, default=_PAIRS)
     parser.add_argument("--levels", nargs="+", choices=LEVELS, default=LEVELS)
     options = parser.parse_args(arguments)
     with surroundings():
-        table = rows(options.launches, options.reports, options.levels)
+        table = rows(options.pairs, options.reports, options.levels)
     if options.json:
         options.json.write_text(json.dumps(table, indent=1))
     return 0

@@ -37,7 +37,7 @@ def slowdowns(workload: Workload, device: str, rounds: int) -> list[Row]:
     """The row of one kernel."""
     inputs = workload.inputs(device)
     given = buffers(workload.launch(inputs).asm["ttgir"], workload, DEFAULT)
-    records = partial(profscope.session, instrument=[DEFAULT], memory=_MEMORY_MIB, buffer=given.records)
+    records = partial(profscope.session, instrument=[DEFAULT], memory=_MEMORY_MIB)
     made: dict[str, Callable[[], Any]] = {
         f"records, 1 in {_STRIDE}": partial(records, ctas=_STRIDE),
     }

@@ -14,12 +14,12 @@ from bench.points import RecordPoints
 from instrument_passes import pipeline as levels
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import PassContext
-from instrument_passes.records import MAX_RING_LOG2, LaunchBits
+from instrument_passes.records import LaunchBits
 from instrument_passes.toolchain import triton_version
 from profscope.launching.hook import instrument
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
-from profscope.recording.sizing import needed_bytes, ring_log2_for_records, ring_log2_for_rows
+from profscope.recording.sizing import needed_bytes, ring_log2_for_rows
 
 __all__ = [
     "BARE",
@@ -63,7 +63,6 @@ class Buffers:
         self.launches = max(3, min(20, (1 << 30) // self.launch_bytes - WARM_UP))
         # Two arenas share the memory, and from half an arena on the other one is prepared.
         self.memory_mib = 64 + (4 * (self.launches + WARM_UP + 1) * self.launch_bytes >> 20)
-        self.records = _records(manifest, bits.ring_log2) if manifest.ring_bytes else None
 
 
 WARM_UP: Final = 3  # launches before the timed ones
@@ -72,7 +71,7 @@ WARM_UP: Final = 3  # launches before the timed ones
 def buffers(ttgir: str, workload: Workload, pipeline: str) -> Buffers:
     """How much to give a session. ttgir: the module of the bare kernel."""
     options = Options(instrument=[pipeline])
-    text = instrument(ttgir, options, PassContext(triton_version(), options.static_records))
+    text = instrument(ttgir, options, PassContext(triton_version()))
     manifest = manifest_in(text or "")
     assert manifest is not None, workload.name
     return Buffers(manifest, workload)
@@ -96,7 +95,7 @@ def variants(workload: Workload, pipeline: str, given: Buffers, *names: str) -> 
 @contextlib.contextmanager
 def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
     """A session for timing kernels; raises if the figures would not be those of recording launches."""
-    with profscope.session(instrument=[pipeline], memory=given.memory_mib, buffer=given.records) as session:
+    with profscope.session(instrument=[pipeline], memory=given.memory_mib) as session:
         yield
         recorder = session._parts().recorder  # reading the profile would decode it
         for why in (*recorder.journal.failures.values(), *recorder.journal.unrecorded):
@@ -108,12 +107,3 @@ def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
             raise RuntimeError(f"{used >> 20} MiB of records: a drain ran while the kernel was timed")
         if any(launch.bits.stride_log2 for launch in recorder.log.launches):
             raise RuntimeError("only some of the CTAs were recorded")
-
-
-def _records(manifest: Manifest, ring_log2: int) -> int:
-    """The least `buffer` option with which the rings hold 2^ring_log2 rows."""
-    assert ring_log2 <= MAX_RING_LOG2
-    width = 1
-    while ring_log2_for_records(manifest, width << ring_log2) < ring_log2:
-        width += 1
-    return width << ring_log2

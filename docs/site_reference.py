@@ -29,7 +29,7 @@ __all__ = ["PAGES"]
 _NAME: Final = r"[a-z_]\w*"
 _FIELD: Final = re.compile(rf"{_NAME}(?:, {_NAME})*: ")
 _ANNOTATION: Final = re.compile(r"(: |-> )'([^']*)'")
-_OF_BOTH: Final = ("save", "show", "add_ncu", "verdict", "plot")
+_OF_BOTH: Final = ("save", "show", "verdict", "plot")
 """What a profile and a session have besides questions."""
 _DTYPES: Final = {
     "df": SPAN_DTYPES,

@@ -14,11 +14,9 @@ TRITONS: Final = ((3, 6), (3, 7), (3, 8), (3, 9))  # (major, minor) of those tha
 
 @dataclass(frozen=True)
 class PassContext:
-    """triton: (major, minor) of the Triton that will compile the module. buffer: a loop whose trip count is
-    static and whose records per warp are at most this many gets room for all of them; others get a ring.
-    functions: those that the module was made of; without them call paths lack names.
+    """triton: (major, minor) of the Triton that will compile the module. functions: those that the module
+    was made of; without them call paths lack names.
     """
 
     triton: tuple[int, int] = (3, 7)
-    buffer: int = 8192
     functions: tuple[Function, ...] = ()

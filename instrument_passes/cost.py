@@ -111,6 +111,6 @@ def _buffer(manifest: Manifest) -> str:
     least = manifest.cta_bytes(MIN_RING_LOG2)
     if not manifest.ring_bytes:
         return f"{least} buffer bytes per CTA"
-    row = manifest.segments * manifest.ring_bytes
+    row = manifest.warps * manifest.ring_bytes
     rings = f"rings of {1 << MIN_RING_LOG2} iterations; {row} more for each further one"
     return f"{least} buffer bytes per CTA with {rings}"

@@ -17,15 +17,13 @@ from instrument_passes.attributes import SpanAttributes
 from instrument_passes.checked_fields import wrong_field
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
-from instrument_passes.selection import TAGS, Selection
+from instrument_passes.selection import Selection
 from instrument_passes.span_columns import PATH_SEPARATOR
 
-__all__ = ["ATTRIBUTE", "READABLE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
+__all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
 
 ATTRIBUTE: Final = "profscope.manifest"
-SCHEMA: Final = 4  # of the manifest and of the record format
-# The digests of programs of schema 3 depend on the names of files.
-READABLE: Final = (3, SCHEMA)
+SCHEMA: Final = 5  # of the manifest and of the record format
 # Of the steps of a call path.
 _LINES: Final = re.compile(rf":(\d+(?::\d+)?)(?={re.escape(PATH_SEPARATOR)}|$)")
 
@@ -110,7 +108,7 @@ class Section:
 class Manifest:
     """One instrumented kernel.
 
-    warps: of a CTA, each with a segment, unless the selection leaves some out. fixed_bytes: of a segment,
+    warps: of a CTA, each with a segment of its area. fixed_bytes: of a segment,
     for all frames but the rings; ring_bytes: of a segment, for one row of each ring. A segment is
     fixed_bytes + (ring_bytes << ring_log2) long, and ring frames start at fixed_bytes +
     (offset << ring_log2).
@@ -139,7 +137,7 @@ class Manifest:
 
         Names of files are no part of it: copies of a function in two files make the same records.
         """
-        text = (self if self.schema == 3 else self._without_files()).to_json()
+        text = self._without_files().to_json()
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
 
     def _without_files(self) -> Manifest:
@@ -154,13 +152,8 @@ class Manifest:
         """What the scratch allocation asks for as alignment, and as bytes per CTA: tells the profile
         allocator, which learns nothing else, roughly which program is launched. Odd, so that it is no real
         alignment, and small, because without a session Triton may allocate that much."""
-        first, count = TAGS[self.selection.ctas]
+        first, count = self.selection.tags
         return 3 + 2 * (first + self.digest % count)
-
-    @property
-    def segments(self) -> int:
-        """Segments of a CTA area: one for each recorded warp."""
-        return len(self.selection.warps) or self.warps
 
     def segment_bytes(self, ring_log2: int) -> int:
         return self.fixed_bytes + (self.ring_bytes << ring_log2)
@@ -168,10 +161,10 @@ class Manifest:
     @property
     def cta_fixed_bytes(self) -> int:
         """Of a CTA's area, without its rings: whole sectors, as the rings are anyway."""
-        return align(CTA_HEADER.itemsize + self.segments * self.fixed_bytes, SECTOR)
+        return align(CTA_HEADER.itemsize + self.warps * self.fixed_bytes, SECTOR)
 
     def cta_bytes(self, ring_log2: int) -> int:
-        return self.cta_fixed_bytes + (self.segments * self.ring_bytes << ring_log2)
+        return self.cta_fixed_bytes + (self.warps * self.ring_bytes << ring_log2)
 
     def start(self, frame: Frame, ring_log2: int) -> int:
         """Byte offset of a frame in its segment."""
@@ -182,24 +175,21 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str) -> Manifest:
-        """Raises ManifestError when the text is not a manifest, or one of a newer schema."""
+        """Raises ManifestError when the text is not a manifest, or one of another schema."""
         malformed = ManifestError(f"not a profscope manifest: {text[:60]!r}")
         try:
             data = json.loads(text)
             schema = data["schema"]
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise malformed from error
-        if schema not in READABLE:
-            known = " or ".join(map(str, READABLE))
+        if schema != SCHEMA:
             raise ManifestError(
-                f"manifest schema {schema} is not {known}: written by another profscope version"
+                f"manifest schema {schema} is not {SCHEMA}: written by another profscope version"
             )
         try:
             data["sections"] = tuple(_section(section) for section in data["sections"])
             data["notes"] = tuple(data.get("notes", ()))
-            chosen = data.get("selection", {})
-            lists = {name: tuple(chosen[name]) for name in ("ids", "warps") if name in chosen}
-            data["selection"] = Selection(**{**chosen, **lists})
+            data["selection"] = Selection(tuple(data.get("selection", {}).get("ids", ())))
             manifest = Manifest(**data)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise malformed from error

@@ -117,10 +117,6 @@ def _parser(tool: str) -> argparse.ArgumentParser:
         f"{'.'.join(map(str, default.triton))})",
     )  # fmt: skip
     parser.add_argument(
-        "--buffer", type=_positive, default=default.buffer, metavar="N",
-        help="records that one warp's rings hold (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
         "--verify", action="store_true", help="have the installed Triton parse and verify the result"
     )
     printed = parser.add_mutually_exclusive_group()
@@ -175,12 +171,6 @@ def _version(text: str) -> tuple[int, int]:
     return version
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records, 1 or more")
-    return int(text)
-
-
 def _installed_triton() -> tuple[int, int] | None:
     """Version of the Triton that is installed, read without importing it; None if there is none."""
     try:
@@ -228,7 +218,7 @@ def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, 
             sys.stderr.write(f"// -----// after {step.name} //----- //\n{str(module)[line:].rstrip()}\n")
 
     triton = arguments.triton or _installed_triton() or PassContext().triton
-    context = PassContext(triton, arguments.buffer)
+    context = PassContext(triton)
     if arguments.cost:
         return render_cost(
             cost("\n" * line + text, file, pipeline or parse_pipeline(LEVELS["default"]), context)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
-from instrument_passes.launch_bits import MIN_RING_LOG2, LaunchBits
+from instrument_passes.launch_bits import LaunchBits
 from instrument_passes.levels import LEVELS, LOWERING
 from instrument_passes.selection import MAX_LISTED
 from profscope.errors import OptionError
@@ -23,18 +23,13 @@ from profscope.errors import OptionError
 if TYPE_CHECKING:
     from instrument_passes.passes.base import Pass
 
-__all__ = ["FIRST_WAVE", "Options"]
+__all__ = ["Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
-_MIN_BUFFER: Final = 1 << MIN_RING_LOG2
-_MAX_BUFFER: Final = 1 << 20
-_STATIC_RECORDS: Final = 1 << 13
-_MAX_WARPS: Final = 32  # of a CTA
 _SAMPLES: Final = 3  # launches of a variant that samples=True samples bare
 _MOST_SAMPLES: Final = 1 << 20
-_FOREVER_S: Final = 1e9  # threads cannot wait for much longer than that
-FIRST_WAVE: Final = "first wave"
+_MOST_PAIRS: Final = 1000
 
 
 def _option(default: Any, says: str, example: str, cli: str) -> Any:
@@ -73,32 +68,12 @@ class Options:
         "where spans on loads, atomics and shared-memory reads end: issue, or latency, which is when the "
         "data arrive; latency keeps loads from overlapping",
     )
-    buffer: int | None = _option(
-        None,
-        "Records that one warp's rings hold at most, though never fewer than 16 iterations; a loop with more "
-        "keeps its newest ones, and the profile says how many it dropped. By default the rings fit the "
-        "kernel: its first launch shows what it needs, and the second waits for that once",
-        "buffer=4096",
-        "records that one warp holds at most",
-    )
-    ctas: int | str | Sequence[int] = _option(
+    ctas: int | Sequence[int] = _option(
         1,
-        "Which CTAs record: one in n (n is rounded up to a power of two), those with the linear ids of a "
-        "list, or 'first wave', those that start before any CTA on their SM has ended",
+        "Which CTAs record: one in n (n is rounded up to a power of two), or those with the linear ids of a "
+        "list",
         "ctas=64",
         "which CTAs record: one in N, or those in a list, such as 0,17",
-    )
-    sms: int | Sequence[int] | None = _option(
-        None,
-        "Record only the CTAs that run on this SM, or on these",
-        "sms=[0, 1]",
-        "record only the CTAs on these SMs",
-    )
-    warps: int | Sequence[int] = _option(
-        1,
-        "Which warps of a CTA record: every n-th, or those of a list",
-        "warps=[0, 4]",
-        "which warps of a CTA record: every N-th, or those in a list",
     )
     every: int = _option(
         1,
@@ -117,10 +92,10 @@ class Options:
     )
     baseline: int = _option(
         0,
-        "Of a kernel's recorded launches with one configuration one in so many runs the bare binary instead, "
-        "by turns with its code shifted; some of both are timed: prof.overhead() compares; 0: none does",
-        "baseline=10",
-        "run one launch in N bare and time it, to measure the overhead of recording; 0: none",
+        "Pairs of a bare and a recorded launch that are timed of each of a kernel's configurations, behind "
+        "its first launch; prof.overhead() compares them. All launches behind them are recorded",
+        "baseline=20",
+        "time so many pairs of a bare and a recorded launch, to measure the overhead of recording",
     )
     events: bool = _option(
         False,
@@ -129,27 +104,6 @@ class Options:
         "events=True",
         "also record all kernels, copies and collectives of the program, and torch's operators on the "
         "host, with torch's own profiler",
-    )
-    operators: bool = _option(
-        True,
-        "False leaves torch's operators out of events=True, which costs less: kernels and copies are left, "
-        "with the host scopes and CUDA's calls around them",
-        "operators=False",
-        "do not record torch's operators",
-    )
-    event_details: bool = _option(
-        False,
-        "With events=True: record all that torch.profiler has. That adds what torch.compile says of each of "
-        "its graphs and launches, which makes these slower, and CUDA's calls that only ask CUDA something",
-        "event_details=True",
-        "with --events: record all that torch.profiler has",
-    )
-    trials: bool = _option(
-        False,
-        "Also record one launch of each configuration that an autotuner tries; what the autotuner times is "
-        "the bare binary in either case",
-        "trials=True",
-        "also record one launch of each configuration that an autotuner tries",
     )
     wait: bool = _option(
         False,
@@ -173,12 +127,6 @@ class Options:
         "loaded with profscope.load while it grows, and after its process was killed",
         "spool='profiles'",
         "write launches to a file in this folder while the program runs; the file can be viewed at any time",
-    )
-    limit_s: float | None = _option(
-        None,
-        "Seconds after which nothing is recorded any more; launches run on",
-        "limit_s=60",
-        "stop recording after so many seconds",
     )
     sources: bool = _option(
         True,
@@ -239,28 +187,17 @@ class Options:
             re.compile(self.kernels)
         except re.error as error:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
-        if self.buffer is not None:
-            # A record an iteration is the least, and a ring has room for so many.
-            _check_int("buffer", self.buffer, _MIN_BUFFER, _MAX_BUFFER, "a number of records per warp")
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
-        for name in ("events", "operators", "event_details", "trials", "wait", "sources"):
+        for name in ("events", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         _check_int("memory", self.memory, 1, 1 << 20, "a number of MiB")
         _check_choice("backend", self.backend, _BACKENDS)
-        if self.limit_s is not None and not _is_positive(self.limit_s):
-            raise OptionError(f"limit_s={self.limit_s!r} must be a number of seconds, more than 0")
         if self.spool is not None:
             _check_folder("spool", self.spool)
-        _check_int("baseline", self.baseline, 0, 1 << 31, "a number of launches")
-        if self.baseline == 1:
-            raise OptionError("baseline=1 would leave nothing to record; 2 has every other launch run bare")
+        _check_int("baseline", self.baseline, 0, _MOST_PAIRS, "a number of pairs")
         if not isinstance(self.samples, bool):
             _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
-        if not self.operators and not self.events:
-            raise OptionError("operators=False leaves some events out; add events=True, or leave it out")
-        if self.event_details and not self.events:
-            raise OptionError("event_details=True adds to events; add events=True, or leave it out")
         if self.samples and self.events:
             raise OptionError(
                 "events= and samples= both need CUPTI, which does one at a time; give one of them"
@@ -303,26 +240,12 @@ class Options:
         return ",".join(given)
 
     def _lowering(self) -> str:
-        """The passes behind the recording ones, told which CTAs and warps record."""
+        """The passes behind the recording ones, told which CTAs record."""
         chosen = []
-        if isinstance(self.ctas, str) and self.ctas == FIRST_WAVE:  # an array compares entry by entry
-            chosen.append("first=true")
-        elif isinstance(self.ctas, int):
+        if isinstance(self.ctas, int):
             _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
         else:
-            chosen.append(
-                _list("ctas", self.ctas, 1 << LaunchBits.MASK, f"a stride, {FIRST_WAVE!r} or a list")
-            )
-        if self.sms is not None:
-            if not isinstance(self.ctas, int) or self.ctas != 1:
-                raise OptionError("sms= and ctas= both choose CTAs; give one of them")
-            sms = [self.sms] if isinstance(self.sms, int) else self.sms
-            chosen.append(_list("sms", sms, 1 << 16, "an SM or a list"))
-        if not isinstance(self.warps, int):
-            chosen.append(_list("warps", self.warps, _MAX_WARPS, "a stride or a list"))
-        else:
-            _check_int("warps", self.warps, 1, _MAX_WARPS, "a stride in warps")
-            chosen += [f"every-warp={self.warps}"] * (self.warps > 1)
+            chosen.append(_list("ctas", self.ctas, 1 << LaunchBits.MASK, "a stride or a list"))
         chosen += ["twin=true"] * self._has_bare_ctas
         if not chosen:
             return LOWERING
@@ -333,11 +256,10 @@ class Options:
     def _has_bare_ctas(self) -> bool:
         """Whether `ctas` leaves CTAs out, and these run at the bare kernel's speed.
 
-        Where bare launches are timed beside recorded ones, all CTAs shall be slowed as those that record are,
-        and sampled like them.
+        Where launches are sampled, all CTAs shall be slowed as those that record are.
         """
         chooses_ctas = not isinstance(self.ctas, int) or self.ctas > 1
-        return chooses_ctas and not self.baseline and not self.samples
+        return chooses_ctas and not self.samples
 
     @property
     def sampled(self) -> int:
@@ -349,14 +271,9 @@ class Options:
         """One CTA in 2^stride_log2, where `ctas` is a number."""
         return (self.ctas - 1).bit_length() if isinstance(self.ctas, int) else 0
 
-    @property
-    def static_records(self) -> int:
-        """Up to how many records per warp a loop of static trip count gets room for without a ring."""
-        return _STATIC_RECORDS if self.buffer is None else self.buffer
-
     def digest(self, version: str) -> str:
         """Identity of all that changes the binary, the passes' code included; for Triton's cache keys."""
-        settings = repr((version, self.kernels, self.pipeline, self.static_records))
+        settings = repr((version, self.kernels, self.pipeline))
         modules = {type(step).__module__ for step in self.pipeline}
         return hashlib.sha256((settings + _code(frozenset(modules))).encode()).hexdigest()[:12]
 
@@ -383,10 +300,6 @@ def _check_int(name: str, value: object, low: int, high: int, what: str) -> None
 def _check_folder(name: str, value: object) -> None:
     if not isinstance(value, str | Path) or value == "" or "\0" in str(value):
         raise OptionError(f"{name}={value!r} must be the path of a folder; '.' is the current one")
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _FOREVER_S
 
 
 def _list(name: str, values: object, bound: int, what: str) -> str:

@@ -67,7 +67,8 @@ class Questions(abc.ABC):
         faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`, or a
         folder of Parquet files, whose path ends in `/` (docs/parquet.md). These cannot be loaded again:
         `.html`, a report for a browser (docs/html-report.md); `.report.json`, what `report()` returns;
-        `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or not at all.
+        `.collapsed` and `.speedscope.json`, for flame graphs, and `.hatchet` for proton-viewer. The file
+        appears whole or not at all.
 
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """
@@ -91,27 +92,12 @@ class Questions(abc.ABC):
 
         return overview(self.tables, held(self.tables))
 
-    def add_ncu(self, path: str | Path) -> Profile:
-        """A profile that has what Nsight Compute measured of its kernels besides: see `counters()`.
-
-            ncu --csv --page raw --import report.ncu-rep > report.csv
-            prof.add_ncu("report.csv").counters()
-
-        The report may be of another run of the program. Kernels are found by name, configurations by grid and
-        block or by the order of launches. Raises TraceError for a file that is no such report, and where none
-        of its kernels is in the profile.
-        """
-        from profscope.traces.ncu_matching import with_ncu
-
-        return Profile.of(with_ncu(self.tables, path))
-
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 
         def summary(self, by: str | None = None) -> pd.DataFrame: ...
         def balance(self) -> pd.DataFrame: ...
         def call_tree(self) -> pd.DataFrame: ...
         def collectives(self) -> pd.DataFrame: ...
-        def counters(self) -> pd.DataFrame: ...
         def distances(self) -> pd.DataFrame: ...
         def lines(self) -> pd.DataFrame: ...
         def modules(self) -> pd.DataFrame: ...
@@ -271,7 +257,7 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
 
     kernel; variant_a, variant_b, grid_a, grid_b: configurations and grids, missing and "" if a side has none.
     Launches with the same constexprs and grid are compared, nearest in all else; of the others, those with
-    other constexprs and the nearest of the other side. An autotuner's trials are left out.
+    other constexprs and the nearest of the other side.
     configuration: what tells these launches from the kernel's others; differs: what a and b do not share.
     scope, kind, file, call_path: as b has them where it does; line_a, line_b: 0 where there is none. Lines
     are matched by the functions' texts, through edits.

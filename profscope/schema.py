@@ -42,7 +42,6 @@ from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPA
 
 __all__ = [
     "CALL_ARROW",
-    "EVENT_DEFAULTS",
     "EVENT_DTYPES",
     "EVENT_KINDS",
     "GPU_KINDS",
@@ -94,7 +93,6 @@ LAUNCH_DTYPES = {
     "end_ns": "int64",
     "clock_ghz": "float64",
     "ns_uncertainty": "float64",
-    "trial": "bool",
     "graph": "int32",
     "replay": "int32",
     "cold": "bool",
@@ -105,7 +103,6 @@ LAUNCH_DTYPES = {
 
 LAUNCH_DEFAULTS = {
     "variant": 0,
-    "trial": False,
     "graph": -1,
     "replay": -1,
     "cold": False,
@@ -113,7 +110,7 @@ LAUNCH_DEFAULTS = {
     "rank": -1,
     "host": -1,
 }
-"""Columns of a launch that a table may leave out, and what holds then: one configuration, no trials, no
+"""Columns of a launch that a table may leave out, and what holds then: one configuration, no
 CTA that was to record and did not come to its end, no job of ranks, and no scopes of the host's."""
 
 SAMPLE_DTYPES = {
@@ -169,9 +166,6 @@ EVENT_DTYPES = {
     "rank": "int32",
     "group": "category",
 }
-
-EVENT_DEFAULTS = {"group": ""}
-"""Columns that files of older versions lack."""
 
 
 def payload_names(df: pd.DataFrame) -> list[str]:
@@ -237,11 +231,8 @@ def host_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
 def events_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A table of events in the schema's column order and dtypes; empty when given nothing.
 
-    Columns of EVENT_DEFAULTS may be missing. Raises KeyError for another one that is.
+    Raises KeyError for a missing column.
     """
-    if columns is not None:
-        rows = len(columns["name"])
-        columns = {name: [value] * rows for name, value in EVENT_DEFAULTS.items()} | dict(columns)
     return _frame(columns, EVENT_DTYPES)
 
 

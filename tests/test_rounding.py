@@ -137,7 +137,7 @@ def test_kernels_that_round_alike_are_not_accused(name: str) -> None:
 @pytest.mark.usefixtures("left_alone")
 def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None:
     # No other test asks for this buffer, and so for this binary.
-    with session(instrument="heavy", every=2, buffer=77, spool=tmp_path) as prof:
+    with session(instrument="heavy", every=2, kernels="|77", spool=tmp_path) as prof:
         recorded, bare = launch(), launch()
     assert not torch.equal(recorded, bare)  # it is so, on the emulator as on a GPU
     torch.testing.assert_close(recorded, bare)

@@ -23,6 +23,7 @@ from tests.support.forks import Forks
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
+from tests.support.short_rings import short_rings
 
 # Every kernel.
 
@@ -166,7 +167,7 @@ def test_rings_fit_the_kernel_by_default() -> None:
 
 
 def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> None:
-    with session(instrument="heavy", buffer=16) as prof:
+    with short_rings(), session(instrument="heavy") as prof:
         launch_collatz()
     steps = {cta: collatz_steps(cta + 1) for cta in range(30)}
     iterations = prof.df[(prof.df["kind"] == "iteration") & (prof.df["warp"] == 0)]
@@ -226,7 +227,7 @@ def test_spans_in_noinline_functions_lie_below_each_call() -> None:
 def test_calls_that_did_not_run_leave_nothing_in_a_ring() -> None:
     case = CASES["call_paths"]
     inputs = case.inputs("cpu")
-    with session(instrument="heavy", buffer=16) as prof:
+    with short_rings(), session(instrument="heavy") as prof:
         case.launch(inputs)
     assert prof.profile.validate() == []
     kept, everything = call_tree(prof.df), call_tree(run("call_paths", "heavy").profile.df)

@@ -109,26 +109,6 @@ def test_the_summary_keeps_configurations_apart() -> None:
     assert prof.profile.validate() == []
 
 
-def test_trials_stand_apart() -> None:
-    tuned = triton.autotune([triton.Config({"BLOCK": block}) for block in (128, 256)], key=["n"])(
-        double_kernel
-    )
-    x = torch.zeros(1024)
-    with session(trials=True) as prof:
-        for _ in range(2):
-            tuned[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](torch.empty_like(x), x, 1024)
-    assert prof.launches["trial"].tolist() == [True, True, False, False]
-    assert prof.launches["variant"].nunique() == 2
-    kernel = prof.summary().query("kind == 'kernel'")
-    assert sorted(kernel["trial"]) == [False, True, True]
-    assert kernel.set_index("trial")["launches"].loc[False] == 2
-    assert (kernel[kernel["trial"]]["launches"] == 1).all()
-    winner = prof.launches["variant"].iloc[-1]
-    builds = prof.metadata["variants"]["double_kernel"][winner]["builds"]
-    assert [each["build"] for each in builds] == ["bare", "instrumented"]  # what was timed, what recorded
-    assert all(each["registers"] is None for each in builds)  # the emulator has none
-
-
 def test_resources_are_those_of_the_binary() -> None:
     class Metadata:
         target = triton.backends.compiler.GPUTarget("cuda", 90, 32)

@@ -22,22 +22,20 @@ from tests.support.captured import captured
 from tests.support.figures_agree import figures_agree
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.sessions import CASES, session
+from tests.support.short_rings import short_rings
 
 ROOT = Path(__file__).parents[1]
 DATA, RESULTS = ROOT / "tests/data", ROOT / "bench/results"
 approx = pytest.approx
-GROUP = ["kernel", "variant", "trial"]
-PLACE = ["kernel", "variant", "trial", "scope", "kind", "file", "line", "call_path"]
+GROUP = ["kernel", "variant"]
+PLACE = ["kernel", "variant", "scope", "kind", "file", "line", "call_path"]
 CLOCK = {"read_cycles": 2, "row_cycles": 18, "basis": "measured"}
 
 
-def some_trials() -> Profile:
-    """Launches of two kernels, of which one is an autotuner's trial."""
-    profile = captured(
+def two_kernels() -> Profile:
+    return captured(
         "liger_rms_norm-heavy-0", "liger_rms_norm-heavy-1", "noinline-heavy-0", "noinline-light-0"
     )
-    launches = profile.launches.assign(trial=profile.launches["launch"] == 3)
-    return Profile.of(replace(profile.tables, launches=launches))
 
 
 def with_cost() -> Profile:
@@ -62,10 +60,15 @@ def recorded_as(*names: str, **options: Any) -> Profile:
     return Profile.of(prof.tables)
 
 
+def overwritten() -> Profile:
+    with short_rings():
+        return recorded_as("nested_loops", "softmax", instrument="heavy")
+
+
 FEW: dict[str, Callable[[], Profile]] = {
     "records overwritten, partitions": lambda: captured("gluon_ws_loop-heavy-16-0", "while-heavy-16-0"),
     "some CTAs": lambda: load(DATA / "diff/matmul-1-stage.pftrace.gz"),
-    "trials": some_trials,
+    "two kernels": two_kernels,
     "corrected": with_cost,
     "two ranks": of_two_ranks,
     "a whole launch": lambda: load(DATA / "plotting/waves.pftrace.gz"),
@@ -80,11 +83,9 @@ MORE: dict[str, Callable[[], Profile]] = {
     "heavy": lambda: recorded_as("matmul", "noinline", "call_paths", "nested_loops", instrument="heavy"),
     "default": lambda: recorded_as("matmul", "softmax", "attention"),
     "light": lambda: recorded_as("matmul", "noinline", instrument="light"),
-    "overwritten": lambda: recorded_as("nested_loops", "softmax", instrument="heavy", buffer=16),
+    "overwritten": overwritten,
     "ctas": lambda: recorded_as("matmul", "call_paths", instrument="heavy", ctas=2),
     "ctas, listed": lambda: recorded_as("matmul", "call_paths", ctas=[0, 3]),
-    "sms": lambda: recorded_as("layer_norm", instrument="heavy", sms=2),
-    "warps": lambda: recorded_as("layer_norm", instrument="heavy", warps=[0, 2]),
 }
 
 
@@ -105,8 +106,8 @@ class Told:
 
     @cached_property
     def own(self) -> pd.DataFrame:
-        """The summary without an autotuner's trials and what is in flight."""
-        return self.summary[~self.summary["trial"] & (self.summary["kind"] != "async")]
+        """The summary without what is in flight."""
+        return self.summary[self.summary["kind"] != "async"]
 
     @property
     def warp_time(self) -> int:
@@ -127,7 +128,7 @@ def told_of(make: Callable[[], Profile], folder: Path, *choice: str) -> Told:
     return Told(load(views.path, **named) if named else profile, views)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["trials", "some CTAs"])
+@pytest.mark.parametrize("name", ["two kernels", "some CTAs"])
 def test_the_first_screen_has_the_figures_of_the_summary(name: str, tmp_path: Path) -> None:
     agree_on_the_screen(told_of(FEW[name], tmp_path))
 
@@ -144,8 +145,8 @@ def test_rows_by_anything_add_up_to_the_same_where_some_ctas_recorded(tmp_path: 
     agree_on_rows(told_of(FEW["some CTAs"], tmp_path))
 
 
-def test_other_forms_leave_out_trials(tmp_path: Path) -> None:
-    agree_in_other_forms(told_of(FEW["trials"], tmp_path))
+def test_other_forms_have_the_same_figures(tmp_path: Path) -> None:
+    agree_in_other_forms(told_of(FEW["two kernels"], tmp_path))
 
 
 def test_each_rank_of_a_job_has_the_figures_of_its_part(tmp_path: Path) -> None:
@@ -188,9 +189,7 @@ def test_a_part_says_the_same_of_itself(name: str, choice: tuple[str, ...], tmp_
 def agree_on_the_summary(told: Told) -> None:
     for unit in ("ns", "cycles"):
         plain = plain_sums(told.profile, unit)
-        rows = told.summary.astype(
-            {name: "str" for name in PLACE if name not in ("variant", "trial", "line")}
-        )
+        rows = told.summary.astype({name: "str" for name in PLACE if name not in ("variant", "line")})
         rows = rows.set_index(
             pd.Index(list(rows[PLACE].itertuples(index=False, name=None)), tupleize_cols=False)
         )
@@ -210,12 +209,11 @@ def agree_on_the_screen(told: Told) -> None:
         assert row["ctas"] == own["ctas"].sum()
         if told.unit == "ns":
             assert row["total"] == (timed["end_ns"] - timed["start_ns"]).sum()
-    assert sum(row["share"] for row in rows.values() if not row["trial"]) == approx(1)
-    assert all(row["share"] is None for row in rows.values() if row["trial"])
+    assert sum(row["share"] for row in rows.values()) == approx(1)
     assert screen["header"]["dropped"] == launches["dropped"].sum()
     assert screen["header"]["ctas"] == launches["ctas"].sum()
     tables = screen["tables"]
-    inside = {(table["kernel"], table["variant"], table["trial"]) for table in tables}
+    inside = {(table["kernel"], table["variant"]) for table in tables}
     if len(inside) == len(rows):
         assert sum(table["warps"] for table in tables) == warps_of(told.profile)
     for table, tree in zip(screen["tables"], screen["trees"], strict=True):
@@ -295,7 +293,7 @@ def agree_on_rows(told: Told) -> None:
         {0} if (told.own["kind"] == "gap").any() else set()
     )
     assert {*at_lines} == expected
-    counted = profile.launches[~profile.launches["trial"]]
+    counted = profile.launches
     has_ranks = bool((profile.launches["rank"] >= 0).any())
     for what in ("launch", "rank") if has_ranks else ("launch",):
         rows = told.views.by(what)
@@ -308,16 +306,6 @@ def agree_on_rows(told: Told) -> None:
         rows = told.views.by(what)
         assert sum(row["self"] for row in rows) == mine[column].sum(), what
         assert sum(row["count"] for row in rows) == warps, what
-    metric = "time" if unit == "ns" else "cycles"
-    frames = told.views.ask("-m", f"{metric},{metric}/%")
-    trials = int(told.summary.loc[told.summary["trial"], f"self_{unit}"].sum())
-    roots = [frame for frame in frames if len(frame["path"]) == 1]
-    assert sum(
-        next(iter(set(frame) - {"path", f"{metric}/%"}), 0)
-        and frame.get(f"{metric}/ns", frame.get(metric, 0))
-        for frame in roots
-    ) == approx(everything + trials, abs=99)
-    assert sum(frame.get(f"{metric}/%", 0.0) for frame in roots) == approx(100)
 
 
 def agree_on_ranks(told: Told) -> None:
@@ -330,7 +318,7 @@ def agree_on_ranks(told: Told) -> None:
         alone = load(told.views.path, rank=row["rank"])
         assert alone.launches["kernel"].tolist() == launches.loc[own, "kernel"].tolist()
         of_spans = alone.summary()
-        of_spans = of_spans[(of_spans["kind"] != "async") & ~of_spans["trial"]]
+        of_spans = of_spans[of_spans["kind"] != "async"]
         rows = [each for each in told.views.by("rank") if each["key"] == str(row["rank"])]
         assert sum(each["self"] for each in rows) == of_spans[f"self_{told.unit}"].sum()
     if len(ranks):
@@ -350,7 +338,7 @@ def agree_in_other_forms(told: Told) -> None:
     document = json.loads(views.path.with_name("x.speedscope.json").read_text())
     assert {each["name"]: each["endValue"] for each in document["profiles"]} == dict(weights)
     scopes = views.ask("--show", "scopes", form="csv") if told.screen["tables"] else []
-    self_time = sum(int(row["self"]) for row in scopes if row["trial"] == "False")
+    self_time = sum(int(row["self"]) for row in scopes)
     with_inside = {(table["kernel"], table["variant"]) for table in told.screen["tables"]}
     own = told.own[[key in with_inside for key in zip(told.own["kernel"], told.own["variant"], strict=True)]]
     assert self_time == own[f"self_{unit}"].sum()

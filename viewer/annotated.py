@@ -138,7 +138,7 @@ def annotate(
         rows = list(_records(own)), of_scopes.get(key, [])
         maker = _Maker(kernel, *rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
         notes = lines.attrs["not_measured"] if not at else []
-        group = groups_of.get((kernel, variant, False), Group(kernel, variant))
+        group = groups_of.get((kernel, variant), Group(kernel, variant))
         made.append(
             Annotated(
                 kernel=kernel,

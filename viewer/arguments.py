@@ -64,15 +64,11 @@ def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
 
 def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
     """Options that mean the same are made one, and those that exclude each other are refused."""
-    metrics = ("metrics", "include", "exclude", "threshold", "diff_profile")
-    of_metrics = options.print_sorted or any(getattr(options, name) is not None for name in metrics)
     views = {
         "--report": ("report", options.report),
         "--html": ("html", options.html is not None),
         "--source": ("source", options.source is not None),
         "--by": ("by", options.by is not None),
-        "-l": ("list", options.list),
-        "-m, -i, -e, -t, --print-sorted or --diff-profile": ("metrics", of_metrics),
         "--show": ("show", options.show is not None or options.lines),
         "--interactive": ("interactive", options.interactive),
         "--serve": ("serve", options.serve),
@@ -81,8 +77,6 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     if len(asked) > 1:
         parser.error(f"{asked[0]} and {asked[1]} are two views: ask for one")
     options.view = views[asked[0]][0] if asked else ""
-    if options.include and options.exclude:
-        parser.error("-i and -e: only one of them can be given")
     if options.json:
         if options.format not in (None, "json") or options.report:
             parser.error("--json goes with neither --report nor another --format")
@@ -91,7 +85,7 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     parts = [f"--{name}" for name in ("cta", "sm", "warp") if getattr(options, name) is not None]
     if options.view == "html" and parts:
         parser.error(f"--html shows whole launches: leave {' and '.join(parts)} out, and zoom in there")
-    if options.view in ("report", "html", "interactive", "list", "serve") and options.format != "table":
+    if options.view in ("report", "html", "interactive", "serve") and options.format != "table":
         parser.error(f"--{options.view} has one form only: leave --format out")
     if not (options.browser or options.serve):
         parser.error("--no-browser goes with --serve")
@@ -117,7 +111,7 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline"}),
         "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines"}),
         "--zoom": "timeline" in parts,
-        "--depth": view == "metrics" or "tree" in parts,
+        "--depth": "tree" in parts,
         "--top": view in ("by", "source") or bool({*parts} - {"header"}),
         "--unit": view in ("by", "source", "interactive") or bool({*parts} - {"header", "lines", "findings"}),
     }
@@ -129,7 +123,7 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 def _called(view: str, shown: Sequence[str]) -> str:
     if view == "collapsed":
         return "--format collapsed"
-    return {"metrics": "a tree of metrics", "show": f"--show {','.join(shown)}"}.get(view, f"--{view}")
+    return f"--show {','.join(shown)}" if view == "show" else f"--{view}"
 
 
 def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -167,7 +161,6 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     )
     _add_views(parser)
     _add_selection(parser)
-    _add_proton(parser)
     _add_form(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
@@ -270,37 +263,6 @@ def _add_timeline(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_proton(parser: argparse.ArgumentParser) -> None:
-    tree = parser.add_argument_group("tree of metrics", "the flags of proton-viewer, with the same meaning")
-    tree.add_argument("-l", "--list", action="store_true", help="list the metrics in the trace")
-    tree.add_argument(
-        "-m",
-        "--metrics",
-        metavar="A[,B]",
-        help="at most two metrics: such as time/us, avg_time/ns or time/%%",
-    )
-    tree.add_argument(
-        "-i", "--include", type=pattern, metavar="REGEX", help="show only paths through frames that match"
-    )
-    tree.add_argument(
-        "-e",
-        "--exclude",
-        type=pattern,
-        metavar="REGEX",
-        help="leave out frames that match, and all below them",
-    )
-    tree.add_argument(
-        "-t", "--threshold", type=float, metavar="X", help="leave out frames whose first metric is below X"
-    )
-    tree.add_argument("-d", "--depth", type=count, metavar="N", help="show at most N levels of a tree")
-    tree.add_argument(
-        "--print-sorted", action="store_true", help="also list the frames, sorted by the first metric"
-    )
-    tree.add_argument(
-        "--diff-profile", "-diff", metavar="FILE", help="subtract the metrics of FILE from those of the trace"
-    )
-
-
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_argument_group("form")
     form.add_argument(
@@ -313,7 +275,8 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         help="rows of each table (default: 20; 0 shows all, as CSV and md do); with --source sass: "
         "instructions of each line",
     )
-    form.add_argument("--sort", choices=SORTS, help="with --show scopes and --by: sort by this column")
+    form.add_argument("-d", "--depth", type=count, metavar="N", help="levels of the tree")
+    form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
     form.add_argument(
         "--width",
         type=width,

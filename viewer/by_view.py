@@ -14,7 +14,6 @@ from profscope.analysis.line_rows import GAP
 from profscope.analysis.span_rows import (
     launch_scales,
     not_samples,
-    of_which_shares_are,
 )
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
@@ -128,18 +127,13 @@ def _times(unit: str, *, emulated: bool) -> str:
 
 def _notes(profile: Profile, by: str) -> Iterator[str]:
     """What the rows are not of."""
-    launches = profile.launches
     is_part = len(profile.tables.df) and (profile.summary()["sampled"] < 1).any()
     if by not in (*OF_SCOPES, *OF_LAUNCHES) and is_part:
         yield "Of the CTAs that recorded alone: nothing is scaled up to the grid."
-    trials = int(launches["trial"].sum())
-    if trials and trials < len(launches):
-        yield f"{count_text(trials, 'trial')} of an autotuner left out."
 
 
 def make_rows(profile: Profile, by: str, unit: str, chosen: Rows, sort: str | None) -> list[ByRow]:
-    """All rows, the one of most time first: of CTAs the slowest, of scopes that of most self time. An
-    autotuner's trials are left out, unless there is nothing else."""
+    """All rows, the one of most time first: of CTAs the slowest, of scopes that of most self time."""
     rows = _of_scopes(profile, by, unit, chosen) if by in OF_SCOPES else _of_warps(profile, by, unit)
     if sort == "name":
         return sorted(rows, key=lambda row: (row.kernel, len(row.key) if row.key.isdecimal() else 0, row.key))
@@ -185,11 +179,9 @@ def _of_warps(profile: Profile, by: str, unit: str) -> list[ByRow]:
 def _warps(profile: Profile, by: str, unit: str) -> pd.DataFrame:
     """What rows add up: whole warps, one a row. length: in all; estimate: that, for `OF_LAUNCHES` of the
     whole grid."""
-    launches = profile.launches[of_which_shares_are(profile.launches)]
     scale = pd.Series(launch_scales(profile.tables), profile.launches["launch"])
     table = whole_warps(profile, unit)
-    table = table[table["launch"].isin(launches["launch"])]
-    of_launch = launches.drop_duplicates("launch").set_index("launch")[["variant", "rank"]]
+    of_launch = profile.launches.drop_duplicates("launch").set_index("launch")[["variant", "rank"]]
     table = table.join(of_launch, on="launch")
     return table.assign(estimate=table["length"] * (table["launch"].map(scale) if by in OF_LAUNCHES else 1.0))
 
@@ -197,7 +189,7 @@ def _warps(profile: Profile, by: str, unit: str) -> pd.DataFrame:
 def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow]:
     """Sums over rows of the summary."""
     summary = profile.summary()
-    summary = summary[of_which_shares_are(summary) & (summary["kind"] != "async")]
+    summary = summary[summary["kind"] != "async"]
     everything = int(summary[f"self_{unit}"].sum())
     if not chosen.are_all:
         places = zip(summary["file"], summary["line"], summary["scope"], strict=True)

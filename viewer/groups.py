@@ -1,4 +1,4 @@
-"""Launches that are shown together: those of a kernel in one configuration, an autotuner's trials apart."""
+"""Launches that are shown together: those of a kernel in one configuration."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
@@ -13,21 +13,20 @@ __all__ = ["Group", "differs_text", "label_of", "make_groups", "several_variants
 
 @dataclass(frozen=True)
 class Group:
-    """A kernel's launches of one variant, its trials or the others.
+    """A kernel's launches of one variant.
 
-    label: what tells them from the kernel's others, as " #1" or " #1 trial", "" where there are no others.
+    label: what tells them from the kernel's others, as " #1", "" where there are no others.
     differs: of the configuration what is not the same in all the kernel's variants, as {"BLOCK": 256}.
     """
 
     kernel: str
     variant: int = 0
-    trial: bool = False
     label: str = ""
     differs: dict[str, Any] = field(default_factory=dict)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """These five by name, also of what has more."""
+        """These by name, also of what has more."""
         return {each.name: getattr(self, each.name) for each in fields(Group)}
 
     @property
@@ -36,22 +35,20 @@ class Group:
         return printable(self.kernel) + self.label
 
 
-def make_groups(profile: Profile) -> dict[tuple[str, int, bool], Group]:
-    """By kernel, variant and trial, in order of the first launch."""
+def make_groups(profile: Profile) -> dict[tuple[str, int], Group]:
+    """By kernel and variant, in order of the first launch."""
     launches = profile.launches
     described = profile.metadata.get("variants") or {}
     highest = launches.groupby("kernel")["variant"].max().to_dict()
     groups = {}
-    for kernel, variant, trial in zip(
-        launches["kernel"], launches["variant"], launches["trial"], strict=True
-    ):
-        key = str(kernel), int(variant), bool(trial)
+    for kernel, variant in zip(launches["kernel"], launches["variant"], strict=True):
+        key = str(kernel), int(variant)
         if key in groups:
             continue
         variants = described.get(key[0]) or []
         # A choice of one variant leaves the others in the metadata.
         has_several = highest[kernel] > 0 or len(variants) > 1
-        label = (f" #{key[1]}" if has_several else "") + (" trial" if trial else "")
+        label = f" #{key[1]}" if has_several else ""
         groups[key] = Group(*key, label, differing(variants, key[1]))
     return groups
 
@@ -64,9 +61,9 @@ def several_variants(groups: Iterable[Group]) -> set[str]:
 def label_of(profile: Profile, launch: int) -> str:
     """The label of a launch's group."""
     rows = profile.launches[profile.launches["launch"] == launch]
-    keys = zip(rows["kernel"], rows["variant"], rows["trial"], strict=True)
+    keys = zip(rows["kernel"], rows["variant"], strict=True)
     groups = make_groups(profile)
-    return next((groups[str(kernel), int(variant), bool(trial)].label for kernel, variant, trial in keys), "")
+    return next((groups[str(kernel), int(variant)].label for kernel, variant in keys), "")
 
 
 def differs_text(group: Group) -> str:

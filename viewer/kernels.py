@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from profscope.analysis.launch_durations import took
-from profscope.analysis.span_rows import GROUP_COLUMNS, of_which_shares_are
+from profscope.analysis.span_rows import GROUP_COLUMNS
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.grid import Column, grid, heading
@@ -18,8 +18,7 @@ __all__ = ["KernelRow", "make_kernels", "render_kernels"]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRow(Group):
-    """A group's launches, each from first recorded time to last, in `unit`. share: of all launches but an
-    autotuner's trials, which have none; of these where there are no others.
+    """A group's launches, each from first recorded time to last, in `unit`. share: of all launches.
 
     untimed: launches without records, or with CTAs that did not come to their end, whose times nobody knows.
     They count as launches, and in no time; mean, min and max are None where there are no others.
@@ -37,15 +36,13 @@ class KernelRow(Group):
 
 
 def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
-    """A row per kernel, variant and trial, the one whose launches took longest first, trials behind the
-    others.
+    """A row per kernel and variant, the one whose launches took longest first.
 
     All views have their kernels in this order.
     """
     launches = profile.launches
     timed = took(profile.tables, unit).dropna()
-    have_shares = of_which_shares_are(launches)
-    everything = float(timed[have_shares[timed.index]].sum())
+    everything = float(timed.sum())
     groups = make_groups(profile).values()
     rows = []
     for group, (_, of_group) in zip(groups, launches.groupby(list(GROUP_COLUMNS), sort=False), strict=True):
@@ -61,12 +58,10 @@ def make_kernels(profile: Profile, unit: str) -> list[KernelRow]:
                 mean=float(mine.mean()) if len(mine) else None,
                 min=float(mine.min()) if len(mine) else None,
                 max=float(mine.max()) if len(mine) else None,
-                share=float(mine.sum() / everything)
-                if everything and have_shares[of_group.index[0]]
-                else None,
+                share=float(mine.sum() / everything) if everything else None,
             )
         )
-    return sorted(rows, key=lambda row: (row.trial, -row.total, row.kernel, row.variant))
+    return sorted(rows, key=lambda row: (-row.total, row.kernel, row.variant))
 
 
 def render_kernels(rows: list[KernelRow], width: int, most: int, said: Sequence[str] = ()) -> list[Text]:

@@ -87,7 +87,7 @@ def make_lines(
         every = chosen.chosen([_row(row) for row in own.to_dict("records")])
         rows = every[: top or None]
         omitted = len(every) - len(rows)
-        label = groups[kernel, int(variant), False].label if (kernel, variant, False) in groups else ""
+        label = groups[kernel, int(variant)].label if (kernel, variant) in groups else ""
         samples = int(own["samples"].sum())
         tables.append(
             LineTable(kernel, int(variant), label, samples, rows, omitted, texts if not tables else [])

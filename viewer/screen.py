@@ -71,8 +71,8 @@ MORE = (
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown. Kernels, each variant for itself, are in one order everywhere: trials last, by the
-    time that their launches took.
+    """All that is shown. Kernels, each variant for itself, are in one order everywhere: by the time
+    that their launches took.
 
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     tables and trees are of the same groups; `omitted` further ones with spans inside have none.
@@ -203,7 +203,7 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
     launches, df = profile.launches, profile.tables.df
     roots = df.iloc[outermost(df)]
     for group in groups:
-        is_own = (launches["variant"] == group.variant) & (launches["trial"] == group.trial)
+        is_own = launches["variant"] == group.variant
         own = roots[roots["launch"].isin(launches["launch"][is_own])]
         if choice := choose_cta(own, [group.kernel]):
             return choice
@@ -234,7 +234,7 @@ def _rows(view: View, name: str) -> list[Row]:
         own = [(tree, tree.nodes) for tree in view.trees]
     else:
         own = [(table, table.rows) for table in view.tables]
-    about = ("kernel", "variant", "trial", "unit")
+    about = ("kernel", "variant", "unit")
     return [
         {**{name: getattr(table, name) for name in about if hasattr(table, name)}, **asdict(row)}
         for table, rows in own

@@ -1,4 +1,4 @@
-"""The table: one row per kernel, variant and scope, heaviest first; trials apart."""
+"""The table: one row per kernel, variant and scope, heaviest first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,6 @@ class ScopeRow:
     """
 
     variant: int
-    trial: bool
     scope: str
     kind: str
     file: str
@@ -140,7 +139,7 @@ def make_tables(
 
 def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
     is_own = (table["kernel"] == group.kernel) & (table["variant"] == group.variant)
-    return table[is_own & (table["trial"] == group.trial)]
+    return table[is_own]
 
 
 def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
@@ -151,7 +150,6 @@ def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
     work |= {name: None if pd.isna(row[name]) else float(row[name]) for name in RATES}
     return ScopeRow(
         variant=int(row["variant"]),
-        trial=bool(row["trial"]),
         scope=str(row["scope"]),
         kind=str(row["kind"]),
         file=str(row["file"]),

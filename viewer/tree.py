@@ -77,7 +77,7 @@ def make_trees(
         children.setdefault(scope.parent, []).append(at)
     trees = []
     for group in groups:
-        key = group.kernel, group.variant, group.trial
+        key = group.kernel, group.variant
         own = [root for root in children.get(-1, ()) if drawn[root].group == key]
         warp_time = sum(drawn[root].total for root in own)
         nodes = []
@@ -132,10 +132,10 @@ def _leading_to(nodes: list[Node], chosen: Rows) -> list[Node]:
 
 @dataclass
 class _Scope:
-    """A path of scopes from a root. group: kernel, variant and trial; parent: the place of the path less its
+    """A path of scopes from a root. group: kernel and variant; parent: the place of the path less its
     last step among all, -1 at a root; place: scope, kind, file, line, call path."""
 
-    group: tuple[str, int, bool]
+    group: tuple[str, int]
     parent: int
     place: tuple[str, str, str, int, str]
     count: int

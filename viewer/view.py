@@ -40,7 +40,7 @@ def show(options: argparse.Namespace) -> None:
         from viewer.source_view import show_source
 
         show_source(profile, options, unit, source_lines(trace.written_s))
-    elif options.view in ("by", "list", "metrics", "interactive", "serve"):
+    elif options.view in ("by", "interactive", "serve"):
         import_module(f"viewer.{options.view}_view").show(profile, options, unit)
     elif options.format == "collapsed":
         from viewer.collapsed_view import show_collapsed

@@ -53,6 +53,6 @@ def recorded(profile: Profile) -> pd.DataFrame:
     counts = pd.DataFrame({name: rows.groupby(["kernel", "group"]).size() for name, rows in parts.items()})
     counts = counts.reset_index()
     names = roots["kernel"].cat.categories[counts["kernel"]].astype("str")
-    of_launch = {name: groups[name].to_numpy()[counts["group"]] for name in ("variant", "trial")}
-    both = counts[[*parts]].assign(kernel=names, **of_launch)
+    variant = groups["variant"].to_numpy()[counts["group"]]
+    both = counts[[*parts]].assign(kernel=names, variant=variant)
     return both.groupby(key, as_index=False).sum().astype(dict.fromkeys(parts, "int64"))

@@ -35,9 +35,8 @@ class Area:
 class Identity:
     """SSA names of what a warp needs to know about itself.
 
-    awake: i1, true where the CTA records; leads: i1, true in the first lane of each warp there; lane: i1,
-    true in those of them that store their warp's records; chosen: i1, whether its warp does, if it is awake;
-    segment: i64, in a warp that does the address of the warp's segment less the sizes of both headers, in
+    awake: i1, true where the CTA records; leads: i1, true in the first lane of each warp there, which stores
+    the warp's records; segment: i64, the address of the warp's segment less the sizes of both headers, in
     warp 0 that of the area less the launch header's; ring: i32, how far ring_log2 is above MIN_RING_LOG2;
     ring_mask: i32.
     """
@@ -45,12 +44,10 @@ class Identity:
     segment: str
     awake: str
     leads: str
-    lane: str
-    chosen: str
     ring: str
     ring_mask: str
 
     @staticmethod
     def fresh(module: Module) -> Identity:
-        names = ("ps_segment", "ps_awake", "ps_leads", "ps_lane", "ps_chosen", "ps_ring", "ps_mask")
+        names = ("ps_segment", "ps_awake", "ps_leads", "ps_ring", "ps_mask")
         return Identity(*(module.fresh(name) for name in names))

@@ -177,7 +177,7 @@ class Placeholders:
             "fixed_bytes": manifest.fixed_bytes,
             "ring_bytes": manifest.ring_bytes << MIN_RING_LOG2,
             "cta_fixed_bytes": manifest.cta_fixed_bytes,
-            "cta_ring_bytes": manifest.segments * manifest.ring_bytes << MIN_RING_LOG2,
+            "cta_ring_bytes": manifest.warps * manifest.ring_bytes << MIN_RING_LOG2,
             "digest": manifest.digest,
         }
 

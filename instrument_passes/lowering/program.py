@@ -17,8 +17,7 @@ __all__ = ["Program"]
 @dataclass(frozen=True)
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
-    which section they run. wide: see `find_area`. static_records: a loop whose trip count is static and whose
-    records per warp are at most this many gets room for all of them.
+    which section they run. wide: see `find_area`.
     """
 
     module: Module
@@ -30,4 +29,3 @@ class Program:
     places: Places
     marked: bool
     wide: bool
-    static_records: int

@@ -11,7 +11,7 @@ from instrument_passes.dialect import BUFFER, is_record
 from instrument_passes.ir import Module, Op, Region
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
-from instrument_passes.lowering.choose import choose_area, choose_warp
+from instrument_passes.lowering.choose import choose_area
 from instrument_passes.lowering.program import Program
 from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
 from instrument_passes.selection import Selection
@@ -65,7 +65,7 @@ def find_area(
         {p}_variable = arith.shli {p}_rings, {p}_ring : i32
         {p}_constant = arith.constant {holes.cta_fixed_bytes()} : i32
         {p}_size = arith.addi {p}_constant, {p}_variable : i32
-        {choose_area(p, target, area, selection)}
+        {choose_area(p, area, selection)}
         {p}_none = arith.constant 0 : i32
         {p}_here = arith.cmpi eq, {area.elsewhere}, {p}_none : i32
         {area.settled} = arith.select {p}_here, {area.flags}, {p}_none : i32
@@ -85,10 +85,10 @@ def set_up(
 ) -> Op:
     """Find the warp's segment at the start of a warp program, behind the records that open it.
 
-    So the first clock is read first; where a CTA draws its area, right behind. numbers: i32 constants by
+    So the first clock is read first. numbers: i32 constants by
     name; before, after: text around that. Returns the first op of the program itself.
     """
-    segment = _find_segment(program.module, program.target, area, identity, program.holes, program.selection)
+    segment = _find_segment(program.module, program.target, area, identity, program.holes)
     constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
     first = next(op for op in region.entry.ops if not is_record(op))
     first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
@@ -101,15 +101,9 @@ def _find_segment(
     area: Area,
     identity: Identity,
     holes: Placeholders,
-    selection: Selection,
 ) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
     p = module.fresh("ps")
-    number, chosen = f"{p}_warp", identity.awake
-    choice = ""
-    if selection.warps:
-        number, chosen = f"{p}_segment", f"{p}_chosen"
-        choice = choose_warp(p, target, selection.warps)
     return _lines(
         f"""
         {target.thread_id(f"{p}_tid")}
@@ -126,9 +120,6 @@ def _find_segment(
         {identity.leads} = arith.cmpi eq, {p}_not, {p}_zero : i32
         {p}_lanes_log2 = arith.constant {target.lanes.bit_length() - 1} : i32
         {p}_warp = arith.shrui {p}_tid, {p}_lanes_log2 : i32
-        {choice}
-        {identity.chosen} = arith.andi {identity.awake}, {chosen} : i1
-        {identity.lane} = arith.andi {identity.leads}, {chosen} : i1
         {_field(p, area.flags, LaunchBits.RING_SHIFT, identity.ring)}
         {p}_shortest = arith.constant {-(1 << MIN_RING_LOG2)} : i32
         {p}_above = arith.shli {p}_shortest, {identity.ring} : i32
@@ -137,7 +128,7 @@ def _find_segment(
         {p}_variable = arith.shli {p}_rings, {identity.ring} : i32
         {p}_constant = arith.constant {holes.fixed_bytes()} : i32
         {p}_size = arith.addi {p}_constant, {p}_variable : i32
-        {target.multiply_add(identity.segment, number, f"{p}_size", area.address)}
+        {target.multiply_add(identity.segment, f"{p}_warp", f"{p}_size", area.address)}
         """
     )
 

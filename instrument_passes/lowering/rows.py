@@ -79,14 +79,14 @@ class RowWriter:
         offsets = [self._holes.store_offset(self._section, frame.index, first) for first in starts]
         identity = self._identity
         return self._target.store_row(
-            self._module.fresh("ps_none"), row, offsets, words, identity.lane, identity.chosen
+            self._module.fresh("ps_none"), row, offsets, words, identity.leads, identity.awake
         )
 
     def _store(self, frame: FrameBuilder, first: int, row: str, values: Sequence[str]) -> str:
         """Text that stores 1, 2 or 4 values from column `first` on."""
         offset = self._holes.store_offset(self._section, frame.index, first)
         out = self._module.fresh("ps_none")
-        return self._target.store(out, row, offset, values, self._identity.lane)
+        return self._target.store(out, row, offset, values, self._identity.leads)
 
     def load(self, frame: FrameBuilder, column: int, out: str) -> str:
         """Text that loads a word of the section's root row where the lane stores, zero elsewhere."""
@@ -96,7 +96,7 @@ class RowWriter:
             f"{p}_offset = arith.constant {offset} : i64\n"
             f"{p}_address = arith.addi {self._identity.segment}, {p}_offset : i64\n"
             f"{p}_word = tt.int_to_ptr {p}_address : i64 -> !tt.ptr<i32>\n"
-            f"{out} = tt.load {p}_word, {self._identity.lane}, {self._zero} : !tt.ptr<i32>"
+            f"{out} = tt.load {p}_word, {self._identity.leads}, {self._zero} : !tt.ptr<i32>"
         )
 
     def row_address(self, frame: FrameBuilder, counter: str, row: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from instrument_passes.targets import Target
 __all__ = ["can_have_one", "join", "without_records"]
 
 # Partitions share registers and barriers by number; a call's callee would be there twice; tensor memory is
-# given out once; a CTA that draws a ticket does so in its prologue.
+# given out once.
 _ONLY_ONCE: Final = ("ttg.warp_specialize", "tt.call", "ttng.tmem_")
 _ASSEMBLY: Final = ("tt.elementwise_inline_asm", "ttg.inline_asm")
 _COMMENT: Final = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -35,10 +35,10 @@ _BRACES: Final = re.compile(r"\{[^{}]*\}")
 _DECLARATION: Final = re.compile(r"(?:^|[;\n])\s*(?:\.|[\w$%.]+\s*:(?!:))")
 
 
-def can_have_one(module: Module, kernel: Op, selection: Selection) -> bool:
+def can_have_one(module: Module, kernel: Op) -> bool:
     """Whether the kernel's body may stand there twice. In clusters CTAs reach into each other's shared
     memory, where both bodies do not have the same things at the same place."""
-    if module.integer("ttg.num-ctas", 1) > 1 or selection.ctas == "sms":
+    if module.integer("ttg.num-ctas", 1) > 1:
         return False
     return not any(op.name.startswith(_ONLY_ONCE) or _declares(op) for op in kernel.walk())
 

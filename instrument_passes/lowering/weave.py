@@ -24,6 +24,8 @@ from instrument_passes.span_columns import RESERVED
 __all__ = ["weave_kernel", "weave_partition"]
 
 _PAYLOADS: Final = ("i32", "f32")
+# A loop whose trip count is static and whose records per warp are at most this many has room for all of them.
+_STATIC_RECORDS: Final = 1 << 13
 
 
 def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
@@ -39,10 +41,7 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
         holes.digest(),
     )  # fmt: skip
     found = f"{allocate(buffer)}\n{found}"
-    draws = program.selection.draws
-    weaver.prologue(region, state, "" if draws else found, start)
-    if draws:  # what is waited for before the first clock is no time of the kernel's
-        region.entry.prepend(found)
+    weaver.prologue(region, state, found, start)
     weaver.flow.function(region, state)
 
 
@@ -251,7 +250,7 @@ class _Weaver:
         """Rows the loop will need, if that is static and within the limit; else 0, a ring."""
         trips = static_trips(loop) if frame.parent == 0 else None
         clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
-        return trips if trips is not None and trips * clocks <= self.program.static_records else 0
+        return trips if trips is not None and trips * clocks <= _STATIC_RECORDS else 0
 
     def enter_branch(self, state: RowState) -> RowState:
         return replace(state, values=dict(state.values), open=list(state.open), pending=[], may_store=False)
@@ -296,7 +295,7 @@ class _Weaver:
 
     def handed_to_call(self, keys: Sequence[int], state: RowState) -> dict[str, str]:
         identity = self.identity
-        handed = {state.row: "i64", identity.lane: "i1"}
+        handed = {state.row: "i64", identity.leads: "i1"}
         if keys:
             handed |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
         return handed

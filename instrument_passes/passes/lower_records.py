@@ -46,17 +46,9 @@ class LowerRecords(Pass):
     """Clock reads, batched stores and row counters for every record of the module.
 
     It also writes the manifest that decodes them. Without options one CTA of every 2^s of a launch records, s
-    as the launch says, with all its warps.
+    as the launch says.
 
     ctas: only CTAs with these linear ids.
-
-    first: only the first 2^s CTAs.
-
-    sms: only CTAs that run on these SMs, 2^s of them at most.
-
-    warps: only these warps of a CTA.
-
-    every-warp: one warp in so many.
 
     twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
     is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
@@ -66,22 +58,10 @@ class LowerRecords(Pass):
     name: ClassVar[str] = "lower-records"
     rank: ClassVar[int] = LOWERS
     ctas: tuple[str, ...] = ()
-    first: bool = False
-    sms: tuple[str, ...] = ()
-    warps: tuple[str, ...] = ()
-    every_warp: int = 1
     twin: bool = False
 
     def __post_init__(self) -> None:
-        if bool(self.ctas) + self.first + bool(self.sms) > 1:
-            raise ValueError("ctas, first and sms exclude each other")
-        if self.warps and self.every_warp != 1:
-            raise ValueError("warps and every-warp exclude each other")
-        if not 1 <= self.every_warp <= _MAX_WARPS:
-            raise ValueError(f"every-warp={self.every_warp} must be 1 to {_MAX_WARPS}")
         _numbers("ctas", self.ctas, 1 << 31)
-        _numbers("sms", self.sms, 1 << 16)
-        _numbers("warps", self.warps, _MAX_WARPS)
 
     def apply(self, module: Module, context: PassContext) -> None:
         kernel = kernel_of(module)
@@ -93,20 +73,16 @@ class LowerRecords(Pass):
             warps = align(warps, _WARP_GROUP)
         if not 1 <= warps <= _MAX_WARPS:
             raise PassError(f"the module has {warps} warps; a CTA has 1 to {_MAX_WARPS}")
-        selection = self._selection(warps)
-        if selection.ctas == "sms" and module.integer("ttg.num-ctas") > 1:
-            raise PassError("sms= cannot choose among the CTAs of clusters; choose CTAs with ctas=")
+        selection = Selection(_numbers("ctas", self.ctas, 1 << 31))
         said = [_uncovered_note(op) for op in uncovered(module)]
-        bare = (
-            without_records(module, kernel) if self.twin and can_have_one(module, kernel, selection) else []
-        )
+        bare = without_records(module, kernel) if self.twin and can_have_one(module, kernel) else []
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         notes = (*notes_of(module), *said, *left_out)
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
-            marked=bool(specialised), wide=context.triton >= (3, 8), static_records=context.buffer,
+            marked=bool(specialised), wide=context.triton >= (3, 8),
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -139,21 +115,6 @@ class LowerRecords(Pass):
         )
         program.holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
-
-    def _selection(self, warps: int) -> Selection:
-        """For a kernel with this many warps."""
-        chosen = _numbers("warps", self.warps, _MAX_WARPS) or tuple(range(0, warps, self.every_warp))
-        recorded = tuple(warp for warp in chosen if warp < warps)
-        if not recorded:
-            raise PassError(f"warps= names none of the kernel's {warps} warps")
-        if len(recorded) == warps:
-            recorded = ()
-        if self.first:
-            return Selection("first", (), recorded)
-        if self.sms:
-            return Selection("sms", _numbers("sms", self.sms, 1 << 16), recorded)
-        ctas = _numbers("ctas", self.ctas, 1 << 31)
-        return Selection("list" if ctas else "spread", ctas, recorded)
 
 
 def manifest_of(module: Module) -> Manifest | None:

@@ -93,9 +93,6 @@ class Amd(Target):
             f"{out} = arith.ori {out}_die, {out}_cu : i32",
         )
 
-    def count_bits(self, out: str, value: str) -> str:
-        return f"{out} = math.ctpop {value} : i32"
-
     def linear_cta_id(self, out: str) -> str:
         return _lines(
             *(f"{out}_{axis} = tt.get_program_id {axis} : i32" for axis in "xyz"),

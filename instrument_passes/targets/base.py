@@ -62,10 +62,6 @@ class Target(ABC):
         """The SM that the CTA runs on, i32."""
 
     @abstractmethod
-    def count_bits(self, out: str, value: str) -> str:
-        """How many bits of an i32 are set, i32."""
-
-    @abstractmethod
     def linear_cta_id(self, out: str) -> str:
         """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
 

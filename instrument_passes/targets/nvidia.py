@@ -103,9 +103,6 @@ class Nvidia(Target):
     def sm_id(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %smid;", "=r", pure=True)
 
-    def count_bits(self, out: str, value: str) -> str:
-        return _asm(out, "popc.b32 $0, $1;", "=r,r", [value], ["i32"], pure=True)
-
     def linear_cta_id(self, out: str) -> str:
         if self.clustered:  # Triton's program ids are then those of clusters
             text = (

@@ -9,10 +9,7 @@ import pandas as pd
 
 from profscope.schema import empty_frame
 
-__all__ = ["ONLY_TRIALS", "Answer", "WholeTexts", "answer_frame", "joined_frame"]
-
-ONLY_TRIALS = "all: only an autotuner's trials were recorded, which are not judged"
-"""What questions say that leave trials aside, where there is nothing else."""
+__all__ = ["Answer", "WholeTexts", "answer_frame", "joined_frame"]
 
 
 class Answer(NamedTuple):

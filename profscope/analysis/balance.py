@@ -22,7 +22,6 @@ __all__ = ["BALANCE_DTYPES", "balance"]
 BALANCE_DTYPES = {
     "kernel": "str",
     "variant": "int32",
-    "trial": "bool",
     "launch": "int64",
     "scope": "str",
     "kind": "str",
@@ -46,7 +45,7 @@ _KEY = [*GROUP_COLUMNS, *SITE_COLUMNS[1:], "launch", "by"]
 def balance(tables: Tables) -> pd.DataFrame:
     """How the time of each scope is spread over the CTAs, the warps and the SMs that ran it.
 
-    Columns: kernel, variant, trial, launch; scope, kind, file, line, call_path; by ("cta", "warp" or "sm"),
+    Columns: kernel, variant, launch; scope, kind, file, line, call_path; by ("cta", "warp" or "sm"),
     and count, how many of them ran the scope; least_cycles, mean_cycles and greatest_cycles, of what each of
     them spent in it altogether; and variation, their standard deviation over their mean (0: all alike). A
     warp here is one of one CTA. An even kernel has a small variation by "cta"; a large one by "sm" and not by
@@ -110,8 +109,7 @@ def _of_spans(tables: Tables) -> pd.DataFrame:
         of_sites = places[name].astype("int64" if name == "line" else "str").to_numpy()
         table[name] = of_sites[site[at]]
     number = group.of(df["launch"].to_numpy()[at])
-    for name in ("variant", "trial"):
-        table[name] = groups[name].to_numpy()[number]
+    table["variant"] = groups["variant"].to_numpy()[number]
     return table
 
 

@@ -125,7 +125,7 @@ def _not_measured(tables: Tables, table: pd.DataFrame) -> list[str]:
     nameless = int((of_each["group"] == "").sum())
     if nameless and len(tables.metadata["ranks"]) > 2:  # two ranks can hardly be in different groups
         said.append(
-            f"the process group of {nameless:,} collectives: gloo does not say it, nor NCCL with "
-            "operators=False; those of one name were taken to be of one group"
+            f"the process group of {nameless:,} collectives: gloo does not say it, nor NCCL of "
+            "coalesced ones; those of one name were taken to be of one group"
         )
     return said

@@ -12,14 +12,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import ONLY_TRIALS, Answer, WholeTexts, joined_frame
+from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.judged import Judged, Unjudged
 from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import longest_first
-from profscope.analysis.overhead import known_noise
 from profscope.analysis.roof import Roof, roof_of
-from profscope.analysis.span_rows import only_trials
 from profscope.analysis.stalls import stalled_on
 from profscope.analysis.summing import SummedSpans
 from profscope.schema import Tables
@@ -117,8 +115,7 @@ def findings(tables: Tables) -> pd.DataFrame:
     the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
     at most what they leave. program_pct: the same in percent of the time of all kernels' recorded launches,
     missing where that time is not known. confidence: "high", "medium" or "low", by rules that the docstrings
-    state. Gains below `NOISE_PCT` are no findings, and where null builds of the kernel differ by more, gains
-    below that. Spans are of corrected durations where these are known. An autotuner's trials are not judged.
+    state. Gains below `NOISE_PCT` are no findings. Spans are of corrected durations if these are known.
 
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
@@ -131,10 +128,7 @@ def findings_with(tables: Tables, known: SummedSpans | None) -> pd.DataFrame:
     causes_of_findings()  # imported before there are threads
     judged = judged_kernels(tables, known=known)
     with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
-        table = findings_frame(tables, list(in_order(pool, partial(findings_of, tables), judged)))
-    if only_trials(tables.launches):
-        table.attrs["not_measured"].append(ONLY_TRIALS)
-    return table
+        return findings_frame(tables, list(in_order(pool, partial(findings_of, tables), judged)))
 
 
 class FindingsOf(NamedTuple):
@@ -154,8 +148,7 @@ def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
         roof, said = None, [NotMeasured(f"all: {judged.why}")]
     name = _name(tables, kernel, variant)
     missing = dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
-    noise_pct = 100 * known_noise(tables.metadata, kernel, variant)
-    kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof), noise_pct)
+    kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))
     if isinstance(judged, Judged):
         clean = _clean(roof, tables.emulated)
     else:
@@ -178,14 +171,10 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
     return shown
 
 
-def merged(said: Iterable[Finding], noise_pct: float = 0.0) -> list[Finding]:
-    """Those above noise that no other one explains, each name at a line once, the largest gain first.
-
-    noise_pct: what is known of the kernel's own.
-    """
-    least_pct = max(NOISE_PCT, noise_pct)
+def merged(said: Iterable[Finding]) -> list[Finding]:
+    """Those above noise that no other one explains, each name at a line once, the largest gain first."""
     kept = sorted(
-        (each for each in said if each.gain_pct >= least_pct or each.finding in _ALWAYS),
+        (each for each in said if each.gain_pct >= NOISE_PCT or each.finding in _ALWAYS),
         key=lambda each: -each.gain_pct,
     )
     first: dict[tuple[str, int], Finding] = {}
@@ -216,7 +205,7 @@ def _explains(winner: Finding, other: Finding) -> bool:
 
 def _said(judged: Judged) -> Iterator[Finding | NotMeasured]:
     if judged.spans.own[judged.of_kind("gap")].sum() > 0.1 * judged.warp_cycles:
-        yield NotMeasured("iterations whose records were overwritten (buffer= keeps more)")
+        yield NotMeasured("iterations whose records were overwritten (a larger memory= keeps more)")
     for ask in causes_of_findings():
         yield from ask(judged)
 
@@ -255,5 +244,5 @@ def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[st
 
 def _name(tables: Tables, kernel: str, variant: int) -> str:
     launches = tables.launches
-    several = launches.loc[(launches["kernel"] == kernel) & ~launches["trial"], "variant"].nunique() > 1
+    several = launches.loc[launches["kernel"] == kernel, "variant"].nunique() > 1
     return f"{kernel} #{variant}" if several else kernel

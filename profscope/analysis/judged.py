@@ -200,7 +200,7 @@ class Judged:
         """scope, kind, file, line, call_path, cls, and bytes and flops of one launch, on average."""
         about = (self.tables.metadata.get("kernels") or {}).get(self.kernel) or {}
         for entry in works(about):
-            if entry["variant"] == self.variant and not entry["trial"] and entry["launches"]:
+            if entry["variant"] == self.variant and entry["launches"]:
                 table = pd.DataFrame(entry["scopes"])
                 table = table if len(table) else pd.DataFrame(columns=["scope", "bytes", "flops"])
                 each = table[["bytes", "flops"]] / entry["launches"]

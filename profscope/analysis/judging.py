@@ -27,12 +27,11 @@ MOST_SPANS: Final = 300_000
 def judged_kernels(
     tables: Tables, only: Collection[tuple[str, int]] | None = None, known: SummedSpans | None = None
 ) -> Iterator[Judged | Unjudged]:
-    """Each configuration of each kernel, or of these kernels and variants only; trials left out.
+    """Each configuration of each kernel, or of these kernels and variants only.
 
     known: what the summary adds up; what is in it is not worked out again.
     """
     launches, df = tables.launches, tables.df
-    launches = launches[~launches["trial"]]
     # What is asked of each launch, once for all: a profile may have hundreds of kernels.
     of_launch, of_cta = df["launch"].to_numpy(), df["cta"].to_numpy()
     begin = np.searchsorted(of_launch, launches["launch"].to_numpy(), "left")

@@ -46,7 +46,7 @@ class Witnesses:
 
     times: of spans, one row per scope: ROW, call_path, kind, scope and self_time, in the tables' unit.
     Asynchronous work takes no time of a warp and has no row. counts: by "bare" and "spans", the rows of
-    `samples` of that binary, with ROW. summary: of the profile. An autotuner's trials are in none. sampled:
+    `samples` of that binary, with ROW. summary: of the profile. sampled:
     as times, of those launches alone that were sampled meanwhile.
     """
 
@@ -67,14 +67,13 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
         counts = dict.fromkeys(_BINARIES, placed(tables.samples))
     chosen = tables.samples.loc[binary == "spans", "launch"].unique()
     sampled = _times(_sampled_spans(tables, chosen), tables.unit) if len(chosen) else spans.iloc[:0]
-    own = table[~table["trial"]].reset_index(drop=True)
-    return Witnesses(spans, counts, own, sampled)
+    return Witnesses(spans, counts, table, sampled)
 
 
 def _times(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
     """Rows of scopes as those of `Witnesses.times`."""
-    if "trial" in rows:
-        rows = rows[~rows["trial"] & (rows["kind"] != "async")]
+    if "kind" in rows:
+        rows = rows[rows["kind"] != "async"]
     rows = placed(rows).rename(columns={f"self_{unit}": "self_time"})
     return rows[[*ROW, "call_path", "kind", "scope", "self_time"]]
 

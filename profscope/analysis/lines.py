@@ -4,8 +4,6 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.answers import ONLY_TRIALS
-from profscope.analysis.counters import measured
 from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.launch_durations import took
@@ -22,7 +20,6 @@ from profscope.analysis.line_rows import (
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import only_trials
 from profscope.schema import Tables
 
 __all__ = ["lines", "lines_alone", "lines_of"]
@@ -62,7 +59,7 @@ def lines(tables: Tables) -> pd.DataFrame:
 
     | column | dtype | |
     |---|---|---|
-    | `kernel`, `variant` | str, int32 | as in the summary; an autotuner's trials are left out |
+    | `kernel`, `variant` | str, int32 | as in the summary |
     | `file`, `line`, `call_path` | str, int32, str | the line; "" and 0 for what no line is known of |
     | `source` | str | its text, "" where it is not known |
     | `self_share` | Float64 | self time of the spans there, over all warp time of launches with spans |
@@ -87,9 +84,8 @@ def lines(tables: Tables) -> pd.DataFrame:
     the summary's `share` says of the scopes there.
     Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
 
-    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"] and
-    attrs["counters"]: the rows of `distances()` and `counters()`, each a list of dicts; in the latter are the
-    figures of Nsight Compute, which has none by line.
+    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"]: the
+    rows of `distances()`, a list of dicts.
     """
     return lines_of(tables, witnesses(tables))
 
@@ -97,7 +93,7 @@ def lines(tables: Tables) -> pd.DataFrame:
 def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
     """`lines` of tables whose witnesses are known."""
     result, apart = lines_alone(tables, known)
-    result.attrs |= {"distances": _plain(apart), "counters": _plain(measured(known.summary, tables))}
+    result.attrs["distances"] = _plain(apart)
     return result
 
 
@@ -165,7 +161,7 @@ def _ranked(rows: pd.DataFrame, tables: Tables, times: pd.DataFrame) -> pd.DataF
     """Kernels by the time of their launches, as everywhere, then of their warps, then by their samples; lines
     by share, and by their place."""
     launches = tables.launches.assign(took=took(tables, tables.unit))
-    of_launches = launches[~launches["trial"]].groupby(CONFIGURATION)["took"].sum()
+    of_launches = launches.groupby(CONFIGURATION)["took"].sum()
     of_warps = times.groupby(CONFIGURATION)["self_time"].sum()
     order = rows.reset_index()
     keys = pd.MultiIndex.from_frame(order[CONFIGURATION])
@@ -227,7 +223,7 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
 
 
 def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
-    texts = [ONLY_TRIALS] if only_trials(tables.launches) else []
+    texts = []
     if not len(tables.samples):
         why = (tables.metadata.get("sampler") or {}).get("why")
         why = why or ("the emulator has no sampler" if tables.emulated else "session(samples=) takes some")

@@ -24,7 +24,7 @@ def modules(tables: Tables) -> pd.DataFrame:
     table = summary(tables)
     if MODEL[0] not in table:
         return pd.DataFrame({name: [] for name in ("module", "kernels", *_SUMMED, "share")})
-    roots = table[(table["kind"] == "kernel") & ~table["trial"]]
+    roots = table[table["kind"] == "kernel"]
     grouped = roots.groupby(roots["module"].astype("str"), sort=False)
     rows = grouped.agg(_SUMMED)
     rows.insert(0, "kernels", grouped["kernel"].nunique())

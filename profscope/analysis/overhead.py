@@ -10,11 +10,11 @@ import pandas as pd
 
 from profscope.analysis.answers import answer_frame
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.paired import LAYOUT_NOISE, layout_noise, ratio_of
-from profscope.analysis.span_rows import Floats, ended
+from profscope.analysis.paired import LAYOUT_NOISE, ratio_of
+from profscope.analysis.span_rows import ended
 from profscope.schema import Tables
 
-__all__ = ["OVERHEAD_DTYPES", "bare_times", "known_noise", "overhead", "variant_entry"]
+__all__ = ["OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
@@ -27,8 +27,6 @@ OVERHEAD_DTYPES: Final = {
     "instrumented_ns": "float64",
     "bare_ns": "float64",
     "bare_launches": "int64",
-    "layout_noise": "float64",
-    "null_builds": "int64",
     "slowdown": "float64",
     "slowdown_low": "float64",
     "slowdown_high": "float64",
@@ -55,23 +53,19 @@ _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
 
 def overhead(tables: Tables) -> pd.DataFrame:
-    """What recording cost: one row per kernel and variant, autotuners' trials apart.
+    """What recording cost: one row per kernel and variant.
 
     Columns: kernel, variant, launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
     not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
-    instrumented_ns, the median of the launches: where the basis is "measured", of those that were timed as
-    bare ones were, else of all, from first recorded time to last; bare_ns, the median of the `bare_launches`
-    that were timed; layout_noise, the part of its time by which the kernel gets slower or faster where its
-    code stands elsewhere, as `null_builds` bare kernels with their code shifted
-    have shown, or LAYOUT_NOISE; slowdown, slowdown_low, slowdown_high; and basis:
+    instrumented_ns, the median of the launches: where the basis is "measured", of those of pairs, else of
+    all, from first recorded time to last; bare_ns, the median of the `bare_launches` of pairs; slowdown,
+    slowdown_low, slowdown_high; and basis:
 
-    - "measured": bare launches were timed, and instrumented ones in the same way (`session(baseline=)`).
-      slowdown is the ratio of a recorded launch's time to that of the bare launch right before it
-      (`paired.ratio_of`), and the interval has the layout noise in it, too: both as independent errors. In
-      older profiles, which do not have the pairs, it is the ratio of the medians, and the interval that of
-      the ends of the medians' own 95 % intervals (by ranks, whatever the distribution). Both times include
-      what the two events take, a few microseconds: of shorter kernels the ratio is too close to 1.
+    - "measured": bare launches were timed, and the recorded ones behind them (`session(baseline=)`).
+      slowdown is the ratio of their times (`paired.ratio_of`), and the interval is what the pairs vary by.
+      Both times include what the two events take, a few microseconds: of shorter kernels the ratio is too
+      close to 1. That the code of the two binaries stands at different places is part of the ratio.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. slowdown is the geometric middle of the two. The interval begins
@@ -85,7 +79,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     said: list[str] = []
     roots = _roots(tables.df)
-    launches = tables.launches[~tables.launches["trial"]]
+    launches = tables.launches
     for _, of_group in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = (of_group[name].iloc[0] for name in ("kernel", "variant"))
         row = _row(tables, roots, str(kernel), int(variant), of_group)
@@ -112,21 +106,13 @@ def _row(
     warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
     took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
     per_warp, share = _recorded_share(tables, roots, launches)
-    instrumented_ns = np.asarray(timed.get("instrumented_ns") or (), np.float64)
-    pairs = timed.get("pairs") or ()
-    measured_noise, nulls = layout_noise(pairs)
-    noise = 1.0 if tables.emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
-    noise = 1 + measured_noise if np.isfinite(measured_noise) else noise
-    own_pairs = next((pair for pair in pairs if not pair["shift"]), None)
-    if own_pairs is not None:
-        took = instrumented_ns  # by the same events
-        slowdown = _paired(own_pairs, noise)
-    elif len(bare_ns) and len(instrumented_ns):
-        took = instrumented_ns
-        slowdown = _measured(instrumented_ns, bare_ns, noise)
+    recorded_ns = np.asarray(timed.get("instrumented_ns") or (), np.float64)
+    if len(bare_ns):
+        took = recorded_ns  # by the same events
+        slowdown = _Slowdown(*ratio_of(bare_ns.tolist(), recorded_ns.tolist()), "measured")
     elif np.isfinite(share):
         slowdown = _estimated(
-            share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], noise, tables.emulated
+            share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], emulated=tables.emulated
         )
     else:
         slowdown = _UNKNOWN
@@ -139,8 +125,6 @@ def _row(
         "instrumented_ns": float(np.median(took)) if len(took) else np.nan,
         "bare_ns": float(np.median(bare_ns)) if len(bare_ns) else np.nan,
         "bare_launches": len(bare_ns),
-        "layout_noise": noise - 1,
-        "null_builds": nulls,
         "slowdown": slowdown.slowdown,
         "slowdown_low": slowdown.low,
         "slowdown_high": slowdown.high,
@@ -160,18 +144,10 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """The entry of a variant in `metadata["baseline"]`: `bare_ns` and `instrumented_ns`, lists."""
+    """The entry of a variant in `metadata["baseline"]` (see `launching.baseline`); {} where there is none."""
     key = variant_entry(metadata, kernel, variant).get("key")
     timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
     return next((each for each in timed if each["key"] == key), {})
-
-
-def known_noise(metadata: dict[str, Any], kernel: str, variant: int | None) -> float:
-    """How far two layouts of a variant's code lie apart, as a part of its time, as null builds have shown; 0
-    where there were none."""
-    pairs = [] if variant is None else bare_times(metadata, kernel, variant).get("pairs") or []
-    noise, _ = layout_noise(pairs)
-    return noise if np.isfinite(noise) else 0.0
 
 
 def _roots(df: pd.DataFrame) -> pd.DataFrame:
@@ -198,13 +174,12 @@ def _recorded_share(tables: Tables, roots: pd.DataFrame, launches: pd.DataFrame)
     return records / warps, np.nan if cost is None else records * cost.each / cycles
 
 
-def _estimated(
-    share: float, ctas: int | None, bare_ctas: int | None, noise: float, emulated: bool
-) -> _Slowdown:
+def _estimated(share: float, ctas: int | None, bare_ctas: int | None, *, emulated: bool) -> _Slowdown:
     """share: of a warp's time, what its records take by themselves, where none of them hides."""
     alone = apart = 1 / (1 - min(share, 0.9))
     if not emulated:
         apart = max(alone, 1 / (1 - min(_KEPT_APART * share, 1 - 1 / _MOST_KEPT_APART)))
+    noise = 1.0 if emulated else 1 + LAYOUT_NOISE  # the emulator has no layout
     fewer = max(1.0, bare_ctas / ctas) if ctas and bare_ctas else 1.0
     return _Slowdown(float(np.sqrt(alone * fewer)), 1 / noise, apart * fewer * noise, "estimated")
 
@@ -213,49 +188,20 @@ def _without(both: int | None, bare: int | None) -> int | None:
     return None if both is None or bare is None else max(0, both - bare)
 
 
-def _paired(pair: dict[str, Any], noise: float) -> _Slowdown:
-    middle, *ends = ratio_of(pair)
-    below, above = (float(np.exp(np.hypot(np.log(end / middle), np.log(noise)))) for end in ends)
-    return _Slowdown(middle, middle / below, middle * above, "measured")
-
-
-def _measured(instrumented_ns: Floats, bare_ns: Floats, noise: float) -> _Slowdown:
-    own, bare = _median_interval(instrumented_ns), _median_interval(bare_ns)
-    ratio = float(np.median(instrumented_ns) / np.median(bare_ns))
-    return _Slowdown(ratio, own[0] / bare[1] / noise, own[1] / bare[0] * noise, "measured")
-
-
-def _median_interval(values: Floats) -> tuple[float, float]:
-    """What the median lies between with 95 % confidence, by ranks: n/2 -+ 0.98 sqrt(n), from the binomial
-    distribution's normal approximation; of fewer than six values all of them (which is less than 95 %)."""
-    ordered = np.sort(values)
-    half = 0.98 * np.sqrt(len(ordered))
-    low = max(0, int(np.floor(len(ordered) / 2 - half)))
-    high = min(len(ordered) - 1, int(np.ceil(len(ordered) / 2 + half)))
-    return float(ordered[low]), float(ordered[high])
-
-
 def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
     name = f"{row['kernel']} #{row['variant']}"
     said = []
     if row["bare_registers"] is None and row["registers"] is not None:
         said.append(f"{name}: what the bare binary takes: none was loaded in the session")
-    if tables.emulated:
-        said.append(f"{name}: layout noise: the emulator's cost model knows no place of the code")
-    elif row["basis"] == "measured" and row["null_builds"] < 2:
-        said.append(
-            f"{name}: layout noise: too few launches of the bare kernel with its code shifted were timed; "
-            f"{LAYOUT_NOISE:.0%} is other kernels'"
-        )
     if row["basis"] != "measured":
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
         if tables.metadata.get("part"):
             why = "what records took is known of whole launches only, and these are a part of each"
         beside = "no bare launch was timed (session(baseline=))"
-        every = int((tables.metadata.get("options") or {}).get("baseline") or 0)
+        pairs = int((tables.metadata.get("options") or {}).get("baseline") or 0)
         if tables.emulated:
             beside = "the emulator's times between events are not a kernel's alone"
-        elif every:
-            beside = f"with baseline={every} too few launches came to time a bare one and the next"
+        elif pairs:
+            beside = f"with baseline={pairs} too few launches came to time a bare one and the next"
         said.append(f"{name}: bare time: {beside}; {why}")
     return said

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis import report_sections as sections
-from profscope.analysis.answers import ONLY_TRIALS, Answer, joined_frame
+from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
@@ -26,7 +26,6 @@ from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import only_trials
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
@@ -90,7 +89,7 @@ def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
     Its keys are always there, as docs/report.md and `profscope/analysis/report.schema.json` have them; None
     where a figure is not known, and then `not_measured` says why. Every number has its unit in its key, and
     each section says in `provenance` where its numbers are from. Kernels are never mixed: each variant has an
-    entry of its own, those whose launches took longest first, an autotuner's trials left aside; `left_out`
+    entry of its own, those whose launches took longest first; `left_out`
     counts what there was no room for. Rows have an `id` that is the same in the next session.
 
     whole: where the tables have some CTAs, SMs or warps of their launches only, those of the whole launches.
@@ -136,13 +135,12 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
 
 
 def _heaviest(tables: Tables) -> pd.Series[float]:
-    """`longest_first`, an autotuner's trials left aside."""
-    return longest_first(tables, tables.launches[~tables.launches["trial"]])
+    """`longest_first`, of all launches."""
+    return longest_first(tables, tables.launches)
 
 
 def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:
     launches = parts.tables.launches
-    own = launches[~launches["trial"]]
     rest = _heaviest(parts.tables).iloc[size.kernels :]
     notes = [clipped(note, 240) for note in _notes(parts.tables)]
     return {
@@ -150,14 +148,13 @@ def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[s
         "tool": _tool(parts.tables.metadata),
         "emulated": parts.tables.emulated,
         "gpu": _gpu(parts.tables),
-        "cache_state": _cache_state(own),
+        "cache_state": _cache_state(launches),
         "verdict": {"label": parts.verdict.label, "headline": clipped(parts.verdict.headline, 300)},
         "kernels": kernels,
         "left_out": {
             "kernels": len(rest),
             "kernels_ns": None if parts.tables.emulated else int(rest.sum()),
             "kernels_cycles": int(rest.sum()) if parts.tables.emulated else None,
-            "trials": int(launches["trial"].sum()),
             "notes": max(0, len(notes) - size.notes),
         },
         "notes": notes[: size.notes],
@@ -178,7 +175,7 @@ def _tool(metadata: Mapping[str, Any]) -> dict[str, Any]:
     names = ("profscope", "triton", "torch", "python")
     versions = {name: clipped(metadata[name], 60) if metadata.get(name) else None for name in names}
     options = metadata.get("options") or {}
-    told = {name: options.get(name) for name in ("instrument", "keep", "measure", "every", "ctas", "warps")}
+    told = {name: options.get(name) for name in ("instrument", "keep", "measure", "every", "ctas")}
     return {
         "name": clipped(metadata.get("tool") or "", 60) or None,
         "versions": versions,
@@ -228,11 +225,9 @@ def _cache_state(launches: pd.DataFrame) -> dict[str, Any]:
 def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, Any]:
     tables = parts.tables
     launches = _of(tables.launches, kernel, variant)
-    launches = launches[~launches["trial"]]
     about = variant_entry(tables.metadata, kernel, variant)
     cost = {str(name): value for name, value in _of(parts.overhead, kernel, variant).iloc[0].items()}
     rows = _of(parts.summary, kernel, variant)
-    rows = rows[~rows["trial"]]
     identity = sections.kernel_id(about, kernel, variant)
     findings = _findings_of(parts.judgement.findings, kernel, variant, identity)
     samples = None if parts.lines is None else _of(parts.lines, kernel, variant)
@@ -311,8 +306,7 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = [f"kernels: {ONLY_TRIALS.removeprefix('all: ')}"] if only_trials(launches) else []
-    said += [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
+    said = [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():

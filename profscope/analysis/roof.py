@@ -19,7 +19,6 @@ __all__ = [
     "bytes_unknown",
     "copies_unknown",
     "global_bytes",
-    "measured_bytes",
     "narrowest_bits",
     "roof_of",
 ]
@@ -29,7 +28,6 @@ GLOBAL: Final = ("load", "store", "atomic", "async_copy")
 _ATTAINABLE: Final = 0.92
 # From here on a launch that was recorded is at the roof: records cost it some percent, and noise is 5.
 _AT_ROOF: Final = 0.8
-_DRAM_BYTES: Final = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 _WAITS: Final = ("async wait", "barrier wait")
 _POINTER: Final = re.compile(r"\.load\(\s*([A-Za-z_]\w*)")
 
@@ -52,7 +50,7 @@ def roof_of(judged: Judged) -> Roof | None:
     the source counted once, of which kernels reach 92 % at best; one that reaches 80 % has nothing left. The
     time is that of bare launches where some were timed (`session(baseline=)`) and were faster. Where that is
     more than was possible the data came from a cache, and there is no roof; where nobody knows what copies
-    move, there is none either. Where Nsight Compute counted the bytes of DRAM (`add_ncu`) it is these.
+    move, there is none either.
     """
     peak = judged.peak
     if peak is None or not judged.whole:
@@ -71,10 +69,9 @@ def roof_of(judged: Judged) -> Roof | None:
             f"({flops / took / 1e3:,.0f} of {best:,.0f} TFLOP/s)"
         )
     else:
-        counted = measured_bytes(judged)
-        if counted is None and bytes_unknown(judged):
+        if bytes_unknown(judged):
             return None
-        moved, reachable = bytes_once(judged) if counted is None else counted, _ATTAINABLE
+        moved, reachable = bytes_once(judged), _ATTAINABLE
         part = moved / took / peak.memory_gb_per_s
         text = (
             f"{100 * part:.0f} % of the peak bandwidth of DRAM "
@@ -85,15 +82,6 @@ def roof_of(judged: Judged) -> Roof | None:
     at_roof = not flops and part >= _AT_ROOF
     left = 0.0 if at_roof else 100.0 * max(0.0, 1 - part / reachable)
     return Roof(left, f"{text}, by {peak.source}")
-
-
-def measured_bytes(judged: Judged) -> float | None:
-    """Bytes that a launch moved to and from DRAM as Nsight Compute counted them, None where it did not."""
-    for entry in (judged.tables.metadata.get("ncu") or {}).get("kernels") or []:
-        if (entry["kernel"], entry["variant"]) == (judged.kernel, judged.variant):
-            both = [entry["metrics"].get(name, (None, ""))[0] for name in _DRAM_BYTES]
-            return None if None in both else float(sum(both))
-    return None
 
 
 def copies_unknown(judged: Judged) -> bool:

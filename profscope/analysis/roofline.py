@@ -12,7 +12,7 @@ from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.judged import Judged, Unjudged
 from profscope.analysis.judging import judged_kernels
 from profscope.analysis.loops import loop_of
-from profscope.analysis.roof import bytes_unknown, global_bytes, measured_bytes, narrowest_bits
+from profscope.analysis.roof import bytes_unknown, global_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
@@ -28,7 +28,6 @@ _DTYPES: Final = {
     "line": "int32",
     "bytes": "float64",
     "flops": "float64",
-    "counted_by": "str",
     "ns": "float64",
     "gb_per_s": "float64",
     "tflop_per_s": "float64",
@@ -46,9 +45,8 @@ def roofline(tables: Tables) -> pd.DataFrame:
     """One row per kernel and configuration, per loop in it, and per line that moves or computes anything.
 
     Columns: kernel, variant; of, "kernel", "loop" or "line"; scope, file, line; bytes and flops of a launch,
-    to and from global memory and in dots; counted_by, "types" where the types of ops say so (masked
-    lanes count, and caches may have held the bytes) or "Nsight Compute" for the bytes of DRAM of a
-    kernel that it saw (`add_ncu`); ns, the time that they are set against: of a kernel its launch, of a loop
+    to and from global memory and in dots, by the types of ops (upper bounds if lanes are masked off;
+    caches may have held them); ns, the time that they are set against: of a kernel its launch, of a loop
     the same part of the launch as warps spent in it, of a line that of the loop around it, or of the kernel,
     so that lines of a loop add up to it; gb_per_s, tflop_per_s; flops_per_byte, missing without bytes.
 
@@ -92,8 +90,8 @@ def roofline_of(judged: Judged | Unjudged) -> Answer:
 
 
 def _has_copies(row: dict[str, Any]) -> bool:
-    """Whether copies may be in a row's bytes: not in a line's own, nor in what Nsight Compute counted."""
-    return bool(row["of"] != "line" and row["counted_by"] == "types")
+    """Whether copies may be in a row's bytes: not in a line's own."""
+    return bool(row["of"] != "line")
 
 
 def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
@@ -102,13 +100,9 @@ def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
     part = judged.launch_ns / judged.warp_cycles
     took = judged.total(judged.spans.duration) * part
     around = loop_of(judged)
-    counted = measured_bytes(judged)
     file, line = judged.place
     kernel: dict[str, Any] = {"of": "kernel", "scope": judged.kernel, "file": file, "line": line}
     kernel |= {"ns": judged.launch_ns, "bytes": float(moved.sum()), "flops": float(computed.sum())}
-    kernel["counted_by"] = "types"
-    if counted is not None:
-        kernel |= {"bytes": counted, "counted_by": "Nsight Compute"}
     rows = []
     for loop in np.unique(around[around >= 0]).tolist():
         inside = around == loop
@@ -136,7 +130,7 @@ def _work(judged: Judged) -> tuple[Floats, Floats]:
 def _row(judged: Judged, site: int, of: str, moved: float, flops: float, ns: float) -> dict[str, Any]:
     file, line = judged.at(site)
     place = {"of": of, "scope": judged.sites["scope"].iloc[site], "file": file, "line": line}
-    return place | {"bytes": float(moved), "flops": float(flops), "ns": float(ns), "counted_by": "types"}
+    return place | {"bytes": float(moved), "flops": float(flops), "ns": float(ns)}
 
 
 def _rates(judged: Judged, row: dict[str, Any], has_dots: bool) -> dict[str, Any]:
@@ -155,7 +149,7 @@ def _rates(judged: Judged, row: dict[str, Any], has_dots: bool) -> dict[str, Any
     best = peak.tflop_per_s.get(narrowest_bits(judged), 0.0)
     of_dots = rates["tflop_per_s"] / best if best else 0.0
     of_memory = rates["gb_per_s"] / peak.memory_gb_per_s
-    if of_memory > 1 or (has_dots and row["counted_by"] == "types"):
+    if of_memory > 1 or has_dots:
         of_memory = 0.0
     if not 0 < max(of_dots, of_memory) <= 1:
         return rates

@@ -34,7 +34,7 @@ def skew(tables: Tables) -> pd.DataFrame:
         matmul_kernel       0      4           2          3          41200             1      190310
 
     number: the n-th launch of this kernel and variant on each rank is taken for the same, as it is where all
-    ranks run one program; an autotuner's trials are left out. ranks: how many have made it.
+    ranks run one program. ranks: how many have made it.
     first_rank, last_rank: which began it first and last; start_skew_ns, end_skew_ns: from the first to the
     last that begins, and that ends. They are missing where the ranks' times are not on one clock, and as
     uncertain as `attrs["clock_error_ns"]` says.
@@ -67,7 +67,7 @@ def skew(tables: Tables) -> pd.DataFrame:
 def same_launches(tables: Tables) -> pd.DataFrame:
     """Launches that several ranks have made, with their `number` and `duration_ns`."""
     launches = tables.launches
-    launches = launches[(launches["rank"] >= 0) & ~launches["trial"]]
+    launches = launches[launches["rank"] >= 0]
     number = launches.groupby(["rank", "kernel", "variant"], sort=False).cumcount()
     launches = launches.assign(number=number, duration_ns=launches["end_ns"] - launches["start_ns"])
     ranks = launches.groupby(["kernel", "variant", "number"], sort=False)["rank"].transform("nunique")

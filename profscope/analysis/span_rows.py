@@ -34,8 +34,6 @@ __all__ = [
     "not_samples",
     "numbered",
     "numbers_of_groups",
-    "of_which_shares_are",
-    "only_trials",
     "outermost",
     "own_times",
     "row_scales",
@@ -45,7 +43,7 @@ __all__ = [
 ]
 
 SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")
-GROUP_COLUMNS = ("kernel", "variant", "trial")
+GROUP_COLUMNS = ("kernel", "variant")
 """Launches that are alike in these are summed up together."""
 
 _EXACT = 2.0**53
@@ -234,17 +232,6 @@ def launch_scales(tables: Tables) -> Floats:
 def counted(launches: pd.DataFrame) -> NDArray[np.bool_]:
     """By launch: whether it counts as one. Not where CTAs were to record and none came to its end."""
     return ((launches["ctas"] > 0) | (launches["unfinished"] == 0)).to_numpy()
-
-
-def of_which_shares_are(rows: pd.DataFrame) -> pd.Series[bool]:
-    """By row with a column "trial": whether it counts where kernels share what all took. An autotuner's
-    trials stand apart, and do not, unless there is nothing else."""
-    return ~rows["trial"] | bool(rows["trial"].all())
-
-
-def only_trials(launches: pd.DataFrame) -> bool:
-    """Whether an autotuner's trials are all that was recorded."""
-    return len(launches) > 0 and bool(launches["trial"].all())
 
 
 def ended(launches: pd.DataFrame) -> pd.DataFrame:

@@ -44,10 +44,10 @@ _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILE
 def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
-    Columns: kernel, variant (see metadata["variants"]), trial (whether these are an autotuner's trials, which
-    stand apart), scope, kind, file, line, count; then for ns and for cycles total, self, mean, p50, p90, p99
-    and max (`total_ns`, ..., `max_cycles`); share; sampled; launches and launches_seen; those of `with_work`;
-    of kernels of torch.compile those of `with_model`. Percentiles are nearest-rank: durations that were seen.
+    Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
+    cycles total, self, mean, p50, p90, p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches
+    and launches_seen; those of `with_work`; of kernels of torch.compile those of `with_model`.
+    Percentiles are nearest-rank: durations that were seen.
     `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
     0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
     records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
@@ -114,7 +114,7 @@ def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
     weight = table.groupby(list(GROUP_COLUMNS), observed=True)[own].transform("sum")
     ranked = table.assign(weight=weight).sort_values(
         ["weight", *GROUP_COLUMNS, own, f"total_{tables.unit}"],
-        ascending=[False, True, True, True, False, False],
+        ascending=[False, True, True, False, False],
         kind="stable",
     )
     return ranked.drop(columns=["weight", _BESIDE]).reset_index(drop=True)
@@ -162,23 +162,23 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     )
 
 
-def _launches_seen(groups: list[tuple[str, int, bool]], listed: list[int], tables: Tables) -> list[int]:
+def _launches_seen(groups: list[tuple[str, int]], listed: list[int], tables: Tables) -> list[int]:
     """By group: the launches that there were, those included that no CTA finished. listed: in the table.
 
     Where `session(every=...)` left some of a kernel out, nobody knows of which configuration these were: then
-    it is the count of the kernel. Trials and replays of graphs are never left out. Those that ran bare to be
+    it is the count of the kernel. Replays of graphs are never left out. Those that ran bare to be
     timed (`session(baseline=...)`) count.
     """
     launches = tables.launches
     replays = launches.loc[launches["graph"] >= 0, "kernel"].value_counts()
     seen = []
-    for (kernel, variant, trial), count in zip(groups, listed, strict=True):
+    for (kernel, variant), count in zip(groups, listed, strict=True):
         turns = tables.metadata.get("sampling", {}).get("kernels", {}).get(kernel)
         left_out = turns is not None and turns["recorded"] < turns["launches"]
-        if left_out and not trial:
+        if left_out:
             seen.append(turns["launches"] + int(replays.get(kernel, 0)))
             continue
-        timed = {} if trial else bare_times(tables.metadata, kernel, variant)
+        timed = bare_times(tables.metadata, kernel, variant)
         seen.append(count + int(timed.get("unrecorded") or 0))
     return seen
 

@@ -70,7 +70,6 @@ def summed_spans(tables: Tables) -> SummedSpans:
     chosen = groups.iloc[key % each]
     rows = places.iloc[key // each].reset_index(drop=True)
     rows.insert(1, "variant", chosen["variant"].to_numpy(np.int32))
-    rows.insert(2, "trial", chosen["trial"].to_numpy(np.bool_))
     return SummedSpans(df, durations, row, rows, first, parts)
 
 

@@ -44,7 +44,7 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What rules look at. launches: the variant's, trials left out; overhead: its row of
+    """What rules look at. launches: the variant's; overhead: its row of
     `overhead`; builds: its entry in the metadata; short: part of the warp time in spans near the cost
     of a record, None if unknown; clock_change: the greatest within one of its launches, relative, None if
     they are too short to tell; distances: of its spans from samples, with `distance` and `noise`; scaled:

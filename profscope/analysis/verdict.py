@@ -15,7 +15,7 @@ from profscope.analysis.markup import tag
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.quantities import count_text
-from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples, only_trials
+from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
 
@@ -78,10 +78,8 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     prof.verdict["add_kernel", 0].reasons
     """
 
-    def __init__(self, verdicts: Mapping[tuple[str, int], KernelVerdict], *, trials: bool = False) -> None:
-        """trials: whether an autotuner's are all that was recorded."""
+    def __init__(self, verdicts: Mapping[tuple[str, int], KernelVerdict]) -> None:
         self._verdicts = dict(verdicts)
-        self._trials = trials
 
     def __getitem__(self, key: tuple[str, int]) -> KernelVerdict:
         return self._verdicts[key]
@@ -100,8 +98,6 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     @property
     def headline(self) -> str:
         """One line: the label and, where there are some, the reasons in short."""
-        if self._trials:
-            return f"{self.label} but an autotuner's trials, which are not judged"
         worst = [each for each in self.values() if each.reasons]
         worst.sort(key=lambda each: -LABELS.index(each.label))
         told = [f"{each.kernel}: {', '.join(reason.rule for reason in each.reasons)}" for each in worst]
@@ -116,7 +112,7 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         called: how a kernel's name is written.
         """
         worst = [key for key, each in self.items() if each.reasons and each.label == self.label]
-        if self._trials or not worst:
+        if not worst:
             return self.headline
         ranked = {key: at for at, key in enumerate(longest)}
         told = self[min(worst, key=lambda key: ranked.get(key, len(ranked)))]
@@ -131,7 +127,7 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         return said + (f"; {count_text(more, f'more {whose}')} with reasons" if more else "")
 
     def __str__(self) -> str:
-        lines = [self.headline if self._trials else self.label]
+        lines = [self.label]
         missing = [each.not_measured for each in self.values()]
         of_all = (
             [text for text in missing[0] if all(text in each for each in missing)] if len(self) > 1 else []
@@ -155,7 +151,7 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
 
 
 def verdict(tables: Tables) -> Verdict:
-    """Whether to believe the figures of each kernel and variant, autotuners' trials left aside.
+    """Whether to believe the figures of each kernel and variant.
 
     "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
@@ -167,7 +163,7 @@ def verdict(tables: Tables) -> Verdict:
 def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]]) -> Verdict:
     """`verdict` where it is known what recording cost and how far witnesses are apart: what `overhead`
     returns, and the rows of `distances`."""
-    launches = tables.launches[~tables.launches["trial"]]
+    launches = tables.launches
     rows, said = costs.to_dict("records"), costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
     verdicts = {}
@@ -191,7 +187,7 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]])
         verdicts[kernel, variant] = KernelVerdict(
             kernel, variant, max(labels, key=LABELS.index), tuple(reasons), tuple(missing)
         )
-    return Verdict(verdicts, trials=only_trials(tables.launches))
+    return Verdict(verdicts)
 
 
 def is_open_to_doubt(tables: Tables) -> bool:

@@ -48,7 +48,7 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
         for work in works(about):
             for row in work["scopes"]:
                 place = (row.get(name, "") for name in SITE_COLUMNS[1:])  # older profiles have no call_path
-                key = kernel, work["variant"], work["trial"], *place
+                key = kernel, work["variant"], *place
                 known[key] = row, work
     timed = metadata.get("backend") == "gpu"
     number, groups = group_numbers(launches)
@@ -82,6 +82,5 @@ def with_work(summary: pd.DataFrame, launches: pd.DataFrame, metadata: dict[str,
 
 
 def works(about: dict[str, Any]) -> list[dict[str, Any]]:
-    """A kernel's entries "work". Profiles of before there were variants have one."""
-    work = about.get("work") or []
-    return [{"variant": 0, "trial": False, **work}] if isinstance(work, dict) else work
+    """A kernel\'s entries "work"."""
+    return about.get("work") or []

@@ -26,7 +26,7 @@ __all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "longest_rings",
 
 SCHEMA: Final = 1
 _PLAIN: Final[dict[str, type]] = {"int": int, "str": str}  # by how a field is annotated
-COMPILED_IN: Final = ("instrument", "measure", "warps", "sources")  # options of session()
+COMPILED_IN: Final = ("instrument", "measure", "sources")  # options of session()
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def profile_layout(manifest: Manifest) -> dict[str, int]:
     return {
         "header_bytes": LAUNCH_HEADER.itemsize,
         "cta_bytes": manifest.cta_fixed_bytes,
-        "ring_bytes": manifest.segments * manifest.ring_bytes,
+        "ring_bytes": manifest.warps * manifest.ring_bytes,
         "alignment": BASE_ALIGNMENT,
         "enable_bits": LaunchBits.ENABLE,
         "spread": SPREAD,

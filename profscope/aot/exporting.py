@@ -37,7 +37,7 @@ def export(
 
     signature: for each argument its type, as Triton's own compiler takes it, or the value to be compiled in.
     target: "cuda:90"; the GPU that is there by default. num_warps, num_stages, num_ctas, maxnreg: as at a
-    launch. options: those of `session()` that are compiled in: instrument, measure, warps, sources.
+    launch. options: those of `session()` that are compiled in: instrument, measure, sources.
 
     Returns what the JSON file says (see `Description`). `profscope.decode` reads what a launch wrote.
 

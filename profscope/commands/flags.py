@@ -1,6 +1,6 @@
 """A session's options as flags of a command line, made from their one declaration.
 
---ctas 64   --ctas 0,17   --ctas 'first wave'   --trials   --no-sources   --instrument heavy
+--ctas 64   --ctas 0,17   --no-sources   --instrument heavy
 """
 
 from __future__ import annotations

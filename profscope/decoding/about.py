@@ -29,23 +29,20 @@ def about_kernel(launches: Sequence[TimedBundle], variants: Mapping[int, int]) -
 
     sites: how many sites its programs have. measure: what spans on loads end with, "issue" or "latency".
     in_flight: asynchronous operations paired with the wait that ended them; unpaired: those without one.
-    work: see `_work`, one for each variant, its trials apart; recorded: see `_recorded`.
+    work: see `_work`, one for each variant; recorded: see `_recorded`.
     """
     manifests = dict.fromkeys(each.manifest for each in launches)
     spans = [span for manifest in manifests for section in manifest.sections for span in section.spans]
     latency = any(_measures(span) == "data" for span in spans)
-    groups: dict[tuple[int, bool], list[TimedBundle]] = {}
+    groups: dict[int, list[TimedBundle]] = {}
     for launch in launches:
-        groups.setdefault((variants[launch.index], launch.bundle.trial), []).append(launch)
+        groups.setdefault(variants[launch.index], []).append(launch)
     return {
         "sites": len(spans),
         "measure": "latency" if latency else "issue",
         "in_flight": sum(_in_flight(launch.decoded.sites, launch.decoded.counts) for launch in launches),
         "unpaired": sum(launch.decoded.unpaired for launch in launches),
-        "work": [
-            {"variant": variant, "trial": trial, **_work(of_group)}
-            for (variant, trial), of_group in groups.items()
-        ],
+        "work": [{"variant": variant, **_work(of_group)} for variant, of_group in groups.items()],
         "recorded": _recorded(launches),
     }
 
@@ -60,25 +57,10 @@ def selection_notes(launches: Sequence[TimedBundle]) -> list[str]:
     if recorded < grid:
         ids = ", ".join(map(str, selection.ids[:_SHOWN_IDS]))
         ids += ", ..." if len(selection.ids) > _SHOWN_IDS else ""
-        which = {
-            "spread": "spread over the grid",
-            "stride": "at regular distances in the grid",
-            "first": "the first wave: those that started before any on their SM had ended",
-            "list": f"those that ctas= lists: {ids}",
-            "sms": f"those that ran on SM {ids}",
-        }[selection.ctas]
-        off = how_far_off(launches) if selection.ctas == "spread" else ""
+        which = f"those that ctas= lists: {ids}" if ids else "spread over the grid"
+        off = "" if ids else how_far_off(launches)
         estimated = f"; {off}" if off else ""
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
-    refused = sum(launch.decoded.refused for launch in launches)
-    if refused:
-        notes.append(f"{kernel}: {refused} CTAs ran on these SMs and found no room; memory= gives more")
-    if selection.warps:
-        warps = ", ".join(map(str, selection.warps))
-        notes.append(
-            f"{kernel}: of the {manifest.warps} warps of a CTA only {warps} recorded; "
-            "bytes and flops are missing"
-        )
     return notes
 
 
@@ -116,7 +98,7 @@ def _unfinished_note(name: str, launches: Sequence[_CutShort]) -> str:
 
 
 def _recorded(launches: Sequence[TimedBundle]) -> dict[str, Any]:
-    """ctas of grid_ctas CTAs, over all launches; warps: those of a CTA, or None for all. unfinished: CTAs
+    """ctas of grid_ctas CTAs, over all launches. unfinished: CTAs
     that were to record and did not come to their end. sample: whether the ctas + unfinished CTAs were chosen
     so that they speak for the grid: totals of a launch times its grid_ctas / (ctas + unfinished) estimate all
     but its unfinished CTAs, for which nothing stands."""
@@ -126,7 +108,6 @@ def _recorded(launches: Sequence[TimedBundle]) -> dict[str, Any]:
         "ctas": sum(len(launch.decoded.headers) for launch in launches) - unfinished,
         "unfinished": unfinished,
         "grid_ctas": sum(launch.grid_ctas for launch in launches),
-        "warps": list(selections[-1].warps) or None,
         "sample": all(selection.is_sample for selection in selections),
     }
 

@@ -15,7 +15,6 @@ from instrument_passes.records import (
     CTA_HEADER,
     LAUNCH_HEADER,
     PLACE_RANK_SHIFT,
-    VECTOR,
     WORD,
     LaunchBits,
 )
@@ -25,14 +24,12 @@ from profscope.errors import RecordError
 __all__ = [
     "CTA",
     "LaunchBuffer",
-    "first_wave",
     "has_records",
     "launch_header",
     "packed_headers",
     "read_areas",
     "read_buffer",
     "segments",
-    "tickets",
     "words_of_areas",
 ]
 
@@ -68,8 +65,7 @@ class LaunchBuffer:
     """One launch's buffer, read as far as its headers go.
 
     data: uint8, contiguous. header: dtype LAUNCH_HEADER. bits: how the launch recorded. ctas: what the CTA
-    headers say, shape (recorded CTAs,), dtype CTA; areas whose ticket nobody drew are left out (see
-    `Selection`).
+    headers say, shape (recorded CTAs,), dtype CTA.
     """
 
     data: npt.NDArray[np.uint8]
@@ -93,11 +89,10 @@ def read_areas(
     """The areas of several launches whose buffers have one size, copied one after the other: uint8, shape
     (launches, bytes); and what their CTA headers say, dtype CTA, shape (launches, areas).
 
-    None where their headers do not agree, or where each launch has CTAs of its own in them. Raises
-    RecordError as `read_buffer` does, for the first of them.
+    None where their headers do not agree. Raises RecordError as `read_buffer` does, for the first of them.
     """
     begin, size = LAUNCH_HEADER.itemsize, buffers[0].nbytes
-    if manifest.selection.ctas == "sms" or size < begin:
+    if size < begin:
         return None
     bits = LaunchBits.decode(int(_checked_header(np.ascontiguousarray(buffers[0]), manifest)["launch_bits"]))
     areas = _area_count(buffers[0], manifest, bits)
@@ -110,7 +105,7 @@ def read_areas(
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     packed = np.ndarray((len(buffers), areas), CTA_HEADER, data.data, 0, (data.strides[0], cta_bytes))
     due = _ctas_due(manifest.selection, areas, bits)
-    if due is not None and ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
+    if ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
         return None
     return data, _unpacked(packed)
 
@@ -140,11 +135,9 @@ def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.voi
 
 def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> npt.NDArray[np.void]:
     areas = _area_count(buffer, manifest, bits)
-    if manifest.selection.ctas == "sms":
-        areas = min(areas, tickets(buffer))
     packed = packed_headers(buffer, areas, manifest.cta_bytes(bits.ring_log2))
     due = _ctas_due(manifest.selection, areas, bits)
-    if due is not None and ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
+    if ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
         raise _damage_at(packed, due, manifest)
     return _unpacked(packed)
 
@@ -152,7 +145,7 @@ def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: Launch
 def _area_count(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> int:
     """How many CTA areas a buffer has room for. Raises RecordError where it holds a part of one."""
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
-    area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize - manifest.selection.counter_bytes
+    area_bytes = buffer.nbytes - LAUNCH_HEADER.itemsize
     if area_bytes % cta_bytes:
         raise RecordError(
             f"truncated profile buffer of kernel {manifest.kernel}: its areas take {area_bytes} bytes, not "
@@ -226,27 +219,12 @@ def words_of_areas(
     words = areas.reshape(-1, manifest.cta_bytes(ring_log2)).view(WORD)
     words = words[:, CTA_HEADER.itemsize // WORD.itemsize :]
     in_segment = manifest.segment_bytes(ring_log2) // WORD.itemsize
-    return words[:, : manifest.segments * in_segment].reshape(len(words), manifest.segments, in_segment)
+    return words[:, : manifest.warps * in_segment].reshape(len(words), manifest.warps, in_segment)
 
 
-def tickets(buffer: npt.NDArray[np.uint8]) -> int:
-    """How many CTAs asked for an area, those that found none included, where areas go by ticket."""
-    return int(buffer[-VECTOR:].view(WORD)[0])
-
-
-def first_wave(ctas: npt.NDArray[np.void]) -> Ints:
-    """Positions of the CTAs that started before any of the recorded ones on the same SM had ended."""
-    sm, start, end = (ctas[name] for name in ("sm", "start_clock", "end_clock"))
-    first_end = np.full(1 << 16, np.iinfo(np.uint64).max, np.uint64)  # by SM
-    np.minimum.at(first_end, sm[end != 0], end[end != 0].astype(np.uint64))
-    return np.flatnonzero(start.astype(np.uint64) < first_end[sm])
-
-
-def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints | None:
-    """The CTAs whose records are in the areas, by linear id; None where only the kernel knows."""
-    if selection.ctas == "sms":
-        return None
-    if selection.ctas == "list":
+def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints:
+    """The CTAs whose records are in the areas, by linear id."""
+    if selection.ids:
         return np.array(selection.ids[:areas], np.int64)
-    numbers = np.arange(areas, dtype=np.int64)
-    return selection.cta(numbers, bits.stride_log2) if selection.one_in_many else numbers
+    due: Ints = selection.cta(np.arange(areas, dtype=np.int64), bits.stride_log2)
+    return due

@@ -178,7 +178,8 @@ def _notes(kernel: str, launches: Sequence[TimedBundle]) -> list[str]:
     if dropped:
         notes.append(
             f"{kernel}: the oldest {dropped} of {records + dropped} records were overwritten; figures of "
-            f"loops cover their newest iterations only, and the time before is {NAME!r}; buffer= holds more"
+            f"loops cover their newest iterations only, and the time before is {NAME!r}; "
+            "a larger memory= holds more"
         )
     unmatched = sum(each.unmatched for each in decoded)
     if unmatched:

@@ -65,10 +65,6 @@ class Bundle:
         return self.raws[0].device
 
     @property
-    def trial(self) -> bool:
-        return self.raws[0].mark.trial
-
-    @property
     def launch_of_header(self) -> Ints:
         """Per CTA header, its launch, from 0 to L - 1."""
         several = self.decoded.several
@@ -116,7 +112,7 @@ def groups(launches: Sequence[RawLaunch]) -> list[list[Placed]]:
     for placed in enumerate(launches):
         raw = placed[1]
         size = raw.buffer.nbytes
-        kind = id(raw.manifest), id(raw.build), raw.device, raw.ctas, size, raw.mark.trial
+        kind = id(raw.manifest), id(raw.build), raw.device, raw.ctas, size
         open_groups = by_kind.setdefault(kind, [])
         if not open_groups or (len(open_groups[-1]) + 1) * size > _MOST_BYTES:
             open_groups.append([])

@@ -19,12 +19,10 @@ from instrument_passes.manifest import Manifest, Span
 from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import (
     LaunchBuffer,
-    first_wave,
     launch_header,
     read_areas,
     read_buffer,
     segments,
-    tickets,
     words_of_areas,
 )
 from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
@@ -100,7 +98,7 @@ class DecodedLaunch(Columns):
     whose begin ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a
     good buffer.
     payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
-    are recorded. refused: CTAs that drew a ticket for an area and found none left. wait: for asynchronous
+    are recorded. wait: for asynchronous
     intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
     positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
     recorded: the warps whose spans these are, and whose are alike; None where spans were added. several: what
@@ -116,7 +114,6 @@ class DecodedLaunch(Columns):
     anomalies: tuple[str, ...] = field(default=())
     payloads: tuple[Payload, ...] = field(default=())
     unpaired: int = 0
-    refused: int = 0
     wait: Small | None = None
     idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     recorded: Recorded | None = None
@@ -156,7 +153,6 @@ class Found:
     sections: list[Wrote]
     patterns: Patterns
     recorded: Recorded
-    refused: int
 
 
 def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
@@ -168,8 +164,7 @@ def decode(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
 def find(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> Found:
     """Which spans a launch recorded, and where their clocks are. Raises RecordError (see `read_buffer`)."""
     launch, words = _read(buffer, manifest)
-    refused = max(0, tickets(launch.data) - len(launch.ctas)) if manifest.selection.ctas == "sms" else 0
-    return _find(launch, words, manifest, np.zeros(len(launch.ctas), np.int64), refused)
+    return _find(launch, words, manifest, np.zeros(len(launch.ctas), np.int64))
 
 
 def decode_as_one(
@@ -196,17 +191,14 @@ def decode_as_one(
     words = without_unused(words_of_areas(data, manifest, bits.ring_log2), manifest, bits.ring_log2)
     launch = LaunchBuffer(data, header, bits, headers.reshape(-1))
     of = np.repeat(np.arange(launches), each)
-    found = _find(launch, words, manifest, of, 0)
+    found = _find(launch, words, manifest, of)
     decoded = spans_of(found, found.recorded, Apart(launches, ctas, sms))
     return None if decoded.several is None or decoded.anomalies else decoded
 
 
-def _find(launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints, refused: int) -> Found:
+def _find(launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints) -> Found:
     """of: the launch of each area."""
     ctas, ring_log2 = launch.ctas, launch.bits.ring_log2
-    if manifest.selection.ctas == "first":
-        wave = first_wave(ctas)
-        ctas, words, of = ctas[wave], words[wave], of[wave]
     clocks = Clocks(ctas)
     sections = _sections(words, ctas, manifest, ring_log2)
     zeros = _zeros(words, sections, manifest, clocks)
@@ -215,9 +207,7 @@ def _find(launch: LaunchBuffer, words: Words, manifest: Manifest, of: Ints, refu
         sections = _sections(words, ctas, manifest, ring_log2)
     patterns = join([with_gaps(part) for part in _patterns(sections, manifest)])
     recorded = _recorded(sections, ctas, manifest, patterns)
-    return Found(
-        launch.header, manifest, words, ctas, of, clocks, zeros, sections, patterns, recorded, refused
-    )
+    return Found(launch.header, manifest, words, ctas, of, clocks, zeros, sections, patterns, recorded)
 
 
 def spans_of(found: Found, recorded: Recorded, apart: Apart | None = None) -> DecodedLaunch:
@@ -233,7 +223,6 @@ def spans_of(found: Found, recorded: Recorded, apart: Apart | None = None) -> De
         unmatched=int(patterns.unmatched[found.recorded.pattern].sum()),
         anomalies=_anomalies(backwards, found.clocks, found.zeros, found.manifest),
         payloads=tuple(_payload(words, recorded, values) for values in patterns.values),
-        refused=found.refused,
         idle=_idle(recorded, patterns) if len(patterns.idle) else patterns.idle,
         recorded=recorded,
         grid_x=int(found.header["grid_x"]),
@@ -319,15 +308,14 @@ def _recorded(
     base = np.cumsum([0, *(len(each.shapes.warp) for each in sections)])
     area, segment = (np.concatenate([none, *(each.warps[at] for each in sections)]) for at in (0, 1))
     pattern = np.concatenate([none, *(each.shapes.of + b for each, b in zip(sections, base, strict=False))])
-    # The number of its warp is the place of a segment, unless warps are left out.
-    chosen = manifest.selection.warps
-    warp = np.array(chosen, np.int64)[segment] if chosen else segment
-    if len(sections) > 1 or manifest.selection.ctas == "sms":  # or they are in order already
-        order = np.lexsort((warp, ctas["cta"][area]))
-        area, segment, pattern, warp = area[order], segment[order], pattern[order], warp[order]
+    if len(sections) > 1:  # or they are in order already
+        order = np.lexsort((segment, ctas["cta"][area]))
+        area, segment, pattern = area[order], segment[order], pattern[order]
     sizes = np.diff(patterns.first)[pattern]
     cta, sm = ctas["cta"][area].astype(np.int32), ctas["sm"][area]
-    return Recorded(area, segment, cta, sm, warp.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes)
+    return Recorded(
+        area, segment, cta, sm, segment.astype(np.int16), pattern, np.cumsum(sizes) - sizes, sizes
+    )
 
 
 def _anomalies(backwards: int, clocks: Clocks, zeros: list[Zeros], manifest: Manifest) -> tuple[str, ...]:

@@ -69,7 +69,5 @@ class TimedBundle:
     @property
     def are_whole(self) -> npt.NDArray[np.bool_]:
         """By launch, whether all that the recorded CTAs executed is there, and they speak for the grid."""
-        selection = self.manifest.selection
-        able = not selection.warps and selection.is_sample
         missing = self.bundle.each("dropped") + self.bundle.each("unmatched") + self.unfinished
-        return np.asarray((missing == 0) & able, np.bool_)
+        return np.asarray((missing == 0) & self.manifest.selection.is_sample, np.bool_)

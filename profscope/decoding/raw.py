@@ -15,10 +15,9 @@ __all__ = ["ORDINARY", "Mark", "RawLaunch"]
 
 
 class Mark(NamedTuple):
-    """What a launch was part of. trial: an autotuner's choice; graph, replay: indices in the session; cold:
+    """What a launch was part of. graph, replay: indices in the session; cold:
     much of the L2 cache was displaced right before it, as its memory was zeroed."""
 
-    trial: bool = False
     graph: int = -1
     replay: int = -1
     cold: bool = False

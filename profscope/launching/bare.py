@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.errors import TritonError
 
 from profscope.options import Options
 from profscope.recording.patches import patched
@@ -65,21 +64,16 @@ Context = Callable[[], contextlib.AbstractContextManager[None]]
 class BareLaunches:
     """Installed after the compile hook, for the length of a session, and again where it goes on.
 
-    outside: says what the settings were before. listen: the collector records what is launched in it; trial:
-    and marks it as a trial. failures: trials that could not be recorded, one line each. apart: one item for
-    each thread that launches otherwise than all do; while there are any the knobs are per thread, and that
-    costs every launch a little.
+    outside: says what the settings were before. listen: the collector records what is launched in it. apart:
+    one item for each thread that launches otherwise than all do; while there are any the knobs are per
+    thread, and that costs every launch a little.
     """
 
-    def __init__(
-        self, options: Options, outside: Callable[[], dict[str, Any]], listen: Context, trial: Context
-    ) -> None:
-        self.failures: list[str] = []
+    def __init__(self, options: Options, outside: Callable[[], dict[str, Any]], listen: Context) -> None:
         self.apart: list[int] = []
         self.thread = _Thread()
         self._options = options
         self._listen = listen
-        self._trial = trial
         self._lock = threading.Lock()
         self._read_outside = outside
         self._outside: dict[str, Any] = {}
@@ -159,32 +153,10 @@ class BareLaunches:
             thread.settings, thread.trial = before
 
     def _bench(self, bench: Callable[..., Any]) -> Callable[..., Any]:
-        """Autotuner._bench that times the bare binary; with `trials`, it records one launch after that."""
+        """Autotuner._bench that times the bare binary."""
 
         def benchmark(tuner: Autotuner, *args: Any, config: Any, **meta: Any) -> Any:
-            with self.tuning(), contextlib.ExitStack() as stack:
-                if self._options.trials:
-                    stack.enter_context(self._also_recorded(tuner, config))
+            with self.tuning():
                 return bench(tuner, *args, config=config, **meta)
 
         return benchmark
-
-    @contextlib.contextmanager
-    def _also_recorded(self, tuner: Autotuner, config: Any) -> Iterator[None]:
-        """The tuner's benchmark function launches once more when it is done, and that is recorded."""
-        time = tuner.do_bench
-
-        def time_and_record(launch: Callable[[], Any], **options: Any) -> Any:
-            timings = time(launch, **options)
-            try:
-                with self.recording(), self._trial():
-                    launch()
-            except TritonError as error:  # not counted against it: it is the records that do not fit
-                self.failures.append(f"{tuner.base_fn.__name__}: trial of {config} is not recorded: {error}")
-            return timings
-
-        tuner.__dict__["do_bench"] = time_and_record  # a cached property
-        try:
-            yield
-        finally:
-            tuner.__dict__["do_bench"] = time

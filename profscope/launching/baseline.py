@@ -1,4 +1,4 @@
-"""Sessions with `baseline=`: launches that are timed, bare and recorded ones by turns, so that they compare.
+"""Sessions with `baseline=`: pairs of a bare launch and a recorded one are timed, so that they compare.
 
 Which launches these are stands in `roles.py`; `keeping.py` has each of them launched through here. Two events
 of the device stand around a launch. They are read when they have passed: nothing in the launch path waits.
@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from triton.compiler import CompiledKernel
@@ -24,37 +24,24 @@ from profscope.recording.journal import number_of_launches
 
 __all__ = ["Baseline", "Timed"]
 
-_NEWEST: Final = 1024  # times of a variant that are kept
 _LONGEST_HOLD_NS: Final = 1_000_000
 _CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
 
 
-class _Time(NamedTuple):
-    """Of a launch. number: among its variant's; kind: by how many instructions the bare kernel was shifted,
-    0 for itself, or "spans" of a recorded launch."""
-
-    number: int
-    kind: int | str
-    ns: float
-
-
-def _times() -> deque[_Time]:
-    return deque(maxlen=_NEWEST)
-
-
 @dataclass(eq=False)
 class Timed:
-    """What is known of a variant. key: as `Build.key`, None until it was asked for. times: the newest; bare:
-    launches without records, of which `shifted` ran null builds; waited: launches whose time is not known,
-    since the stream was idle and waited for the host; hold_ns: for so long the next one is held back."""
+    """What is known of a variant. key: as `Build.key`, None until it was asked for. bare_ns, recorded_ns: by
+    the number of a launch among its variant's, what it took; bare: launches that ran bare; waited: launches
+    whose time is not known, since the stream was idle and waited for the host; hold_ns: for so long the next
+    one is held back."""
 
     name: str
     key: str | None = None
     bare: int = 0
-    shifted: int = 0
     waited: int = 0
     hold_ns: int = 0
-    times: deque[_Time] = field(default_factory=_times)
+    bare_ns: dict[int, float] = field(default_factory=dict)
+    recorded_ns: dict[int, float] = field(default_factory=dict)
 
 
 class Baseline:
@@ -66,7 +53,7 @@ class Baseline:
         self._graphs = graphs
         self._on_gpu = device_type == "cuda"
         self._variants: list[Timed] = []
-        self._pending: deque[tuple[Timed, int, int | str, Any, Any]] = deque()
+        self._pending: deque[tuple[dict[int, float], int, Any, Any]] = deque()
         self._lock = threading.Lock()
 
     def variant(self, name: str) -> Timed:
@@ -81,11 +68,11 @@ class Baseline:
         return self._graphs is None or not self._graphs.capturing
 
     def launch(
-        self, timed: Timed, kernel: CompiledKernel, number: int, kind: int | str, stream: int,
-        run: Callable[[], Any],
+        self, timed: Timed, kernel: CompiledKernel, number: int, stream: int, run: Callable[[], Any], *,
+        is_bare: bool,
     ) -> Any:  # fmt: skip
-        """What `run` returns, which launches a binary on the stream. kernel: the binary, or the bare one of a
-        null build; number, kind: as `_Time` has them."""
+        """What `run` returns, which launches a binary on the stream. kernel: the binary; number: of the
+        launch, among its variant's; is_bare: whether the binary is the bare one."""
         where = _stream(stream) if self._on_gpu else None
         event = driver.active.get_device_interface().Event
         start, end = event(enable_timing=True), event(enable_timing=True)
@@ -101,34 +88,24 @@ class Baseline:
         if waited or timed.hold_ns:  # kernels that are shorter than their launches give the host no lead
             needed_ns = 2 * (time.perf_counter_ns() - begun_ns)
             timed.hold_ns = min(_LONGEST_HOLD_NS, needed_ns + waited * timed.hold_ns)
-        bare = not isinstance(kind, str)
         with self._lock:
-            timed.bare += bare
-            timed.shifted += bare and kind != 0
+            timed.bare += is_bare
             timed.waited += waited
             if timed.key is None:
                 timed.key = _key(kernel)
             if not waited:
-                self._pending.append((timed, number, kind, start, end))
+                times = timed.bare_ns if is_bare else timed.recorded_ns
+                self._pending.append((times, number, start, end))
             while self._pending and self._pending[0][-1].query():
                 self._read()
         return result
 
-    def launch_untimed(self, timed: Timed, shift: int, run: Callable[[], Any]) -> Any:
-        """As `launch`, of a bare binary or null build that only goes before one that is timed."""
-        with self._lock:
-            timed.bare += 1
-            timed.shifted += shift != 0
-        return run()
-
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
 
-        kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns`, the newest
-        times of launches; `pairs`, a list of `{"shift", "bare_ns", "instrumented_ns"}`, the times of a bare
-        launch and of the recorded one of its turn, at the same place of two lists: shift is 0, or the
-        instructions by which a null build's code was shifted; `unrecorded`, launches that ran bare; and
-        `waited`, launches whose time is not known.
+        kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns`, the times of
+        pairs, a bare launch's and that of the recorded one behind it at the same place of the two lists;
+        `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known.
         """
         if not self._options.baseline:
             return {}, []
@@ -138,31 +115,25 @@ class Baseline:
                 self._read()
             variants = list(self._variants)
         kernels: dict[str, dict[str, dict[str, Any]]] = {}
-        bare: dict[str, list[int]] = {}
+        bare: dict[str, int] = {}
         for timed in variants:
             if timed.key is None:
                 continue
             new: dict[str, Any] = {
-                "key": timed.key, "bare_ns": [], "instrumented_ns": [], "pairs": [],
-                "unrecorded": 0, "waited": 0,
+                "key": timed.key, "bare_ns": [], "instrumented_ns": [], "unrecorded": 0, "waited": 0,
             }  # fmt: skip
             entry = kernels.setdefault(timed.name, {}).setdefault(timed.key, new)
             entry["waited"] += timed.waited
             entry["unrecorded"] += timed.bare
-            counts = bare.setdefault(timed.name, [0, 0])
-            counts[0] += timed.bare
-            counts[1] += timed.shifted
-            for each in timed.times:
-                if each.kind == 0:
-                    entry["bare_ns"].append(each.ns)
-                elif isinstance(each.kind, str):
-                    entry["instrumented_ns"].append(each.ns)
-            _pair(timed.times, entry["pairs"])
+            bare[timed.name] = bare.get(timed.name, 0) + timed.bare
+            for number in sorted(timed.bare_ns):
+                if number + 1 in timed.recorded_ns:
+                    entry["bare_ns"].append(timed.bare_ns[number])
+                    entry["instrumented_ns"].append(timed.recorded_ns[number + 1])
         told = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
         notes = [
             f"{name}: {number_of_launches(count)} ran bare to be timed, unrecorded (baseline=)"
-            + (f"; {shifted} of them with its code shifted" if shifted else "")
-            for name, (count, shifted) in sorted(bare.items())
+            for name, count in sorted(bare.items())
             if count
         ]
         waited = sum(timed.waited for timed in variants)
@@ -171,27 +142,12 @@ class Baseline:
                 f"no time is known of {number_of_launches(waited)} that ran to be timed (baseline=): "
                 "the GPU was idle and waited for the host"
             )
-        return {"baseline": {"every": self._options.baseline, "kernels": told}}, notes
+        return {"baseline": {"pairs": self._options.baseline, "kernels": told}}, notes
 
     def _read(self) -> None:
         """The oldest of those under way has passed."""
-        timed, number, kind, start, end = self._pending.popleft()
-        timed.times.append(_Time(number, kind, float(start.elapsed_time(end)) * 1e6))
-
-
-def _pair(times: deque[_Time], pairs: list[dict[str, Any]]) -> None:
-    """Add the times of bare launches and of the recorded ones of their turns, those alike in one entry."""
-    by_shift = {each["shift"]: each for each in pairs}
-    recorded = {each.number: each for each in times if isinstance(each.kind, str)}
-    for bare in times:
-        after = recorded.get(bare.number + 2)
-        if isinstance(bare.kind, str) or after is None:
-            continue
-        if bare.kind not in by_shift:
-            by_shift[bare.kind] = {"shift": bare.kind, "bare_ns": [], "instrumented_ns": []}
-            pairs.append(by_shift[bare.kind])
-        by_shift[bare.kind]["bare_ns"].append(bare.ns)
-        by_shift[bare.kind]["instrumented_ns"].append(after.ns)
+        times, number, start, end = self._pending.popleft()
+        times[number] = float(start.elapsed_time(end)) * 1e6
 
 
 def _stream(handle: int) -> Any:

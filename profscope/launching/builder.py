@@ -64,7 +64,7 @@ def _builder(session: Session) -> Iterator[_Builder]:
         knobs.nvidia.libdevice_path = session.libdevice
     options = session.options
     hook = CompileHook(options)
-    bare = BareLaunches(options, hook.outside, contextlib.nullcontext, contextlib.nullcontext)
+    bare = BareLaunches(options, hook.outside, contextlib.nullcontext)
     modes: Any = SimpleNamespace(mode=hook.mode)
     nowhere: Any = SimpleNamespace(listening=contextlib.nullcontext)  # nothing is launched here
     inductor = InductorLaunches(options, bare, modes, nowhere)

@@ -60,7 +60,7 @@ class CompileHook:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.context = PassContext(triton_version(), options.static_records)
+        self.context = PassContext(triton_version())
         self.mode = mode_of(options)
         self._key = self.mode, self.mode
         self.gives_way: Callable[[], None] | None = None

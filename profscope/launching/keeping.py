@@ -22,20 +22,17 @@ from profscope.launching.bare import BareLaunches
 from profscope.launching.baseline import Baseline, Timed
 from profscope.launching.beside import Made
 from profscope.launching.hook import CompileHook
-from profscope.launching.null_builds import SHIFTS, NullBuilds
 from profscope.launching.other_binaries import (
     ITS_BARE,
-    ITS_NULL,
     RECORDED,
     SAMPLED,
     Binaries,
     OtherBinaries,
 )
-from profscope.launching.roles import Role, numbers_sampled, numbers_timed, role_of, turn_of_null
+from profscope.launching.roles import Role, numbers_sampled, numbers_timed, role_of
 from profscope.launching.stall_samples import Sampled, StallSamples
 from profscope.options import Options
 from profscope.recording.launch_path import LaunchPath
-from profscope.recording.messages import one_line
 from profscope.recording.patches import patched
 from profscope.recording.programs import PROGRAMS
 
@@ -88,7 +85,6 @@ class Keeping:
         self._options = options
         self._samples = samples
         self._baseline = baseline
-        self.null_builds = NullBuilds()
         self._bare = bare
         self._hook = hook
         self._path = path
@@ -116,7 +112,6 @@ class Keeping:
             with patched(CompiledKernel, "run", lambda run: _Run(self._begin)):
                 yield
         finally:
-            self.null_builds.end()
             with self._lock:
                 self._open = False
                 for variant in self._variants.values():
@@ -152,6 +147,7 @@ class Keeping:
         numbers = variant.numbers
         sampled = numbers_sampled(self._options)
         timed = numbers_timed(self._options) if records else range(0)
+        last = (timed or sampled or range(1))[-1]
         apart, thread, capturing = self._bare.apart, self._bare.thread, self._path.capturing
 
         def launch_in_turn(*args: Any) -> Any:
@@ -159,9 +155,11 @@ class Keeping:
             if (apart and thread.trial) or (stream and capturing()):
                 return kernel._run(*args)
             number = next(numbers)
+            if number == last:
+                self._leave(kernel)  # the others need not come by here
             if number in sampled:
                 return self._launch_sampled(variant, kernel, number, args)
-            if (number + 1 in timed or number in timed or number - 2 in timed) and self._baseline.can():
+            if number in timed and self._baseline.can():
                 return self._launch_timed(variant, kernel, number, args)
             return kernel._run(*args)
 
@@ -177,10 +175,7 @@ class Keeping:
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
     ) -> Any:
         """Launch under the sampler, or as without samples= where that cannot be."""
-        options = self._options
-        if number == numbers_sampled(options)[-1] and not options.baseline:
-            self._leave(kernel)  # the others need not come by here
-        can, role = self._samples.can(variant.name), role_of(options, number)
+        can, role = self._samples.can(variant.name), role_of(self._options, number)
         if can and role is Role.SAMPLED:
             bare = variant.others.for_sampler(kernel, SAMPLED)
             if bare is not None:
@@ -196,36 +191,15 @@ class Keeping:
     def _launch_timed(
         self, variant: _Variant, kernel: CompiledKernel, number: int, args: tuple[Any, ...]
     ) -> Any:
-        """Launch the bare binary, timed or before one that is, or what records, timed. Where there is no bare
-        one, launch as without baseline=."""
-        bare, role = variant.others.of(kernel, ITS_BARE), role_of(self._options, number)
-        if bare is not None and role in (Role.BARE, Role.TIMED, Role.NULL):
-            binary, shift = self._null_of(variant, bare, number)
-            self.null_builds.begin(bare)
-            run = partial(self._launch, kernel, binary, *args)
-            if role is Role.BARE:
-                return self._baseline.launch_untimed(variant.timed, shift, run)
-            return self._baseline.launch(variant.timed, bare, number, shift, args[3], run)
-        run = partial(self._launch, kernel, kernel, *args)
+        """Launch the bare binary or the one that records, timed; without a bare one, launch as without
+        baseline=."""
+        bare = variant.others.of(kernel, ITS_BARE)
         if bare is None:
-            return run()
-        return self._baseline.launch(variant.timed, kernel, number, "spans", args[3], run)
-
-    def _null_of(self, variant: _Variant, bare: CompiledKernel, number: int) -> tuple[CompiledKernel, int]:
-        """What runs bare in this turn: a null build, loaded, and by how much it is shifted; or the bare one
-        and 0, also where the null build is not there, or not yet."""
-        turn = turn_of_null(self._options, number)
-        if turn is None:
-            return bare, 0
-        shift = SHIFTS[turn % len(SHIFTS)]
-        try:
-            null = self.null_builds.ready(bare, shift)
-            if null is not None:
-                self._run(null)
-                return null, shift
-        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-            variant.others.why[ITS_NULL] = one_line(error)
-        return bare, 0
+            return self._launch(kernel, kernel, *args)
+        is_bare = role_of(self._options, number) is Role.BARE
+        binary = bare if is_bare else kernel
+        run = partial(self._launch, kernel, binary, *args)
+        return self._baseline.launch(variant.timed, binary, number, args[3], run, is_bare=is_bare)
 
     def _launch(
         self, kernel: CompiledKernel, other: CompiledKernel, x: int, y: int, z: int, stream: int,

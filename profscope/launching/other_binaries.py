@@ -19,7 +19,6 @@ from profscope.recording.programs import PROGRAMS
 
 __all__ = [
     "ITS_BARE",
-    "ITS_NULL",
     "RECORDED",
     "SAMPLED",
     "Binaries",
@@ -28,13 +27,11 @@ __all__ = [
 
 # An attribute of a binary: the other stays with it, for later sessions, too.
 ITS_BARE: Final = "_profscope_bare"
-ITS_NULL: Final = "null"
 # Those for the sampler, each session's own: CUPTI may not know what was loaded before it was opened.
 SAMPLED: Final = "bare"
 RECORDED: Final = "recorded"
 _MISSING: Final = {
     ITS_BARE: "no launch ran bare to be timed",
-    ITS_NULL: "no launch ran with its code shifted",
     SAMPLED: "no launch ran bare under the sampler",
     RECORDED: "no recorded launch ran under the sampler",
 }

@@ -131,7 +131,6 @@ class Running:
             *sampled,
             *timed,
             *undescribed,
-            *self.bare.failures,
             *self.scopes.notes(),
             *([] if self.kineto is None else self.kineto.notes),
             *self.recorder.notes(),
@@ -164,7 +163,7 @@ class Running:
             kernels = ", ".join(passed_over[:_SHOWN_KERNELS]) + ", ..." * (len(passed_over) > _SHOWN_KERNELS)
             return [f"kernels={self.options.kernels!r} matches none of those that were launched: {kernels}"]
         if bare and not said:
-            return [f"only an autotuner launched {', '.join(sorted(bare))}; trials=True records its trials"]
+            return [f"only an autotuner launched {', '.join(sorted(bare))}, and its trials run bare"]
         return [] if said else [self.cpp_kernels_before.why_unseen(cpp_kernels()) or UNSEEN]
 
     def _nearest_first(self, kernels: set[str]) -> list[str]:
@@ -193,7 +192,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         metadata = _describe(options, machine.metadata()) | dict(told)
         records = recorder(options, machine, metadata)
         hook = CompileHook(options)
-        bare = BareLaunches(options, hook.outside, records.path.listening, records.path.trial)
+        bare = BareLaunches(options, hook.outside, records.path.listening)
         sampling = Sampling(options, bare, hook.mode, records.path.record)
         gpu = gpu_here(machine) if options.samples else ""
         samples = StallSamples(options, records.path, records.graphs, gpu)
@@ -218,7 +217,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         installed = _Installed(lambda: _all_installed(parts))
         job = Job()
         stack.enter_context(job.joined())
-        stack.enter_context(records.limited())
+        records.stop_in_forks()
         stack.callback(installed.end)
         installed.begin()
         yield Running(
@@ -247,9 +246,7 @@ def _kineto(options: Options, machine: backend.Backend) -> Kineto | None:
     """What records events, where they are asked for."""
     if not options.events:
         return None
-    return Kineto(
-        on_gpu=machine.device_type == "cuda", operators=options.operators, details=options.event_details
-    )
+    return Kineto(on_gpu=machine.device_type == "cuda")
 
 
 def builds_beside(options: Options, hook: CompileHook, machine: backend.Backend) -> Beside | None:

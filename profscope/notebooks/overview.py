@@ -63,10 +63,9 @@ def _device(tables: Tables) -> str:
 
 
 def _heaviest(tables: Tables) -> pd.DataFrame:
-    """Kernels and variants, the greatest first: kernel, variant, name, launches, total, median; trials
-    left out."""
+    """Kernels and variants, the greatest first: kernel, variant, name, launches, total, median."""
     key = ["kernel", "variant"]
-    launches = tables.launches[~tables.launches["trial"]]
+    launches = tables.launches
     durations = took(tables, tables.unit)[launches.index].groupby([launches[name] for name in key])
     counts = launches.groupby(key, sort=False).size()
     table = pd.DataFrame(

@@ -95,7 +95,7 @@ def listed(values: list[int] | list[str]) -> str:
 
 def _with_spans(tables: Tables, what: str) -> pd.DataFrame:
     launches = tables.launches
-    own = launches[launches["launch"].isin(np.unique(tables.df["launch"].to_numpy())) & ~launches["trial"]]
+    own = launches[launches["launch"].isin(np.unique(tables.df["launch"].to_numpy()))]
     if len(own):
         return own
     raise DrawError(f"{what} needs spans, and this profile has none")

@@ -74,8 +74,7 @@ def _why(rows: pd.DataFrame, missing: list[str]) -> str:
 
 
 def _note(points: pd.DataFrame, peak: Peak | None, left_out: int) -> str:
-    by_types = (points["counted_by"] == "types").any()
-    counted = "bytes by the types of ops, caches or not" if by_types else "bytes of DRAM by Nsight Compute"
+    counted = "bytes by the types of ops, caches or not"
     parts = [counted, "no peaks of this device are known" if peak is None else f"peaks: {peak.source}"]
     return "; ".join(parts + ([f"{left_out} more are not drawn"] if left_out else []))
 
@@ -124,13 +123,11 @@ def _points(ax: Axes, points: pd.DataFrame) -> None:
     for number, row in enumerate(points.to_dict("records")):
         marker, size = _MARKERS[str(row["of"])]
         colour = _COLOURS[number % len(_COLOURS)]
-        solid = row["counted_by"] != "types"
         ax.scatter(
             [row["flops_per_byte"]], [row["tflop_per_s"]], marker=marker, s=size, zorder=3, linewidths=1.4,
-            facecolors=colour if solid else "white", edgecolors=colour,
+            facecolors="white", edgecolors=colour,
         )  # fmt: skip
-        fill = colour if solid else "white"
-        handles.append(Line2D([], [], linestyle="", marker=marker, color=colour, markerfacecolor=fill))
+        handles.append(Line2D([], [], linestyle="", marker=marker, color=colour, markerfacecolor="white"))
         names.append(_said(row))
     legend_below(ax, handles, names, columns=2)
 

@@ -5,7 +5,7 @@ shapes, which would cost several times as much; its own Python objects for event
 
 torch says in a flag of its module that a profiler is on. While it is up, torch.compile tells the profiler of
 each of its launches, in Python, and those that are recorded go the long way (`launching/quick.py`). Kineto
-itself needs no flag, so it is down unless details are asked for.
+itself needs no flag, so it is down.
 """
 
 from __future__ import annotations
@@ -65,16 +65,13 @@ _TAKEN: Final = (
 
 
 class Kineto:
-    """Of a session with `events=True`. on_gpu: its launches run on a GPU. operators: torch's are recorded.
-    details: also what torch.compile says of each graph and launch, and CUDA's calls that only ask.
-    changes: how often there was something new."""
+    """Of a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
+    something new."""
 
-    def __init__(self, *, on_gpu: bool, operators: bool = True, details: bool = False) -> None:
+    def __init__(self, *, on_gpu: bool) -> None:
         self.changes = 0
         self.notes: list[str] = []
         self._on_gpu = on_gpu
-        self._operators = operators or not on_gpu
-        self._details = details
         self._others = 0  # profilers of the program's that have begun since
         self._parts: list[dict[str, list[Any]]] = []
 
@@ -95,18 +92,15 @@ class Kineto:
                 "leave out events=True"
             ) from error
         device = "cuda" if self._on_gpu else None
-        watching = profile(
-            use_kineto=True, use_cpu=self._operators, use_device=device, experimental_config=config
-        )
+        watching = profile(use_kineto=True, use_cpu=True, use_device=device, experimental_config=config)
         with contextlib.ExitStack() as stack:
             watching.__enter__()
             stack.callback(self._end, watching)
             self._others = 0
             stack.enter_context(patched(autograd_profiler, _BEGINS, self._counting))
-            if not self._details:
-                autograd_profiler._is_profiler_enabled = False
-                if self._on_gpu:
-                    note_no_questions()
+            autograd_profiler._is_profiler_enabled = False
+            if self._on_gpu:
+                note_no_questions()
             yield
 
     def _counting(self, begins: Method) -> Method:

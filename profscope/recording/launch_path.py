@@ -20,7 +20,6 @@ from triton.runtime import _allocation, driver
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.decoding.raw import ORDINARY, Mark
 from profscope.recording.graphs import Graphs
 from profscope.recording.hook_chain import ChainedHook
 from profscope.recording.host_scopes import about_to_launch
@@ -185,16 +184,6 @@ class LaunchPath:
             lane.mark = before
         since = enumerate(entries[begun:], begun)
         return result, next((at for at, entry in since if entry is not None and entry[4] is own), -1)
-
-    @contextlib.contextmanager
-    def trial(self) -> Iterator[None]:
-        """What this thread launches in the body of the with statement is an autotuner's trial."""
-        lane = self._thread.lane
-        lane.mark = Mark(trial=True)
-        try:
-            yield
-        finally:
-            lane.mark = ORDINARY
 
     def allocate(self, size: int, alignment: int, stream: int | None) -> Any:
         """The profile allocator. Other profilers' allocations, told by their alignment, go to theirs.

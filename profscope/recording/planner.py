@@ -13,12 +13,9 @@ from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.launch_log import LaunchLog, Plan
 from profscope.recording.sizing import (
-    log2_for,
     must_be_zero,
     needed_bytes,
     plan,
-    ring_log2_for_records,
-    tickets_for,
 )
 from profscope.recording.trimming import needed_ring_log2
 
@@ -44,7 +41,6 @@ class Planner:
         skip: Callable[[str], None],
     ) -> None:
         self._options = options
-        self._machine = backend.machine
         # Two arenas share a GPU's memory.
         self._limit_bytes = options.memory << (19 if backend.device_type == "cuda" else 20)
         self._log = log
@@ -102,14 +98,12 @@ class Planner:
         return None
 
     def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
-        """The length of a program's rings: as asked for, or as learned, or unknown yet.
+        """The length of a program's rings: as learned, or unknown yet.
 
         A grid of another size is another problem, with trip counts of its own, so it learns for itself.
         """
         if not manifest.ring_bytes:
             return MIN_RING_LOG2
-        if self._options.buffer is not None:
-            return ring_log2_for_records(manifest, self._options.buffer)
         return self._log.ring_log2.get((manifest.digest, ctas))
 
     def _fit(self, likely: _Rings, rings: _Rings, ctas: int, limit: int) -> Plan | None:
@@ -149,9 +143,4 @@ class Planner:
 
     def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
         """LaunchBits.stride_log2 of a launch for which there is memory enough."""
-        chosen = manifest.selection
-        if chosen.ctas == "first":
-            return log2_for(min(ctas, self._machine().resident_ctas(manifest.warps)))
-        if chosen.ctas == "sms":
-            return log2_for(min(ctas, tickets_for(ctas, len(chosen.ids), self._machine().sm_count)))
         return self._options.stride_log2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -45,7 +44,6 @@ class Recorder:
     arrivals: Arrivals
     spooler: Spooler | None
     graphs: Graphs | None
-    limit_s: float | None
     pid: int
 
     @property
@@ -53,22 +51,10 @@ class Recorder:
         """Whether this is a copy in a process that was forked from the session's."""
         return os.getpid() != self.pid
 
-    @contextlib.contextmanager
-    def limited(self) -> Iterator[None]:
-        """For the length of the session: it ends with its time, and in forked processes."""
+    def stop_in_forks(self) -> None:
+        """Record nothing in processes that are forked from this one."""
         this = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forked(this()))
-        if self.limit_s is None:
-            yield
-            return
-        why = f"limit_s={self.limit_s} had passed"
-        timer = threading.Timer(self.limit_s, self.journal.stop, (why,))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -140,9 +126,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
         lanes, log, routes, graphs, journal,
         mode=mode_of(options), every_launch=options.every == 1, cuda=cuda,
     )  # fmt: skip
-    return Recorder(
-        backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, options.limit_s, os.getpid()
-    )
+    return Recorder(backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, os.getpid())
 
 
 def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:

@@ -20,9 +20,7 @@ __all__ = [
     "must_be_zero",
     "needed_bytes",
     "plan",
-    "ring_log2_for_records",
     "ring_log2_for_rows",
-    "tickets_for",
 ]
 
 # Rings of a kernel that has not run yet get so many rows if all of them together take no more than so many
@@ -51,24 +49,9 @@ def ring_log2_for_rows(rows: int) -> int:
     return min(MAX_RING_LOG2, max(MIN_RING_LOG2, (rows - 1).bit_length()))
 
 
-def ring_log2_for_records(manifest: Manifest, records: int) -> int:
-    """The longest rings that hold at most `records` records of a warp, over all of a section's rings."""
-    width = max(
-        sum(column.kind == "clock" for frame in section.frames if frame.is_ring for column in frame.columns)
-        for section in manifest.sections
-    )
-    return min(MAX_RING_LOG2, max(MIN_RING_LOG2, (records // max(1, width)).bit_length() - 1))
-
-
 def log2_for(count: int) -> int:
     """The smallest s with 2^s >= count."""
     return (count - 1).bit_length()
-
-
-def tickets_for(ctas: int, chosen_sms: int, sm_count: int) -> int:
-    """Areas for the CTAs of a launch that will run on some of the SMs: twice their share and a few, for SMs
-    do not get equal numbers."""
-    return 2 * -(-ctas * chosen_sms // sm_count) + 32
 
 
 def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
@@ -76,23 +59,21 @@ def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
     areas = manifest.selection.areas(ctas, bits.stride_log2)
     if not areas:
         return 0
-    ends = LAUNCH_HEADER.itemsize + manifest.selection.counter_bytes
-    return areas * manifest.cta_bytes(bits.ring_log2) + ends
+    return LAUNCH_HEADER.itemsize + areas * manifest.cta_bytes(bits.ring_log2)
 
 
 def must_be_zero(manifest: Manifest, ctas: int, bits: LaunchBits) -> tuple[Blocks, ...]:
     """What of a buffer must be zero before the launch: all but the rings. Of those only rows are read that
     the counts vouch for, and a kernel writes its rows in full, since a ring may hold older ones."""
-    areas, chosen = manifest.selection.areas(ctas, bits.stride_log2), manifest.selection
+    areas = manifest.selection.areas(ctas, bits.stride_log2)
     area_step, first = manifest.cta_bytes(bits.ring_log2), LAUNCH_HEADER.itemsize
     parts = [
         Blocks(0, 1, 0, 1, 0, first),
         Blocks(first, areas, area_step, 1, 0, CTA_HEADER.itemsize),
         Blocks(
             first + CTA_HEADER.itemsize, areas, area_step,
-            manifest.segments, manifest.segment_bytes(bits.ring_log2), manifest.fixed_bytes,
+            manifest.warps, manifest.segment_bytes(bits.ring_log2), manifest.fixed_bytes,
         ),
-        Blocks(first + areas * area_step, 1, 0, 1, 0, chosen.counter_bytes),
     ]  # fmt: skip
     return tuple(part for part in parts if part.total_bytes)
 
@@ -103,7 +84,7 @@ def plan(
     """What a launch records within limit_bytes; None if not even one CTA fits. Rings longer than a CTA's area
     can be are cut, and the drops counted.
 
-    ring_log2: the rings' length if it is settled (asked for, or learned from an earlier launch), else None:
+    ring_log2: the rings' length if it was learned from an earlier launch, else None:
     then they get what `_FIRST_RINGS` says. stride_log2: which CTAs are wanted (see `Selection`); more are
     left out as memory demands, since a gap in the grid distorts less than a gap in time.
     """

@@ -96,11 +96,10 @@ def _slots(words: Words, manifest: Manifest, frame: Frame, ring_log2: int, slots
 def _without_rings(buffer: Bytes, manifest: Manifest, ring_log2: int, bits: LaunchBits) -> Bytes:
     """A buffer as `bits` say, with all that another one, whose rings are 2^ring_log2 rows long, has beside
     them; the rings are zero."""
-    begin, counter = LAUNCH_HEADER.itemsize, manifest.selection.counter_bytes
-    areas = (len(buffer) - begin - counter) // manifest.cta_bytes(ring_log2)
-    short = np.zeros(begin + areas * manifest.cta_bytes(bits.ring_log2) + counter, np.uint8)
+    begin = LAUNCH_HEADER.itemsize
+    areas = (len(buffer) - begin) // manifest.cta_bytes(ring_log2)
+    short = np.zeros(begin + areas * manifest.cta_bytes(bits.ring_log2), np.uint8)
     short[:begin] = buffer[:begin]
-    short[len(short) - counter :] = buffer[len(buffer) - counter :]
     header = launch_header(short)
     header["launch_bits"] = int(header["launch_bits"]) // BASE_ALIGNMENT * BASE_ALIGNMENT | bits.encode()
     both = [(short, bits.ring_log2), (buffer, ring_log2)]

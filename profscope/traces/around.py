@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import EVENT_DEFAULTS, EVENT_DTYPES, HOST_DTYPES, Tables, events_frame, host_frame
+from profscope.schema import EVENT_DTYPES, HOST_DTYPES, Tables, events_frame, host_frame
 from profscope.traces.packed_table import packed_table, unpacked_table
 
 __all__ = ["packed_around", "unpacked_around"]
@@ -44,11 +44,7 @@ def unpacked_around(ours: dict[str, Any], most_cells: int) -> dict[str, pd.DataF
             columns[name] = np.array(values, np.float64)  # missing: None, which is NaN here
         tables["host"] = host_frame(columns)
     if "events" in ours:
-        there = ours["events"]["columns"]
-        known = {
-            name: EVENT_DTYPES[name] for name in EVENT_DTYPES if name in there or name not in EVENT_DEFAULTS
-        }
-        tables["events"] = events_frame(_with_times(unpacked_table(ours["events"], known, most_cells)))
+        tables["events"] = events_frame(_with_times(unpacked_table(ours["events"], EVENT_DTYPES, most_cells)))
     return tables
 
 

@@ -36,9 +36,6 @@ FEW_LEVELS = 32
 """Up to so deep going level by level is faster; a kernel nests 4 to 10 deep."""
 
 CATEGORIES = ("kernel", "scope", "kind", "file", "call_path")
-TABLE_COLUMNS = SITE_COLUMNS[:5]
-"""Of the table of sites in a file. Call paths came later and stand beside it: older readers do without."""
-
 ROW_STREAMS = ("site", "depth", "iteration", *SITE_ORDERED, "start_ns", "end_ns")
 RUN_STREAMS = (
     "run_length",
@@ -69,8 +66,7 @@ def encode(df: pd.DataFrame, site: Ints, table: pd.DataFrame, pool: Executor) ->
     return lambda: {
         "rows": len(df),
         "categories": {name: categories(df[name]) for name in CATEGORIES},
-        "sites": np.stack([_codes(table[name]) for name in TABLE_COLUMNS], axis=1).tolist(),
-        "call_paths": _codes(table["call_path"]).tolist(),
+        "sites": np.stack([_codes(table[name]) for name in SITE_COLUMNS], axis=1).tolist(),
         "pieces": [piece.result() for piece in pieces],
         "payloads": {name: payload.result() for name, payload in payloads.items()},
     }
@@ -88,13 +84,11 @@ def decode(data: dict[str, Any], pool: Executor, most_cells: int) -> pd.DataFram
     width = len(SPAN_DTYPES) + len(payloads)
     if rows * width > most_cells:
         raise ValueError(f"{rows} rows of {width} columns, in a file that can hold {most_cells} values")
-    table = np.array(data["sites"], np.int64).reshape(-1, len(TABLE_COLUMNS))
+    table = np.array(data["sites"], np.int64).reshape(-1, len(SITE_COLUMNS))
     asynchronous = np.zeros(max(1, len(table)), np.bool_)
     kinds = data["categories"]["kind"]["values"]
-    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, TABLE_COLUMNS.index("kind")]]
-    of_site = dict(zip(TABLE_COLUMNS, table.T, strict=True))
-    if "call_paths" in data:
-        of_site["call_path"] = np.array(data["call_paths"], np.int64)
+    asynchronous[: len(table)] = [kinds[code] == "async" for code in table[:, SITE_COLUMNS.index("kind")]]
+    of_site = dict(zip(SITE_COLUMNS, table.T, strict=True))
     columns: dict[str, Any] = {
         name: np.empty(rows, np.int32 if dtype == "category" else dtype)
         for name, dtype in SPAN_DTYPES.items()

@@ -149,9 +149,8 @@ def _bytes(tables: Tables, numbered: tuple[Ints, pd.DataFrame], flying: Ints) ->
     if not known or not len(flying):
         return moved
     (site, sites), launches = numbered, tables.launches.drop_duplicates("launch")
-    groups = pd.MultiIndex.from_frame(launches[["variant", "trial"]]).unique()
-    group_of = pd.Series(groups.get_indexer(pd.MultiIndex.from_frame(launches[["variant", "trial"]])))
-    group_of.index = pd.Index(launches["launch"])
+    number, groups = pd.factorize(launches["variant"])
+    group_of = pd.Series(number, pd.Index(launches["launch"]))
     issued = tables.df["parent"].to_numpy()[flying]
     some = np.flatnonzero((issued >= 0) & (issued < len(tables.df)))
     group = (
@@ -161,7 +160,7 @@ def _bytes(tables: Tables, numbered: tuple[Ints, pd.DataFrame], flying: Ints) ->
     op, which = np.unique(site[issued[some]] * len(groups) + group, return_inverse=True)
     places = list(sites[list(SITE_COLUMNS)].itertuples(index=False, name=None))
     total = [
-        known.get((*places[each // len(groups)], *groups[each % len(groups)]), 0.0) for each in op.tolist()
+        known.get((*places[each // len(groups)], groups[each % len(groups)]), 0.0) for each in op.tolist()
     ]
     scale = row_scales(tables)
     weight = np.ones(len(some)) if scale is None else scale[flying[some]]
@@ -170,17 +169,17 @@ def _bytes(tables: Tables, numbered: tuple[Ints, pd.DataFrame], flying: Ints) ->
 
 
 def _known_bytes(tables: Tables) -> dict[tuple[Any, ...], float]:
-    """By (kernel, scope, kind, file, line, call_path, variant, trial) what its ops moved, of configurations
+    """By (kernel, scope, kind, file, line, call_path, variant) what its ops moved, of configurations
     of which no launch is missing."""
     launches = tables.launches
-    keys = ["kernel", "variant", "trial"]
+    keys = ["kernel", "variant"]
     count = launches.loc[counted(launches), keys].value_counts().to_dict()
     known = {}
     for kernel, about in (tables.metadata.get("kernels") or {}).items():
         for work in works(about):
-            group = work["variant"], work["trial"]
-            if work["launches"] == count.get((kernel, *group), -1):
+            variant = work["variant"]
+            if work["launches"] == count.get((kernel, variant), -1):
                 for row in work["scopes"]:
                     place = (row.get(name, "") for name in ("scope", "kind", "file", "line", "call_path"))
-                    known[(kernel, *place, *group)] = float(row["bytes"])
+                    known[(kernel, *place, variant)] = float(row["bytes"])
     return {key: value for key, value in known.items() if value > 0}

@@ -283,9 +283,9 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    together: dict[tuple[int, bool], dict[str, Any]] = {}
+    together: dict[int, dict[str, Any]] = {}
     for entry in entries:
-        key = entry["variant"], entry["trial"]
+        key = entry["variant"]
         if key not in together:
             together[key] = entry
             continue

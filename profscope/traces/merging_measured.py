@@ -30,9 +30,7 @@ def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """The times of one configuration's launches in two parts."""
     return {
         **one,
-        "bare_ns": [*one["bare_ns"], *other["bare_ns"]],
-        "instrumented_ns": [*one["instrumented_ns"], *other["instrumented_ns"]],
-        "pairs": [*one.get("pairs", ()), *other.get("pairs", ())],
+        **{name: [*one[name], *other[name]] for name in ("bare_ns", "instrumented_ns")},
         **{name: one.get(name, 0) + other.get(name, 0) for name in ("unrecorded", "waited")},
     }
 

@@ -24,8 +24,8 @@ _SCOPE: Final = Needs(
     {"scope": str, "measures": str, "bytes": int, "flops": int},
     {"kind": str, "file": str, "line": int, "call_path": str},
 )
-_WORK: Final = Needs({"variant": int, "trial": bool, "launches": int, "ns": NUMBER, "scopes": [_SCOPE]})
-_RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "warps": [int], "sample": bool}
+_WORK: Final = Needs({"variant": int, "launches": int, "ns": NUMBER, "scopes": [_SCOPE]})
+_RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "sample": bool}
 _BUILD: Final = Needs({"build": str}, {"rounds_as_bare": bool, "twin": bool, **_RESOURCES})
 _MODEL: Final = Needs(
     {
@@ -41,16 +41,12 @@ _VARIANT: Final = Needs(
         "model": _MODEL,
     },
 )  # fmt: skip
-_PAIRS: Final = Needs({"shift": int, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER]})
 _TIMED: Final = {
     "key": str, "variant": int, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER], "unrecorded": int,
-    "waited": int, "pairs": [_PAIRS],
+    "waited": int,
 }  # fmt: skip
 _SOURCE: Final = Needs({"file": str, "line": int, "name": str, "text": str}, {"sha256": str})
 _CLOCKS: Final = {"unix_ns": int, "error_ns": NUMBER}
-_MEASURED: Final = Needs(
-    {"kernel": str, "variant": int, "launches": int, "metrics": {EACH: Row((NUMBER, str))}}
-)
 _CODE: Final = Needs({"kernel": str, "key": str, "ttgir": str, "ptx": str}, {"variant": int})
 _KERNEL: Final = {"measure": str, "recorded": _RECORDED, "work": [_WORK]}
 _FORM: Final[dict[str, Any]] = {
@@ -78,8 +74,7 @@ _FORM: Final[dict[str, Any]] = {
     "sampler": {"binaries": [_BINARY], "kernels": {EACH: {EACH: int}}, "period_cycles": [NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
     | {"notes": [str]},
-    "baseline": {"every": int, "kernels": {EACH: [_TIMED]}},
-    "ncu": {"kernels": [_MEASURED]},
+    "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
     "sampling": {"every": int, "kernels": {EACH: {"launches": int, "recorded": int}}},
     "building": {"bare_launches": {EACH: int}},
     "bare": {EACH: {"arithmetic": str, **_RESOURCES}},

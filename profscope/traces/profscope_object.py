@@ -15,7 +15,6 @@ import pandas as pd
 
 from profscope.errors import TraceError
 from profscope.schema import (
-    LAUNCH_DEFAULTS,
     LAUNCH_DTYPES,
     SAMPLE_DTYPES,
     Tables,
@@ -33,10 +32,8 @@ from profscope.version import __version__
 
 __all__ = ["KEYS", "OBJECT", "SCHEMA", "object_tables", "object_text"]
 
-SCHEMA = 3
-"""Raised when a reader of the former schema could misread the file."""
-
-FIRST_WITH_DIGEST = 2
+SCHEMA = 4
+"""Raised when the form of the object changes: a file of another schema is refused."""
 
 OBJECT, DIGEST, SAMPLES = "profscope", "profscopeDigest", "samples"
 KEYS = frozenset({OBJECT, DIGEST})
@@ -77,7 +74,7 @@ def object_tables(
     read_spans: what makes the span table of the other tables and what the object says of the spans, in place
     of `compact.decode`.
 
-    Raises TraceError for a damaged object and for one of a newer schema.
+    Raises TraceError for a damaged object and for one of another schema.
     """
     ours = document.get(OBJECT) if isinstance(document, dict) else None
     if not isinstance(ours, dict):
@@ -85,14 +82,14 @@ def object_tables(
     schema = ours.get("schema")
     if not isinstance(schema, int):
         raise file.damaged("its profscope object has no schema number")
-    if schema > SCHEMA:
+    if schema != SCHEMA:
         raise TraceError(
             f"{file} has trace schema {schema}, written by profscope {ours.get('version')}; "
-            f"this is profscope {__version__}, which reads schemas up to {SCHEMA}: upgrade it"
+            f"this is profscope {__version__}, which reads schema {SCHEMA}"
         )
     try:
         if file.verify:
-            _check_digest(file, ours, schema, document.get(DIGEST))
+            _check_digest(file, ours, document.get(DIGEST))
         beside = unpacked_around(ours, most_cells(file.size))
         if SAMPLES in ours:
             columns = unpacked_table(ours[SAMPLES], SAMPLE_DTYPES, most_cells(file.size))
@@ -110,14 +107,8 @@ def object_tables(
         raise file.damaged(error) from error
 
 
-def _check_digest(file: TraceFile, ours: dict[str, Any], schema: int, stated: Any) -> None:
-    """Raises TraceError unless the object has the digest that is stated of it.
-
-    One that states none must be of a schema that had none. A digest is checked whatever the schema: else a
-    damaged schema number would switch the check off.
-    """
-    if stated is None and schema < FIRST_WITH_DIGEST:
-        return
+def _check_digest(file: TraceFile, ours: dict[str, Any], stated: Any) -> None:
+    """Raises TraceError unless the object has the digest that is stated of it."""
     if stated != _digest(ours):
         what = "its digest is missing" if stated is None else "its data do not have the digest it states"
         raise file.damaged(
@@ -160,8 +151,5 @@ def _checked(table: str, columns: dict[str, Any], dtypes: Mapping[str, str]) -> 
 
 def _launches(columns: dict[str, Any]) -> pd.DataFrame:
     """The table of launches. Raises KeyError, TypeError or ValueError for damaged columns."""
-    known = {
-        name: dtype for name, dtype in LAUNCH_DTYPES.items() if name in columns or name not in LAUNCH_DEFAULTS
-    }
-    checked = _checked("launches", columns, known)
-    return launches_frame({name: checked[name] for name in known})
+    checked = _checked("launches", columns, LAUNCH_DTYPES)
+    return launches_frame({name: checked[name] for name in LAUNCH_DTYPES})

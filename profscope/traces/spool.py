@@ -38,12 +38,12 @@ from profscope.decoding.raw import RawLaunch
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CHUNK", "MAGICS", "SUFFIX", "Bytes", "Chunk", "SpoolWriter", "chunks"]
+__all__ = ["CHUNK", "SUFFIX", "VERSION", "Bytes", "Chunk", "SpoolWriter", "chunks", "version_of"]
 
 SUFFIX: Final = ".spool"
-MAGIC: Final = b"PSspool2"
-MAGIC_1: Final = b"PSspool1"  # batches of launches in a chunk, and nothing to go on by after a damaged one
-MAGICS: Final = (MAGIC, MAGIC_1)
+_NAME: Final = b"PSspool"
+VERSION: Final = 3
+MAGIC: Final = _NAME + str(VERSION).encode()
 CHUNK: Final = np.dtype(
     [
         ("magic", "S8"),
@@ -136,6 +136,12 @@ class SpoolWriter:
                 view = view[self._file.write(view) :]
 
 
+def version_of(head: bytes) -> int | None:
+    """That of a spool whose first bytes these are; None if they are none of a spool's."""
+    digit = head[len(_NAME) : len(MAGIC)]
+    return int(digit) if head.startswith(_NAME) and digit.isdigit() else None
+
+
 class Chunk(NamedTuple):
     """Bytes `begin` to `end` of a spool. kind: "" if they are damaged; data: what the chunk holds, uint8."""
 
@@ -148,20 +154,17 @@ class Chunk(NamedTuple):
 def chunks(content: Bytes) -> Iterator[Chunk]:
     """The chunks of a file in turn, and the damaged stretches between them.
 
-    content: uint8, all of the file. A file of version 1 is damaged from the first damage to its end.
+    content: uint8, all of the file.
     """
-    magic = MAGIC_1 if content[: len(MAGIC_1)].tobytes() == MAGIC_1 else MAGIC
     begin = 0
     while begin < len(content):
-        chunk = _chunk(content, begin, magic)
-        if not chunk.kind and magic == MAGIC_1:
-            chunk = chunk._replace(end=len(content))
+        chunk = _chunk(content, begin)
         yield chunk
         begin = chunk.end
 
 
-def _chunk(content: Bytes, begin: int, magic: bytes) -> Chunk:
-    header = _header(content, begin, magic)
+def _chunk(content: Bytes, begin: int) -> Chunk:
+    header = _header(content, begin)
     if header is None:
         return Chunk("", begin, _next_header(content, begin + _ALIGN), content[:0])
     first, length = begin + CHUNK.itemsize, int(header["length"])
@@ -171,10 +174,10 @@ def _chunk(content: Bytes, begin: int, magic: bytes) -> Chunk:
     return Chunk(header["kind"].decode("ascii", "replace"), begin, end, content[first : first + length])
 
 
-def _header(content: Bytes, at: int, magic: bytes) -> Any:
+def _header(content: Bytes, at: int) -> Any:
     """The header at a byte; None where there is no whole one."""
     raw = content[at : at + CHUNK.itemsize].tobytes()
-    if len(raw) < CHUNK.itemsize or not raw.startswith(magic):
+    if len(raw) < CHUNK.itemsize or not raw.startswith(MAGIC):
         return None
     header = np.frombuffer(raw, CHUNK)[0]
     return header if header["header_crc"] == zlib.crc32(raw[:_CHECKED]) else None
@@ -187,7 +190,7 @@ def _next_header(content: Bytes, at: int) -> int:
     for begin in range(at // _ALIGN, len(words), _SEARCHED):
         for place in np.flatnonzero(words[begin : begin + _SEARCHED] == wanted).tolist():
             header_at = (begin + place) * _ALIGN
-            if _header(content, header_at, MAGIC) is not None:
+            if _header(content, header_at) is not None:
                 return header_at
     return len(content)
 

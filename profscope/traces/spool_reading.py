@@ -16,16 +16,15 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
-from profscope.traces.spool import CHUNK, Bytes, Chunk, chunks
+from profscope.traces.spool import CHUNK, VERSION, Bytes, Chunk, chunks, version_of
 from profscope.traces.spool_form import malformed
+from profscope.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Spool", "read"]
 
-# A launch in the batches of version 1.
-_ROW = ("index", "program", "device", "stream", "ctas", "mark", "offset", "bytes")
 _MISUNDERSTOOD = (
     AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError,
     zlib.error,
@@ -55,10 +54,17 @@ class Spool(NamedTuple):
 def read(path: Path) -> Spool:
     """Everything that is whole in a spool file, which may still be growing.
 
-    Raises TraceError, in one line, for a file that is no spool or does not even say of which session.
+    Raises TraceError, in one line, for a file that is no spool, is one of another version, or does not even
+    say of which session.
     """
     size = path.stat().st_size
     content: Bytes = np.asarray(np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8))
+    version = version_of(content[: CHUNK.itemsize].tobytes())
+    if version not in (None, VERSION):
+        raise TraceError(
+            f"{path} is a spool of version {version}; this is profscope {__version__}, which reads "
+            f"version {VERSION}"
+        )
     reader = _Reader(path.name, size)
     for chunk in chunks(content):
         reader.take(chunk)
@@ -137,8 +143,6 @@ class _Reader:
             self._announce(_stated(chunk))
         elif chunk.kind == "records":
             self._add_records(chunk.data)
-        elif chunk.kind == "launches":
-            self._add_batch(chunk.data)
         elif chunk.kind == "so far":
             stated = _stated(chunk)
             self.metadata = {**self._session, **stated["metadata"]}
@@ -161,15 +165,12 @@ class _Reader:
         self._open.append(_Damage(chunk.begin, chunk.end, self._last if sure else self._last + 1, sure))
 
     def _add_program(self, stated: dict[str, Any]) -> None:
-        if "number" in stated:
-            build = stated.get("build")
-            known = None if build is None else Build.from_json(build)
-            if known is not None and "code" in stated:
-                code = stated["code"]
-                known = replace(known, ttgir=unpacked(code["ttgir"]), ptx=unpacked(code["ptx"]))
-            self._programs[stated["number"]] = Manifest.from_json(stated["manifest"]), known
-        else:  # version 1: the manifest itself, numbered in order of appearance
-            self._programs[len(self._programs)] = Manifest.from_json(json.dumps(stated)), None
+        build = stated.get("build")
+        known = None if build is None else Build.from_json(build)
+        if known is not None and "code" in stated:
+            code = stated["code"]
+            known = replace(known, ttgir=unpacked(code["ttgir"]), ptx=unpacked(code["ptx"]))
+        self._programs[stated["number"]] = Manifest.from_json(stated["manifest"]), known
 
     def _add_samples(self, stated: dict[str, Any]) -> None:
         # Here and not above: who records imports this file, and pandas takes its time.
@@ -192,13 +193,6 @@ class _Reader:
         elif self._open:  # what announced them stood in the damage before
             self._last = self._open[-1].first
             self._open[-1] = self._open[-1]._replace(sure=True)
-
-    def _add_batch(self, batch: Bytes) -> None:
-        records_at = 8 + int.from_bytes(batch[:8].tobytes(), "little")
-        for values in json.loads(batch[8:records_at].tobytes()):
-            row = dict(zip(_ROW, values, strict=True))
-            begin = records_at + row["offset"]
-            self._add_launch(row, batch[begin : begin + row["bytes"]])
 
     def _add_launch(self, row: dict[str, Any], records: Bytes) -> None:
         index = int(row["index"])

@@ -119,7 +119,7 @@ def test_a_clean_kernel_is_told_so() -> None:
         "call_path": "",
         "measures": "issue",
     }
-    entry = {"variant": 0, "trial": False, "launches": 1, "ns": took}
+    entry = {"variant": 0, "launches": 1, "ns": took}
     entry["scopes"] = [work | {"bytes": int(0.94 * 4800 * took), "flops": 0}]
     told = clean.metadata | {"kernels": {"matmul_kernel": {"work": [entry]}}}
     near = Profile(clean.df, clean.launches, told).findings()
@@ -325,7 +325,7 @@ def told(draw: st.DrawFn) -> dict[str, Any]:
         | {"measures": "issue", "bytes": draw(number), "flops": draw(number)}
         for _ in range(draw(st.integers(0, 3)))
     ]
-    work = {"variant": 0, "trial": False, "launches": draw(st.integers(0, 2)), "ns": 100, "scopes": scopes}
+    work = {"variant": 0, "launches": draw(st.integers(0, 2)), "ns": 100, "scopes": scopes}
     source = draw(st.sampled_from([SOURCE, "def k(", "", "x = tl.load()"]))
     device = {"name": draw(st.sampled_from(["NVIDIA H200", "?"])), "sm_count": draw(some), "arch": "sm_90"}
     return {
@@ -345,9 +345,6 @@ def test_no_cause_raises_on_any_profile_of_ops(profile: Profile, told: dict[str,
     metadata = profile.metadata | {name: told[name] for name in ("device", "options", "sources")}
     metadata["variants"] = {kernel: [told["configuration"]] for kernel in kernels}
     metadata["kernels"] = {kernel: {"work": told["work"]} for kernel in kernels}
-    metadata["ncu"] = {
-        "kernels": [{"kernel": kernel, "variant": 0, "metrics": told["metrics"]} for kernel in kernels]
-    }
     asked = Profile(profile.df, profile.launches, metadata)
     table = asked.findings()
     assert table["gain_pct"].between(0, 100).all()

@@ -378,12 +378,6 @@ def test_variants_of_the_same_constexprs_are_compared_then_the_nearest(gpu_runs:
     assert sorted(launches["differs"]) == ["", "BLOCK x -> z", "BLOCK y -> v"]
 
 
-def test_trials_are_left_out(gpu_runs: list[Profile]) -> None:
-    trial = gpu_runs[1].launches["launch"] < 4
-    b = replace(gpu_runs[1], launches=gpu_runs[1].launches.assign(trial=trial))
-    assert set(profscope.diff(gpu_runs[0], b)["launches_b"]) == {3}
-
-
 def test_what_is_in_flight_is_compared_by_its_time_in_all(gpu_runs: list[Profile]) -> None:
     """Of one launch, too, where CTAs are compared."""
     for runs in (gpu_runs[:2], [run_of_matmul(seed, launches=1, ctas=64) for seed in (1, 2)]):

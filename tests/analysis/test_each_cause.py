@@ -117,7 +117,7 @@ def test_no_stage_hides_what_memory_cannot_deliver() -> None:
     gains = []
     for count in (0, 24e6, 36e6, 40e6):  # in 10 us; 48 MB are the peak, 92 % of it what kernels reach
         scopes = [entry | {"measures": "completion", "bytes": count}]
-        work = [{"variant": 0, "trial": False, "launches": 1, "ns": 10_000, "scopes": scopes}]
+        work = [{"variant": 0, "launches": 1, "ns": 10_000, "scopes": scopes}]
         table = named(
             made_up(pipelined(10, 1000, 430), **builds(), kernels={"k": {"work": work}}), "few-stages"
         )
@@ -159,20 +159,6 @@ def test_more_stages_than_copies_need(stages: int, length: int, needed: int) -> 
         assert "2 CTAs fit on an SM where 1 run" in row["evidence"]
         late = named(made_up(pipelined(20, length, 200), **told), "many-stages")
         assert late.empty  # copies are waited for
-
-
-def test_lanes_that_are_masked_off() -> None:
-    name = "smsp__thread_inst_executed_pred_on_per_inst_executed.ratio"
-    entry: dict[str, Any] = {"kernel": "k", "variant": 0, "launches": 1, "metrics": {name: [20.0, ""]}}
-    rows = loop([1000] * 4)
-    (row,) = named(made_up(rows, ncu={"kernels": [entry]}), "masked-tiles").to_dict("records")
-    assert row["gain_pct"] == pytest.approx(37.5)
-    none = made_up(rows, ncu={"kernels": [entry | {"metrics": {}}]}).findings()
-    assert any(
-        "masked-tiles: the report of Nsight Compute has no" in text for text in none.attrs["not_measured"]
-    )
-    full = entry | {"metrics": {name: [31.9, ""]}}
-    assert named(made_up(rows, ncu={"kernels": [full]}), "masked-tiles").empty
 
 
 def test_atomics_cost_the_same_however_much_is_recorded() -> None:
@@ -334,7 +320,6 @@ def test_arithmetic_behind_a_load_is_no_queue_for_memory(issue: int, found: bool
     }
     entry = {
         "variant": 0,
-        "trial": False,
         "launches": 1,
         "ns": 20_000,
         "scopes": [work | {"measures": "issue"}],
@@ -352,7 +337,7 @@ def test_waiting_for_loads_is_no_bank_conflict() -> None:
             | {"bytes": 4 * 2048, "flops": 0, "measures": "issue"}
             for name, line in (("a", 3), ("b", 4))
         ]
-        entry = {"variant": 0, "trial": False, "launches": 1, "ns": 4000, "scopes": scopes}
+        entry = {"variant": 0, "launches": 1, "ns": 4000, "scopes": scopes}
         return made_up(rows, kernels={"k": {"work": [entry]}})
 
     assert named(accesses("load b"), "bank-conflict").empty

@@ -40,7 +40,7 @@ METADATA = {
         "matmul_kernel": {
             "work": [
                 {
-                    "variant": 0, "trial": False, "launches": 3, "ns": 1, "scopes": [
+                    "variant": 0, "launches": 3, "ns": 1, "scopes": [
                         {"scope": "load A", "kind": "op", "file": "/src/kernels/matmul.py", "line": 23,
                          "call_path": "", "measures": "issue", "bytes": 4096, "flops": 0},
                         {"scope": "dot", "kind": "op", "file": "/src/kernels/matmul.py", "line": 27,

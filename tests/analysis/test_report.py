@@ -19,7 +19,7 @@ from profscope.analysis.judged import Judged
 from profscope.analysis.judging import judged_kernels
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
-from profscope.schema import launches_frame, spans_frame
+from profscope.schema import spans_frame
 from tests.support.examples import examples
 from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
@@ -217,14 +217,6 @@ def test_what_is_missing_is_said() -> None:
         assert missing in said
 
 
-def test_trials_are_left_out_and_counted() -> None:
-    profile = regular_profile(launches=3, ctas=2, warps=1)
-    launches = profile.launches.assign(trial=[True, False, True])
-    told = Profile(profile.df, launches_frame(launches.to_dict("series")), profile.metadata).report()
-    assert told["left_out"]["trials"] == 2
-    assert [each["launches"] for each in told["kernels"]] == [1]
-
-
 def test_a_loaded_trace_has_the_same_report(tmp_path: Path) -> None:
     profile = two_variants()
     profile.save(tmp_path / "trace.pftrace")
@@ -256,8 +248,8 @@ def test_what_an_altered_trace_says_of_its_device_and_constants_is_cut() -> None
 def test_the_emulators_times_between_events_are_no_bare_time() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1)
     profile.metadata["variants"] = {"matmul_kernel": [{"variant": 0, "key": "k"}]}
-    timed = {"key": "k", "bare_ns": [4000.0], "instrumented_ns": [], "pairs": [], "waited": 0}
-    profile.metadata["baseline"] = {"every": 2, "kernels": {"matmul_kernel": [timed]}}
+    timed = {"key": "k", "bare_ns": [4000.0], "instrumented_ns": [4100.0], "waited": 0}
+    profile.metadata["baseline"] = {"pairs": 2, "kernels": {"matmul_kernel": [timed]}}
     assert profile.report()["kernels"][0]["time"]["bare"]["median_ns"] == 4000
     profile.metadata["backend"] = "emulator"
     told = profile.report()

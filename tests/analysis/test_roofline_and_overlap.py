@@ -27,7 +27,7 @@ def worked(moved: dict[tuple[str, int], tuple[float, float]], rows: list[Row] = 
         | {"bytes": count, "flops": flops}
         for (scope, line), (count, flops) in moved.items()
     ]
-    entry = {"variant": 0, "trial": False, "launches": 1, "ns": 10_000, "scopes": scopes}
+    entry = {"variant": 0, "launches": 1, "ns": 10_000, "scopes": scopes}
     return made_up(rows, **({"kernels": {"k": {"work": [entry]}}, "device": H200} | told))
 
 
@@ -48,12 +48,6 @@ def test_bytes_that_dots_read_again_are_no_roof() -> None:
     kernel = worked(work, rows).roofline().iloc[0]
     assert (kernel["bound"], kernel["peak_pct"]) == ("tensor cores", pytest.approx(10.0))
     assert kernel["flops_per_byte"] == pytest.approx(9.894e8 / 9.6e6)
-    # Nsight Compute counted what came from DRAM.
-    metrics = {"dram__bytes_read.sum": [2.4e7, "byte"], "dram__bytes_write.sum": [0.0, "byte"]}
-    ncu = {"kernels": [{"kernel": "k", "variant": 0, "launches": 1, "metrics": metrics}], "unmatched": []}
-    kernel = worked(work, rows, ncu=ncu).roofline().iloc[0]
-    assert (kernel["bound"], kernel["peak_pct"]) == ("memory", pytest.approx(50.0))
-    assert kernel["counted_by"] == "Nsight Compute"
 
 
 def test_without_peaks_or_all_ctas_nothing_is_made_up() -> None:

@@ -152,8 +152,8 @@ def test_launches_that_ran_bare_to_be_timed_were_seen() -> None:
     profile = regular_profile(launches=3, ctas=1, warps=1, iterations=1)
     (kernel,) = profile.launches["kernel"].unique()
     profile.metadata["variants"] = {kernel: [{"variant": 0, "key": "k"}]}
-    timed = {"key": "k", "bare_ns": [], "instrumented_ns": [], "pairs": [], "waited": 0, "unrecorded": 4}
-    profile.metadata["baseline"] = {"every": 2, "kernels": {kernel: [timed]}}
+    timed = {"key": "k", "bare_ns": [], "instrumented_ns": [], "waited": 0, "unrecorded": 4}
+    profile.metadata["baseline"] = {"pairs": 2, "kernels": {kernel: [timed]}}
     assert set(profile.summary()["launches"]) == {3}
     assert set(profile.summary()["launches_seen"]) == {7}
     assert profile.report()["kernels"][0]["launches_seen"] == 7

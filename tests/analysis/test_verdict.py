@@ -35,7 +35,7 @@ def profile(own: dict[str, Any] | None = None, slowdown: float = 1.01, **changed
     metadata = profile_metadata(
         clock=changed.pop("clock", CLOCK),
         variants={kernel: [{"variant": 0, "key": "k", "builds": builds}]},
-        baseline={"every": 2, "kernels": {kernel: [times | {"waited": 0}]}},
+        baseline={"pairs": 2, "kernels": {kernel: [times | {"waited": 0}]}},
         **changed.pop("metadata", {}),
     )
     return Profile(plain.tables.df, plain.launches.assign(**changed), metadata)

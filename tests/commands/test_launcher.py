@@ -17,11 +17,11 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # pro
 
 def test_what_torchrun_takes_for_python_is_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHON_EXEC", "echo")
-    with ranks_recorded(["--every=2", "--ctas=first wave"]):
+    with ranks_recorded(["--every=2", "--ctas=0,1"]):
         for words in (["-u", "-m", "pkg.train", "a  b"], ["-u", "train.py", "-u"]):
             command = [os.environ["PYTHON_EXEC"], *words]
             said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            assert said == f"-u -m profscope run --every=2 --ctas=first wave {' '.join(words[1:])}\n"
+            assert said == f"-u -m profscope run --every=2 --ctas=0,1 {' '.join(words[1:])}\n"
     assert os.environ["PYTHON_EXEC"] == "echo"
     monkeypatch.delenv("PYTHON_EXEC")
     with ranks_recorded([]):

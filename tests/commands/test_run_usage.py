@@ -30,7 +30,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
         (["ls"], 2, "which is no Python program"),
-        (["--buffer", "3", "never.py"], 2, "buffer=3 must be"),
+        (["--memory", "0", "never.py"], 2, "memory=0 must be"),
         (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),
         (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
@@ -98,7 +98,7 @@ def test_wrong_usage_is_said_with_the_usage(
     [
         (["a.py", "-o", "x"], [], "", ["a.py", "-o", "x"]),
         (["-o", "x", "a.py", "--", "-f"], ["-o", "x"], "", ["a.py", "--", "-f"]),
-        (["--ctas=8", "--trials", "a.py"], ["--ctas=8", "--trials"], "", ["a.py"]),
+        (["--ctas=8", "--wait", "a.py"], ["--ctas=8", "--wait"], "", ["a.py"]),
         (["-q", "-m", "pkg.mod", "-c"], ["-q"], "-m", ["pkg.mod", "-c"]),
         (["-mpkg", "x"], [], "-m", ["pkg", "x"]),
         (["-c", "print(1)", "-h"], [], "-c", ["print(1)", "-h"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrument_passes.records import LAUNCH_HEADER
-from instrument_passes.selection import Selection
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import Mark, RawLaunch
@@ -108,10 +106,7 @@ def test_a_cta_that_wrote_nothing_is_reported() -> None:
 
 def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() -> None:
     made = launch([Program((Work(20_000_000), *BODY))], ctas=64, stride_log2=2)
-    manifest = replace(made.manifest, selection=Selection("spread"))
-    made.buffer[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)["digest"] = manifest.digest
-    headers = packed_headers(made.buffer, 16, manifest.cta_bytes(4))
-    headers["cta"] = manifest.selection.cta(np.arange(16), 2)
+    manifest = made.manifest
     raw = RawLaunch(0, manifest, 0, 7, 64, made.buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     assert profile.df.query("kind == 'kernel'")["duration_cycles"].std() < 1000
@@ -126,12 +121,9 @@ def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() ->
 def test_sampled_ctas_are_reported(strides: int) -> None:
     made = launch([Program(BODY)], ctas=9, stride_log2=strides)
     notes = assembled([made], ctas=9).metadata["notes"]
-    recorded = -(-9 // (1 << strides))
-    assert notes == (
-        []
-        if strides == 0
-        else [f"made_up: {recorded} of 9 CTAs were recorded, at regular distances in the grid"]
-    )
+    recorded = made.manifest.selection.areas(9, strides)
+    said = [note.partition(";")[0] for note in notes]
+    assert said == [f"made_up: {recorded} of 9 CTAs were recorded, spread over the grid"] * (strides > 0)
 
 
 def test_nothing_was_launched() -> None:
@@ -164,7 +156,7 @@ def test_devices_do_not_share_their_clocks() -> None:
 
 def test_launches_that_began_cold_are_told_and_noted() -> None:
     made = launch([Program(BODY)])
-    marks = [Mark(cold=True), Mark(), Mark(trial=True, cold=True)]
+    marks = [Mark(cold=True), Mark(), Mark(graph=0, cold=True)]
     raws = [RawLaunch(index, made.manifest, 0, 0, 1, made.buffer, mark) for index, mark in enumerate(marks)]
     tables = assemble(raws, {"backend": "gpu"})
     assert tables.launches["cold"].tolist() == [True, False, True]

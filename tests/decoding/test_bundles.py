@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.selection import Selection
 from profscope.decoding import bundles
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import Mark, RawLaunch
+from profscope.decoding.raw import RawLaunch
 from profscope.schema import Tables
 from tests.support.examples import examples
 from tests.support.programs import BODY, bodies, launches
@@ -66,37 +64,30 @@ def faulty(buffer: npt.NDArray[np.uint8], manifest: Manifest, ctas: int, fault: 
 
 
 @settings(max_examples=examples(15))
-@example(  # damaged launches in front of sound ones, and trials beside others
+@example(  # damaged launches in front of sound ones
     body=(),
     options={"ctas": 4, "ring_log2": 2, "stride_log2": 0, "start_clock": 1 << 40, "seed": 0},
-    kinds=[(2, "wrong CTA", False, 0), (3, "", True, 0), (1, "empty", False, 0), (1, "", True, 0)],
-    first_wave=True,
+    kinds=[(2, "wrong CTA", 0), (3, "", 0), (1, "empty", 0), (1, "", 0)],
 )
 @given(
     body=bodies,
     options=launches,
-    kinds=st.lists(
-        st.tuples(st.integers(0, 3), FAULTS, st.booleans(), st.integers(0, 1)), min_size=2, max_size=6
-    ),
-    first_wave=st.booleans(),
+    kinds=st.lists(st.tuples(st.integers(0, 3), FAULTS, st.integers(0, 1)), min_size=2, max_size=6),
 )
 def test_any_launches_decoded_as_one(
     body: tuple[object, ...],
     options: dict[str, int],
-    kinds: list[tuple[int, str, bool, int]],
-    first_wave: bool,
+    kinds: list[tuple[int, str, int]],
 ) -> None:
-    """kinds: of each launch the seed of its clocks, what is wrong, whether it is a trial, its device."""
+    """kinds: of each launch the seed of its clocks, what is wrong, its device."""
     raws, ctas = [], options["ctas"]
     manifest = launch([Program(body, 2)], **options).manifest  # type: ignore[arg-type]
-    if first_wave and not options["stride_log2"]:
-        manifest = replace(manifest, selection=Selection("first"))
-    for index, (seed, fault, trial, device) in enumerate(kinds):
+    for index, (seed, fault, device) in enumerate(kinds):
         made = launch([Program(body, 2)], **{**options, "seed": seed})  # type: ignore[arg-type]
         buffer = made.buffer.copy()
         buffer[4:8] = np.array([manifest.digest], "<u4").view(np.uint8)
-        faulty(buffer, manifest, len(range(0, ctas, 1 << options["stride_log2"])), fault)
-        raws.append(RawLaunch(index, manifest, device, 7, ctas, buffer, Mark(trial=trial)))
+        faulty(buffer, manifest, manifest.selection.areas(ctas, options["stride_log2"]), fault)
+        raws.append(RawLaunch(index, manifest, device, 7, ctas, buffer))
     check(raws)
 
 

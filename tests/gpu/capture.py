@@ -1,7 +1,8 @@
 """Save what a kernel really wrote: one .npz per launch with the raw buffer, the manifest and the TTGIR.
 
 Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8, UTF-8 text; `info`, uint8,
-JSON: case, kernel, level, buffer (the session option), launch, spans, records, dropped, device, triton, date.
+JSON: case, kernel, level, rows (of short rings, or null), launch, spans, records, dropped, device,
+triton, date.
 Source paths lose the folders of the machine they were on; as the manifest's digest depends on them, the
 launch header gets the new one. Nothing else of a buffer is touched.
 """
@@ -29,40 +30,42 @@ from profscope.decoding.areas import launch_header
 from profscope.decoding.raw import RawLaunch
 from profscope.schema import Tables
 from tests.kernels.cases import Case
+from tests.support.short_rings import short_rings
 
 __all__ = ["capture", "run"]
 
 Bytes = npt.NDArray[np.uint8]
-# (level, buffer): the small buffer makes the rings of loops over 16 iterations wrap.
-_VARIANTS = (("heavy", 1024), ("light", 1024), ("heavy", 16))
+# (level, rows of rings): short rings of loops over 16 iterations wrap; None: as long as the kernel needs.
+_VARIANTS: tuple[tuple[str, int | None], ...] = (("heavy", None), ("light", None), ("heavy", 16))
 
 
 def run(cases: Sequence[Case], folder: Path) -> int:
     """Capture every variant of every case on the GPU; prints a line per file. Returns an exit code."""
     for case in cases:
-        for level, buffer in _VARIANTS:
-            for path in capture(case, level, buffer, folder, "gpu"):
+        for level, rows in _VARIANTS:
+            for path in capture(case, level, rows, folder, "gpu"):
                 print(f"{path.name}: {path.stat().st_size} bytes")
     return 0
 
 
-def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> Iterator[Path]:
+def capture(case: Case, level: str, rows: int | None, folder: Path, backend: str) -> Iterator[Path]:
     """Run a case in a session; the files of its launches. backend: "gpu" or "emulator"."""
     inputs = case.inputs("cuda" if backend == "gpu" else "cpu")
     with _raw_launches() as raw, _ttgir_of_loads() as texts:
-        with profscope.session(instrument=level, buffer=buffer, backend=backend) as prof:
+        rings = contextlib.nullcontext() if rows is None else short_rings()
+        with rings, profscope.session(instrument=level, backend=backend) as prof:
             case.launch(inputs)
         profile = prof.profile
     recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     spans = recorded["launch"].value_counts()
-    if buffer < 1024 and not profile.launches["dropped"].any():
-        return  # its rings did not wrap: the same records as with the larger buffer
+    if rows is not None and not profile.launches["dropped"].any():
+        return  # its rings did not wrap: the same records as with longer ones
     for launch, row in zip(raw, profile.launches.itertuples(), strict=True):
         info = {
             "case": case.name,
             "kernel": row.kernel,
             "level": level,
-            "buffer": buffer,
+            "rows": rows,
             "launch": row.launch,
             "spans": int(spans.get(row.launch, 0)),
             "records": row.records,
@@ -72,7 +75,7 @@ def capture(case: Case, level: str, buffer: int, folder: Path, backend: str) -> 
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         manifest = Manifest.from_json(_portable(launch.manifest.to_json()))
-        path = folder / f"{case.name}-{level}{'' if buffer == 1024 else f'-{buffer}'}-{row.launch}.npz"
+        path = folder / f"{case.name}-{level}{'' if rows is None else f'-{rows}'}-{row.launch}.npz"
         np.savez_compressed(
             path,
             buffer=_redirected(launch.buffer, launch.manifest, manifest),

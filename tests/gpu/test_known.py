@@ -9,8 +9,7 @@ import torch
 
 import profscope
 from bench import known
-from bench.kernels import attention, matmul, softmax, surroundings
-from profscope.launching.null_builds import SHIFTS, NullBuilds, null_build
+from bench.kernels import matmul, surroundings
 from profscope.recording.record_cost import record_cost
 
 _GPU = torch.cuda.is_available()
@@ -56,44 +55,15 @@ def test_bare_launches_are_timed() -> None:
         inputs = workload.inputs("cuda")
         workload.launch(inputs)
         bare = inputs["c_ptr"].clone()
-        with profscope.session(backend="gpu", baseline=2) as prof:
-            for number in range(104):
+        with profscope.session(backend="gpu", baseline=20) as prof:
+            for _ in range(50):
                 inputs["c_ptr"].zero_()
                 workload.launch(inputs)
                 assert torch.equal(inputs["c_ptr"], bare)
-                if number == 3:
-                    null_builds_of(prof).wait()
     (row,) = prof.overhead().to_dict("records")
     assert row["basis"] == "measured"
     assert row["bare_launches"] >= 10
-    assert row["null_builds"] == 4
-    assert 0 < row["layout_noise"] < 0.2
     assert row["slowdown_low"] < row["slowdown"] < row["slowdown_high"]
     assert 0.9 < row["slowdown"] < 1.5
     assert row["bare_registers"] > 0
     assert row["instructions"] > 0
-
-
-def null_builds_of(prof: profscope.Session) -> NullBuilds:
-    assert prof._running is not None
-    return prof._running.keeping.null_builds
-
-
-def test_null_builds_compute_the_same_bits() -> None:
-    for workload in (softmax(64, 1000), matmul(512, (128, 128, 64), 8), attention(2, 256)):
-        with surroundings():
-            inputs = workload.inputs("cuda")
-            bare = workload.launch(inputs)
-            outputs = [each for each in inputs.values() if isinstance(each, torch.Tensor)]
-            expected = [each.clone() for each in outputs]
-            function = workload.fn
-            values = {**inputs, **workload.constexprs}
-            arguments = [values[name] for name in function.arg_names]
-            for shift in SHIFTS:
-                null = null_build(bare, shift)
-                for name in ("c_ptr", "out_ptr"):
-                    if name in inputs:
-                        inputs[name].zero_()
-                null[(*workload.grid, 1, 1)[:3]](*arguments)
-                assert all(map(torch.equal, outputs, expected))
-                assert null.n_regs == bare.n_regs

@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 from triton import knobs
 from triton.runtime.autotuner import Autotuner
-from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
 from profscope import emulator
@@ -190,7 +189,7 @@ def timings(tuning: Tuning) -> list[float]:
     return [timing[0] for timing in tuning.tuner.configs_timings.values()]
 
 
-@pytest.mark.parametrize("options", [{}, {"trials": True}, {"every": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"every": 2}], ids=str)
 def test_an_autotuner_chooses_as_without_a_session(options: dict[str, Any]) -> None:
     with emulator.activate():
         bare = Tuning()
@@ -209,55 +208,6 @@ def test_trials_are_left_out() -> None:
         tuning.launch()
     assert prof.launches["grid_x"].tolist() == [triton.cdiv(1000, best.kwargs["BLOCK"])] * 2
     assert prof.launches["num_warps"].tolist() == [best.num_warps] * 2
-    assert not prof.launches["trial"].any()
-
-
-def test_trials_count_beside_the_launches_that_are_sampled() -> None:
-    tuning = Tuning()
-    with session(trials=True, every=2) as prof:
-        for _ in range(4):
-            tuning.launch()
-    assert prof.launches["trial"].tolist() == [True] * 4 + [False] * 2
-    assert prof.metadata["sampling"]["kernels"] == {"tuned_kernel": {"launches": 4, "recorded": 2}}
-    summary = prof.summary()
-    rows = set(zip(summary["trial"], summary["launches"], summary["launches_seen"], strict=True))
-    assert rows == {(False, 2, 4), (True, 1, 1)}  # each of four configurations was tried once
-
-
-def test_trials_are_recorded_and_marked_where_asked_for() -> None:
-    with session(trials=True) as prof:
-        Tuning().launch()
-    trials = prof.launches[prof.launches["trial"]]
-    assert trials["num_warps"].tolist() == [1, 4, 1, 4]
-    assert trials["grid_x"].tolist() == [8, 8, 2, 2]
-    assert prof.launches["trial"].tolist() == [True] * 4 + [False]
-    assert prof.profile.validate() == []
-
-
-def test_a_trial_that_does_not_fit_with_records_does_not_count_against_its_configuration() -> None:
-    class Greedy(Tuning):
-        def bench(self, launch: Any, quantiles: Any) -> list[float]:
-            found = super().bench(launch, quantiles)
-            self.tuner.pre_hook = self.fail
-            return found
-
-        def fail(self, arguments: Any, reset_only: bool = False) -> None:
-            if not reset_only and not self.failed:
-                self.failed = True
-                raise OutOfResources(300_000, 232_448, "shared memory")
-
-    with emulator.activate():
-        bare = Tuning()
-        bare.launch()
-    tuning = Greedy()
-    tuning.failed = False
-    with session(trials=True) as prof:
-        tuning.launch()
-    assert timings(tuning) == pytest.approx(timings(bare), abs=2e-6)  # ms; the emulator's clock ticks in ns
-    assert prof.launches["trial"].tolist() == [True] * 3 + [False]
-    (note,) = [note for note in prof.metadata["notes"] if "trial" in note]
-    assert "tuned_kernel: trial of BLOCK: 128" in note
-    assert "out of resource: shared memory" in note
 
 
 def test_an_autotuner_in_one_thread_leaves_another_recording() -> None:

@@ -31,18 +31,17 @@ def only(prof: profscope.Session) -> dict[str, Any]:
     return timed
 
 
-def test_one_launch_in_three_is_bare_and_what_is_timed_follows_one_of_its_kind(ran: list[str]) -> None:
+def test_bare_and_recorded_launches_alternate_and_then_all_are_recorded(ran: list[str]) -> None:
     with session(baseline=3) as prof:
-        outputs = [launch_add() for _ in range(14)]
-    assert ran == (["spans"] * 4 + ["bare"] * 2) * 2 + ["spans"] * 2
+        outputs = [launch_add() for _ in range(10)]
+    assert ran == ["spans", *["bare", "spans"] * 3, *["spans"] * 3]
     assert all(torch.equal(out, outputs[0]) for out in outputs)
-    assert len(prof.launches) == 10
+    assert len(prof.launches) == 7
     timed = only(prof)
-    assert len(timed["bare_ns"]) == 2
-    assert len(timed["instrumented_ns"]) == 2
+    assert len(timed["bare_ns"]) == len(timed["instrumented_ns"]) == 3
     assert min(timed["instrumented_ns"]) > max(timed["bare_ns"]) > 0
     assert timed["key"] == prof.metadata["variants"][NAME][0]["key"]
-    assert prof.metadata["notes"] == [f"{NAME}: 4 launches ran bare to be timed, unrecorded (baseline=)"]
+    assert prof.metadata["notes"] == [f"{NAME}: 3 launches ran bare to be timed, unrecorded (baseline=)"]
     (row,) = prof.overhead().to_dict("records")
     assert row["basis"] == "estimated"  # events of the emulator have its time between launches in them
     assert np.isnan(row["bare_ns"])
@@ -73,7 +72,7 @@ def test_beside_every(ran: list[str]) -> None:
     with session(baseline=2, every=2) as prof:
         for _ in range(16):
             launch()
-    assert ran.count("spans") == 4
+    assert ran.count("spans") == 6
     assert len(only(prof)["bare_ns"]) == 2
 
 
@@ -83,7 +82,7 @@ def test_without_it_nothing_is_timed() -> None:
     assert "baseline" not in prof.metadata
 
 
-@pytest.mark.parametrize("wrong", [-1, 1, True, 2.5, "3"])
+@pytest.mark.parametrize("wrong", [-1, 1001, True, 2.5, "3"])
 def test_wrong_values(wrong: Any) -> None:
     with pytest.raises(profscope.OptionError, match="baseline="):
         profscope.session(baseline=wrong)
@@ -139,27 +138,21 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
     SlowEvent.reached = [True, False, False, False]  # the first start at once, then nothing for long
     timer = Baseline(Options(baseline=2), "cuda")
     timed = timer.variant("k")
-    assert timer.launch(timed, kernel, 1, 0, 7, lambda: "first") == "first"
+    assert timer.launch(timed, kernel, 1, 7, lambda: "first", is_bare=True) == "first"
     assert held == []
-    assert timer.launch(timed, kernel, 2, 0, 7, lambda: "second") == "second"
+    assert timer.launch(timed, kernel, 2, 7, lambda: "second", is_bare=False) == "second"
     metadata, notes = timer.describe()
     (entry,) = metadata["baseline"]["kernels"]["k"]
-    assert (entry["bare_ns"], entry["waited"], entry["unrecorded"]) == ([0.25e6], 1, 2)
+    assert (entry["bare_ns"], entry["waited"], entry["unrecorded"]) == ([], 1, 1)
+    assert timed.recorded_ns == {2: 0.25e6}
     assert any("waited for the host" in note for note in notes)
     assert len(held) == 1  # where the host had no lead, the device waits for it
     assert 0 < held[0] <= 2_000_000
 
 
-def test_a_bare_launch_and_the_recorded_one_of_its_turn_are_a_pair() -> None:
-    timed = Timed("k", "key")
-    kinds = {3: 0, 5: "spans", 7: 4, 9: "spans", 11: 0, 15: 0, 17: "spans", 19: 4, 21: "spans", 25: "spans"}
-    timed.times.extend(baseline._Time(number, kind, float(number)) for number, kind in kinds.items())
-    timer = Baseline(Options(baseline=2), "cpu")
+def test_a_bare_launch_and_the_recorded_one_behind_it_are_a_pair() -> None:
+    timed = Timed("k", "key", bare_ns={1: 3.0, 3: 7.0, 5: 9.0}, recorded_ns={2: 5.0, 6: 11.0, 8: 13.0})
+    timer = Baseline(Options(baseline=4), "cpu")
     timer._variants.append(timed)
     (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
-    assert entry["pairs"] == [
-        {"shift": 0, "bare_ns": [3.0, 15.0], "instrumented_ns": [5.0, 17.0]},
-        {"shift": 4, "bare_ns": [7.0, 19.0], "instrumented_ns": [9.0, 21.0]},
-    ]
-    assert entry["bare_ns"] == [3.0, 11.0, 15.0]
-    assert entry["instrumented_ns"] == [5.0, 9.0, 17.0, 21.0, 25.0]
+    assert (entry["bare_ns"], entry["instrumented_ns"]) == ([3.0, 9.0], [5.0, 11.0])

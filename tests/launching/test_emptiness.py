@@ -44,11 +44,9 @@ def only_trials() -> None:
 SESSIONS: dict[str, tuple[dict[str, Any], Callable[[], Any], str]] = {
     "kernels": ({"kernels": "none"}, launch_add, "kernels='none' matches none of those that were launched"),
     "every": ({"kernels": "none", "every": 2}, launch_add, "kernels='none' matches none of those"),
-    "warps": ({"warps": [31]}, launch_add, "warps= names none of the kernel's 4 warps"),
     "ctas": ({"ctas": [77]}, launch_add, "ctas= names none of the 3 CTAs of add_kernel"),
-    "sms": ({"sms": 777}, launch_add, "no CTA ran on the SMs of sms="),
     "grid": ({}, empty_grid, "1 launch ran unrecorded: the grid of add_kernel was empty"),
-    "trials": ({}, only_trials, "only an autotuner launched add_kernel; trials=True records its trials"),
+    "trials": ({}, only_trials, "only an autotuner launched add_kernel, and its trials run bare"),
 }
 
 

@@ -208,7 +208,7 @@ def test_one_that_cannot_be_instrumented_is_named_in_every_session(monkeypatch: 
 
     monkeypatch.setattr("profscope.launching.hook.run_pipeline", refuse)
     for _ in range(2):
-        with session(buffer=1234) as prof:  # other tests have not compiled for it
+        with session(kernels="kept_kernel|1234") as prof:  # other tests have not compiled for it
             launched()
         assert prof.launches.empty
         assert prof.metadata["notes"] == ["kept_kernel runs bare: it is refused"]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.launching.roles import Role, numbers_sampled, numbers_timed, role_of, turn_of_null
+from profscope.launching.roles import Role, numbers_sampled, numbers_timed, role_of
 from profscope.launching.turns import Turns
 from profscope.options import Options
 
@@ -15,7 +13,7 @@ numbers = st.integers(0, 10_000)
 
 
 @given(number=st.none() | numbers)
-def test_all_keep_spans_where_nothing_else_is_said(number: int | None) -> None:
+def test_all_are_recorded_unless_something_else_is_wanted(number: int | None) -> None:
     assert role_of(Options(), number) is Role.SPANS
 
 
@@ -47,33 +45,16 @@ def test_a_functions_turns_are_what_the_table_says(every: int, launches: int, nu
         assert due == (role_of(options, number, of_function) is not Role.LEFT_OUT)
 
 
-@given(baseline=st.integers(2, 50), launches=st.integers(0, 300))
-def test_what_is_timed_follows_a_launch_of_its_kind(baseline: int, launches: int) -> None:
-    options = Options(baseline=baseline)
+@given(samples=st.integers(0, 5), baseline=st.integers(0, 50), launches=st.integers(0, 300))
+def test_pairs_stand_behind_the_first_launch_and_the_sampled_ones(
+    samples: int, baseline: int, launches: int
+) -> None:
+    options = Options(samples=samples or False, baseline=baseline)
     roles = [role_of(options, number) for number in range(launches)]
-    period = 2 * baseline
-    for number, role in enumerate(roles):
-        at = number % period
-        assert (role is Role.BARE) == (at == period - 2)
-        assert (role in (Role.TIMED, Role.NULL)) == (at == period - 1) == (number in numbers_timed(options))
-        assert (role is Role.TIMED_RECORDED) == (at == 1 and number > period)
-    for before, role in pairwise(roles):
-        if role in (Role.TIMED, Role.NULL):
-            assert before is Role.BARE
-        if role is Role.TIMED_RECORDED:
-            assert before is Role.SPANS
+    first = 2 + samples if samples else 1
+    pairs = [Role.BARE, Role.TIMED] * baseline
+    assert roles[first:] == (pairs + [Role.SPANS] * launches)[: max(0, launches - first)]
+    assert [number for number in range(launches) if number in numbers_timed(options)] == [
+        number for number, role in enumerate(roles) if role in (Role.BARE, Role.TIMED)
+    ]
     assert role_of(options, None) is Role.SPANS
-    bare = sum(role in (Role.BARE, Role.TIMED, Role.NULL) for role in roles)
-    assert abs(bare - launches / baseline) <= 2  # one in so many
-
-
-@given(baseline=st.integers(2, 50), launches=st.integers(0, 500))
-def test_every_second_turn_is_a_null_builds(baseline: int, launches: int) -> None:
-    options = Options(baseline=baseline)
-    timed = [number for number in range(launches) if number in numbers_timed(options)]
-    roles = [role_of(options, number) for number in timed]
-    assert roles == ([Role.TIMED, Role.NULL] * len(timed))[: len(timed)]
-    turns = [turn_of_null(options, number) for number in timed]
-    assert turns[1::2] == list(range(len(turns) // 2))
-    assert set(turns[::2]) <= {None}
-    assert turns == [turn_of_null(options, number - 1) for number in timed]  # of what goes before

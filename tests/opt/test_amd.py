@@ -90,16 +90,6 @@ def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level:
     assert all(" offen" in store for store in stores)
 
 
-def test_choosing_cus_and_waves_builds() -> None:
-    with CompileHook(Options(sms=[3], warps=[0, 2])).installed():
-        kernel = built(ADD, GFX942)
-    manifest = manifest_in(kernel.asm["ttgir"])
-    assert manifest is not None
-    assert manifest.failure == ""
-    assert "global_atomic_add" in kernel.asm["amdgcn"]  # the ticket
-    assert kernel.asm["amdgcn"].count("hwreg(HW_REG_XCC_ID") >= 1
-
-
 def test_lanes_are_masked_as_in_tritons_own_stores() -> None:
     """The buffer's descriptor, and the offset that is outside of it."""
     pointers = {(index,): [["tt.divisibility", 16], ["tt.pointer_range", 32]] for index in range(3)}

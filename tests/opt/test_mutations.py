@@ -36,8 +36,7 @@ TOGETHER = tuple(
 )
 SELECTING = (
     "lower-records{ctas=0;3}",
-    "lower-records{sms=1 warps=0}",
-    "lower-records{first=true},allocate-buffer",
+    "lower-records{ctas=1 twin=true},allocate-buffer",
 )
 
 

@@ -100,8 +100,6 @@ def test_errors_are_one_line(
         (["--triton", "new"], "argument --triton: 'new' is none of 3.6, 3.7, 3.8, 3.9"),
         (["--triton", "3.5"], "argument --triton: '3.5' is none of 3.6"),
         (["--triton", "3.10"], "argument --triton: '3.10' is none of 3.6"),
-        (["--buffer", "0"], "argument --buffer: '0' is not a number of records"),
-        (["--buffer", "x"], "argument --buffer: 'x' is not a number of records"),
         (["--no-such"], "unrecognized arguments: --no-such"),
         (["-p", "light", "-p", "op-spans"], "argument -p: given twice; join the passes with commas"),
         (["--list"], "--list is about all passes; leave the file and -p out"),

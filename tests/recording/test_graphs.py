@@ -17,7 +17,7 @@ import pytest
 from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
 from profscope.decoding.raw import Mark
 from profscope.options import Options
-from profscope.recording.backend import Backend, Machine
+from profscope.recording.backend import Backend
 from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import recorder
 from tests.support import standin
@@ -48,7 +48,7 @@ class Device:
         manifest = program.manifest
         self.tag = manifest.tag
         self.bytes = CTAS * manifest.cta_bytes(0)
-        self.recorder = recorder(options, Backend("cuda", dict, lambda: Machine(132, 64)), {})
+        self.recorder = recorder(options, Backend("cuda", dict), {})
 
     def launch(self, value: int, graph: Any = None, stream: int = STREAM) -> int | None:
         """What Triton's launcher does; the kernel finds its memory zeroed and fills it with `value`."""

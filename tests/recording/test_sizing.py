@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER, MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 from profscope.options import Options
-from profscope.recording.backend import Backend, Machine
+from profscope.recording.backend import Backend
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.planner import Planner
 from profscope.recording.sizing import needed_bytes, plan, ring_log2_for_records, ring_log2_for_rows
@@ -75,7 +75,7 @@ large = manifests.map(lambda manifest: replace(manifest, warps=64, ring_bytes=ma
 @given(programs=st.lists(manifests | large, min_size=1, max_size=3), ctas=st.integers(1, 64))
 def test_programs_that_share_a_tag_all_get_room(programs: list[Manifest], ctas: int) -> None:
     skipped: list[str] = []
-    backend = Backend("cpu", dict, lambda: Machine(4, 32))
+    backend = Backend("cpu", dict)
     planner = Planner(Options(memory=1), backend, LaunchLog(), skipped.append)
     for _ in range(8):  # none of them ever runs
         made = planner.plan(programs, 3, 3 * ctas)

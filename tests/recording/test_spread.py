@@ -66,7 +66,7 @@ def test_totals_of_one_cta_in_sixteen_stand_for_those_of_all(grid: tuple[int, ..
 
 @given(ctas=st.integers(1, 1 << 20), stride_log2=st.integers(0, 31))
 def test_each_area_has_a_cta_of_the_grid_and_each_cta_an_area_or_none(ctas: int, stride_log2: int) -> None:
-    chosen = Selection("spread")
+    chosen = Selection()
     areas = chosen.areas(ctas, stride_log2)
     ids = chosen.cta(np.arange(areas + 1), stride_log2)
     assert ids[0] == 0
@@ -79,7 +79,7 @@ def test_each_area_has_a_cta_of_the_grid_and_each_cta_an_area_or_none(ctas: int,
 def test_ctas_are_spread_over_columns_as_over_rows(columns: int, most: int) -> None:
     for rows in (4096 // columns, 65536 // columns):
         stride_log2 = max(0, (-(-columns * rows // most) - 1).bit_length())
-        chosen = Selection("spread")
+        chosen = Selection()
         ids = chosen.cta(np.arange(chosen.areas(columns * rows, stride_log2)), stride_log2)
         for place, count in ((ids % columns, columns), (ids // columns, rows)):
             assert place.mean() == pytest.approx((count - 1) / 2, abs=0.05 * count)
@@ -112,7 +112,7 @@ def one_heavy_kernel(out_ptr, heavy, steps, others, BLOCK: tl.constexpr):  # noq
 
 def test_a_note_does_not_hide_the_one_heavy_cta_that_was_left_out() -> None:
     ctas, one_in, steps = 256, 16, 4000
-    recorded = Selection("spread").cta(np.arange(ctas // one_in), 4).tolist()
+    recorded = Selection().cta(np.arange(ctas // one_in), 4).tolist()
     heavy, out = min(set(range(ctas)) - set(recorded)), torch.zeros(ctas * 32, dtype=torch.int32)
     with session(ctas=one_in) as prof:
         one_heavy_kernel[(ctas,)](out, heavy, steps, 1, BLOCK=32, num_warps=1)

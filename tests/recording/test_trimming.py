@@ -82,8 +82,8 @@ def profile(case: Case, options: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataF
     [
         ("branch_in_loop", {}),
         ("joined_paths", {}),
-        ("matmul", {"sms": [0, 1]}),
-        ("nested_loops", {"ctas": [0, 2], "warps": [1]}),
+        ("matmul", {"ctas": [0, 1]}),
+        ("nested_loops", {"ctas": [0, 2]}),
         ("while", {}),
     ],
 )

@@ -23,12 +23,10 @@ Key = tuple[Any, ...]
 
 
 def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
-    """By kernel, variant, trial and site: count, total and self time, of plain Python over `prof.df`.
+    """By kernel, variant and site: count, total and self time, of plain Python over `prof.df`.
     What the summary says of them, worked out another way."""
     launches = profile.launches.set_index("launch")
-    group_of = dict(
-        zip(launches.index, zip(launches["variant"], launches["trial"], strict=True), strict=True)
-    )
+    variant_of = dict(zip(launches.index, launches["variant"], strict=True))
     whole = grid_ctas(profile.launches) / (profile.launches["ctas"] + profile.launches["unfinished"]).clip(1)
     scales = dict(zip(launches.index, whole.clip(1), strict=True))
     column = f"corrected_{unit}" if are_corrected(profile.tables) else f"duration_{unit}"
@@ -38,8 +36,7 @@ def plain_sums(profile: Profile, unit: str) -> pd.DataFrame:
     rows = list(zip(*(df[name].tolist() for name in names), df[column].tolist(), strict=True))
     key_of: list[tuple[Key, float]] = []
     for kernel, scope, kind, file, line, path, launch, parent, took in rows:
-        variant, trial = group_of[launch]
-        key = (kernel, int(variant), bool(trial), scope, kind, file, line, path)
+        key = (kernel, int(variant_of[launch]), scope, kind, file, line, path)
         scale = 1.0 if kernel in alone else scales[launch]
         key_of.append((key, scale))
         for at, value in enumerate((1, took, took * (kind != "async"))):
@@ -100,7 +97,7 @@ def warps_of(profile: Profile) -> int:
     return len(df.loc[df["kind"] != "async", ["launch", "cta", "warp"]].drop_duplicates())
 
 
-def of_group(table: pd.DataFrame, key: tuple[str, int, bool]) -> pd.DataFrame:
-    """The rows of a kernel, variant and trial."""
-    kernel, variant, trial = key
-    return table[(table["kernel"] == kernel) & (table["variant"] == variant) & (table["trial"] == trial)]
+def of_group(table: pd.DataFrame, key: tuple[str, int]) -> pd.DataFrame:
+    """The rows of a kernel and variant."""
+    kernel, variant = key
+    return table[(table["kernel"] == kernel) & (table["variant"] == variant)]

@@ -19,7 +19,7 @@ def figures_agree(profile: Profile, views: Views, unit: str) -> None:
     """The launch, CTA and counts that figures are of; each says by itself why it cannot be drawn."""
     if not len(profile.df):
         return
-    spans = profile.launches[~profile.launches["trial"]]
+    spans = profile.launches
     took = (spans["end_ns"] - spans["start_ns"]).groupby(spans["kernel"]).sum()
     axes = profile.plot.timeline().axes[0]
     title = axes.get_title(loc="left")

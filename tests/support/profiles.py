@@ -37,7 +37,7 @@ def profile_metadata(backend: str = "gpu", **more: Any) -> dict[str, Any]:
         "triton": "3.7.1",
         "torch": "2.13.0",
         "python": "3.11.7",
-        "options": {"instrument": "default", "buffer": 1024},
+        "options": {"instrument": "default", "memory": 256},
         "notes": [],
         "kernels": {},
     } | more

@@ -92,7 +92,7 @@ except profscope.OptionError as error:
     assert saved == (
         "cannot save 'a.csv': the suffix must be one of "
         ".json, .json.gz, .pftrace, .pftrace.gz, .parquet, .collapsed, .collapsed.gz, "
-        ".html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
+        ".hatchet, .hatchet.gz, .html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
         ".speedscope.json, .speedscope.json.gz, or the path end in / for a folder\n"
     )
 
@@ -113,7 +113,7 @@ print(prof.metadata["tool"], prof.df["kernel"].tolist(), prof.df["duration_ns"].
 def test_our_own_formats_come_first() -> None:
     assert format_names(exporters, exporters.OWN) == [
         *("json", "pftrace", "parquet"),
-        *("collapsed", "html", "report_json", "speedscope_json"),
+        *("collapsed", "hatchet", "html", "report_json", "speedscope_json"),
     ]
     assert format_names(importers, importers.OWN) == [
         "profscope_json",

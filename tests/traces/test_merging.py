@@ -252,19 +252,19 @@ def test_a_merged_profile_is_saved_like_any(job: Path, tmp_path: Path, name: str
     assert again.metadata == profile.metadata
 
 
-def timed(key: str, bare_ns: list[float], pairs: list[dict[str, Any]]) -> dict[str, Any]:
+def timed(key: str, bare_ns: list[float]) -> dict[str, Any]:
     entry = {
         "key": key, "bare_ns": bare_ns, "instrumented_ns": [2 * ns for ns in bare_ns],
-        "pairs": pairs, "unrecorded": len(bare_ns), "waited": 1,
+        "unrecorded": len(bare_ns), "waited": 1,
     }  # fmt: skip
-    return {"every": 2, "kernels": {"matmul_kernel": [entry]}}
+    return {"pairs": 2, "kernels": {"matmul_kernel": [entry]}}
 
 
 def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
     parts = [
         Part(part(whole, launches, baseline=baseline), "", rank)
         for rank, (launches, baseline) in enumerate(
-            [([0], timed("a", [9.0], [])), ([1, 2], timed("b", [5.0, 6.0], [])), ([3], {})]
+            [([0], timed("a", [9.0])), ([1, 2], timed("b", [5.0, 6.0])), ([3], {})]
         )
     ]
     together = merged(parts).metadata
@@ -273,15 +273,14 @@ def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
 
 
 def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profile) -> None:
-    pair = {"shift": 0, "bare_ns": 9.0, "instrumented_ns": 18.0}
     parts = [
-        Part(part(whole, [launch], baseline=timed("a", [ns], [pair])), "", rank)
+        Part(part(whole, [launch], baseline=timed("a", [ns])), "", rank)
         for rank, (launch, ns) in enumerate([(0, 9.0), (3, 8.0)])
     ]
     both = bare_times(merged(parts).metadata, "matmul_kernel", 0)
     assert both == {
         "key": "a", "bare_ns": [9.0, 8.0], "instrumented_ns": [18.0, 16.0],
-        "pairs": [pair, pair], "unrecorded": 2, "waited": 2,
+        "unrecorded": 2, "waited": 2,
     }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from tests.support.trace_documents import changed
 
 NAMES = ["t.json", "t.json.gz", "t.pftrace", "t.parquet", "t/", "job/"]
 ODD = [None, True, -1, 1 << 70, 1.5, "x", "", [], {}, [1], [[]], ["x"], {"x": 1}, [{}], [None], {"x": {}}]
-_TIMED = {"key": "k", "bare_ns": [1.0], "instrumented_ns": [2.0], "pairs": []}
+_TIMED = {"key": "k", "bare_ns": [1.0], "instrumented_ns": [2.0]}
 
 
 @pytest.fixture(scope="module")

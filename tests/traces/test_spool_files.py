@@ -21,7 +21,7 @@ from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import TraceError
-from profscope.traces.spool import CHUNK, SpoolWriter
+from profscope.traces.spool import CHUNK, MAGIC, SpoolWriter
 from profscope.traces.spool_reading import read
 from tests.support.synth import Loop, Program, Work, launch
 
@@ -233,7 +233,7 @@ def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> Non
     for data in (b"{}", b"[" * 100_000, b"\xff"):
         padded = data.ljust(-(-len(data) // 16) * 16, b"\0")
         header = np.zeros((), CHUNK)
-        header["magic"], header["kind"], header["length"] = b"PSspool2", b"program", len(data)
+        header["magic"], header["kind"], header["length"] = MAGIC, b"program", len(data)
         header["crc"] = zlib.crc32(padded)
         header["header_crc"] = zlib.crc32(header.tobytes()[:-4])
         with path.open("ab") as file:

@@ -1,4 +1,4 @@
-"""Tables by launch, SM, CTA and the like, and the tree of metrics with proton-viewer's flags."""
+"""Tables by launch, SM, CTA and the like."""
 
 from __future__ import annotations
 
@@ -76,12 +76,6 @@ def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: 
     assert len(run(trace, "--show", "scopes", "--format", "csv", "--top", "1").stdout.splitlines()) == 2
 
 
-def test_nothing_of_what_was_asked_for_is_a_failure_that_says_why(trace: str) -> None:
-    failed = run(trace, "--show", "numbers")
-    assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr.startswith("profscope-view: no numbers: ")
-
-
 def test_lines_and_scopes_can_be_chosen(trace: str) -> None:
     rows = json.loads(run(trace, "--by", "scope", "--line", "matmul.py:26", "--json").stdout)
     assert [row["key"] for row in rows] == ["wait"]
@@ -101,52 +95,8 @@ def test_sort_orders_scopes(trace: str) -> None:
     assert [row["max"] for row in rows] == sorted((row["max"] for row in rows), reverse=True)
 
 
-def test_metrics_are_those_of_the_summary(trace: str) -> None:
-    frames = json.loads(run(trace, "-m", "time/us,avg_time/ns", "--json").stdout)
-    summary = PROFILE.summary().set_index("scope")
-    for frame in frames:
-        own = summary.loc[frame["path"][-1]]
-        assert frame["time/us"] == own["total_ns"] / 1000
-        assert frame["avg_time/ns"] == pytest.approx(own["mean_ns"])
-    assert len(frames) == len(summary)
-
-
-def test_frames_are_chosen_as_proton_viewer_does(trace: str) -> None:
-    def names(*flags: str) -> list[str]:
-        return [frame["path"][-1] for frame in json.loads(run(trace, *flags, "--json").stdout)]
-
-    inside = ["load A", "load B", "wait", "dot"]
-    assert names("-i", "iter") == ["matmul_kernel", "loop L22", "iteration", *inside]
-    assert names("-i", "dot") == ["matmul_kernel", "loop L22", "iteration", "dot"]
-    assert names("-e", "loop") == ["matmul_kernel", "store"]
-    nothing = run(trace, "-i", "ot", "--json")
-    assert (nothing.returncode, nothing.stdout) == (1, ""), "names are matched from their start"
-    assert "there are: matmul_kernel, loop L22, iteration, " in nothing.stderr
-    assert names("-m", "count", "-d", "2") == ["matmul_kernel", "loop L22", "store"]
-    longest = max(
-        frame["time/%"] for frame in json.loads(run(trace, "-m", "time/%", "-i", "wait", "--json").stdout)[3:]
-    )
-    assert names("-m", "time/%", "-t", str(longest)) == ["matmul_kernel", "loop L22", "iteration", "wait"]
-    assert run(trace, "-m", "count", "--print-sorted").stdout.splitlines()[-1].split()[0] == "64"
-
-
-def test_a_profile_less_itself_is_nothing(trace: str) -> None:
-    frames = json.loads(run(trace, "-m", "time/ns", "--diff-profile", trace, "--json").stdout)
-    assert {frame["time/ns"] for frame in frames} == {0}
-    assert len(frames) == 8
-    one = json.loads(run(trace, "-m", "count", "-diff", trace, "--launch", "0", "--json").stdout)
-    assert one[0]["count"] == -32, "one launch less two"
-
-
 def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
-    assert "time" not in run(emulated, "-l").stdout.replace("warp time in cycles", "")
-    failed = run(emulated, "-m", "time/us")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert (
-        failed.stderr
-        == "profscope-view: an emulated trace has cycles of a cost model and no GPU time: -m cycles\n"
-    )
-    for flags in (["--by", "cta"], ["-m", "cycles"], ["--source"], ["--show", "scopes"]):
+    for flags in (["--by", "cta"], ["--source"], ["--show", "scopes"]):
         assert run(emulated, *flags).stdout.startswith("EMULATED: cycles of a cost model, not GPU time\n")
 
 
@@ -157,7 +107,6 @@ def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
         (["--show", "nope"], "there is no 'nope'; there are: header, findings, kernels, lines, scopes, tree"),
         (["--by", "sm", "--source"], "--source and --by are two views: ask for one"),
         (["--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, lines"),
-        (["-i", "a", "-e", "b"], "only one of them can be given"),
         (["--line", "x"], "not a line: 'x'; write it like kernels.py:16"),
         (["--unfold"], "--unfold goes with --source"),
     ],
@@ -183,9 +132,9 @@ def test_collapsed_stacks_are_those_of_convert(trace: str, tmp_path: Path) -> No
 
 def test_markdown_escapes_what_names_have_of_marks(trace: str) -> None:
     head, rule, *rows = run(trace, "--show", "scopes", "--format", "md").stdout.splitlines()
-    assert head.startswith("| kernel | variant | trial | unit | scope |")
+    assert head.startswith("| kernel | variant | unit | scope |")
     assert set(rule) <= set("| -")
-    assert rows[0].startswith("| matmul\\_kernel | 0 | False | ns | wait |")
+    assert rows[0].startswith("| matmul\\_kernel | 0 | ns | wait |")
 
 
 def test_the_heading_says_of_which_kernels_the_shares_of_a_chosen_line_are(tmp_path: Path) -> None:
@@ -217,23 +166,6 @@ def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str) -> Non
     failed = run(trace, "--by", "rank", "--format", form)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "--by rank: this trace does not say which rank a launch is of" in failed.stderr
-
-
-def test_metrics_that_no_frame_has_are_not_listed(tmp_path: Path) -> None:
-    """Bytes that nobody can put over a time have no rate."""
-    load = {"scope": "load A", "kind": "op", "file": "/src/kernels/matmul.py", "line": 23, "call_path": ""}
-    load |= {"measures": "issue", "bytes": 4096, "flops": 0}
-    work = {"variant": 0, "trial": False, "launches": 2, "ns": 0, "scopes": [load]}
-    trace = str(tmp_path / "t.json")
-    metadata = profile_metadata(kernels={"matmul_kernel": {"work": [work]}})
-    Profile(PROFILE.df, PROFILE.launches, metadata).save(trace)
-    listed = [line.split()[0] for line in run(trace, "-l").stdout.splitlines()[1:-1]]
-    assert "bytes_at_most" in listed
-    assert not [name for name in listed if name.endswith("byte/s")]
-    for at in range(0, len(listed), 2):
-        names = listed[at : at + 2]
-        frames = json.loads(run(trace, "-m", ",".join(names), "--json").stdout)
-        assert all(any(name in frame for frame in frames) for name in names)
 
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:

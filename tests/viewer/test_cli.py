@@ -313,7 +313,7 @@ def test_the_header_shows_the_options_that_were_set(tmp_path: Path) -> None:
     shown = {}
     for name, changes in {"none": {}, "two": {"instrument": "heavy", "every": 10}}.items():
         every = Options().__dict__ | changes
-        options = {option: every[option] for option in ("kernels", "instrument", "buffer", "every", "sms")}
+        options = {option: every[option] for option in ("kernels", "instrument", "memory", "every")}
         Profile(profile.df, profile.launches, profile_metadata(options=options)).save(tmp_path / "t.json")
         lines = run(str(tmp_path / "t.json"), "--show", "header").stdout.splitlines()
         shown[name] = [line for line in lines if line.startswith("Options")]

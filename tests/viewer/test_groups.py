@@ -1,4 +1,4 @@
-"""Variants and trials in every view; launches of which nothing was recorded."""
+"""Variants in every view; launches of which nothing was recorded."""
 
 import io
 import json
@@ -43,24 +43,13 @@ def two_variants(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="module")
-def with_trials(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("view") / "trials.json"
-    tuned = triton.autotune([triton.Config({"BLOCK": block}) for block in (128, 256)], key=["n"])(add_kernel)
-    x = torch.zeros(1024)
-    with session(trials=True) as prof:
-        tuned[lambda meta: (triton.cdiv(1024, meta["BLOCK"]),)](x, x, torch.empty_like(x), 1024)
-    prof.save(path)
-    return str(path)
-
-
-def keys(rows: list[dict[str, Any]]) -> list[tuple[int, bool]]:
-    return [(row["variant"], row["trial"]) for row in rows]
+def keys(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["variant"] for row in rows]
 
 
 def test_each_variant_has_its_line_table_and_tree(two_variants: str) -> None:
     view = json.loads(run(two_variants, "--json"))
-    order = [(1, False), (0, False)]  # by the time of their launches: two and one
+    order = [1, 0]  # by the time of their launches: two and one
     for part in ("kernels", "tables", "trees"):
         assert keys(view[part]) == order, part
         assert [row["label"] for row in view[part]] == [" #1", " #0"]
@@ -86,16 +75,6 @@ def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
     narrow = run(two_variants, "--width", "40")
     assert "configuration" not in narrow
     assert max(map(len, narrow.splitlines()[1:])) <= 40, "all but EMULATED, which is never cut"
-
-
-def test_trials_stand_behind_the_launches_proper(with_trials: str) -> None:
-    view = json.loads(run(with_trials, "--json"))
-    for part in ("kernels", "tables", "trees"):
-        assert [row["trial"] for row in view[part]] == [False, True, True], part
-        assert sorted(row["label"] for row in view[part][1:]) == [" #0 trial", " #1 trial"]
-    assert not view["timeline"]["label"].endswith("trial")
-    for kernel, table in zip(view["kernels"], view["tables"], strict=True):
-        assert table["launches"] == kernel["launches"] == 1
 
 
 def test_a_kernel_of_one_variant_reads_as_ever() -> None:

@@ -101,15 +101,14 @@ def test_launches_without_a_span_of_the_part_go() -> None:
     assert part.launches["launch"].tolist() == [1]
 
 
-@pytest.mark.parametrize("before_variants", [False, True])
-def test_bytes_and_rates_of_all_launches_are_not_shown_for_some(before_variants: bool) -> None:
+def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     profile = regular_profile(launches=2, ctas=4)
     op = profile.df[profile.df["scope"] == "load A"].iloc[0]
     place = {"scope": "load A", "kind": "op", "file": str(op["file"]), "line": int(op["line"])}
     work = {"launches": 2, "ns": 1000, "scopes": [{**place, "measures": "issue", "bytes": 4000, "flops": 0}]}
     about = {
         "measure": "issue",
-        "work": work if before_variants else [{"variant": 0, "trial": False, **work}],
+        "work": [{"variant": 0, **work}],
     }
     metadata = profile_metadata(kernels={"matmul_kernel": about})
     profile = Profile(profile.df, profile.launches, metadata)

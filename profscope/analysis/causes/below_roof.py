@@ -42,7 +42,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         row["file"],
         row["line"],
         f"{row['scope']} takes {row['ns'] / 1e3:,.1f} us of the launch and reaches {rates} there, "
-        f"{row['peak_pct']:.0f} % of the roof ({row['bound']}; {row['peak']}), by {row['counted_by']}",
+        f"{row['peak_pct']:.0f} % of the roof ({row['bound']}; {row['peak']})",
         "prof.roofline() has all lines; look at what else they do: arithmetic, shared memory, small tiles, "
         "few CTAs",
         100 * (row["ns"] - at_roof) / kernel["ns"],

@@ -19,7 +19,7 @@ from profscope.schema import Tables
 __all__ = ["Said", "joined", "missing_of", "notes_on", "option_notes", "unit_of"]
 
 _SAME_CLOCK: Final = 0.02
-_OPTIONS: Final = ("instrument", "measure", "buffer", "ctas", "sms", "warps")
+_OPTIONS: Final = ("instrument", "measure", "ctas")
 _SHOWN: Final = 3
 _SIDES: Final = ("first", "second")
 
@@ -105,7 +105,7 @@ def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Sa
     if a.lost != b.lost:
         missing.append(
             "which rows have changed: the two lost different numbers of records, and rows differ by these; "
-            "buffer= makes room"
+            "a larger memory= makes room"
         )
     for which, operand in zip(_SIDES, (a, b), strict=True):
         if operand.figures.places.empty:
@@ -129,7 +129,7 @@ def _unlike(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
         if dropped:
             notes.append(
                 f"the {which} lost {count_text(dropped, 'record')}: rows in loops are of their newest "
-                "iterations; buffer= makes room"
+                "iterations; a larger memory= makes room"
             )
         if unfinished:
             notes.append(

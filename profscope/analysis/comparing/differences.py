@@ -31,7 +31,6 @@ from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.comparing.program import Judged, program
 from profscope.analysis.corrections import are_corrected
-from profscope.analysis.overhead import known_noise
 from profscope.errors import DiffError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -119,13 +118,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
 
 def _floor(pair: Pair, sides: tuple[Side, Side], *, single: bool) -> Floor:
     """The size of change that is none."""
-    layout = max(
-        known_noise(side.tables.metadata, pair.kernel, group.variant)
-        for side, group in zip(sides, (pair.a, pair.b), strict=True)
-        if group is not None
-    )
-    emulated = sides[0].tables.emulated
-    return floor_of(emulated=emulated, same_build=pair.same_build, single=single, layout=layout)
+    return floor_of(emulated=sides[0].tables.emulated, same_build=pair.same_build, single=single)
 
 
 def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[Rows]:

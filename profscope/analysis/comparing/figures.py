@@ -28,8 +28,6 @@ __all__ = ["PLACE_COLUMNS", "Durations", "Figures", "Side"]
 
 PLACE_COLUMNS = SITE_COLUMNS[1:]
 
-_CHOOSING = ("ctas", "sms")  # options that leave CTAs out
-
 
 @dataclass(frozen=True, eq=False)
 class Figures:
@@ -79,13 +77,13 @@ class Side:
         )
 
     def all_launches(self, kernel: str, group: LaunchGroup) -> pd.DataFrame:
-        """The launches of a group that count, but for trials."""
+        """The launches of a group that count."""
         return self._groups.get((kernel, group.variant, *group.grid), self.tables.launches.iloc[:0])
 
     @cached_property
     def _groups(self) -> dict[tuple[Any, ...], pd.DataFrame]:
         launches = self.tables.launches
-        real = launches[counted(launches) & ~launches["trial"]]
+        real = launches[counted(launches)]
         return dict(iter(real.groupby(["kernel", "variant", *GRID], sort=False, observed=True)))
 
     def by_recorded_part(self, launches: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -93,14 +91,11 @@ class Side:
 
         Times of launches are compared with those of launches of which the same part was recorded.
         """
-        options = self.tables.metadata.get("options") or {}
-        warps = options.get("warps") or 1
-        of_warps = "" if warps == 1 else f" of warps={warps}"
-        chosen = ", ".join(f"{name}={options[name]}" for name in _CHOOSING if options.get(name) is not None)
+        chosen = (self.tables.metadata.get("options") or {}).get("ctas")
         scale = grid_scales(launches)
         stride = np.exp2(np.rint(np.log2(scale)))
         words = [
-            f"{'all CTAs' if whole else f'one of {each:.0f} CTAs ({chosen})'}{of_warps}"
+            "all CTAs" if whole else f"one of {each:.0f} CTAs (ctas={chosen})"
             for whole, each in zip(scale == 1, stride, strict=True)
         ]
         return {str(part): of_part for part, of_part in launches.groupby(np.array(words, object), sort=False)}
@@ -116,7 +111,7 @@ class Side:
     @cached_property
     def _first_launches(self) -> pd.Series[int]:
         launches = self.tables.launches
-        real = launches[counted(launches) & ~launches["trial"]]
+        real = launches[counted(launches)]
         return real.groupby(["kernel", "variant"], observed=True)["launch"].min()
 
     def durations(self, launches: pd.DataFrame) -> Durations:

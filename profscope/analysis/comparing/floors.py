@@ -31,12 +31,9 @@ _LAYOUT: Final = Floor(0.04, 0.01, "two binaries, whose code lies elsewhere")
 _ONE_LAUNCH: Final = Floor(0.10, 0.02, "a single launch on either side")
 
 
-def floor_of(*, emulated: bool, same_build: bool, single: bool, layout: float = 0.0) -> Floor:
-    """same_build: whether both ran one binary; single: whether either side has one launch only; layout: by
-    which part of its time the kernel is known to change where its code lies elsewhere."""
+def floor_of(*, emulated: bool, same_build: bool, single: bool) -> Floor:
+    """same_build: whether both ran one binary; single: whether either side has one launch only."""
     if emulated:
         return NO_FLOOR
     floor = _SAME_BINARY if same_build else _LAYOUT
-    if not same_build and layout > floor.relative:
-        floor = Floor(round(layout, 3), floor.share, "null builds, whose code lies elsewhere, differ so much")
     return max(floor, _ONE_LAUNCH) if single else floor

@@ -24,8 +24,7 @@ GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 # Options that choose launches, and where they go, and do not change binaries.
 _BESIDE: Final = (
-    "kernels", "every", "trials", "memory", "spool", "limit_s", "sources", "backend",
-    "baseline", "samples",
+    "kernels", "every", "memory", "spool", "sources", "backend", "baseline", "samples",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
 _SHOWN_NAMES: Final = 6
@@ -90,8 +89,7 @@ class Pair(NamedTuple):
 
 
 def paired(a: Tables, b: Tables) -> list[Pair]:
-    """All kernels, variants and grids of two profiles, but for trials, in order of their launches in a, then
-    in b.
+    """All kernels, variants and grids of two profiles, in order of their launches in a, then in b.
 
     Launches with the same constexprs and grid are paired first, those nearest in everything else. Of the
     others, launches with other constexprs are paired with the nearest. Launches whose constexprs are the same
@@ -124,7 +122,7 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
 def _groups(tables: Tables) -> dict[str, list[LaunchGroup]]:
     """By kernel, in order of launches."""
     launches = tables.launches
-    rows = launches.loc[~launches["trial"], ["kernel", "variant", *GRID]].drop_duplicates()
+    rows = launches[["kernel", "variant", *GRID]].drop_duplicates()
     described = tables.metadata.get("variants") or {}
     groups: dict[str, list[LaunchGroup]] = {}
     for kernel, variant, *grid in rows.itertuples(index=False):

@@ -36,18 +36,12 @@ _NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
 _NO_FORMS: Final = "base-uri 'none'; form-action 'none'"
 _NO_LAUNCHES: Final = "No launches were recorded."
 _HOW: Final = "A session records the Triton kernels launched inside of it: with profscope.session() as prof."
-_TRIALS: Final = (
-    "All launches here are an autotuner's trials, which are not judged: there are no findings, and no source "
-    "with its time. "
-    "Launch the kernel once more in the session, and its configuration is judged."
-)
 _CORRECTED: Final = (
     "Times of scopes and lines are without what recording took; those of launches, of copies in flight, of "
     "the timeline and of the distributions are as they were read."
 )
 _NO_SPANS: Final = "No spans were recorded in these launches: there is no timeline to draw."
 _NO_CHARTS: Final = "Histograms and charts are drawn of single spans, and there are none."
-_NO_CHARTS_OF_TRIALS: Final = "Charts are of what is judged, and trials are not."
 _PART: Final = "this is a part of the trace"
 
 
@@ -76,11 +70,11 @@ def document(tables: Tables, pool: Executor) -> str:
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:
-        sections += _nothing_said(tables)
+        sections += _nothing_said()
     around = program_of(tables, is_drawn=bool(facts["around"]["tracks"]))
     sections.append(around)
     if len(tables.launches):
-        sections += [_timeline(tables), _distributions(tables, bool(kernels))]
+        sections += [_timeline(tables), _distributions(tables)]
     told = {text for kernel in kernels for text in kernel.lines_missing}
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
     notes = [f"not measured: {text}" for text in missing if text.partition(": ")[2] not in told]
@@ -156,11 +150,9 @@ def _parts(tables: Tables) -> list[Child]:
     return [tag("p", f"T{note[1:]}.", class_="part") for note in notes if note.startswith(_PART)]
 
 
-def _nothing_said(tables: Tables) -> list[Child]:
-    """In place of what is said of kernels, where there is none to speak of."""
-    if not len(tables.launches):
-        return [tag("h1", _NO_LAUNCHES), tag("p", _HOW, class_="none")]
-    return [tag("h1", "Trials alone"), tag("p", _TRIALS, class_="none")]
+def _nothing_said() -> list[Child]:
+    """In place of what is said of kernels, if there is none."""
+    return [tag("h1", _NO_LAUNCHES), tag("p", _HOW, class_="none")]
 
 
 def _source_id(number: int) -> str | None:
@@ -175,11 +167,10 @@ def _timeline(tables: Tables) -> Markup:
     return tag("section", head, tag("div", id="timeline-view"), _needs_script(), id="timeline")
 
 
-def _distributions(tables: Tables, is_judged: bool) -> Markup:
+def _distributions(tables: Tables) -> Markup:
     head = tag("h2", "Distributions")
-    if not len(tables.df) or not is_judged:
-        why = _NO_CHARTS if is_judged else _NO_CHARTS_OF_TRIALS
-        return tag("section", head, tag("p", why, class_="none"), id="distributions")
+    if not len(tables.df):
+        return tag("section", head, tag("p", _NO_CHARTS, class_="none"), id="distributions")
     return tag("section", head, tag("div", id="charts"), _needs_script(), id="distributions")
 
 

@@ -45,7 +45,7 @@ def best_places(
     """By finding, where the timeline shows it: the CTA that spends the greatest part of its time at the line;
     for what is about whole launches the longest one. {} where there is none."""
     of_kernel = (launches["kernel"] == kernel.kernel) & (launches["variant"] == kernel.variant)
-    own = np.flatnonzero((of_kernel & ~launches["trial"]).to_numpy()[ctas.launch])
+    own = np.flatnonzero(of_kernel.to_numpy()[ctas.launch])
     if not len(own):
         return [{} for _ in range(len(kernel.findings))]
     table = sites.table
@@ -82,10 +82,8 @@ def page_facts(
     """The facts, JSON-able; the packed columns; and in words which part of the profile is in the page."""
     keys = {(kernel.kernel, kernel.variant): at for at, kernel in enumerate(kernels)}
     of_launch = [
-        -1 if trial else keys.get((kernel, variant), -1)
-        for kernel, variant, trial in zip(
-            launches["kernel"], launches["variant"], launches["trial"], strict=True
-        )
+        keys.get((kernel, variant), -1)
+        for kernel, variant in zip(launches["kernel"], launches["variant"], strict=True)
     ]
     chosen = chosen_ctas(ctas, np.array(of_launch, np.int64)[ctas.launch] + 1, wanted)
     columns: dict[str, Any] = {
@@ -158,7 +156,6 @@ def _kernel(kernel: Kernel, sites: Sites) -> dict[str, Any]:
         "flops_per_byte",
         "bound",
         "peak_pct",
-        "counted_by",
     )
     rows = [
         {name: row[name] if isinstance(row[name], str) else number(row[name]) for name in names}

@@ -31,7 +31,7 @@ MOST_KERNELS: Final = 24
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What the questions said of the whole profile; in the summary there are no trials."""
+    """What the questions said of the whole profile."""
 
     verdict: Verdict
     findings: pd.DataFrame
@@ -42,7 +42,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One variant of a kernel, an autotuner's trials left out; tables have the rows of it alone.
+    """One variant of a kernel; tables have the rows of it alone.
 
     label: " #1 BLOCK=64" where it has several variants, else "". launches: rows of the table of launches.
     Of those that are known to have ended, in `unit`: launch_time, the median, None where there is none, and
@@ -98,7 +98,7 @@ def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
 
 
 def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
-    launches = tables.launches[~tables.launches["trial"]]
+    launches = tables.launches
     variants = launches.groupby("kernel")["variant"].nunique()
     durations = took(tables, tables.unit)
     lines = said.lines.copy(deep=False)

@@ -34,7 +34,7 @@ class Pairing:
 class Sites:
     """site: of each span. table: its SITE_COLUMNS. stages: by site, the stages that its ops stand in.
 
-    histograms: by kernel and variant, trials left out, [site, first bin, counts] of each of its sites; a bin
+    histograms: by kernel and variant, [site, first bin, counts] of each of its sites; a bin
     is an eighth of a doubling, bin 0 holds durations up to 1."""
 
     site: Ints
@@ -79,17 +79,15 @@ def _histograms(
     counts = np.bincount(row * most + bins, minlength=len(places) * most).reshape(len(places), most)
     known: dict[tuple[str, int], list[list[Any]]] = {}
     for place, own in zip(places, counts, strict=True):
-        if not place.trial:
-            seen = np.flatnonzero(own)
-            told = [place.site, int(seen[0]), own[seen[0] : seen[-1] + 1].tolist()]
-            known.setdefault((place.kernel, place.variant), []).append(told)
+        seen = np.flatnonzero(own)
+        told = [place.site, int(seen[0]), own[seen[0] : seen[-1] + 1].tolist()]
+        known.setdefault((place.kernel, place.variant), []).append(told)
     return known
 
 
 class _Place(NamedTuple):
     kernel: str
     variant: int
-    trial: bool
     site: int
 
 
@@ -98,12 +96,11 @@ def _configured(tables: Tables, site: Ints, table: pd.DataFrame) -> tuple[Ints, 
     groups = tables.launches[list(GROUP_COLUMNS)].drop_duplicates()
     kernels = table["kernel"].astype("str").tolist()
     if not groups["kernel"].duplicated().any():  # each site has but one
-        columns = (groups[name].tolist() for name in GROUP_COLUMNS)
-        known = {kernel: (variant, trial) for kernel, variant, trial in zip(*columns, strict=True)}
-        return site, [_Place(kernel, *known.get(kernel, (0, False)), at) for at, kernel in enumerate(kernels)]
+        known = dict(zip(groups["kernel"], groups["variant"].tolist(), strict=True))
+        return site, [_Place(kernel, known.get(kernel, 0), at) for at, kernel in enumerate(kernels)]
     group, groups = launch_groups(tables)
     each = len(groups)
     row, first = numbered(site * each + group, max(1, len(table)) * each)
-    variants, trials = groups["variant"].tolist(), groups["trial"].tolist()
+    variants = groups["variant"].tolist()
     places = zip(site[first].tolist(), group[first].tolist(), strict=True)
-    return row, [_Place(kernels[at], variants[own], trials[own], at) for at, own in places]
+    return row, [_Place(kernels[at], variants[own], at) for at, own in places]

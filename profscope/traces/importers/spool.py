@@ -9,7 +9,7 @@ from profscope.errors import TraceError
 from profscope.sampler.tables import with_samples
 from profscope.schema import Tables
 from profscope.traces.soundness import unsound
-from profscope.traces.spool import MAGICS, SUFFIX
+from profscope.traces.spool import SUFFIX, version_of
 from profscope.traces.spool_reading import Spool
 from profscope.traces.spool_reading import read as read_spool
 from profscope.traces.trace_file import TraceFile
@@ -24,7 +24,7 @@ def recognises(file: TraceFile) -> bool:
     """By its name, too: the first bytes may be damaged."""
     if file.is_folder:
         return bool(_spools(file.path))
-    return file.head.startswith(MAGICS) or file.path.suffix == SUFFIX
+    return version_of(file.head) is not None or file.path.suffix == SUFFIX
 
 
 def read(file: TraceFile) -> Tables:

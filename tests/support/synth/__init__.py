@@ -48,7 +48,7 @@ def launch(
 ) -> Launch:
     """Run a kernel of these warp programs; the first is its body.
 
-    ctas: CTAs of the grid, of which every 2^stride_log2-th records. Clocks but for a constant follow from the
+    ctas: CTAs of the grid, of which one in 2^stride_log2 records. Clocks but for a constant follow from the
     programs and `seed`. skip_zero: no clock has a low half of 0.
     """
     noise = random.Random(seed)
@@ -62,7 +62,8 @@ def launch(
     spans: list[Seen] = []
     happened: list[Seen] = []
     records, dropped = 0, 0
-    for cta in range(0, ctas, 1 << stride_log2):
+    for number in range(manifest.selection.areas(ctas, stride_log2)):
+        cta = manifest.selection.cta(number, stride_log2)
         sm = noise.randrange(132)
         area = np.zeros(manifest.cta_bytes(ring_log2), np.uint8)
         words = area.view("<u4")

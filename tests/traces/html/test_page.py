@@ -79,12 +79,6 @@ class Page(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.texts))
 
 
-def with_trials(profile: Profile, launches: list[int]) -> Profile:
-    """A profile some of whose launches are an autotuner's trials."""
-    trial = profile.launches["launch"].isin(launches)
-    return Profile.of(replace(profile.tables, launches=profile.launches.assign(trial=trial)))
-
-
 def page_of(profile: Profile, folder: Path) -> Page:
     profile.save(folder / "report.html")
     return Page((folder / "report.html").read_text())
@@ -227,7 +221,6 @@ def test_a_larger_profile_shows_a_stated_selection() -> None:
     [
         (Tables(), "No launches were recorded."),
         (replace(regular_profile(1, 1, 1, 1).tables, df=Tables().df), "No spans were recorded"),
-        (with_trials(regular_profile(1, 1, 1, 1), [0]).tables, "All launches here are an autotuner's trials"),
         (
             replace(Tables(), metadata={"notes": ["this is a part of the trace: cta 0"]}),
             "This is a part of the trace: cta 0.",
@@ -239,12 +232,12 @@ def test_what_is_missing_is_said(tables: Tables, said: str, tmp_path: Path) -> N
 
 
 def test_a_histogram_is_of_what_is_judged(tmp_path: Path) -> None:
-    """As the summary is: an autotuner's trials are in none, and each configuration has its own."""
-    profile = with_trials(regular_profile(4, 2, 1, 3), [0])
+    """As the summary is: each configuration has its own."""
+    profile = regular_profile(4, 2, 1, 3)
     launches = profile.launches.assign(variant=np.array([0, 0, 1, 1], np.int32))
     page = page_of(Profile.of(replace(profile.tables, launches=launches)), tmp_path)
     counts = [sum(sum(each[2]) for each in kernel["histograms"]) for kernel in page.facts["kernels"]]
-    assert sorted(counts) == [len(profile.df) // 4, len(profile.df) // 2]
+    assert sorted(counts) == [len(profile.df) // 2, len(profile.df) // 2]
 
 
 def test_shares_say_that_they_are_percent_and_little_is_not_nothing(tmp_path: Path) -> None:
