@@ -14,36 +14,39 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.recording.after_import import after_import
+from profscope.compat.after_import import after_import
+from profscope.compat.patches import patched, patched_property
+from profscope.compat.torch_parts import lacking
 from profscope.recording.origins import ORIGINS
-from profscope.recording.patches import gated
-from profscope.recording.unknown_torch import lacking
 
 __all__ = ["FirstLaunch"]
 
-# All that launches goes through one of these: module, class, method.
-_DOORS: Final = (
-    ("triton.runtime.jit", "JITFunction", "run"),
-    ("triton.runtime.autotuner", "Autotuner", "run"),
-    ("triton.compiler.compiler", "CompiledKernel", "__getitem__"),
-    ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
-)
-# And these launch from C++, some of them: a session counts their calls.
-_CPP_DOORS: Final = (
-    ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__"),
-    ("torch._inductor.output_code", "CompiledFxGraph", "__call__"),
-)
+# What the first launch goes through, as `Running.entered` names it: module, class, method.
+_GATES: Final = {
+    "trial": ("triton.runtime.autotuner", "Autotuner", "_bench"),
+    "tuner": ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
+    "package": ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__"),
+    "graph": ("torch._inductor.output_code", "CompiledFxGraph", "__call__"),
+}
+_KERNEL: Final = ("triton.compiler.compiler", "CompiledKernel", "run")
+
+Enter = Callable[[str, Callable[..., Any], Any], Callable[..., Any]]
 
 
 class FirstLaunch:
-    """Calls `then` before the first launch, once, in the process that made this and in no fork of it."""
+    """Calls `then` before the first launch, once, in the process that made this and in no fork of it.
 
-    def __init__(self, then: Callable[[], None]) -> None:
+    then: opens the session. It returns the session's `Running.entered`, through which that first launch goes
+    on, or None: the launch goes on as without a session.
+    """
+
+    def __init__(self, then: Callable[[], Enter | None]) -> None:
         self._then = then
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._stack: contextlib.ExitStack | None = None
         self._opening = 0  # the thread that does
+        self._enter: Enter | None = None
 
     def await_it(self) -> None:
         """Begin to wait, for what is imported already and for what will be; goes on if it does already."""
@@ -52,8 +55,10 @@ class FirstLaunch:
                 return
             self._stack = contextlib.ExitStack()
             self._stack.enter_context(ORIGINS.watching())  # what is launched first is compiled before
-            for module, owner, method in (*_DOORS, *_CPP_DOORS):
-                self._stack.enter_context(after_import(module, partial(self._watch, owner, method)))
+            for gate, (module, owner, method) in _GATES.items():
+                watch = partial(self._watch, gate, owner, method)
+                self._stack.enter_context(after_import(module, watch))
+            self._stack.enter_context(after_import(_KERNEL[0], self._watch_kernels))
 
     def stop(self) -> None:
         """Wait no longer: all is as it was."""
@@ -65,40 +70,54 @@ class FirstLaunch:
         if stack is not None:
             stack.close()
 
-    def _watch(self, owner: str, method: str, module: ModuleType) -> None:
+    def _watch(self, gate: str, owner: str, method: str, module: ModuleType) -> None:
         if self._stack is None or lacking(module, f"{owner}.{method}"):
             return  # of the latter a session says what is missing; it begins with another launch
-        self._stack.enter_context(gated(getattr(module, owner), method, partial(self._gate, method)))
+        self._stack.enter_context(patched(getattr(module, owner), method, partial(self._gate, gate)))
 
-    def _gate(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _watch_kernels(self, module: ModuleType) -> None:
+        if self._stack is None:
+            return
+        owner, name = getattr(module, _KERNEL[1]), _KERNEL[2]
+        run = vars(owner)[name]
+
+        def get(kernel: Any) -> Any:
+            plain = run.__get__(kernel)
+            enter = None if self._passes() else self._begin()
+            return plain if enter is None else enter("kernel", plain, kernel)
+
+        self._stack.enter_context(patched_property(owner, name, get))
+
+    def _gate(self, gate: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def launch(launched: Any, *args: Any, **options: Any) -> Any:
-            # Who kept a gate launches as without it, and so does what opens the session.
-            if self._stack is None or self._opening == threading.get_ident():
-                return original(launched, *args, **options)
-            if method == "__call__" and not _launches_from_cpp(launched):
-                return original(launched, *args, **options)
-            self._begin()
-            return getattr(launched, method)(*args, **options)  # what the session has put there, if it has
+            from_python = gate in ("package", "graph") and not _launches_from_cpp(launched)
+            enter = None if self._passes() or from_python else self._begin()
+            go_on = partial(original, launched) if enter is None else enter(gate, original, launched)
+            return go_on(*args, **options)
 
         return launch
 
-    def _begin(self) -> None:
-        """Other threads wait at the gates until `then` returns: a binary would be compiled with the session's
-        hook under a name that was chosen without it."""
+    def _passes(self) -> bool:
+        """Whether a launch is none of ours: nobody waits, or it is one that opens the session."""
+        return self._stack is None or self._opening == threading.get_ident()
+
+    def _begin(self) -> Enter | None:
+        """Open the session; other threads wait until that is done."""
         if os.getpid() != self._pid:  # forked: a thread that is gone may hold the lock
             self._close()
-            return
+            return None
         with self._lock:
             if self._stack is not None:
                 self._opening = threading.get_ident()
                 try:
-                    self._then()
+                    self._enter = self._then()
                 finally:
                     self._opening = 0
                     self._close()
+            return self._enter
 
 
 def _launches_from_cpp(called: Any) -> bool:
-    from profscope.launching.aot_inductor import launches_from_cpp  # which imports torch
+    from profscope.dispatch.aot_inductor import launches_from_cpp  # which imports torch
 
     return launches_from_cpp(called)

@@ -2,87 +2,48 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2
 from profscope.decoding.areas import has_records
 from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.launch_log import LaunchLog, Plan
-from profscope.recording.sizing import (
-    must_be_zero,
-    needed_bytes,
-    plan,
-)
+from profscope.recording.sizing import must_be_zero, needed_bytes, plan
 from profscope.recording.trimming import needed_ring_log2
 
 __all__ = ["Planner"]
 
-# Of programs that share a tag, the allocator cannot tell which is launched. For so many launches each gets
-# what one that has not run yet may need; after that, what those need that have.
-_GENEROUS: Final = 4
-_Rings = Sequence[tuple[Manifest, int | None]]  # programs with the lengths of their rings, where known
+# Of the memory that is left for CUDA graphs, a launch whose rings are not known yet takes so much at most.
+_UNKNOWN_PART = 4
 
 
 class Planner:
-    """Decides anew until the rings' lengths are known, then remembers.
-
-    log: the launches so far, from which lengths are learned. skip: told why a launch cannot be recorded.
-    """
+    """log: the launches so far, from which the rings' lengths are learned. skip: told why a launch cannot be
+    recorded."""
 
     def __init__(
-        self,
-        options: Options,
-        backend: Backend,
-        log: LaunchLog,
-        skip: Callable[[str], None],
+        self, options: Options, backend: Backend, log: LaunchLog, skip: Callable[[str], None]
     ) -> None:
-        self._options = options
+        self._stride_log2 = options.stride_log2
         # Two arenas share a GPU's memory.
         self._limit_bytes = options.memory << (19 if backend.device_type == "cuda" else 20)
         self._log = log
         self._skip = skip
-        self._settled: dict[tuple[int, int], Plan] = {}  # by tag and size asked for
-        self._unsettled: Counter[tuple[int, int]] = Counter()  # launches planned without knowing all rings
 
-    def is_settled(self, tag: int, size: int) -> bool:
-        """Whether every such launch will get the same plan."""
-        return (tag, size) in self._settled
-
-    def forget(self) -> None:
-        """Decide anew: what was planned for a tag is not enough for all of its programs."""
-        self._settled.clear()
-        self._unsettled.clear()
-
-    def plan(self, programs: Sequence[Manifest], tag: int, size: int) -> Plan | None:
+    def plan(self, manifest: Manifest, ctas: int) -> Plan | None:
         """The plan of a launch, which may wait for an earlier one; None if it cannot be recorded."""
-        made = self._settled.get((tag, size))
-        if made is not None:
-            return made
-        ctas = size // tag
         if not ctas:
-            self._skip(f"the grid of {' or '.join(manifest.kernel for manifest in programs)} was empty")
+            self._skip(f"the grid of {manifest.kernel} was empty")
             return None
-        rings = [(manifest, self.learn(manifest, ctas)) for manifest in programs]
-        known = [pair for pair in rings if pair[1] is not None]
-        if len(known) < len(rings):
-            self._unsettled[tag, size] += 1
-            late = self._unsettled[tag, size] > _GENEROUS
-            return self._fit(known if known and late else rings, rings, ctas, self._limit_bytes)
-        made = self._fit(rings, rings, ctas, self._limit_bytes)
-        if made is not None:
-            self._settled[tag, size] = made
-        return made
+        return self._fit(manifest, self.learn(manifest, ctas), ctas, self._limit_bytes)
 
-    def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
+    def plan_captured(self, manifest: Manifest, ctas: int, free_bytes: int) -> Plan | None:
         """As `plan`, for a launch that is captured into a CUDA graph, without waiting for anything."""
-        rings = [(manifest, self._known_rings(manifest, ctas)) for manifest in programs]
-        known = [pair for pair in rings if pair[1] is not None]
-        limit = free_bytes if len(known) == len(rings) else free_bytes // 4
-        return self._fit(known or rings, rings, ctas, limit)
+        ring_log2 = self._known_rings(manifest, ctas)
+        limit = free_bytes if ring_log2 is not None else free_bytes // _UNKNOWN_PART
+        return self._fit(manifest, ring_log2, ctas, limit)
 
     def learn(self, manifest: Manifest, ctas: int) -> int | None:
         """The length of a program's rings, learned from its first launch, which this waits for."""
@@ -98,49 +59,25 @@ class Planner:
         return None
 
     def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
-        """The length of a program's rings: as learned, or unknown yet.
+        """The length of a program's rings; None if not known yet.
 
         A grid of another size is another problem, with trip counts of its own, so it learns for itself.
         """
-        if not manifest.ring_bytes:
-            return MIN_RING_LOG2
-        return self._log.ring_log2.get((manifest.digest, ctas))
+        return self._log.ring_log2.get((manifest.digest, ctas)) if manifest.ring_bytes else MIN_RING_LOG2
 
-    def _fit(self, likely: _Rings, rings: _Rings, ctas: int, limit: int) -> Plan | None:
-        """What a launch records in `limit` bytes, with room for the `likely` programs' rings.
-
-        Whichever of all the programs in `rings` it is, it writes no further than the plan says.
-        """
+    def _fit(self, manifest: Manifest, ring_log2: int | None, ctas: int, limit: int) -> Plan | None:
+        """What a launch records in `limit` bytes."""
         if ctas > MAX_CTAS:
             self._skip(f"a grid of more than {MAX_CTAS} CTAs, which cannot be told apart in 32 bits")
             return None
-        chosen, needed = LaunchBits(), 0
-        # Nearly always there is one program; which one it is of several that share a tag, the hook will tell.
-        for manifest, ring_log2 in likely:
-            planned = plan(manifest, ctas, limit, ring_log2, self._wanted_log2(manifest, ctas))
-            if planned is None:
-                self._skip(f"what {manifest.kernel} writes at least is more than memory= allows")
-                return None
-            if not needed_bytes(manifest, ctas, planned):
-                self._skip(f"ctas= names none of the {ctas} CTAs of {manifest.kernel}")
-                return None
-            if needed_bytes(manifest, ctas, planned) >= needed:
-                chosen, needed = planned, needed_bytes(manifest, ctas, planned)
-        shortest = max((ring_log2 for _, ring_log2 in likely if ring_log2 is not None), default=MIN_RING_LOG2)
-        while True:  # rings that one program has room for may be too long for another
-            needed = max(needed_bytes(manifest, ctas, chosen) for manifest, _ in rings)
-            if needed <= limit or chosen.ring_log2 <= shortest:
-                break
-            chosen = LaunchBits(chosen.stride_log2, chosen.ring_log2 - 1)
-        if needed > limit:
-            self._skip("programs that share a tag need more than memory= allows")
+        bits = plan(manifest, ctas, limit, ring_log2, self._stride_log2)
+        if bits is None:
+            self._skip(f"what {manifest.kernel} writes at least is more than memory= allows")
             return None
-        zero = None
-        if [ring_log2 for _, ring_log2 in rings] == [None]:  # one program, of which nothing is known yet
-            zero = must_be_zero(rings[0][0], ctas, chosen)
-        guessed = any(ring_log2 is None for _, ring_log2 in likely)
-        return Plan(needed, chosen.encode(), chosen, ctas, zero, guessed)
-
-    def _wanted_log2(self, manifest: Manifest, ctas: int) -> int:
-        """LaunchBits.stride_log2 of a launch for which there is memory enough."""
-        return self._options.stride_log2
+        needed = needed_bytes(manifest, ctas, bits)
+        if not needed:
+            self._skip(f"ctas= names none of the {ctas} CTAs of {manifest.kernel}")
+            return None
+        guessed = ring_log2 is None
+        zero = must_be_zero(manifest, ctas, bits) if guessed else None
+        return Plan(needed, bits.encode(), bits, ctas, zero, guessed)

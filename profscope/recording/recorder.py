@@ -6,8 +6,9 @@ import contextlib
 import os
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ from profscope.recording.host_memory import HeldRecords
 from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
-from profscope.recording.launch_path import LaunchPath
-from profscope.recording.programs import PROGRAMS, mode_of
+from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.recording.replays import Replays
 from profscope.recording.routes import Routes
 from profscope.recording.spooler import Spooler
@@ -40,7 +40,7 @@ class Recorder:
     log: LaunchLog
     lanes: Lanes
     routes: Routes
-    path: LaunchPath
+    launches: RecordedLaunches
     arrivals: Arrivals
     spooler: Spooler | None
     graphs: Graphs | None
@@ -51,30 +51,15 @@ class Recorder:
         """Whether this is a copy in a process that was forked from the session's."""
         return os.getpid() != self.pid
 
-    def stop_in_forks(self) -> None:
-        """Record nothing in processes that are forked from this one."""
-        this = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _forked(this()))
-
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Record what is launched in the body of a with statement; again and again, one after the other."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.path.installed())
-            if self.graphs is not None:
-                stack.enter_context(self.graphs.installed())
-            stack.callback(self.path.let_others_launch)
-            stack.enter_context(PROGRAMS.asking())
+        with contextlib.nullcontext() if self.graphs is None else self.graphs.installed():
             yield
-
-    @property
-    def seen(self) -> bool:
-        """Whether a launch was given memory to record into."""
-        return bool(len(self.log) or self.path.captured)
 
     def recorded(self) -> Counter[str]:
         """By kernel, ordinary launches that were recorded, or captured to be recorded at their replays."""
-        return self.log.ordinary() + self.arrivals.taken + self.path.captured
+        return self.log.ordinary() + self.arrivals.taken + self.launches.captured
 
     def notes(self) -> list[str]:
         """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
@@ -86,24 +71,25 @@ class Recorder:
             )
         return notes + self.backend.notes()
 
+    def preparation(self) -> Callable[[], object]:
+        """What has memory ready on this thread's current device before a launch asks for it: to allocate it,
+        and to compare the clocks of device and host, takes tens of milliseconds once. Any thread may call it.
+        """
+        return partial(self.routes.buffers, self.launches.device())
+
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
-        self.lanes.give_up_ended()
         self.arrivals.drain()
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far with their bytes on the host, and notes on those lost."""
-        if self.spooler is not None:
-            return self.spooler.read()
-        self.lanes.give_up_ended()
-        return self.arrivals.fetch()
+        return self.arrivals.fetch() if self.spooler is None else self.spooler.read()
 
     def close(self) -> None:
         """Fetch everything and give the device memory back; in a forked process, nothing."""
         if self.forked:
             return
         self.journal.stop("the session had ended")
-        self.lanes.give_up_ended()
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
 
@@ -111,10 +97,10 @@ class Recorder:
 def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Recorder:
     """What a session with these options records with. metadata: of the session, for its spool.
 
-    Raises SessionError where the spool cannot be created.
+    Raises SessionError if the spool cannot be created.
     """
-    journal, log = Journal(), LaunchLog()
-    lanes, arrivals = Lanes(log, journal), Arrivals(log, sources=options.sources)
+    journal, log, lanes = Journal(), LaunchLog(), Lanes()
+    arrivals = Arrivals(log, sources=options.sources)
     cuda = backend.device_type == "cuda"
     spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
     full: Full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
@@ -122,11 +108,13 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
     keep = Replays(lanes, log, routes, journal).keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
-    path = LaunchPath(
-        lanes, log, routes, graphs, journal,
-        mode=mode_of(options), every_launch=options.every == 1, cuda=cuda,
-    )  # fmt: skip
-    return Recorder(backend, journal, log, lanes, routes, path, arrivals, spooler, graphs, os.getpid())
+    launches = RecordedLaunches(lanes, log, routes, graphs, journal, cuda=cuda)
+    made = Recorder(
+        backend, journal, log, lanes, routes, launches, arrivals, spooler, graphs, os.getpid()
+    )
+    this = weakref.ref(made)
+    os.register_at_fork(after_in_child=lambda: _forked(this()))
+    return made
 
 
 def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:
@@ -148,6 +136,6 @@ def _spooling(spooler: Spooler, journal: Journal) -> Full:
 def _forked(recording: Recorder | None) -> None:
     """In a child process nothing is recorded."""
     if recording is not None:
-        for part in (recording.journal, recording.lanes, recording.routes, recording.path):
+        for part in (recording.journal, recording.lanes, recording.routes, recording.launches):
             part.after_fork()
         recording.journal.stop("this process was forked from the session's")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import torch
 
@@ -22,14 +21,14 @@ __all__ = ["Routes"]
 class Routes:
     """Thread-safe. full: told when an arena of any device is on its way to the host.
 
-    settled: routes that every such launch takes, by size and tag asked for, stream and device; the launch
-    path looks here first.
+    settled: routes that every such launch takes, by the program's digest, the grid's CTAs, stream and device;
+    launches look here first.
     """
 
     def __init__(
         self, options: Options, backend: Backend, log: LaunchLog, journal: Journal, full: Full
     ) -> None:
-        self.settled: dict[tuple[int, int, int | None, int], Route] = {}
+        self.settled: dict[tuple[int, int, int, int], Route] = {}
         self._memory_mib = options.memory
         self._cuda = backend.device_type == "cuda"
         self._host_clocks = backend.host_clocks
@@ -41,37 +40,30 @@ class Routes:
         self._buffers: dict[int, Buffers] = {}
         journal.when_stopped(self.settled.clear)
 
-    def find(
-        self, programs: Sequence[Manifest], size: int, tag: int, stream: int | None, device: int
-    ) -> Route | None:
-        """The route of a launch of one of these programs, which may wait for an earlier launch; None if it
-        cannot be recorded."""
-        plan = self._planner.plan(programs, tag, size)
-        if plan is None:
+    def find(self, manifest: Manifest, ctas: int, stream: int, device: int) -> Route | None:
+        """The route of a launch, which may wait for an earlier launch; None if it cannot be recorded."""
+        if self._journal.stopped:
+            self._journal.skip(self._journal.stopped)
             return None
-        buffers = self.buffers(device)
-        if buffers is None:
+        plan = self._planner.plan(manifest, ctas)
+        buffers = None if plan is None else self.buffers(device)
+        if plan is None or buffers is None:
             return None
-        route = Route.of(buffers, plan, stream or 0, device, programs)
-        if self._planner.is_settled(tag, size):
-            self.settled[size, tag, stream, device] = route
+        route = Route.of(buffers, plan, stream, device)
+        if not plan.guessed:
+            self.settled[manifest.digest, ctas, stream, device] = route
             if self._journal.stopped:  # while the route was looked for
                 self.settled.clear()
         return route
 
-    def plan_captured(self, programs: Sequence[Manifest], ctas: int, free_bytes: int) -> Plan | None:
+    def plan_captured(self, manifest: Manifest, ctas: int, free_bytes: int) -> Plan | None:
         """The plan of a launch that is captured into a CUDA graph; waits for nothing."""
-        return self._planner.plan_captured(programs, ctas, free_bytes)
+        return self._planner.plan_captured(manifest, ctas, free_bytes)
 
     def buffers(self, device: int) -> Buffers | None:
         """Memory of a device, None if it has none left."""
         opened = self._buffers.get(device)
         return opened or self._open(device)
-
-    def forget(self) -> None:
-        """Decide anew: what was planned for a tag is not enough for all of its programs."""
-        self._planner.forget()
-        self.settled.clear()
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
@@ -96,9 +88,7 @@ class Routes:
             if device in self._buffers:  # another thread was quicker
                 return self._buffers[device]
             why = f"no device memory for the {self._memory_mib} MiB of memory="
-            if (
-                why in self._journal.unrecorded
-            ):  # not tried again: an attempt that fails empties torch's cache
+            if why in self._journal.unrecorded:  # an attempt that fails empties torch's cache
                 self._journal.skip(why)
                 return None
             try:

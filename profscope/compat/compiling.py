@@ -1,0 +1,161 @@
+"""Compiles kernels with records, by Triton's own `compile`, beside threads that compile and launch bare ones.
+
+Two methods of Triton's are patched while a thread compiles with records, and only that thread notices:
+- `add_stages` of its backends: the stages of the compilation go through `RecordingStages`;
+- `ASTSource.hash`, a part of the cache key: a recorded binary never meets a bare one, in memory or on disk.
+
+No knob is set, so other threads find their kernels under the same cache keys as without a session.
+Used of Triton 3.6 to 3.9: these two, `CUDABackend.instrumentation` and `proton.record`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+import triton
+from triton import knobs
+from triton.backends import backends
+from triton.compiler import ASTSource, CompiledKernel
+
+from instrument_passes.toolchain import scratch_lowering, triton_version
+from profscope.compat.patches import patched
+from profscope.compat.proton import proton_scopes
+from profscope.errors import CompileError
+
+__all__ = ["RecordedCompiler", "Stages", "recompile"]
+
+_NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
+# What two binaries must share if one is launched in place of the other.
+_SHARED: Final = ("name", "num_warps", "num_ctas", "tensordesc_meta")
+
+
+class Stages(Protocol):
+    """Puts records into a compilation."""
+
+    def __call__(self, backend: Any, stages: dict[str, Any], options: Any) -> None:
+        """Replace stages. options: of the backend, made for this compilation."""
+
+
+class _Thread(threading.local):
+    compiles = False  # this thread compiles with records
+
+
+class RecordedCompiler:
+    """Thread-safe. key: tells its binaries from all others. stages: puts the records in."""
+
+    def __init__(self, key: str, stages: Stages) -> None:
+        self.key = key
+        self._stages = stages
+        self._thread = _Thread()
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        self._patches = contextlib.ExitStack()
+
+    def compile(self, kernel: CompiledKernel) -> CompiledKernel:
+        """The same kernel with records. Raises CompileError if it cannot be compiled again, and what Triton
+        raises."""
+        with self.recording():
+            return recompile(kernel)
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """What this thread compiles in the body of the with statement gets records."""
+        before = self._thread.compiles
+        self._begin()
+        self._thread.compiles = True
+        try:
+            yield
+        finally:
+            self._thread.compiles = before
+            self._end()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if not self._in_flight:
+                for backend in _compilers():
+                    self._patches.enter_context(patched(backend, "add_stages", self._add_stages))
+                self._patches.enter_context(patched(ASTSource, "hash", self._hash))
+                self._patches.enter_context(scratch_lowering(triton_version()))
+                self._patches.enter_context(proton_scopes())
+            self._in_flight += 1
+
+    def _end(self) -> None:
+        with self._lock:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._patches.close()
+
+    def _add_stages(self, add_stages: Callable[..., Any]) -> Callable[..., Any]:
+        def add(backend: Any, stages: dict[str, Any], options: Any, *others: Any) -> None:
+            compiles, self._thread.compiles = self._thread.compiles, False  # a backend may call its base's
+            try:
+                add_stages(backend, stages, options, *others)
+            finally:
+                self._thread.compiles = compiles
+            if compiles:
+                self._stages(backend, stages, options)
+
+        return add
+
+    def _hash(self, make_hash: Callable[..., str]) -> Callable[..., str]:
+        def make(source: ASTSource) -> str:
+            plain = make_hash(source)
+            if not self._thread.compiles:
+                return plain
+            # Triton's hash has the kernel's text and line alone: spans name its file, too.
+            code = getattr(getattr(source.fn, "fn", None), "__code__", None)
+            file = "" if code is None else code.co_filename
+            return hashlib.sha256(f"{plain}-{self.key}-{file}".encode()).hexdigest()
+
+        return make
+
+
+def recompile(kernel: CompiledKernel) -> CompiledKernel:
+    """A kernel compiled again, or found in Triton's cache, from the same source with the same options.
+
+    Raises CompileError if the other binary cannot be launched in place of this one.
+    """
+    if not isinstance(kernel.src, ASTSource):
+        raise CompileError("it was compiled from a file")
+    options = {name: _as_given(value) for name, value in kernel.metadata._asdict().items()}
+    options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
+    # The metadata count the warps of warp-specialised partitions, too.
+    warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
+    if warps is not None:
+        options["num_warps"] = int(warps[1])
+    again = triton.compile(_source(kernel.src), target=kernel.metadata.target, options=options)
+    for name in _SHARED:
+        was, now = (getattr(each.metadata, name, None) for each in (kernel, again))
+        if was != now:
+            raise CompileError(f"compiled again, its {name} is {now} and not {was}")
+    return again
+
+
+def _compilers() -> list[type]:
+    """The compiler of each backend that Triton has."""
+    return [each.compiler for each in backends.values()]
+
+
+def _source(source: ASTSource) -> ASTSource:
+    """What was compiled, under its key for the knobs of now: a user's hook on the stages counts as one more
+    argument since Triton 3.7."""
+    if knobs.runtime.add_stages_inspection_hook is not None:
+        return source
+    arguments = len(source.fn.arg_names)
+    attributes = {path: value for path, value in source.attrs.items() if path[0] < arguments}
+    if len(attributes) == len(source.attrs):
+        return source
+    source = copy.copy(source)
+    source.attrs = attributes
+    return source
+
+
+def _as_given(value: Any) -> Any:
+    """An option as it was before it went through JSON."""
+    return tuple(map(_as_given, value)) if isinstance(value, list) else value

@@ -1,0 +1,85 @@
+"""torch.compile's launches: what this needs of Inductor's tuners and launchers.
+
+A `CachingAutotuner` holds the launchers of one generated kernel, one for each configuration, and one once it
+has chosen. Its `run` tunes, then launches through the one that is left. Inductor's launchers fetch
+`CompiledKernel.run` when they are made, and outlive any session.
+Used of torch 2.11 to 2.15: `CachingAutotuner.run`, `._precompile_config`, `.launchers`, `._cached_launcher`,
+`.precompile`, `.autotune_to_one_config`, `._reload_kernel`, and `make_launcher` of what it compiles.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from profscope.compat.torch_parts import lacking
+
+__all__ = ["MODULE", "NEEDED", "TUNER", "is_timed", "lacking_of_tuner", "launched_with", "precompiled", "reloaded", "warms_up_a_graph"]
+
+MODULE: Final = "torch._inductor.runtime.triton_heuristics"
+TUNER: Final = "CachingAutotuner"
+NEEDED: Final = tuple(
+    f"{TUNER}.{name}" for name in ("run", "_precompile_config", "precompile", "autotune_to_one_config")
+)
+_NEEDED_OF_A_TUNER: Final = ("fn.__name__", "launchers", "inductor_meta", "filename")
+_NAMELESS: Final = "DESCRIPTIVE_NAME"
+_TREES: Final = "torch._inductor.cudagraph_trees"
+
+
+def lacking_of_tuner(tuner: Any) -> str:
+    """What a tuner of this torch does not have; "" if it is as it should be."""
+    return lacking(tuner, *_NEEDED_OF_A_TUNER)
+
+
+def precompiled(tuner: Any, config: Any) -> Any:
+    """What Inductor makes of a configuration: it has a `kernel` and a `make_launcher`. Raises what compiling
+    does."""
+    if tuner.fn.fn is None:  # compiled in another process
+        tuner.fn = tuner._reload_kernel().fn
+    return tuner._precompile_config(config)
+
+
+def reloaded(file: str, name: str) -> Any:
+    """The tuner `name` of a module that Inductor has generated."""
+    from torch._inductor.runtime.compile_tasks import _reload_python_module
+
+    key = os.path.splitext(os.path.basename(file))[0]
+    return getattr(_reload_python_module(key, file), name)
+
+
+def is_timed(tuner: Any) -> bool:
+    """Whether Inductor launches a kernel to choose a fusion or a template: it has no name of its own."""
+    if tuner.inductor_meta.get("kernel_name") == _NAMELESS:
+        return True
+    config: Any = sys.modules.get("torch._inductor.config")
+    unique = config is not None and getattr(config.triton, "unique_kernel_names", False)
+    return bool(unique and tuner.fn.__name__ == "triton_")
+
+
+def warms_up_a_graph() -> bool:
+    """Whether Inductor launches for the last time before it captures a CUDA graph."""
+    trees: Any = sys.modules.get(_TREES)
+    if trees is None or not torch.cuda.is_initialized():
+        return False
+    if lacking(trees, "get_manager"):
+        return True  # it may be: then a launch waits
+    manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
+    return manager is not None and bool(getattr(manager, "in_warmup", True))
+
+
+def launched_with(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:
+    """What `run` returns while the tuner launches through this launcher; what it had comes back."""
+    launchers, cached = tuner.launchers, vars(tuner).get("_cached_launcher")  # the latter since torch 2.12
+    tuner.launchers = [launcher]
+    if cached is not None:
+        tuner._cached_launcher = launcher
+    try:
+        return run()
+    finally:
+        tuner.launchers = launchers
+        if "_cached_launcher" in vars(tuner):
+            tuner._cached_launcher = cached

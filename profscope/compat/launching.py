@@ -1,0 +1,88 @@
+"""Launches a loaded binary with a profile buffer of ours, by what Triton's launcher calls in the end.
+
+Triton's launcher asks the process-wide profile allocator for the buffer. That allocator may be a user's or
+Proton's, so it is left alone: the launcher's own parts are called with the pointer instead.
+Used of Triton 3.6 to 3.9: the attributes of `CudaLauncher`, and the parameters of its `launch`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from triton.compiler import CompiledKernel
+from triton.runtime import _allocation
+
+__all__ = ["Call", "capturing_now", "current_device_now", "recording_call"]
+
+# (pointer, x, y, z, stream, function, packed metadata, launch metadata, enter hook, exit hook, *arguments)
+Call = Callable[..., None]
+
+_FIRST: Final = ("self", "gridX", "gridY", "gridZ", "stream", "function")
+_SINCE_3_7: Final = ("kernel_metadata", "launch_metadata", "launch_enter_hook", "launch_exit_hook", "args")
+_OF_3_6: Final = ("args",)
+
+
+def recording_call(kernel: CompiledKernel) -> Call | None:
+    """What launches a loaded binary with a profile buffer; None if its launcher is of an unknown kind."""
+    launcher = kernel._run
+    own: Call | None = getattr(launcher, "call_with_profile_buffer", None)  # the emulator's
+    if own is not None:
+        return own
+    code = getattr(type(launcher).__call__, "__code__", None)
+    if code is None or getattr(launcher, "gsan_enabled", False):
+        return None
+    names = code.co_varnames[: code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)]
+    if names[:6] != _FIRST:
+        return None
+    scratch = _global_scratch(launcher)
+    launch, cooperative, pdl = launcher.launch, launcher.launch_cooperative_grid, launcher.launch_pdl
+    if names[6:] == _OF_3_6:
+
+        def call_3_6(pointer: Any, x: int, y: int, z: int, stream: int, function: int, *args: Any) -> None:
+            memory = None if scratch is None else scratch(x * y * z, stream)
+            launch(x, y, z, stream, function, cooperative, pdl, memory, pointer, *args)
+
+        return call_3_6
+    if names[6:] != _SINCE_3_7:
+        return None
+    annotations, signature = launcher.arg_annotations, launcher.kernel_signature
+
+    def call(
+        pointer: Any, x: int, y: int, z: int, stream: int, function: int,
+        packed: Any, about: Any, enter: Any, leave: Any, *args: Any,
+    ) -> None:  # fmt: skip
+        memory = None if scratch is None else scratch(x * y * z, stream)
+        launch(
+            x, y, z, stream, function, cooperative, pdl, packed, about, enter, leave, memory, pointer,
+            annotations, signature, args,
+        )  # fmt: skip
+
+    return call
+
+
+def _global_scratch(launcher: Any) -> Callable[[int, int], Any] | None:
+    """What allocates a launch's global scratch, by the user's allocator, as Triton's launcher does."""
+    size, alignment = launcher.global_scratch_size, launcher.global_scratch_align
+    if not size:
+        return None
+    each = size * launcher.num_ctas
+
+    def allocate(ctas: int, stream: int) -> Any:
+        return _allocation._allocator.get()(ctas * each, alignment, stream)
+
+    return allocate
+
+
+def current_device_now() -> Callable[[], int]:
+    """torch.cuda.current_device, or the function behind it, which costs less."""
+    quick: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
+    return quick or torch.cuda.current_device
+
+
+def capturing_now() -> Callable[[], bool]:
+    """torch.cuda.is_current_stream_capturing, or the function behind it, which costs less."""
+    quick: Callable[[], bool] | None = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+    return quick or torch.cuda.is_current_stream_capturing

@@ -1,0 +1,1 @@
+"""Which binary runs a launch: the user's own, or the one with records."""

@@ -1,0 +1,139 @@
+"""Sessions with `baseline=`: pairs of a bare launch and a recorded one are timed, so that they compare.
+
+`policy.py` tells which launches these are; the dispatcher launches each of them through here. Two events of
+the device stand around a launch. They are read when they have passed: nothing in the launch path waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from triton.runtime import driver
+
+from profscope.dispatch.configurations import Configuration
+from profscope.options import Options
+from profscope.recording.graphs import Graphs
+from profscope.recording.journal import number_of_launches
+
+__all__ = ["Baseline"]
+
+_LONGEST_HOLD_NS: Final = 1_000_000
+_CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
+
+
+@dataclass(eq=False)
+class _Timed:
+    """What is known of a configuration. bare_ns, recorded_ns: by pair, what the launch took; bare: launches
+    that ran bare; waited: launches whose time is not known, since the stream was idle and waited for the
+    host; hold_ns: for so long the next one is held back."""
+
+    bare: int = 0
+    waited: int = 0
+    hold_ns: int = 0
+    bare_ns: dict[int, float] = field(default_factory=dict)
+    recorded_ns: dict[int, float] = field(default_factory=dict)
+
+
+class Baseline:
+    """The timed launches of a session. device_type: torch's, of the machine that runs them. graphs: None if
+    there are none."""
+
+    def __init__(self, options: Options, device_type: str, graphs: Graphs | None = None) -> None:
+        self._options = options
+        self._graphs = graphs
+        self._on_gpu = device_type == "cuda"
+        self._timed: dict[Configuration, _Timed] = {}
+        self._pending: deque[tuple[dict[int, float], int, Any, Any]] = deque()
+        self._lock = threading.Lock()
+
+    def launch(
+        self, configuration: Configuration, pair: int | None, stream: int, run: Callable[[], Any], *,
+        is_bare: bool,
+    ) -> Any:  # fmt: skip
+        """What `run` returns, which launches on the stream. pair: of which it is timed for; None if it only
+        goes before a launch of its kind. Nothing is timed while a thread captures a CUDA graph: events must
+        not be asked then."""
+        with self._lock:
+            timed = self._timed.setdefault(configuration, _Timed())
+            timed.bare += is_bare
+        if pair is None or (self._graphs is not None and self._graphs.capturing):
+            return run()
+        where = _stream(stream) if self._on_gpu else None
+        event = driver.active.get_device_interface().Event
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        begun_ns = time.perf_counter_ns()
+        if timed.hold_ns:
+            with torch.cuda.stream(where):
+                torch.cuda._sleep(timed.hold_ns * _CYCLES_PER_NS)
+        start.record(where)
+        result = run()
+        # Where the device has come to this event already, it waits for the kernel, and so would the time.
+        waited = self._on_gpu and start.query()
+        end.record(where)
+        if waited or timed.hold_ns:  # kernels that are shorter than their launches give the host no lead
+            needed_ns = 2 * (time.perf_counter_ns() - begun_ns)
+            timed.hold_ns = min(_LONGEST_HOLD_NS, needed_ns + waited * timed.hold_ns)
+        with self._lock:
+            timed.waited += waited
+            if not waited:
+                times = timed.bare_ns if is_bare else timed.recorded_ns
+                self._pending.append((times, pair, start, end))
+            while self._pending and self._pending[0][-1].query():
+                self._read()
+        return result
+
+    def describe(self) -> tuple[dict[str, Any], list[str]]:
+        """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
+
+        kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns`, the times of
+        pairs, a bare launch's and a recorded one's at the same place of the two lists;
+        `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known.
+        """
+        if not self._options.baseline:
+            return {}, []
+        with self._lock:
+            while self._pending:
+                self._pending[0][-1].synchronize()
+                self._read()
+            every = list(self._timed.items())
+        kernels: dict[str, dict[str, dict[str, Any]]] = {}
+        bare = Counter[str]()
+        for configuration, timed in every:
+            key = configuration.key
+            new = {"key": key, "bare_ns": [], "instrumented_ns": [], "unrecorded": 0, "waited": 0}
+            entry = kernels.setdefault(configuration.name, {}).setdefault(key, new)  # one for all devices
+            pairs = sorted(timed.bare_ns.keys() & timed.recorded_ns.keys())
+            entry["bare_ns"] += [timed.bare_ns[pair] for pair in pairs]
+            entry["instrumented_ns"] += [timed.recorded_ns[pair] for pair in pairs]
+            entry["unrecorded"] += timed.bare
+            entry["waited"] += timed.waited
+            bare[configuration.name] += timed.bare
+        notes = [
+            f"{name}: {number_of_launches(count)} ran bare to be timed, unrecorded (baseline=)"
+            for name, count in sorted(bare.items())
+            if count
+        ]
+        waited = sum(timed.waited for _, timed in every)
+        if waited:
+            notes.append(
+                f"no time is known of {number_of_launches(waited)} that ran to be timed (baseline=): "
+                "the GPU was idle and waited for the host"
+            )
+        told = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
+        return {"baseline": {"pairs": self._options.baseline, "kernels": told}}, notes
+
+    def _read(self) -> None:
+        """The oldest of those under way has passed."""
+        times, pair, start, end = self._pending.popleft()
+        times[pair] = float(start.elapsed_time(end)) * 1e6
+
+
+def _stream(handle: int) -> Any:
+    """torch's stream of a handle; ExternalStream makes a new stream of 0, the default one."""
+    return torch.cuda.ExternalStream(handle) if handle else torch.cuda.default_stream()

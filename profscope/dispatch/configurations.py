@@ -1,0 +1,139 @@
+"""The configurations of a session's kernels: each with its bare binary, the recorded one, and its launches."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from triton.compiler import CompiledKernel
+
+from profscope.compat.compiling import recompile
+from profscope.compat.kernels import load, source_file
+from profscope.decoding.build import Build
+from profscope.dispatch.policy import Policy
+from profscope.dispatch.recording_stages import ScopeError
+from profscope.dispatch.turns import Turns
+from profscope.recording.messages import one_line
+
+__all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
+
+Launcher = Callable[..., Any]
+
+
+class Binary:
+    """A loaded binary and what launches it, with the arguments of Triton's launchers. build: of a recorded
+    one, if it is known."""
+
+    def __init__(self, kernel: CompiledKernel, run: Launcher, build: Build | None = None) -> None:
+        self.kernel = kernel
+        self.run = run
+        self.build = build
+
+    def launch(
+        self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any, *others: Any
+    ) -> Any:
+        """Launch it with the arguments of another binary of the same configuration.
+
+        about: what Triton tells the launch hooks; others: these, and the kernel's arguments.
+        """
+        kernel = self.kernel
+        if about is not None:
+            about.data["function"] = kernel.function
+        return self.run(x, y, z, stream, kernel.function, kernel.packed_metadata, about, *others)
+
+
+class Configuration:
+    """One configuration of a kernel on one device. Thread-safe.
+
+    matches: its launches are to be recorded. bare, recorded: its binaries, None before they are needed, or
+    if they cannot be built: `why` says why there is no recorded one.
+    """
+
+    def __init__(self, name: str, policy: Policy, *, matches: bool) -> None:
+        self.name = name
+        self.matches = matches
+        self.turns = Turns(policy)
+        self.bare: Binary | None = None
+        self.recorded: Binary | None = None
+        self.why = ""
+        self.lock = threading.RLock()
+        if not matches:
+            self.turns.pause()
+
+    @property
+    def key(self) -> str:
+        """As `Build.key`; "" if not known."""
+        build = None if self.recorded is None else self.recorded.build
+        return "" if build is None else build.key
+
+    def record(self, build: Callable[[], Binary]) -> Binary | None:
+        """The recorded binary, built if there is none yet; None if it cannot be.
+
+        Raises ScopeError for a mistake in the kernel's scopes.
+        """
+        with self.lock:
+            if self.recorded is None and not self.why:
+                try:
+                    self.recorded = build()
+                except ScopeError:
+                    raise
+                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
+                    self.why = one_line(error)
+            return self.recorded
+
+    def bare_binary(self) -> Binary | None:
+        """The bare binary; compiled from the recorded one's source if only that is known. None if that
+        fails."""
+        with self.lock:
+            if self.bare is None and self.recorded is not None:
+                try:
+                    kernel = recompile(self.recorded.kernel)
+                    self.bare = Binary(kernel, load(kernel))
+                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+                    self.why = one_line(error)
+            return self.bare
+
+
+class Configurations:
+    """Those of a session. Thread-safe. matches: whether kernels of a name are to be recorded."""
+
+    def __init__(self, policy: Policy, matches: Callable[[str], bool]) -> None:
+        self._policy = policy
+        self._matches = matches
+        self._lock = threading.Lock()
+        self._by_key: dict[tuple[str, str, int], Configuration] = {}
+        self._others: list[Configuration] = []
+
+    def of(self, kernel: CompiledKernel, run: Launcher, device: int) -> Configuration:
+        """The configuration of a loaded bare binary. Binaries that several threads compile share one."""
+        key = kernel.hash, source_file(kernel), device
+        with self._lock:
+            if key not in self._by_key:
+                self._by_key[key] = self._new(kernel.name)
+                self._by_key[key].bare = Binary(kernel, run)
+            return self._by_key[key]
+
+    def add(self, name: str, *, matches: bool = True) -> Configuration:
+        """A configuration of which no binary is known yet."""
+        with self._lock:
+            configuration = self._new(name, matches=matches)
+            self._others.append(configuration)
+            return configuration
+
+    def all(self) -> list[Configuration]:
+        """Those met so far."""
+        with self._lock:
+            return [*self._by_key.values(), *self._others]
+
+    def launches(self) -> Counter[str]:
+        """By kernel, how many launches there were of those that match."""
+        counts = Counter[str]()
+        for each in self.all():
+            if each.matches:
+                counts[each.name] += each.turns.launches
+        return counts
+
+    def _new(self, name: str, *, matches: bool = True) -> Configuration:
+        return Configuration(name, self._policy, matches=matches and self._matches(name))

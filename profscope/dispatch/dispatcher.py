@@ -1,0 +1,200 @@
+"""The door of a session's launches: it asks the policy for each launch's role, and launches the binary."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final, Protocol
+
+from triton.compiler import CompiledKernel
+
+from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.kernels import Door, load, plain_launcher, trials
+from profscope.compat.launching import recording_call
+from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
+from profscope.dispatch.policy import Policy, Role
+from profscope.recording.recorded_launches import RecordedLaunches
+from profscope.errors import CompileError
+from profscope.recording.programs import Program, manifest_of_binary
+
+__all__ = ["STREAM", "Dispatcher", "Observer", "Timer"]
+
+STREAM: Final = 3  # among the arguments of Triton's launchers
+Arguments = tuple[Any, ...]
+
+
+class Timer(Protocol):
+    """Times the launches of pairs; see `Baseline`."""
+
+    def launch(
+        self, configuration: Configuration, pair: int | None, stream: int, run: Callable[[], Any], *,
+        is_bare: bool,
+    ) -> Any:  # fmt: skip
+        """What `run` returns, which launches on the stream. pair: of which it is timed for."""
+
+
+class Observer(Protocol):
+    """Runs bare launches under the hardware's instruments; see `StallSamples`."""
+
+    def launch(self, configuration: Configuration, bare: Binary, arguments: Arguments) -> Any:
+        """Launch the binary."""
+
+
+class _Thread(threading.local):
+    """passes: another door, or an autotuner, has decided what this thread launches. turn: what the door of
+    torch.compile has drawn for the launch that this thread is about to make."""
+
+    passes = False
+    turn: tuple[Configuration, int] | None = None
+
+
+class Dispatcher:
+    """Installed for the length of a session, and again each time it goes on. Thread-safe.
+
+    seen: kernels of which a binary was launched; tried: those that an autotuner timed. compiler: of recorded binaries; launches: records them.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        matches: Callable[[str], bool],
+        compiler: RecordedCompiler,
+        launches: RecordedLaunches,
+        timer: Timer,
+        observer: Observer,
+    ) -> None:
+        self.configurations = Configurations(policy, matches)
+        self.compiler = compiler
+        self.seen: set[str] = set()
+        self.tried: set[str] = set()
+        self._policy = policy
+        self._launches = launches
+        self._timer = timer
+        self._observer = observer
+        self._thread = _Thread()
+        self._door = Door(self._launcher)
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Install for the body of a with statement."""
+        for configuration in self.configurations.all():
+            if configuration.matches:
+                configuration.turns.resume()
+        try:
+            with trials(self.trial), self._door.installed():
+                yield
+        finally:  # others may keep a door, as Inductor's launchers do
+            for configuration in self.configurations.all():
+                configuration.turns.pause()
+
+    @property
+    def passes(self) -> bool:
+        """Whether what this thread launches runs bare, and has no number."""
+        return self._thread.passes
+
+    @contextlib.contextmanager
+    def passing(self) -> Iterator[None]:
+        """What this thread launches in the body of the with statement runs bare, and has no number."""
+        thread = self._thread
+        before, thread.passes = thread.passes, True
+        try:
+            yield
+        finally:
+            thread.passes = before
+
+    def trial(self, bench: Callable[..., Any]) -> Callable[..., Any]:
+        """Triton's method that times a configuration, of which launches run bare."""
+
+        def timed(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            self.tried.add(tuner.base_fn.__name__)
+            with self.passing():
+                return bench(tuner, *args, **kwargs)
+
+        return timed
+
+    def door(self, kernel: CompiledKernel) -> Launcher:
+        """What a binary is launched with."""
+        return self._door.launcher(kernel)
+
+    def launch_as(self, configuration: Configuration, number: int, run: Callable[[], Any]) -> Any:
+        """What `run` returns. It launches the recorded binary of a configuration through a launcher of
+        Inductor's: that launch takes the role of this number."""
+        thread = self._thread
+        before = thread.passes, thread.turn
+        thread.passes, thread.turn = True, (configuration, number)
+        try:
+            return run()
+        finally:
+            thread.passes, thread.turn = before
+
+    def adopt(self, kernel: CompiledKernel) -> Binary:
+        """A kernel compiled with records as a binary that is loaded and launched through here.
+
+        Raises CompileError if it does not record, and what loading raises.
+        """
+        manifest = manifest_of_binary(kernel)
+        load(kernel)
+        call = recording_call(kernel)
+        if call is None:
+            raise CompileError("the launcher of this version of Triton, or of this device, is not known")
+        program = Program(manifest, self._launches.describe(kernel, manifest.warps))
+        record, thread = self._launches.launcher(kernel, program, call), self._thread
+
+        def launch(*args: Any) -> Any:
+            if thread.turn is None:  # another thread's bare launch, by a launcher that is ours for a moment
+                return call(None, *args)
+            (configuration, number), thread.turn = thread.turn, None
+            return self._play(configuration, number, args)
+
+        self._door.set(kernel, launch)
+        return Binary(kernel, record, program.build)
+
+    def notes(self) -> list[str]:
+        """Why kernels run bare that were to be recorded, one line each."""
+        failed = {f"{each.name} runs bare: {each.why}" for each in self.configurations.all() if each.why}
+        return sorted(failed)
+
+    def _launcher(self, kernel: CompiledKernel) -> Launcher:
+        """What stands before a bare binary."""
+        run = plain_launcher(kernel)
+        configuration = self.configurations.of(kernel, run, self._launches.device())
+        self.seen.add(kernel.name)
+        turns, thread, due = configuration.turns, self._thread, self._due
+
+        def launch(*args: Any) -> Any:
+            if thread.passes or turns.draw() is not None:
+                return run(*args)
+            number = turns.take()
+            return run(*args) if number is None else due(configuration, number, args)
+
+        return launch
+
+    def _due(self, configuration: Configuration, number: int, args: Arguments) -> Any:
+        """Launch what is not merely bare."""
+        assert configuration.bare is not None
+        if self._policy.role(number) is Role.RECORDED:
+            configuration.record(partial(self._build, configuration.bare.kernel))
+        return self._play(configuration, number, args)
+
+    def _build(self, kernel: CompiledKernel) -> Binary:
+        return self.adopt(self.compiler.compile(kernel))
+
+    def _play(self, configuration: Configuration, number: int, args: Arguments) -> Any:
+        """Launch in the role of this number; bare if the binary that the role needs is not there."""
+        policy, recorded = self._policy, configuration.recorded
+        role = policy.role(number)
+        if role is Role.RECORDED and not policy.is_of_pair(number) and recorded is not None:
+            return recorded.launch(*args)
+        bare = configuration.bare_binary()
+        if bare is None:  # as of torch.compile, and it could not be compiled again
+            assert recorded is not None
+            return recorded.launch(*args)
+        if role is Role.OBSERVED:
+            return self._observer.launch(configuration, bare, args)
+        if recorded is None or not policy.is_of_pair(number):
+            return bare.launch(*args)
+        is_bare, pair = role is Role.BARE, policy.timed_pair(number)
+        run = partial((bare if is_bare else recorded).launch, *args)
+        return self._timer.launch(configuration, pair, args[STREAM], run, is_bare=is_bare)

@@ -1,0 +1,79 @@
+"""Which role a launch has, by its number among the launches of its configuration alone.
+
+| number | role |
+|---|---|
+| 0 | recorded |
+| 1 to o | observed: the bare binary under the hardware's instruments, one at a time |
+| the 4 p that follow | pairs: two bare launches, two recorded ones, p times; the second of each two is timed |
+| any other multiple of n | recorded |
+| any other | bare |
+
+o is the number of observed launches, p the pairs of `baseline=`, n is `every=`. A timed launch follows one of
+its own kind, since another binary leaves other instructions and data in the caches.
+
+Launches of three kinds have no number: an autotuner's trials, which always run bare; launches made inside
+another launch (by a hook); and those of torch.compile that run bare while their binary is being built.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["FOREVER", "Policy", "Role"]
+
+FOREVER: Final = 1 << 62
+_OF_A_PAIR: Final = 4  # launches: bare, bare timed, recorded, recorded timed
+
+
+class Role(enum.Enum):
+    """What a launch is."""
+
+    BARE = "bare"
+    RECORDED = "recorded"
+    OBSERVED = "observed"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """every: one launch in so many is recorded; observed: launches under the instruments; pairs: of timed
+    bare and recorded launches. All of each configuration."""
+
+    every: int = 1
+    observed: int = 0
+    pairs: int = 0
+
+    @property
+    def _first_pair(self) -> int:
+        return 1 + self.observed
+
+    @property
+    def _rest(self) -> int:
+        """The first launch behind the pairs."""
+        return self._first_pair + _OF_A_PAIR * self.pairs
+
+    def role(self, number: int) -> Role:
+        """Of the launch with this number, from 0."""
+        if number == 0:
+            return Role.RECORDED
+        if number < self._first_pair:
+            return Role.OBSERVED
+        if number < self._rest:
+            return Role.BARE if (number - self._first_pair) % _OF_A_PAIR < 2 else Role.RECORDED
+        return Role.BARE if number % self.every else Role.RECORDED
+
+    def is_of_pair(self, number: int) -> bool:
+        """Whether the launch is one of a pair, or goes before one."""
+        return self._first_pair <= number < self._rest
+
+    def timed_pair(self, number: int) -> int | None:
+        """The pair that a launch is timed for, from 0; None if it is not timed."""
+        pair, at = divmod(number - self._first_pair, _OF_A_PAIR)
+        return pair if self.is_of_pair(number) and at % 2 else None
+
+    def bare_from(self, number: int) -> int:
+        """How many launches in a row, from this one on, are bare and nothing else."""
+        if number < self._rest:
+            return 0
+        return -number % self.every

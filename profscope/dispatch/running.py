@@ -1,0 +1,316 @@
+"""What a running session consists of, built and installed in one place."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+import torch
+import triton
+from triton import knobs
+
+from profscope.analysis.notes import UNSEEN
+from profscope.compat.compiling import RecordedCompiler
+from profscope.dispatch.aot_inductor import AheadOfTime
+from profscope.dispatch.baseline import Baseline
+from profscope.dispatch.build_aside import BuildAside
+from profscope.dispatch.cpp_kernels import CppKernels, cpp_kernels
+from profscope.dispatch.dispatcher import Dispatcher
+from profscope.dispatch.inductor import InductorLaunches
+from profscope.dispatch.policy import Policy
+from profscope.dispatch.recording_stages import RecordingStages
+from profscope.dispatch.stall_samples import StallSamples, gpu_here
+from profscope.errors import SessionError
+from profscope.options import Options
+from profscope.recording import backend
+from profscope.recording.host_scopes import HostScopes
+from profscope.recording.job import Job
+from profscope.recording.kineto import Kineto
+from profscope.recording.origins import ORIGINS
+from profscope.recording.other_ranges import OtherRanges
+from profscope.recording.recorder import Recorder, recorder
+from profscope.version import __version__
+
+__all__ = ["Running", "is_recording", "running"]
+
+_SHOWN_KERNELS: Final = 8
+_RECORDING: Final[list[object]] = []  # the session that records in this process; none while it is paused
+
+
+class _Part(Protocol):
+    """What can be installed for the body of a with statement, again and again."""
+
+    def installed(self) -> contextlib.AbstractContextManager[None]: ...
+
+
+class _Installed:
+    """What is installed while a session records, and is not while it is paused. installed: makes that."""
+
+    def __init__(self, installed: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
+        self.pauses = 0
+        self._installed = installed
+        self._stack = contextlib.ExitStack()
+        self._recording = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._recording:
+                self._stack.enter_context(self._installed())
+                self._recording = True
+
+    def end(self) -> bool:
+        """Whether there was anything to end."""
+        with self._lock:
+            ended, self._recording = self._recording, False
+            self._stack.close()
+            return ended
+
+
+@dataclass(frozen=True, eq=False)
+class Running:
+    """A session's parts. metadata: what is known of it from the start."""
+
+    installed: _Installed
+    options: Options
+    machine: backend.Backend
+    metadata: dict[str, Any]
+    recorder: Recorder
+    dispatcher: Dispatcher
+    samples: StallSamples
+    baseline: Baseline
+    inductor: InductorLaunches
+    ahead: AheadOfTime
+    job: Job
+    scopes: HostScopes
+    kineto: Kineto | None
+    cpp_kernels_before: CppKernels
+
+    def pause(self) -> None:
+        """Record nothing until `resume()`."""
+        self.installed.pauses += self.installed.end()
+
+    def resume(self) -> None:
+        """Raises SessionError if another session has begun meanwhile."""
+        self.installed.begin()
+
+    def so_far(self) -> tuple[dict[str, Any], list[str]]:
+        """Metadata and notes beyond what the launches themselves say."""
+        sampling, of_launches = self._launch_sampling()
+        sampler, sampled = self.samples.describe()
+        baseline, timed = self.baseline.describe()
+        building, left_bare = self.inductor.describe()
+        notes = [
+            *left_bare,
+            *self.ahead.notes(),
+            *self._unknown_modules(),
+            *of_launches,
+            *self._pauses(),
+            *self.dispatcher.notes(),
+            *sampled,
+            *timed,
+            *self._undescribed(),
+            *self.scopes.notes(),
+            *([] if self.kineto is None else self.kineto.notes),
+            *self.recorder.notes(),
+        ]
+        if not self.recorder.launches.seen:
+            notes += self._why_empty(said=len(notes) > len(sampled))
+        more = {"clock": self.machine.clock(), "bare": self._bare()}
+        told = self.metadata | sampling | building | sampler | baseline | more
+        return told | self.job.describe(), notes
+
+    def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
+        """What the session has put in the place of a method, for a launch that has come there before it.
+
+        gate: of what, as `commands.first_launch` names it; original: the method; launched: its object.
+        """
+        if gate == "kernel":
+            return self.dispatcher.door(launched)
+        before = {
+            "trial": self.dispatcher.trial,
+            "tuner": self.inductor.door,
+            "package": self.ahead.counting,
+            "graph": self.ahead.counting_graphs,
+        }
+        return partial(before[gate](original), launched)
+
+    @property
+    def around_changes(self) -> int:
+        """How often there was something new of the program around the kernels."""
+        return self.scopes.changes + (0 if self.kineto is None else self.kineto.changes)
+
+    def host_clock(self) -> dict[str, Any]:
+        """The metadata's entry "host_clock", as it is now, where there is one."""
+        clocks = self.machine.host_clocks
+        return {} if clocks is None else clocks.describe()
+
+    def _launch_sampling(self) -> tuple[dict[str, Any], list[str]]:
+        """The metadata's entry "sampling" if only some launches are recorded, and notes.
+
+        Trials and replays do not count, neither among those recorded nor among those that there were.
+        """
+        if self.options.every == 1:
+            return {}, []
+        launches, recorded = self.dispatcher.configurations.launches(), self.recorder.recorded()
+        kernels = {
+            name: {"launches": count, "recorded": recorded.get(name, 0)}
+            for name, count in sorted(launches.items())
+            if count
+        }
+        notes = [
+            f"{name}: {counts['recorded']} of {counts['launches']} launches were recorded; counts and totals "
+            "are of those"
+            for name, counts in kernels.items()
+            if counts["recorded"] < counts["launches"]
+        ]
+        return {"sampling": {"every": self.options.every, "kernels": kernels}}, notes
+
+    def _bare(self) -> dict[str, Any]:
+        """What the bare binaries take that recorded ones stand for, by the configuration's key, and their
+        arithmetic."""
+        builds = (
+            self.recorder.launches.describe(each.bare.kernel)
+            for each in self.dispatcher.configurations.all()
+            if each.bare is not None and each.recorded is not None
+        )
+        return {
+            build.key: build.resources() | {"arithmetic": build.arithmetic} for build in builds if build is not None
+        }
+
+    def _unknown_modules(self) -> list[str]:
+        if ORIGINS.unknown and self.inductor.seen:
+            return [f"modules of compiled models are not known: {ORIGINS.unknown}"]
+        return []
+
+    def _undescribed(self) -> list[str]:
+        return [
+            f"{kernel}: its configuration is not known: {why}"
+            for kernel, why in sorted(self.recorder.launches.undescribed.items())
+        ]
+
+    def _pauses(self) -> list[str]:
+        if not self.installed.pauses:
+            return []
+        times = "once" if self.installed.pauses == 1 else f"{self.installed.pauses} times"
+        return [f"recording was paused {times}; what was launched meanwhile counts nowhere"]
+
+    def _why_empty(self, *, said: bool) -> list[str]:
+        """Why there is no launch so far. said: other notes say something."""
+        seen = self.dispatcher.seen | self.inductor.names
+        passed_over = [name for name in self._nearest_first(seen) if not self.options.matches(name)]
+        if knobs.runtime.interpret:
+            return [
+                "Triton's interpreter is on (TRITON_INTERPRET=1): it runs kernels in Python and compiles none"
+            ]
+        if passed_over:
+            kernels = ", ".join(passed_over[:_SHOWN_KERNELS]) + ", ..." * (len(passed_over) > _SHOWN_KERNELS)
+            return [f"kernels={self.options.kernels!r} matches none of those that were launched: {kernels}"]
+        if self.dispatcher.tried and not said:
+            tried = ", ".join(sorted(self.dispatcher.tried))
+            return [f"only an autotuner launched {tried}; its trials are not recorded"]
+        return [] if said else [self.cpp_kernels_before.why_unseen(cpp_kernels()) or UNSEEN]
+
+    def _nearest_first(self, kernels: set[str]) -> list[str]:
+        """By how much they look like `kernels=`, which may have a typing error."""
+        asked = SequenceMatcher(b=self.options.kernels.lower())
+
+        def unlike(kernel: str) -> tuple[float, str]:
+            asked.set_seq1(kernel.lower())
+            return -asked.ratio(), kernel
+
+        return sorted(kernels, key=unlike)
+
+
+@contextlib.contextmanager
+def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Running]:
+    """A session for the body of a with statement. told: more entries of the metadata.
+
+    Raises SessionError if another one is active, the backend is not there, Proton has sampled and this one is
+    to sample, or the spool cannot be created.
+    """
+    _refuse_another()
+    cpp_kernels_before = cpp_kernels()
+    with contextlib.ExitStack() as stack:
+        machine = stack.enter_context(backend.select(options.backend))
+        metadata = _describe(options, machine.metadata()) | dict(told)
+        records = recorder(options, machine, metadata)
+        samples = StallSamples(options, records.launches, records.graphs, gpu_here(machine) if options.samples else "")
+        baseline = Baseline(options, machine.device_type, records.graphs)
+        policy = Policy(every=options.every, observed=options.sampled, pairs=options.baseline)
+        compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
+        dispatcher = Dispatcher(policy, options.matches, compiler, records.launches, baseline, samples)
+        aside = None if options.wait or machine.device_type == "cpu" else BuildAside(options, "gpu")
+        inductor = InductorLaunches(dispatcher, records.launches.capturing, records.preparation, aside)
+        ahead = AheadOfTime()
+        scopes = HostScopes(
+            records.log.__len__, records.lanes.scopes_of, records.lanes.launched, records.lanes.alone
+        )
+        kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
+        optional = (part for part in (aside, kineto) if part is not None)
+        parts: tuple[_Part, ...] = (
+            records, samples, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional
+        )  # fmt: skip
+        installed = _Installed(lambda: _all_installed(parts))
+        job = Job()
+        stack.enter_context(job.joined())
+        stack.callback(installed.end)
+        installed.begin()
+        yield Running(
+            installed,
+            options,
+            machine,
+            metadata,
+            records,
+            dispatcher,
+            samples,
+            baseline,
+            inductor,
+            ahead,
+            job,
+            scopes,
+            kineto,
+            cpp_kernels_before,
+        )
+
+
+def is_recording() -> bool:
+    """Whether a session records in this process."""
+    return bool(_RECORDING)
+
+
+@contextlib.contextmanager
+def _all_installed(parts: Sequence[_Part]) -> Iterator[None]:
+    _refuse_another()
+    with contextlib.ExitStack() as stack:
+        _RECORDING.append(parts)
+        stack.callback(_RECORDING.remove, parts)
+        for part in parts:
+            stack.enter_context(part.installed())
+        yield
+
+
+def _refuse_another() -> None:
+    if is_recording():
+        raise SessionError("a profscope session is already active in this process; sessions do not nest")
+
+
+def _describe(options: Options, about_backend: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "tool": "profscope",
+        "profscope": __version__,
+        **about_backend,
+        "triton": triton.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "began_unix_ns": time.time_ns(),
+        "options": options.described(),
+    }

@@ -1,1 +1,0 @@
-"""Which binary runs this launch?"""

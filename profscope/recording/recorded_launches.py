@@ -1,0 +1,134 @@
+"""Launches with records: each gets its buffer, and is noted in the log with the program that wrote to it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from triton.compiler import CompiledKernel
+
+from instrument_passes.records import BASE_ALIGNMENT
+from profscope.compat.launching import Call, capturing_now, current_device_now
+from profscope.decoding.build import Build
+from profscope.decoding.raw import ORDINARY
+from profscope.recording.builds import build_of
+from profscope.recording.graphs import Graphs
+from profscope.recording.host_scopes import about_to_launch
+from profscope.recording.journal import Journal
+from profscope.recording.lanes import Lanes
+from profscope.recording.launch_log import LaunchLog
+from profscope.recording.messages import one_line
+from profscope.recording.programs import Program
+from profscope.recording.routes import Routes
+
+__all__ = ["RecordedLaunches"]
+
+_NOWHERE: Final = None  # the pointer of a launch that is not recorded after all: without the enable bit
+
+
+class RecordedLaunches:
+    """Of a session. Thread-safe: launches may come from any thread.
+
+    captured: kernel -> its launches captured into CUDA graphs. undescribed: kernel -> why its configuration
+    is not known. device(): the calling thread's; capturing(): whether what it launches into its current
+    stream is captured into a CUDA graph.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        log: LaunchLog,
+        routes: Routes,
+        graphs: Graphs | None,
+        journal: Journal,
+        *,
+        cuda: bool,
+    ) -> None:
+        self.captured: Counter[str] = Counter()
+        self.undescribed: dict[str, str] = {}
+        self.device: Callable[[], int] = current_device_now() if cuda else int
+        self.capturing: Callable[[], bool] = capturing_now() if cuda else bool
+        self._lanes = lanes
+        self._log = log
+        self._routes = routes
+        self._graphs = graphs
+        self._journal = journal
+        self._lock = threading.Lock()
+
+    @property
+    def seen(self) -> bool:
+        """Whether a launch was given memory to record into."""
+        return bool(len(self._log) or self.captured)
+
+    def launcher(self, kernel: CompiledKernel, program: Program, call: Call) -> Callable[..., None]:
+        """What launches a loaded binary on this thread's device, with its records. program: of the binary.
+
+        It takes the arguments of Triton's launchers. call: launches with a buffer. Where there is no memory,
+        and where a hook of another launch launches it, the binary runs without a buffer and records nothing.
+        """
+        manifest = program.manifest
+        digest, of_cluster = manifest.digest, kernel.metadata.num_ctas
+        thread, entries, settled = self._lanes.thread, self._log.entries, self._routes.settled
+        device, capturing, find, fail = self.device(), self.capturing, self._routes.find, self._fail
+
+        def launch(x: int, y: int, z: int, stream: int, *args: Any) -> None:
+            about_to_launch()
+            lane = thread.lane
+            if lane.filling is not None:
+                self._journal.skip("a hook of another launch launched it")
+                return call(_NOWHERE, x, y, z, stream, *args)
+            if stream and capturing():  # stream 0, the default one, cannot be captured
+                return self._capture(program, x * y * z * of_cluster, call, (x, y, z, stream, *args))
+            route, pointer = None, _NOWHERE
+            try:
+                ctas = x * y * z * of_cluster
+                route = settled.get((digest, ctas, stream, device)) or find(manifest, ctas, stream, device)
+                if route is not None:
+                    pointer = route.place(lane, route.needed, stream, route.bits, route.plan.zero)
+            except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+                fail(error)
+            try:
+                call(pointer, x, y, z, stream, *args)
+                if route is not None and pointer is not None:
+                    entries.append((program, route, lane.filling, lane.offset, ORDINARY))
+            finally:
+                lane.enqueued()
+
+        return launch
+
+    def describe(self, kernel: CompiledKernel, warps: int | None = None) -> Build | None:
+        """As `build_of`; None if that fails, since this runs inside of a user's launch."""
+        try:
+            return build_of(kernel, warps)
+        except Exception as error:  # noqa: BLE001  constexprs are users' objects, whose methods may raise anything
+            self.undescribed[kernel.name] = one_line(error)
+            return None
+
+    def after_fork(self) -> None:
+        """In a child process: the lock may be held by a thread that is gone."""
+        self._lock = threading.Lock()
+
+    def _fail(self, error: Exception) -> None:
+        """A launch cannot be recorded."""
+        self._journal.skip(one_line(error))
+
+    def _capture(self, program: Program, ctas: int, call: Call, args: tuple[Any, ...]) -> None:
+        """Launch into the CUDA graph that is being captured; this must not wait for anything."""
+        graph = None if self._graphs is None else self._graphs.current()
+        if graph is None:
+            self._journal.skip("the CUDA graph they were captured into began outside the session")
+            return call(_NOWHERE, *args)
+        if graph.free_bytes < BASE_ALIGNMENT:
+            self._journal.skip("CUDA graphs captured in the session need more memory; memory= gives more")
+            return call(_NOWHERE, *args)
+        plan = self._routes.plan_captured(program.manifest, ctas, graph.free_bytes)
+        if plan is None:
+            return call(_NOWHERE, *args)
+        address, offset = graph.place(plan.needed)
+        call(address | plan.pointer_bits, *args)
+        graph.launches.append((program, plan, offset))
+        with self._lock:
+            self.captured[program.manifest.kernel] += 1
+        return None

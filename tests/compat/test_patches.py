@@ -1,0 +1,107 @@
+"""Patches beside other tools' patches: set within, taken out within, wrapped before."""
+
+import functools
+from typing import Any
+
+import pytest
+
+from profscope.compat.patches import patched, patched_property
+
+
+class Base:
+    def call(self) -> list[str]:
+        return ["plain"]
+
+    @property
+    def run(self) -> str:
+        return "plain"
+
+
+@pytest.fixture
+def owner() -> type[Base]:
+    class Owner(Base):
+        def call(self) -> list[str]:
+            return super().call()
+
+        @property
+        def run(self) -> str:
+            return "plain"
+
+    return Owner
+
+
+def adding(name: str) -> Any:
+    def wrap(original: Any) -> Any:
+        @functools.wraps(original)
+        def wrapped(self: Any) -> Any:
+            return [*original(self), name]
+
+        return wrapped
+
+    return wrap
+
+
+def test_a_patch_is_gone_when_it_ends(owner: type[Base]) -> None:
+    original = vars(owner)["call"]
+    with pytest.raises(KeyError), patched(owner, "call", adding("ours")):
+        assert owner().call() == ["plain", "ours"]
+        raise KeyError
+    assert vars(owner)["call"] is original
+
+
+def test_an_inherited_method_is_inherited_again() -> None:
+    class Heir(Base):
+        pass
+
+    with patched(Heir, "call", adding("ours")):
+        assert Heir().call() == ["plain", "ours"]
+    assert "call" not in vars(Heir)
+
+
+def test_anothers_patch_set_within_stays(owner: Any) -> None:
+    with patched(owner, "call", adding("ours")):
+        owner.call = adding("theirs")(owner.call)
+        assert owner().call() == ["plain", "ours", "theirs"]
+    assert owner().call() == ["plain", "theirs"]
+
+
+def test_anothers_patch_taken_out_within_stays_out(owner: Any) -> None:
+    plain = owner.call
+    owner.call = adding("theirs")(plain)
+    with patched(owner, "call", adding("ours")):
+        owner.call = plain  # they put back what they had found, over ours
+    assert owner().call() == ["plain"]
+
+
+def test_anothers_wrapper_from_before_is_called_once(owner: Any) -> None:
+    owner.call = adding("theirs")(owner.call)
+    with patched(owner, "call", adding("ours")):
+        assert owner().call() == ["plain", "theirs", "ours"]
+    assert owner().call() == ["plain", "theirs"]
+
+
+def test_patches_may_end_in_any_order(owner: type[Base]) -> None:
+    first, second = patched(owner, "call", adding("first")), patched(owner, "call", adding("second"))
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert owner().call() == ["plain", "second"]
+    second.__exit__(None, None, None)
+    assert owner().call() == ["plain"]
+
+
+def test_a_patched_property_gives_way_to_an_objects_own_attribute(owner: type[Base]) -> None:
+    original = vars(owner)["run"]
+    with patched_property(owner, "run", lambda instance: "ours"):
+        one, other = owner(), owner()
+        vars(one)["run"] = "its own"
+        assert (one.run, other.run) == ("its own", "ours")
+    assert vars(owner)["run"] is original
+
+
+def test_a_patched_property_under_anothers_is_inert_at_its_end(owner: Any) -> None:
+    with patched_property(owner, "run", lambda instance: "ours"):
+        gate = vars(owner)["run"]
+        owner.run = property(lambda self: gate.__get__(self) + " and theirs")
+        assert owner().run == "ours and theirs"
+    assert owner().run == "plain and theirs"

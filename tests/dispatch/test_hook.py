@@ -1,0 +1,239 @@
+"""The compile hook, without a launch: what Triton compiles and caches inside a session and outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from triton import knobs
+from triton.backends.nvidia.compiler import CUDABackend
+
+import profscope.launching.hook
+from instrument_passes.errors import PassError
+from instrument_passes.manifest import Manifest
+from instrument_passes.toolchain import triton_version
+from profscope.errors import SessionError
+from tests.support.builds import recording_builds
+from profscope.options import Options
+from profscope.recording.programs import PROGRAMS
+from tests.kernels import softmax
+from tests.support.builds import ADD, build, manifest
+from tests.support.forks import Forks
+
+SOFTMAX = softmax.specs()[0]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of its own, so that each test sees which files it makes."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def kinds(kernel: Any) -> list[str]:
+    found = manifest(kernel)
+    assert found is not None
+    return [span.kind for section in found.sections for span in section.spans]
+
+
+def test_bare_and_instrumented_binaries_coexist_on_disk() -> None:
+    bare = build()
+    with recording_builds(Options()):
+        instrumented = build()
+        again = build()
+    after = build()
+    assert manifest(bare) is None
+    assert manifest(instrumented) is not None
+    assert again.hash == instrumented.hash != bare.hash == after.hash
+    assert after.asm["ptx"] == bare.asm["ptx"] != instrumented.asm["ptx"]
+
+
+def test_a_cache_that_keeps_nothing_but_binaries_still_says_what_they_record(
+    monkeypatch: pytest.MonkeyPatch, own_cache: Path
+) -> None:
+    monkeypatch.setenv("TRITON_STORE_BINARY_ONLY", "1")
+    for _ in range(2):  # compiled, then found
+        with recording_builds(Options(instrument="light")), PROGRAMS.asking():
+            kernel = build()
+            found = PROGRAMS.program(kernel)
+            assert found is not None
+            assert [span.kind for section in found.manifest.sections for span in section.spans] == ["kernel"]
+            assert kernel.metadata.profile_scratch_size == found.manifest.tag
+    assert list(own_cache.rglob("*.ttgir")) == []
+
+
+def test_the_records_go_to_the_profile_buffer_and_nowhere_else() -> None:
+    bare = build()
+    with recording_builds(Options()):
+        instrumented = build()
+    found = manifest(instrumented)
+    assert found is not None
+    assert instrumented.metadata.profile_scratch_align == found.tag
+    assert instrumented.metadata.profile_scratch_size == 0  # while no session is open
+    assert instrumented.metadata.global_scratch_size == bare.metadata.global_scratch_size
+
+
+def test_other_options_make_another_binary() -> None:
+    found = {}
+    for level in ("light", "heavy"):
+        with recording_builds(Options(instrument=level)):
+            found[level] = build(SOFTMAX)
+    assert found["light"].hash != found["heavy"].hash
+    assert "op" not in kinds(found["light"])
+    assert {"kernel", "loop", "iteration", "op"} <= set(kinds(found["heavy"]))
+
+
+def test_kernels_leaves_the_others_bare() -> None:
+    with recording_builds(Options(kernels="softmax")):
+        assert manifest(build(ADD)) is None
+        assert manifest(build(SOFTMAX)) is not None
+
+
+_OTHER_PROCESS = """
+import json, sys
+from tests.support.builds import recording_builds
+from profscope.options import Options
+from tests.support.forks import Forks
+from tests.support.builds import build, manifest
+with recording_builds(Options()):
+    kernel = build()
+print(json.dumps([kernel.hash, manifest(kernel).to_json()]))
+"""
+
+
+def test_a_binary_another_process_compiled_still_says_what_it_records(own_cache: Path, forks: Forks) -> None:
+    ran = forks.run(_OTHER_PROCESS)
+    assert ran.returncode == 0, ran.stderr
+    theirs, text = json.loads(ran.stdout)
+    files = {path: path.stat().st_mtime_ns for path in own_cache.rglob("*.ttgir")}
+    with recording_builds(Options()):
+        kernel = build()
+    assert kernel.hash == theirs
+    assert manifest(kernel) == Manifest.from_json(text)
+    assert {path: path.stat().st_mtime_ns for path in own_cache.rglob("*.ttgir")} == files
+
+
+class UserHook:
+    """A user's own stages hook, in the form every Triton since 3.6 takes."""
+
+    def __init__(self) -> None:
+        self.kernels = 0
+
+    def __call__(self, *args: Any) -> Any:
+        if not args:
+            return "user", "user-hash"
+        stages = args[1]
+        make_ttir = stages["ttir"]
+
+        def counted(source: Any, metadata: Any) -> Any:
+            self.kernels += 1
+            return make_ttir(source, metadata)
+
+        stages["ttir"] = counted
+        return None
+
+
+def test_a_users_stages_hook_keeps_running_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = UserHook()
+    monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", user)
+    hook = CompileHook(Options())
+    with hook.installed():
+        assert manifest(build()) is not None
+        if triton_version() >= (3, 7):
+            key, digest = hook.inspect() or ("", "")
+            assert key.startswith("user")
+            assert digest.startswith("user-hash")
+    assert user.kernels == 1
+    assert knobs.runtime.add_stages_inspection_hook is user
+
+
+class UserInstrumentation:
+    """An instrumentation of the compiler that another tool installed (Triton up to 3.8)."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def load_dialects(self, context: Any) -> None:
+        self.seen.add("load_dialects")
+
+    def patch(self, point: str, manager: Any, context: Any) -> None:
+        self.seen.add(point)
+
+
+@pytest.mark.skipif(not hasattr(CUDABackend, "instrumentation"), reason="Triton 3.9 has a registry instead")
+def test_another_tools_instrumentation_keeps_running_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = UserInstrumentation()
+    monkeypatch.setattr(CUDABackend, "instrumentation", user)
+    with recording_builds(Options()):
+        assert manifest(build()) is not None
+    assert {"load_dialects", "ttgpuir_to_llvmir", "llvmir_to_llvm"} <= user.seen
+    assert CUDABackend.instrumentation is user
+
+
+def test_a_users_instrumentation_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "mine")
+    hook = CompileHook(Options())
+    with hook.installed():
+        # Later versions have the hook in their cache keys.
+        theirs = f"mine,{hook.mode}" if triton_version() < (3, 7) else "mine"
+        assert knobs.compilation.instrumentation_mode == theirs
+    assert knobs.compilation.instrumentation_mode == "mine"
+
+
+def test_everything_is_restored_when_the_body_raises() -> None:
+    def broken() -> None:
+        with recording_builds(Options()):
+            build()
+            raise KeyError("user's own")
+
+    with pytest.raises(KeyError, match="user's own"):
+        broken()  # the fixture `triton_is_left_as_found` compares
+    assert manifest(build()) is None
+
+
+def test_sessions_do_not_nest() -> None:
+    with recording_builds(Options()):
+        inner = CompileHook(Options(instrument="heavy"))
+        with pytest.raises(SessionError, match="already active"), inner.installed():
+            pass
+        assert manifest(build()) is not None  # the outer one still works
+
+
+@pytest.fixture
+def failing_pass(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    said = "add_kernel:12: tt.load: cannot do this"
+
+    def fail(*args: Any) -> None:
+        raise PassError(said)
+
+    monkeypatch.setattr(profscope.launching.hook, "run_pipeline", fail)
+    return said
+
+
+def test_a_kernel_that_cannot_be_instrumented_stays_bare_and_says_why(failing_pass: str) -> None:
+    bare = build()
+    with recording_builds(Options()):
+        kernel = build()
+    found = manifest(kernel)
+    assert found is not None
+    assert found.failure == failing_pass
+    assert found.sections == ()
+    assert kernel.asm["ptx"] == bare.asm["ptx"]
+    assert getattr(kernel.metadata, "profile_scratch_size", 0) == 0
+
+
+def test_what_triton_rejects_is_reported_with_the_op(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def broken(text: str, *args: Any) -> str:
+        return text.replace("tt.return", "tt.retrun", 1)
+
+    monkeypatch.setattr(profscope.launching.hook, "instrument", broken)
+    with recording_builds(Options()):
+        found = manifest(build())
+    assert found is not None
+    assert "tt.retrun" in found.failure
+    assert "Triton rejects" in found.failure

@@ -1,0 +1,286 @@
+"""torch.compile's tuners, on the emulator: what they compile, time and keep is bare, and what they launch in
+a session is recorded. A whole torch.compile needs a GPU: `tests/gpu`."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+import triton
+from triton import knobs
+from triton.runtime import _allocation
+
+from profscope import emulator
+import profscope.compat.inductor
+from profscope.dispatch import inductor as profscope_inductor
+from profscope.dispatch import running
+from tests.support.fake_sampler import FakeGpu, FakeProbe
+from tests.support.forks import Forks
+from tests.support.sessions import session
+
+_GENERATED = """\
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers
+
+@triton.jit
+def triton_per_max(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+    at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
+    x = tl.load(in_ptr0 + at, at < xnumel)
+    high = triton_helpers.max2(x, 0)
+    high += triton_helpers.max2(-x, 0)
+    tl.store(out_ptr0 + at, x * 2 + high * 0, at < xnumel)
+"""
+
+
+@pytest.fixture(scope="module")
+def inductor() -> Any:
+    """`tests.support.inductor`, imported where the first test runs: importing Inductor takes seconds."""
+    return pytest.importorskip("tests.support.inductor")
+
+
+@pytest.fixture(autouse=True)
+def the_emulator_is_the_gpu(monkeypatch: pytest.MonkeyPatch, inductor: Any) -> Iterator[None]:
+    monkeypatch.setenv("PROFSCOPE_EMULATOR", "1")
+    tuner = inductor.heuristics.CachingAutotuner
+    before = dict(vars(tuner))
+    allocator = _allocation._allocator.get()
+    yield
+    _allocation._allocator.set(allocator)  # Inductor leaves its own
+    assert dict(vars(tuner)) == before
+
+
+@pytest.mark.parametrize("compiled_before", [False, True])
+def test_launches_are_recorded_and_the_tuner_keeps_its_own(inductor: Any, compiled_before: bool) -> None:
+    tuner = inductor.Tuner()
+    if compiled_before:
+        with emulator.activate():
+            tuner.launch()
+    with session() as prof:
+        tuner.launch()
+        tuner.launch(300)
+        assert [inductor.recording(launcher) for launcher in tuner.launchers] == [False]
+    with emulator.activate():
+        tuner.launch()  # as if there had been no session
+    assert prof.launches["kernel"].tolist() == ["triton_poi_double"] * 2
+    assert prof.launches["grid_x"].tolist() == [4, 2]
+    assert prof.metadata["notes"] == []
+    assert prof.profile.validate() == []
+
+
+def test_a_tuner_times_bare_binaries_and_its_trials_are_left_out(inductor: Any) -> None:
+    tuner = inductor.Tuner((64, 256, 128))
+    with session() as prof:
+        tuner.launch()
+    assert tuner.timed == [False] * 3
+    assert [launcher.config.kwargs["XBLOCK"] for launcher in tuner.launchers] == [256]
+    assert prof.launches["grid_x"].tolist() == [4]
+
+
+def test_one_launch_in_so_many_is_recorded(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    with session(every=3) as prof:
+        for _ in range(7):
+            tuner.launch()
+    assert len(prof.launches) == 3
+    assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 7, "recorded": 3}}
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_paused_session_counts_nothing_and_a_tuner_may_choose_anew(inductor: Any, every: int) -> None:
+    tuner = inductor.Tuner()
+    with session(every=every) as prof:
+        for _ in range(3):
+            tuner.launch()
+        prof.pause()
+        tuner.launch()
+        prof.resume()
+        tuner.launch()
+        tuner.launchers = []  # and one is chosen anew
+        tuner.launch()
+    tuner.launch()
+    assert len(prof.launches) == 5 // every + every - 1
+
+
+def test_a_launcher_made_in_a_session_is_inert_after_it(inductor: Any) -> None:
+    """Inductor's launchers keep what `CompiledKernel.run` was when they were made."""
+    tuner = inductor.Tuner()
+    with session() as prof:
+        tuner.launch()
+        (launcher,) = tuner.launchers
+    with emulator.activate():
+        tuner.launch()
+        assert tuner.launchers == [launcher]
+    assert len(prof.launches) == 1
+    with session() as again:
+        tuner.launch()
+    assert len(again.launches) == 1
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_kernels_that_do_not_match_are_left_alone(inductor: Any) -> None:
+    with session(kernels="nothing") as prof:
+        inductor.Tuner().launch()
+    assert prof.launches.empty
+    assert prof.metadata["notes"] == [
+        "kernels='nothing' matches none of those that were launched: triton_poi_double"
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_launch_that_has_to_run_bare_is_named(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    tuner.inductor_meta["store_cubin"] = True
+    tuner.save_gpu_kernel = lambda stream, launcher: None
+    with session() as prof:
+        tuner.launch()
+        tuner.launch()
+    assert prof.metadata["notes"] == [
+        "2 launches by torch.compile ran bare, and are in no figure: their binaries were written to a file, "
+        "for C++ to launch (triton_poi_double)"
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_another_inductor_launches_as_without_a_session(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    needed = (*profscope_inductor.NEEDED, "CachingAutotuner.renamed")
+    with mock.patch.object(profscope_inductor, "NEEDED", needed), session() as prof:
+        tuner.launch()
+    assert prof.metadata["notes"] == [
+        "torch.compile's kernels ran bare, and are in no figure: "
+        f"torch {torch.__version__} has no triton_heuristics.CachingAutotuner.renamed"
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_tuner_of_another_inductor_launches_as_without_a_session(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    with session() as prof:
+        with mock.patch.object(profscope.compat.inductor, "_NEEDED_OF_A_TUNER", ("launchers", "renamed.too")):
+            tuner.launch()
+        assert prof.launches.empty
+    assert [note.rpartition(" ")[2] for note in prof.metadata["notes"]] == ["Tuner.renamed.too"]
+
+
+def test_ops_in_functions_of_inductor_name_the_calls(inductor: Any, tmp_path: Path) -> None:
+    """Generated code has a file of its own, and calls torch's helpers, which call Triton's functions."""
+    generated = tmp_path / "generated.py"
+    generated.write_text(_GENERATED)
+    space: dict[str, Any] = {}
+    exec(compile(_GENERATED, str(generated), "exec"), space)
+    linecache.getlines(str(generated))
+    with session(instrument="heavy") as prof:
+        inductor.Tuner(kernel=space["triton_per_max"]).launch()
+    reduces = prof.summary()[prof.summary()["scope"].str.startswith("reduce")]
+    paths = [path.split(" > ") for path in reduces["call_path"]]
+    assert {path[0] for path in paths} == {f"triton_per_max generated.py:{line}" for line in (9, 10)}
+    assert all(path[1].startswith("max2 triton_helpers.py:") for path in paths)
+    assert {Path(file).name for file in reduces["file"]} == {"triton_helpers.py"}
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_what_cannot_be_built_runs_bare_and_says_why(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise ValueError("no such option")
+
+    tuner = inductor.Tuner()
+    with session() as prof:
+        tuner.precompile()
+        monkeypatch.setattr(triton, "compile", fail)
+        tuner.launch()
+    assert prof.launches.empty
+    assert prof.metadata["notes"] == [
+        "1 launch of triton_poi_double by torch.compile ran bare: ValueError: no such option"
+    ]
+
+
+def test_everything_comes_back_when_the_body_raises(inductor: Any) -> None:
+    def body() -> None:
+        with session():
+            inductor.Tuner().launch()
+            raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        body()  # the fixtures compare
+
+
+_IMPORTED_LATER = """
+import sys
+from profscope import session
+name = "torch._inductor.runtime.triton_heuristics"
+finders = list(sys.meta_path)
+with session(backend="emulator"):
+    assert name not in sys.modules
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+    inside = CachingAutotuner.run
+assert CachingAutotuner.run is not inside
+assert CachingAutotuner.run.__module__ == name
+assert sys.meta_path == finders
+print(inside.__code__.co_filename.rpartition("profscope/")[2])
+"""
+
+
+@pytest.mark.slow
+def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
+    ran = forks.run(_IMPORTED_LATER)
+    assert (ran.stdout, ran.returncode) == ("compat/patches.py\n", 0), ran.stderr
+
+
+def test_launches_are_sampled_as_all_others(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu(FakeProbe(functions=("triton_poi_double",)))
+    monkeypatch.setattr(running, "gpu_here", lambda machine: gpu)
+    tuner = inductor.Tuner()
+    with session(samples=2) as prof:
+        for _ in range(5):
+            tuner.launch()
+        assert prof._running is not None
+        taken = prof._running.samples.taken
+    assert [(each.binary, each.launch) for each in taken] == [("bare", -1)] * 2
+    assert len(prof.launches) == 3
+
+
+def test_threads_that_launch_one_tuner_at_once_are_recorded(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    with session(every=2) as prof:
+        with ThreadPoolExecutor(4) as pool:
+            for launched in [pool.submit(tuner.launch) for _ in range(40)]:
+                launched.result()
+    assert prof.metadata["sampling"]["kernels"]["triton_poi_double"]["launches"] == 40
+    assert 10 <= len(prof.launches) <= 20  # of numbers drawn at once, some are bare after all
+    assert prof.profile.validate() == []
+
+
+def test_a_launch_that_fails_is_the_users_and_the_next_one_is_recorded(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    with session() as prof:
+        tuner.launch()
+        with pytest.raises(TypeError):
+            tuner.run(None, stream=0)
+        tuner.launch()
+    assert len(prof.launches) == 2
+
+
+def test_users_launch_hooks_see_recorded_launches(inductor: Any) -> None:
+    tuner, seen = inductor.Tuner(), []
+    with session() as prof, mock.patch.object(knobs.runtime, "launch_exit_hook", seen.append):
+        tuner.launch()
+        tuner.launch()
+    assert len(seen) == len(prof.launches) == 2
+
+
+def test_baseline_times_pairs(inductor: Any) -> None:
+    tuner = inductor.Tuner()
+    with session(baseline=2) as prof:
+        for _ in range(11):
+            tuner.launch()
+    (entry,) = prof.metadata["baseline"]["kernels"]["triton_poi_double"]
+    assert len(entry["bare_ns"]) == len(entry["instrumented_ns"]) == 2
+    assert entry["unrecorded"] == 4
+    assert len(prof.launches) == 7

@@ -1,0 +1,176 @@
+"""Sessions beside tools that patch what a session patches: set within, taken out within, wrapped before."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.autograd.profiler import record_function
+from triton import knobs
+from triton.compiler import CompiledKernel
+from triton.runtime import _allocation
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from tests.support.sessions import launch, session
+
+# Each patch point of a session that records a program's Triton kernels on the emulator. (Those of Inductor are
+# in test_inductor.py, and CUDA graphs' in tests/gpu.)
+POINTS: list[tuple[Any, str]] = [
+    (CompiledKernel, "run"),
+    (Autotuner, "_bench"),
+    (record_function, "__enter__"),
+    (record_function, "__exit__"),
+    (torch.cuda.nvtx, "_nvtx"),
+]
+POINT = pytest.mark.parametrize(("owner", "name"), POINTS, ids=lambda each: getattr(each, "__name__", each))
+
+
+@pytest.fixture(autouse=True)
+def all_comes_back() -> Iterator[None]:
+    before = [vars(owner)[name] for owner, name in POINTS]
+    yield
+    for (owner, name), value in zip(POINTS, before, strict=True):
+        setattr(owner, name, value)
+
+
+def over(current: Any) -> Any:
+    """What a tool puts in the place of a method, a property or an object."""
+    if callable(current) and not isinstance(current, type):
+
+        @functools.wraps(current)
+        def theirs(*args: Any, **kwargs: Any) -> Any:
+            return current(*args, **kwargs)
+
+        return theirs
+    if hasattr(current, "__get__"):
+        return property(lambda self: current.__get__(self, type(self)))
+
+    class Theirs:
+        def __getattr__(self, attribute: str) -> Any:
+            return getattr(current, attribute)
+
+    return Theirs()
+
+
+def records() -> bool:
+    with session() as prof:
+        launch()
+    return len(prof.launches) == 1
+
+
+def test_these_are_all_patch_points() -> None:
+    owners: list[Any] = [CompiledKernel, Autotuner, JITFunction, record_function, torch.cuda.nvtx]
+    owners += [type(knobs.runtime), type(knobs.compilation), knobs.runtime, knobs.compilation, _allocation]
+    before = [dict(vars(owner)) for owner in owners]
+    with session():
+        launch()
+        within = [dict(vars(owner)) for owner in owners]
+    changed = {
+        (id(owner), name)
+        for owner, old, new in zip(owners, before, within, strict=True)
+        for name in old.keys() | new.keys()
+        if old.get(name) is not new.get(name)
+    }
+    assert changed == {(id(owner), name) for owner, name in POINTS}
+
+
+@POINT
+def test_set_within_it_stays(owner: Any, name: str) -> None:
+    with session() as prof:
+        theirs = over(vars(owner)[name])
+        setattr(owner, name, theirs)
+        launch()
+    assert vars(owner)[name] is theirs
+    assert len(prof.launches) == 1
+    assert records()
+    assert vars(owner)[name] is theirs
+
+
+@POINT
+def test_taken_out_within_it_stays_out(owner: Any, name: str) -> None:
+    plain = vars(owner)[name]
+    setattr(owner, name, over(plain))
+    with session():
+        launch()
+        setattr(owner, name, plain)
+        launch()
+    assert vars(owner)[name] is plain
+    assert records()
+
+
+@POINT
+def test_set_before_it_stays_and_is_called(owner: Any, name: str) -> None:
+    theirs = over(vars(owner)[name])
+    setattr(owner, name, theirs)
+    assert records()
+    assert vars(owner)[name] is theirs
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_wrapper_of_run_sees_each_launch_once(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    run = JITFunction.run
+
+    @functools.wraps(run)
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(self.fn.__name__)
+        return run(self, *args, **kwargs)
+
+    monkeypatch.setattr(JITFunction, "run", counted)
+    with session(every=every) as prof:
+        for _ in range(6):
+            launch()
+    assert len(calls) == 6
+    assert len(prof.launches) == 6 // every
+    assert JITFunction.run is counted
+
+
+def test_a_stages_hook_and_an_allocator_set_within_stay_and_launches_go_on() -> None:
+    def hook(*args: Any) -> Any:
+        return None if args else ("theirs", "theirs")
+
+    def allocator(size: int, alignment: int, stream: int | None) -> Any:
+        return torch.zeros(size, dtype=torch.int8)
+
+    before = _allocation._profile_allocator.get()
+    try:
+        with session() as prof:
+            launch()
+            knobs.runtime.add_stages_inspection_hook = hook
+            _allocation._profile_allocator.set(allocator)
+            launch()
+            launch(1)
+        assert knobs.runtime.add_stages_inspection_hook is hook
+        assert _allocation._profile_allocator.get() is allocator
+    finally:
+        knobs.runtime.add_stages_inspection_hook = None
+        _allocation._profile_allocator.set(before)
+    assert len(prof.launches) == 3
+    assert prof.metadata["notes"] == []
+
+
+def test_no_knob_is_set() -> None:
+    """A knob that was set once, be it to its default, no longer follows the environment on every Triton."""
+    before = [dict(vars(group)) for group in (knobs.runtime, knobs.compilation)]
+    with session(every=2):
+        launch()
+        launch()
+        assert [dict(vars(group)) for group in (knobs.runtime, knobs.compilation)] == before
+    assert [dict(vars(group)) for group in (knobs.runtime, knobs.compilation)] == before
+
+
+def test_a_held_run_is_counted_and_recorded() -> None:
+    """As `functools.partial(kernel.run, ...)` made before the session."""
+    from tests.kernels.add import add_kernel
+
+    held: Callable[..., Any] = functools.partial(add_kernel.run, grid=(1,), warmup=False)
+    x = torch.ones(8)
+    with session(every=3) as prof:
+        for _ in range(7):
+            held(x, x, torch.empty(8), 8, BLOCK=1024)
+    assert len(prof.launches) == 3
+    assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 7, "recorded": 3}
