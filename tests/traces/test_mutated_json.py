@@ -35,7 +35,7 @@ ODD = [
     None, True, -1, 0, 1 << 31, 1 << 70, 1.5, float("nan"), float("inf"), "x", "", [], {}, [1], [[]], ["x"],
     {"x": 1}, [None],
 ]  # fmt: skip
-_OF_BYTES = ("records", "buffers", "end")
+_OF_BYTES = ("records", "end")
 _INSIDE = 40  # entries of a list or object, at most, that are changed
 
 

@@ -166,7 +166,7 @@ def test_json_is_the_same_data(trace: str) -> None:
     done = run(trace, "--json")
     view = json.loads(done.stdout)
     assert set(view) == {
-        "header", "findings", "kernels", "bare", "advice", "tables", "trees", "numbers", "lines", "omitted",
+        "header", "findings", "kernels", "bare", "advice", "tables", "trees", "lines", "omitted",
         "timeline",
     }  # fmt: skip
     assert view["header"]["launches"] == 2
