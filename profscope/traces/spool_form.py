@@ -19,7 +19,7 @@ _FORMS: Final = {
     "launch": Needs(
         {
             "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
-            "mark": Row((bool, _PLACE, _PLACE, bool)),
+            "mark": Row((_PLACE, _PLACE, bool)),
         }
     ),
     "samples": Needs({"table": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})}),
