@@ -12,16 +12,16 @@ __all__ = ["malformed"]
 
 _NUMBER: Final = range(1 << 31)
 _PLACE: Final = range(-1, 1 << 31)  # -1: none
-_OF_LAUNCHES: Final = {
-    "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
-    "mark": Row((bool, _PLACE, _PLACE, bool)),
-}  # fmt: skip
 _FORMS: Final = {
     "session": Needs({"backend": str}),
     "so far": Needs({"metadata": {}, "notes": [str]}),
     "program": {"number": _NUMBER, "manifest": str, "build": {}, "code": Needs({"ttgir": str, "ptx": str})},
-    "launch": Needs({"index": _NUMBER, **_OF_LAUNCHES}),
-    "alike": Needs({"indices": [_NUMBER], "size": _NUMBER, **_OF_LAUNCHES}),
+    "launch": Needs(
+        {
+            "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
+            "mark": Row((_PLACE, _PLACE, bool)),
+        }
+    ),
     "samples": Needs({"table": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})}),
     "scopes": Needs(
         {
