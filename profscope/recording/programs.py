@@ -170,10 +170,11 @@ class ProgramTable:
         return self._by_function.get(function)
 
     def with_manifest(self, manifest: Manifest) -> Program:
-        """The loaded program with this manifest; without its build where several share it."""
+        """The loaded program with this manifest; without its build if several configurations share it."""
         with self._lock:
             alike = [program for program in self._by_function.values() if program.manifest == manifest]
-        return alike[0] if len(alike) == 1 else Program(manifest, "")
+        keys = {None if program.build is None else program.build.key for program in alike}
+        return alike[0] if len(keys) == 1 else Program(manifest, "")
 
     def about_bare(self) -> dict[str, Any]:
         """What the bare binaries take that were loaded, by key; of those that were instrumented too, also

@@ -22,15 +22,14 @@ _FORMS: Final = {
             "mark": Row((_PLACE, _PLACE, bool)),
         }
     ),
-    "samples": Needs({"table": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})}),
+    "samples": Needs({"table": {}, "sampler": {"binaries": [{}], "notes": [str]}}),
     "scopes": Needs(
         {
             "scope": [str], "source": [str], "metrics": [{EACH: NUMBER}],
-            "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int], "first_launch": [int],
-            "end_launch": [int],
+            "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int],
             "depth": [_NUMBER], "parent": [_PLACE],
+            "inside": [Row((int, int, int, _NUMBER))], "outside": [Row((int, int, int))],
         },
-        {"outside": [Row((int, int, int))]},
     ),
 }  # fmt: skip
 
