@@ -228,11 +228,11 @@ def agree_on_the_screen(told: Told) -> None:
         assert roots == approx(table["warp_time"], abs=len(own))
         of_tree: dict[tuple[Any, ...], list[int]] = {}
         for node in tree["nodes"]:
-            sums = of_tree.setdefault(tuple(node[name] for name in PLACE[3:]), [0, 0])
+            sums = of_tree.setdefault(tuple(node[name] for name in PLACE[2:]), [0, 0])
             sums[0] += node["count"]
             sums[1] += node["total"]
         for row in table["rows"]:
-            at = tuple(row[name] for name in PLACE[3:])
+            at = tuple(row[name] for name in PLACE[2:])
             assert of_tree[at] == approx([row["count"], row["total"]], abs=len(tree["nodes"])), at
 
 
