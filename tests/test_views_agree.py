@@ -343,7 +343,7 @@ def agree_in_other_forms(told: Told) -> None:
     own = told.own[[key in with_inside for key in zip(told.own["kernel"], told.own["variant"], strict=True)]]
     assert self_time == own[f"self_{unit}"].sum()
     for entry in profile.report()["kernels"]:
-        launches = of_group(profile.launches, (entry["kernel"], entry["variant"], False))
+        launches = of_group(profile.launches, (entry["kernel"], entry["variant"]))
         assert (entry["launches"], entry["ctas"]["recorded"]) == (len(launches), launches["ctas"].sum())
         assert entry["records"]["dropped"] == launches["dropped"].sum()
         timed = entry["time"]["instrumented"]
@@ -351,7 +351,7 @@ def agree_in_other_forms(told: Told) -> None:
             row = next(
                 row
                 for row in told.screen["kernels"]
-                if [row[name] for name in GROUP] == [entry["kernel"], entry["variant"], False]
+                if [row[name] for name in GROUP] == [entry["kernel"], entry["variant"]]
             )
             assert (timed["launches"], timed["total_ns"]) == (
                 row["launches"] - row["untimed"],
