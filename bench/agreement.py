@@ -53,7 +53,7 @@ def recorded(workload: Workload, level: str, samples: int, device: str) -> profs
     inputs = workload.inputs(device)
     workload.launch(inputs)
     synchronize()
-    options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB, "buffer": 8192}
+    options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB}
     if device == "cuda":
         options["samples"] = samples
     with profscope.session(**options) as prof:

@@ -228,11 +228,11 @@ def agree_on_the_screen(told: Told) -> None:
         assert roots == approx(table["warp_time"], abs=len(own))
         of_tree: dict[tuple[Any, ...], list[int]] = {}
         for node in tree["nodes"]:
-            sums = of_tree.setdefault(tuple(node[name] for name in PLACE[3:]), [0, 0])
+            sums = of_tree.setdefault(tuple(node[name] for name in PLACE[2:]), [0, 0])
             sums[0] += node["count"]
             sums[1] += node["total"]
         for row in table["rows"]:
-            at = tuple(row[name] for name in PLACE[3:])
+            at = tuple(row[name] for name in PLACE[2:])
             assert of_tree[at] == approx([row["count"], row["total"]], abs=len(tree["nodes"])), at
 
 
@@ -343,7 +343,7 @@ def agree_in_other_forms(told: Told) -> None:
     own = told.own[[key in with_inside for key in zip(told.own["kernel"], told.own["variant"], strict=True)]]
     assert self_time == own[f"self_{unit}"].sum()
     for entry in profile.report()["kernels"]:
-        launches = of_group(profile.launches, (entry["kernel"], entry["variant"], False))
+        launches = of_group(profile.launches, (entry["kernel"], entry["variant"]))
         assert (entry["launches"], entry["ctas"]["recorded"]) == (len(launches), launches["ctas"].sum())
         assert entry["records"]["dropped"] == launches["dropped"].sum()
         timed = entry["time"]["instrumented"]
@@ -351,7 +351,7 @@ def agree_in_other_forms(told: Told) -> None:
             row = next(
                 row
                 for row in told.screen["kernels"]
-                if [row[name] for name in GROUP] == [entry["kernel"], entry["variant"], False]
+                if [row[name] for name in GROUP] == [entry["kernel"], entry["variant"]]
             )
             assert (timed["launches"], timed["total_ns"]) == (
                 row["launches"] - row["untimed"],

@@ -276,7 +276,7 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "instructions of each line",
     )
     form.add_argument("-d", "--depth", type=count, metavar="N", help="levels of the tree")
-    form.add_argument("--sort", choices=SORTS, help="--show scopes and --by: by this column")
+    form.add_argument("--sort", choices=SORTS, help="with --show scopes and --by: sort by this column")
     form.add_argument(
         "--width",
         type=width,

@@ -161,7 +161,7 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
     """The table that `findings` returns, in its order."""
     table = joined_frame((each.answer for each in told), FINDING_DTYPES)
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
-    time = longest_first(tables, tables.launches[~tables.launches["trial"]])
+    time = longest_first(tables, tables.launches)
     share = time / time.sum() if time.sum() > 0 else time.where(time > 0)
     own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))
     table["program_pct"] = table["gain_pct"] * own.to_numpy(np.float64)

@@ -22,7 +22,7 @@ class Instruction(NamedTuple):
 def sampled_code(
     metadata: dict[str, Any], kernel: str, variant: int, binary: str = ""
 ) -> tuple[str, list[Instruction]] | None:
-    """Which binary of a kernel's variant it is, "bare", "sums" or "spans", and its instructions in order.
+    """Which binary of a kernel's variant it is, "bare" or "spans", and its instructions in order.
 
     binary: that one alone; "": the one whose samples `lines()` ranks by, the bare one, else one that records.
     None where the profile keeps none. Raises IRError or ValueError where what is kept cannot be read.
@@ -30,7 +30,7 @@ def sampled_code(
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
     own = [each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant)]
     own = [each for each in own if binary in ("", each["binary"])]
-    own.sort(key=lambda each: ("bare", "sums", "spans").index(each["binary"]))
+    own.sort(key=lambda each: ("bare", "spans").index(each["binary"]))
     entry = next((each for each in own if each.get("sass")), None)
     if entry is None:
         return None

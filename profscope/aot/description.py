@@ -85,7 +85,7 @@ class Description:
         description = Description(dict(document))
         try:
             _check(description)
-        except (ManifestError, KeyError, TypeError) as error:
+        except (ManifestError, KeyError, TypeError, ValueError) as error:
             raise RecordError(f"{where}: is damaged: {error}") from error
         return description
 

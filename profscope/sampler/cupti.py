@@ -22,7 +22,17 @@ from typing import Any, Final
 from profscope.errors import ProfscopeError
 from profscope.sampler.structures import CubinCrc
 
-__all__ = ["HAS_SAMPLED", "OVERFLOW", "WAITER", "Cupti", "SamplerError", "cubin_crc", "library_path"]
+__all__ = [
+    "HAS_SAMPLED",
+    "OVERFLOW",
+    "WAITER",
+    "Cupti",
+    "SamplerError",
+    "alone",
+    "check",
+    "cubin_crc",
+    "library_path",
+]
 
 WAITER: Final = "profscope-idle"  # the name of threads that never launch
 HAS_SAMPLED: Final[set[int]] = set()
@@ -95,7 +105,7 @@ class Cupti:
         if not self._context:
             raise SamplerError("this thread has no CUDA context yet; use the GPU first")
         version = ctypes.c_uint32()
-        _check(self._library, "cuptiGetVersion", self._library.cuptiGetVersion(ctypes.byref(version)))
+        check(self._library, "cuptiGetVersion", self._library.cuptiGetVersion(ctypes.byref(version)))
         self.version = int(version.value)
         self.path = path
 
@@ -105,11 +115,11 @@ class Cupti:
         parameters.context = self._context
         function = f"cuptiPCSampling{name}"
         if name in _ALONE:
-            with _alone():
+            with alone():
                 result = getattr(self._holding, function)(ctypes.byref(parameters))
         else:
             result = getattr(self._library, function)(ctypes.byref(parameters))
-        _check(self._library, function, result)
+        check(self._library, function, result)
         HAS_SAMPLED.add(os.getpid())
 
     def crc(self, cubin: bytes) -> int:
@@ -121,12 +131,12 @@ def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
     """What records have in place of a binary. Needs no GPU. Raises SamplerError."""
     parameters = CubinCrc(cubin_size=len(cubin), cubin=cubin)
     parameters.size = ctypes.sizeof(parameters)
-    _check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
+    check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
     return int(parameters.crc)
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """In the body of the with statement no other thread runs Python, and those that launch have done so."""
     own = {thread.ident for thread in threading.enumerate() if thread.name == WAITER}
     if not sys._current_frames().keys() - own - {threading.get_ident()}:
@@ -142,7 +152,7 @@ def _alone() -> Iterator[None]:
         sys.setswitchinterval(interval)
 
 
-def _check(library: ctypes.CDLL, function: str, result: int) -> None:
+def check(library: ctypes.CDLL, function: str, result: int) -> None:
     """Raises SamplerError with what CUPTI calls a result that is none of success."""
     if not result:
         return

@@ -85,18 +85,4 @@ _FORM: Final[dict[str, Any]] = {
 def misshapen(metadata: dict[str, Any]) -> Iterator[str]:
     """What is of another form, in a few words each. Entries may lack, and be None, but for those that all of
     their kind have."""
-    yield from misfits(_as_now(metadata), _FORM, "metadata")
-
-
-def _as_now(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Before there were variants a kernel had one entry "work"."""
-    kernels = metadata.get("kernels")
-    if not isinstance(kernels, dict):
-        return metadata
-    now = {
-        name: about | {"work": [{"variant": 0, "trial": False, **about["work"]}]}
-        if isinstance(about, dict) and isinstance(about.get("work"), dict)
-        else about
-        for name, about in kernels.items()
-    }
-    return metadata | {"kernels": now}
+    yield from misfits(metadata, _FORM, "metadata")

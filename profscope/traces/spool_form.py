@@ -12,25 +12,24 @@ __all__ = ["malformed"]
 
 _NUMBER: Final = range(1 << 31)
 _PLACE: Final = range(-1, 1 << 31)  # -1: none
-_OF_LAUNCHES: Final = {
-    "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
-    "mark": Row((bool, _PLACE, _PLACE, bool)),
-}  # fmt: skip
 _FORMS: Final = {
     "session": Needs({"backend": str}),
     "so far": Needs({"metadata": {}, "notes": [str]}),
     "program": {"number": _NUMBER, "manifest": str, "build": {}, "code": Needs({"ttgir": str, "ptx": str})},
-    "launch": Needs({"index": _NUMBER, **_OF_LAUNCHES}),
-    "alike": Needs({"indices": [_NUMBER], "size": _NUMBER, **_OF_LAUNCHES}),
-    "samples": Needs({"table": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})}),
+    "launch": Needs(
+        {
+            "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
+            "mark": Row((_PLACE, _PLACE, bool)),
+        }
+    ),
+    "samples": Needs({"table": {}, "sampler": {"binaries": [{}], "notes": [str]}}),
     "scopes": Needs(
         {
             "scope": [str], "source": [str], "metrics": [{EACH: NUMBER}],
-            "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int], "first_launch": [int],
-            "end_launch": [int],
+            "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int],
             "depth": [_NUMBER], "parent": [_PLACE],
+            "inside": [Row((int, int, int, _NUMBER))], "outside": [Row((int, int, int))],
         },
-        {"outside": [Row((int, int, int))]},
     ),
 }  # fmt: skip
 

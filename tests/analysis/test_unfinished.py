@@ -66,7 +66,7 @@ def test_ctas_without_an_end_are_not_scaled_up(tmp_path: Path) -> None:
         "they are not in the figures"
     ]
     assert prof.metadata["kernels"]["add_kernel"]["recorded"] == {
-        "ctas": sum(ended), "unfinished": unfinished[0], "grid_ctas": 42, "warps": None, "sample": True
+        "ctas": sum(ended), "unfinished": unfinished[0], "grid_ctas": 42, "sample": True
     }  # fmt: skip
     prof.save(tmp_path / "trace.json")
     pd.testing.assert_frame_equal(profscope.load(tmp_path / "trace.json").summary(), prof.summary())

@@ -120,7 +120,6 @@ def test_emulated_is_a_label_of_its_own() -> None:
 
 def test_what_was_measured_of_no_kernel_is_said_once() -> None:
     launches = launch_table([0, 1, 2, 3], ["a", "b", "a", "b"], ctas=4)
-    launches["keeps"] = ["spans", "spans", "sums", "sums"]
     of = Profile(spans_frame(), launches, profile_metadata("emulator")).verdict
     assert all(each.not_measured for each in of.values())
     lines = str(of).splitlines()

@@ -153,8 +153,8 @@ def test_a_manifest_that_is_none(recorded: tuple[Exported, Bytes], tmp_path: Pat
         (document | {"build": {}}, "is damaged"),
         (document | {"options": "all"}, "is damaged: options is 'all'"),
         ({name: each for name, each in document.items() if name != "triton"}, "is damaged: 'triton'"),
-        (altered(document, "manifest", "sections", 0, "spans", 0, "file"), "file of a span is None"),
-        (altered(document, "build", "sources", 0, "name"), "name of a sourcetext is None"),
+        (altered(document, "manifest", "sections", 0, "spans", 0, "file"), "Span.file=None"),
+        (altered(document, "build", "sources", 0, "name"), "SourceText.name=None"),
     ):
         with pytest.raises(RecordError, match=says):
             profscope.decode(buffer, bad)

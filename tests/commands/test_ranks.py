@@ -24,7 +24,7 @@ for rank in range({ranks}):
         os.environ.update(
             RANK=str(rank), WORLD_SIZE="{ranks}", MASTER_ADDR="127.0.0.1", MASTER_PORT="{port}"
         )
-        flags = ["--backend", "emulator", "--keep", "spans", "-q", "--events", "-o", {output!r}]
+        flags = ["--backend", "emulator", "--ctas", "1", "-q", "--events", "-o", {output!r}]
         sys.exit(main(["run", *flags, "train.py"]))
     children.append(pid)
 print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children], flush=True)

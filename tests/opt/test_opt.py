@@ -79,7 +79,7 @@ def test_print_between_passes(tmp_path: Path, capfd: pytest.CaptureFixture[str])
         (["-p", "lower-records,op-spans"], 2, "op-spans cannot come behind lower-records; put it before"),
         (["-p", "allocate-buffer,lower-records"], 2, "lower-records cannot come behind allocate-buffer;"),
         (["-p", "light,kernel-span"], 2, "kernel-span stands in the pipeline twice; leave one of them out"),
-        (["-p", "lower-records,lower-records{first=true}"], 2, "lower-records stands in the pipeline twice;"),
+        (["-p", "lower-records,lower-records{ctas=3}"], 2, "lower-records stands in the pipeline twice;"),
         (["-p", "heavy{classes=load}"], 2, "heavy is a level and takes no options; write its passes out: "),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@
 // need, and the counts of its loops; it hands the counts back. The function itself is gone.
 // CALLS: tt.func public @call_paths_kernel
 // CALLS: {{%ps_clock_[0-9]+}} = {{.*}}%clock
-// CALLS: %total, [[FIRST:%ps_[0-9]+]] = tt.call @"{{.*}}row_sum{{.*}}__ps0"(%x_ptr, %pid, %cols, [[SEGMENT:%ps_segment_0]], [[LANE:%ps_lane_0]], [[LOG2:%ps_ring_0]], [[MASK:%ps_mask_0]], %ps_zero_0) : {{.*}} -> (f32, i32)
+// CALLS: %total, [[FIRST:%ps_[0-9]+]] = tt.call @"{{.*}}row_sum{{.*}}__ps0"(%x_ptr, %pid, %cols, [[SEGMENT:%ps_segment_0]], [[LANE:%ps_leads_0]], [[LOG2:%ps_ring_0]], [[MASK:%ps_mask_0]], %ps_zero_0) : {{.*}} -> (f32, i32)
 // CALLS-NEXT: {{%ps_clock_[0-9]+}} = {{.*}}%clock
 // The row of a loop is cleared first: the call in the scf.if, and the paths in the function it calls, may not run.
 // What stays there for the loop in it is the count so far.
@@ -58,7 +58,7 @@
 // REENTERED-NEXT: [[CLOCK:%ps_clock_[0-9]+]] = {{.*}}%clock
 // REENTERED: [[AT:%ps_kept_[0-9]+]]_offset = arith.constant 100 : i64
 // REENTERED: [[AT]]_address = arith.addi [[SEGMENT:%ps_segment_1]], [[AT]]_offset : i64
-// REENTERED: [[ENTRY:%ps_count_[0-9]+]] = tt.load [[AT]]_word, [[LANE:%ps_lane_1]], %ps_zero_1 : !tt.ptr<i32>
+// REENTERED: [[ENTRY:%ps_count_[0-9]+]] = tt.load [[AT]]_word, [[LANE:%ps_leads_1]], %ps_zero_1 : !tt.ptr<i32>
 // REENTERED: arith.constant 104 : i64
 // REENTERED: [[ROWS:%ps_count_[0-9]+]] = tt.load
 // REENTERED: arith.constant 108 : i64

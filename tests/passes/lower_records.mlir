@@ -40,7 +40,7 @@
 // IF-NEXT: scf.yield [[C0]], [[C1]] : i32, i32
 // IF-NEXT: } else {
 // IF-NEXT: scf.yield %ps_zero_0, %ps_zero_0 : i32, i32
-// IF: st.global.cs.v4.b32 {{.*}} [[ROW]], [[L0]], [[L1]], [[S0]], [[S1]], %ps_lane_0
+// IF: st.global.cs.v4.b32 {{.*}} [[ROW]], [[L0]], [[L1]], [[S0]], [[S1]], %ps_leads_0
 // IF-NEXT: [[NEXT:%ps_count_[0-9]+]] = arith.addi [[COUNT]], %ps_one_0 : i32
 // IF-NEXT: scf.yield {{.*}}, [[NEXT]] :
 

@@ -129,29 +129,17 @@ def test_a_session_here_has_operators() -> None:
     assert not profiler._is_profiler_enabled
 
 
-@pytest.mark.parametrize("details", [False, True])
-def test_torch_compile_tells_of_its_launches_where_details_are_asked_for(details: bool) -> None:
+def test_torch_compile_does_not_tell_of_its_launches() -> None:
     """It does while this flag of torch's is up, in Python, for each launch."""
-    seen = kineto.Kineto(on_gpu=False, details=details)
+    seen = kineto.Kineto(on_gpu=False)
     for _ in range(2):  # a session may be paused
         with seen.installed():
-            assert profiler._is_profiler_enabled == details
+            assert not profiler._is_profiler_enabled
             torch.ones(2).sum()
         assert not profiler._is_profiler_enabled
     columns = seen.columns()
     assert columns is not None
     assert columns["name"].count("aten::ones") == 2
-
-
-@pytest.mark.filterwarnings("ignore:CUDA is not available")
-def test_questions_are_noted_where_details_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(kineto, "note_no_questions", lambda: asked.append("none"))
-    monkeypatch.setattr(kineto, "refuse_kineto", lambda *, on_gpu: None)
-    for details in (False, True):
-        with kineto.Kineto(on_gpu=True, details=details).installed():
-            torch.ones(2).sum()
-    assert asked == ["none"]
 
 
 def test_nothing_stays_where_the_body_raises() -> None:

@@ -87,7 +87,7 @@ def test_the_library_that_is_loaded_comes_first() -> None:
 def test_what_it_refuses_is_named_with_the_mend(result: int, mend: str) -> None:
     """The names are the library's own."""
     with pytest.raises(SamplerError, match=mend) as refused:
-        cupti._check(ctypes.CDLL(str(library_path(""))), "cuptiPCSamplingEnable", result)
+        cupti.check(ctypes.CDLL(str(library_path(""))), "cuptiPCSamplingEnable", result)
     assert str(refused.value).startswith("cuptiPCSamplingEnable says CUPTI_ERROR_")
     assert refused.value.result == result
     assert isinstance(refused.value, ProfscopeError)
@@ -117,12 +117,12 @@ def test_no_other_thread_runs_python_meanwhile() -> None:
     thread = threading.Thread(target=count)
     thread.start()
     try:
-        with cupti._alone():
+        with cupti.alone():
             before = counted[0]
             for _ in range(2):  # each longer than Python lets a thread run while others wait
                 ctypes.PyDLL(None).usleep(10_000)
             assert counted[0] == before
-        with pytest.raises(KeyError), cupti._alone():
+        with pytest.raises(KeyError), cupti.alone():
             raise KeyError
     finally:
         ends.set()

@@ -19,7 +19,6 @@ from tests.support.examples import examples
 from tests.support.profiles import payloads, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
-from tests.support.trace_documents import signed
 
 ASK = r"; load\(path, verify=False\) and profscope view --no-verify take the data as they are$"
 
@@ -107,15 +106,6 @@ def test_a_file_of_this_schema_needs_a_digest(folder: Path, tmp_path: Path) -> N
     for verify in (True, False):
         with pytest.raises(TraceError, match="is damaged: its profscope object is missing"):
             profscope.load(path, verify=verify)
-
-
-def test_an_older_schema_number_does_not_switch_the_digest_off(folder: Path, tmp_path: Path) -> None:
-    text = (folder / "t.json").read_bytes()
-    (tmp_path / "older.json").write_bytes(text.replace(b'{"schema":2,', b'{"schema":1,', 1))
-    with pytest.raises(TraceError, match="do not have the digest"):
-        profscope.load(tmp_path / "older.json")
-    (tmp_path / "older.json").write_bytes(signed(json.loads(text)))
-    assert_same(profscope.load(tmp_path / "older.json"), PROFILE)
 
 
 def test_damage_inside_gzip_is_noticed_without_its_checksum(folder: Path, tmp_path: Path) -> None:

@@ -188,12 +188,12 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("perfetto-and-more", PACKETS + PACKETS[-200:-50], "is cut off: its events end in the middle"),
     (
         "perfetto-damaged",
-        PACKETS.replace(b'"schema":2', b'"schema";2'),
+        PACKETS.replace(b'"schema":4', b'"schema";4'),
         "is damaged: its profscope object: Expecting ':' delimiter",
     ),
     (
         "perfetto-newer",
-        PACKETS.replace(b'{"profscope":{"schema":2,', b'{"profscope":{"schema":7,'),
+        PACKETS.replace(b'{"profscope":{"schema":4,', b'{"profscope":{"schema":7,'),
         "has trace schema 7",
     ),
     ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),

@@ -35,7 +35,7 @@ ODD = [
     None, True, -1, 0, 1 << 31, 1 << 70, 1.5, float("nan"), float("inf"), "x", "", [], {}, [1], [[]], ["x"],
     {"x": 1}, [None],
 ]  # fmt: skip
-_OF_BYTES = ("records", "buffers", "end")
+_OF_BYTES = ("records", "end")
 _INSIDE = 40  # entries of a list or object, at most, that are changed
 
 
@@ -155,7 +155,6 @@ def test_a_trace_with_changed_metadata_answers_or_is_refused(
         (("code", 0, "ttgir"), None, "metadata['code'][0] without ttgir"),
         (("options", "baseline"), float("nan"), "metadata['options']['baseline'] that is nan"),
         (("job", "clock"), [{"unix_ns": 1}], "metadata['job']['clock'][0] without error_ns, offset_ns"),
-        (("ncu", "kernels", 0, "metrics"), {"x": [1.0]}, "['x'] that has 1 entries, not 2"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -172,9 +171,7 @@ def test_what_is_wrong_is_named(
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "mark", [[False, {}, -1, False], [False, -1, "x", False], [False, 1 << 40, -1, False], 5]
-)
+@pytest.mark.parametrize("mark", [[{}, -1, False], [-1, "x", False], [1 << 40, -1, False], 5])
 def test_a_launch_of_another_form_costs_that_launch(mark: Any, spool: Path) -> None:
     stated = [(chunk.kind, chunk.data.tobytes()) for chunk in chunks(np.fromfile(spool, np.uint8))]
     at = next(place for place, (kind, _) in enumerate(stated) if kind == "launch")

@@ -1,0 +1,243 @@
+"""Kernels that are bound by known things, each in one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from bench.planted_kernels import (
+    atomics_kernel,
+    attention_kernel,
+    matmul_ws_kernel,
+    spills_kernel,
+    swizzled,
+    transpose_kernel,
+    unswizzled,
+)
+from tests.kernels.matmul_tma import matmul_tma_kernel
+
+# ruff: noqa: N803
+__all__ = ["CASES", "Launch"]
+
+Launch = Callable[[], Any]  # returns the compiled kernel
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs))
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * n_cols + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + offs, e / tl.sum(e, axis=0))
+
+
+@triton.jit
+def ordered_matmul_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """GROUP: rows of tiles that programs in sequence share. With all of them, tiles of b are not shared."""
+    pid = tl.program_id(0)
+    blocks_m = tl.cdiv(M, BLOCK_M)
+    blocks_n = tl.cdiv(N, BLOCK_N)
+    first = pid // (GROUP * blocks_n) * GROUP
+    size = tl.minimum(blocks_m - first, GROUP)
+    block_m = first + pid % (GROUP * blocks_n) % size
+    block_n = pid % (GROUP * blocks_n) // size
+    offs_m = block_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = block_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_k = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + offs_m[:, None] * K + offs_k[None, :]
+    b_ptrs = b_ptr + offs_k[:, None] * N + offs_n[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for _ in range(0, K, BLOCK_K):
+        acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K * N
+    tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc.to(tl.float16))
+
+
+@triton.jit
+def float32_dot_kernel(
+    a_ptr, b_ptr, c_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_k = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + offs_m[:, None] * K + (k + offs_k)[None, :])
+        b = tl.load(b_ptr + (k + offs_k)[:, None] * N + offs_n[None, :])
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
+
+
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + tl.load(index_ptr + offs)))
+
+
+@triton.jit
+def scatter_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + tl.load(index_ptr + offs), tl.load(x_ptr + offs))
+
+
+@triton.jit
+def division_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    """64-bit division for the indices of padded rows."""
+    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    row = offs // n_cols.to(tl.int64)
+    column = offs % n_cols.to(tl.int64)
+    tl.store(out_ptr + offs, tl.load(x_ptr + row * 4100 + column))
+
+
+@triton.jit
+def float64_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs).to(tl.float64)
+    tl.store(out_ptr + offs, (tl.exp(x) + tl.sqrt(x * x + 1.0)).to(tl.float32))
+
+
+def _random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    return torch.randn(*shape, device="cuda", dtype=dtype, generator=generator)
+
+
+def _copy() -> Launch:
+    x = _random(1 << 26)
+    out = torch.empty_like(x)
+    return lambda: copy_kernel[(x.numel() // 1024,)](x, out, BLOCK=1024)
+
+
+def _softmax() -> Launch:
+    x = _random(8192, 4096)
+    out = torch.empty_like(x)
+    return lambda: softmax_kernel[(8192,)](x, out, 4096, BLOCK=4096, num_warps=8)
+
+
+def _matmul(group: int, m: int = 4096, tile: int = 128, block_k: int = 64) -> Callable[[], Launch]:
+    def prepare() -> Launch:
+        a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
+        c = torch.empty_like(a)
+        grid = ((m // tile) ** 2,)
+        tiles = {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": block_k, "GROUP": group}
+        return lambda: ordered_matmul_kernel[grid](a, b, c, m, m, m, **tiles, num_warps=4, num_stages=3)
+
+    return prepare
+
+
+def _float32_dot() -> Launch:
+    m = 2048
+    a, b = (_random(m, m) for _ in range(2))
+    c = torch.empty_like(a)
+    tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+    return lambda: float32_dot_kernel[(m // 64, m // 64)](a, b, c, m, m, **tiles, num_warps=4)
+
+
+def _indexed(kernel: Any) -> Callable[[], Launch]:
+    def prepare() -> Launch:
+        n = 1 << 24
+        x = _random(n)
+        index = torch.randperm(n, device="cuda", generator=torch.Generator(device="cuda").manual_seed(0))
+        index = index.to(torch.int32)
+        out = torch.empty_like(x)
+        return lambda: kernel[(n // 1024,)](x, index, out, BLOCK=1024)
+
+    return prepare
+
+
+def _division() -> Launch:
+    n = 1 << 24
+    x = _random(n + 3 * 4096)
+    out = torch.empty(n, device="cuda")
+    return lambda: division_kernel[(n // 1024,)](x, out, 4097, BLOCK=1024)
+
+
+def _float64() -> Launch:
+    n = 1 << 24
+    x = _random(n)
+    out = torch.empty_like(x)
+    return lambda: float64_kernel[(n // 1024,)](x, out, BLOCK=1024)
+
+
+def _atomics() -> Launch:
+    steps, programs = 16, 1056
+    x = _random(steps * 256)
+    counter = torch.zeros(1, device="cuda")
+    out = torch.empty(programs, device="cuda")
+    return lambda: atomics_kernel[(programs,)](x, counter, out, steps, EACH=True, BLOCK=256)
+
+
+def _transpose(shared: Callable[[], Any]) -> Callable[[], Launch]:
+    def prepare() -> Launch:
+        programs = 1056
+        x = _random(64, 64)
+        out = torch.empty(programs, 64, 64, device="cuda")
+        return lambda: transpose_kernel[(programs,)](x, out, 32, SIZE=64, SHARED=shared(), num_warps=4)
+
+    return prepare
+
+
+def _spills() -> Launch:
+    programs = 132
+    x, y = (_random(8192) for _ in range(2))
+    out = torch.empty(programs, 8192, device="cuda")
+    return lambda: spills_kernel[(programs,)](x, y, out, 200, BLOCK=8192, num_warps=4, maxnreg=64)
+
+
+def _tma() -> Launch:
+    m = 4096
+    a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
+    c = torch.empty_like(a)
+    tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "FLATTEN": False}
+    return lambda: matmul_tma_kernel[(132,)](a, b, c, m, m, m, **tiles, num_warps=8, num_stages=3)
+
+
+def _warp_specialised() -> Launch:
+    m = 4096
+    a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
+    c = torch.empty_like(a)
+    tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "BUFFERS": 3}
+    return lambda: matmul_ws_kernel[(m // 128, m // 128)](a, b, c, m, m, m, **tiles, num_warps=4)
+
+
+def _attention() -> Launch:
+    heads, length, head = 64, 4096, 64
+    q, k, v = (_random(heads, length, head, dtype=torch.float16) for _ in range(3))
+    out = torch.empty_like(q)
+    tiles = {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD": head}
+    grid = (length // 128, heads)
+    return lambda: attention_kernel[grid](q, k, v, out, length, **tiles, num_warps=4, num_stages=2)
+
+
+CASES: dict[str, Callable[[], Launch]] = {
+    "copy": _copy,
+    "softmax": _softmax,
+    "matmul": _matmul(8),
+    "matmul, ungrouped": _matmul(64, m=8192),
+    "matmul, 32 x 32": _matmul(8, tile=32, block_k=32, m=2048),
+    "float32 dot": _float32_dot,
+    "gather": _indexed(gather_kernel),
+    "scatter": _indexed(scatter_kernel),
+    "64-bit division": _division,
+    "float64": _float64,
+    "atomics": _atomics,
+    "transpose, unswizzled": _transpose(unswizzled),
+    "transpose, swizzled": _transpose(swizzled),
+    "spills": _spills,
+    "TMA matmul": _tma,
+    "warp-specialised": _warp_specialised,
+    "attention": _attention,
+}
+"""Each prepares its tensors and returns what launches its kernel once."""

@@ -1,0 +1,284 @@
+"""Hardware counters of a whole kernel, by NVIDIA's range profiler.
+
+The hardware counts a few things at a time, so all counters take several passes. Each pass is one launch of
+the same configuration: nothing is launched twice, and no memory is saved or restored.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from profscope.evidence.cupti import Library, bytes_for, names_for
+from profscope.evidence.metrics import COUNTERS, MOST_PASSES, Counter, user_counters
+from profscope.evidence.subject import CounterValues, Subject
+from profscope.evidence.waiting import may_wait
+from profscope.sampler.cupti import WAITER, SamplerError
+
+__all__ = ["Counters", "DisturbedError", "Selection", "select"]
+
+_RANGE_PROFILER: Final = 0  # CUPTI_PROFILER_TYPE_RANGE_PROFILER
+_EACH_KERNEL: Final = 1  # CUPTI_AutoRange
+_USER_REPLAY: Final = 3  # CUPTI_UserReplay
+_MOST_RANGES: Final = 4
+_WAITS: Final = (
+    "it may wait for what another kernel writes, and kernels run one at a time while they are counted"
+)
+
+
+class DisturbedError(SamplerError):
+    """Other kernels ran in between, so that what was counted is of nobody's."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Counters that a chip has. metrics: NVIDIA's names of all that is evaluated. passes: how many launches
+    they take. left_out: names of counters that would have taken more passes, or that the chip lacks. host:
+    CUPTI's object that evaluates them. image: how they are scheduled."""
+
+    metrics: tuple[str, ...]
+    passes: int
+    left_out: tuple[str, ...]
+    host: int = field(repr=False)
+    image: Any = field(repr=False)
+
+
+def select(library: Library, chip: bytes, added: Sequence[str] = (), most: int = MOST_PASSES) -> Selection:
+    """The counters that a chip has, in at most so many passes; those that a user added always. Needs no GPU.
+
+    Raises SamplerError, also for an added metric that the chip does not have.
+    """
+    own = user_counters(added)
+    for counter in own:
+        if not _available(library, chip, counter):
+            raise SamplerError(f"this GPU has no metric {counter.metric!r}")
+    counters = (*own, *COUNTERS)
+    names = [counter.name for counter in counters]
+    wanted = [counter.metrics for counter in counters]
+    left_out: list[str] = []
+    host = _host(library, chip, _together(wanted))
+    if host is None:
+        groups = [_available(library, chip, counter) for counter in counters]
+        left_out = [name for name, group in zip(names, groups, strict=True) if not group]
+        names = [name for name, group in zip(names, groups, strict=True) if group]
+        wanted = [group for group in groups if group]
+        host = _host(library, chip, _together(wanted))
+    while host is not None:
+        image, passes = _scheduled(library, host)
+        if passes <= most or len(wanted) <= len(own):
+            return Selection(_together(wanted), passes, tuple(left_out), host, image)
+        library.call("cuptiProfilerHostDeinitialize", pHostObject=host)
+        left_out.append(names.pop())
+        wanted.pop()
+        host = _host(library, chip, _together(wanted))
+    raise SamplerError("this GPU cannot count these metrics together")
+
+
+def _together(groups: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for group in groups for each in group))
+
+
+def _scheduled(library: Library, host: int) -> tuple[Any, int]:
+    """How the metrics are scheduled, and in how many passes."""
+    size = library.call("cuptiProfilerHostGetConfigImageSize", pHostObject=host).configImageSize
+    image = bytes_for(size)
+    at = ctypes.cast(image, ctypes.c_void_p)
+    library.call("cuptiProfilerHostGetConfigImage", pHostObject=host, configImageSize=size, pConfigImage=at)
+    passes = library.call("cuptiProfilerHostGetNumOfPasses", configImageSize=size, pConfigImage=at)
+    return image, passes.numOfPasses
+
+
+def _available(library: Library, chip: bytes, counter: Counter) -> tuple[str, ...]:
+    """A counter's metrics as the chip names them; empty if it has none."""
+    for metrics in (counter.metrics, *counter.others):
+        host = _host(library, chip, metrics)
+        if host is not None:
+            library.call("cuptiProfilerHostDeinitialize", pHostObject=host)
+            return tuple(metrics)
+    return ()
+
+
+def _host(library: Library, chip: bytes, metrics: Sequence[str]) -> int | None:
+    """CUPTI's object with these metrics; None if the chip does not have them all."""
+    host = library.call(
+        "cuptiProfilerHostInitialize", profilerType=_RANGE_PROFILER, pChipName=chip
+    ).pHostObject
+    names = names_for(metrics)
+    try:
+        library.call(
+            "cuptiProfilerHostConfigAddMetrics",
+            pHostObject=host,
+            ppMetricNames=ctypes.cast(names, ctypes.c_void_p),
+            numMetrics=len(metrics),
+        )
+    except SamplerError:
+        library.call("cuptiProfilerHostDeinitialize", pHostObject=host)
+        return None
+    return int(host)
+
+
+@dataclass(eq=False)
+class _Series:
+    """The passes of one subject so far. data: CUPTI's image of what was counted."""
+
+    data: Any = None
+    pass_index: int = 0
+    level: int = 1
+    launches: int = 0
+
+
+class Counters:
+    """The witness of one context. results: of each subject all of whose passes have run."""
+
+    name: Final = "counters"
+
+    def __init__(self, library: Library, context: int, device: int, added: Sequence[str] = ()) -> None:
+        self.results: list[CounterValues] = []
+        self._library = library
+        self._context = context
+        self._device = device
+        self._added = tuple(added)
+        self._selecting: threading.Thread | None = None
+        self._selection: Selection | SamplerError | None = None
+        self._series: dict[Subject, _Series] = {}
+        self._done: set[Subject] = set()
+        self._profiler: int | None = None
+        self._image_in_use: Any = None  # CUPTI has a pointer to it until it is configured anew
+
+    def open(self) -> None:
+        """Begin to find out what the GPU can count, which takes 150 ms. Raises SamplerError."""
+        self._library.call("cuptiProfilerInitialize")
+        chip = self._library.call("cuptiDeviceGetChipName", deviceIndex=self._device).pChipName
+
+        def find() -> None:
+            try:
+                self._selection = select(self._library, chip, self._added)
+            except SamplerError as error:
+                self._selection = error
+
+        self._selecting = threading.Thread(target=find, name=WAITER, daemon=True)
+        self._selecting.start()
+
+    @property
+    def selection(self) -> Selection:
+        """What is counted. Raises SamplerError."""
+        if self._selecting is not None:
+            self._selecting.join()
+        if isinstance(self._selection, SamplerError):
+            raise self._selection
+        assert self._selection is not None
+        return self._selection
+
+    def wants(self, subject: Subject) -> bool:
+        return subject not in self._done
+
+    def refuses(self, subject: Subject) -> str:
+        """Why the subject must not be observed; "" if it may be. Waits for what `open` began."""
+        if self._selecting is not None:
+            self._selecting.join()  # here, since `before` must not let other threads run
+        return _WAITS if may_wait(subject.ptx) else ""
+
+    def before(self, subject: Subject) -> None:
+        """Have the next kernel counted, in the subject's next pass."""
+        selection, call = self.selection, self._library.call
+        if self._profiler is None:
+            self._profiler = call("cuptiRangeProfilerEnable", ctx=self._context).pRangeProfilerObject
+        series = self._series.setdefault(subject, _Series())
+        if series.data is None:
+            series.data = self._image(selection)
+        call(
+            "cuptiRangeProfilerSetConfig",
+            pRangeProfilerObject=self._profiler,
+            configSize=len(selection.image),
+            pConfig=ctypes.cast(selection.image, ctypes.c_void_p),
+            counterDataImageSize=len(series.data),
+            pCounterDataImage=ctypes.cast(series.data, ctypes.c_void_p),
+            range=_EACH_KERNEL,
+            replayMode=_USER_REPLAY,
+            maxRangesPerPass=_MOST_RANGES,
+            numNestingLevels=1,
+            minNestingLevel=1,
+            passIndex=series.pass_index,
+            targetNestingLevel=series.level,
+        )
+        self._image_in_use = series.data
+        call("cuptiRangeProfilerStart", pRangeProfilerObject=self._profiler)
+
+    def after(self, subject: Subject) -> None:
+        """Keep the pass of a launch that has ended; evaluate, if it was the last one."""
+        call, series = self._library.call, self._series[subject]
+        stopped = call("cuptiRangeProfilerStop", pRangeProfilerObject=self._profiler)
+        series.pass_index, series.level = stopped.passIndex, stopped.targetNestingLevel
+        series.launches += 1
+        dropped = call("cuptiRangeProfilerDecodeData", pRangeProfilerObject=self._profiler).numOfRangeDropped
+        image = _image_fields(series.data)
+        kernels = call("cuptiRangeProfilerGetCounterDataInfo", **image).numTotalRanges + dropped
+        if kernels != 1:
+            del self._series[subject]
+            raise DisturbedError(f"{kernels} kernels ran while one was to be counted")
+        if stopped.isAllPassSubmitted:
+            del self._series[subject]
+            self._done.add(subject)
+            self._evaluate(subject, series)
+
+    def abandon(self) -> None:
+        """Stop counting; a later launch takes the same pass."""
+        if self._profiler is not None:
+            self._library.call("cuptiRangeProfilerStop", pRangeProfilerObject=self._profiler)
+
+    def close(self) -> None:
+        """Give the hardware's counters back, and the memory of series that are not complete."""
+        if self._selecting is not None:
+            self._selecting.join()
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            self._library.call("cuptiRangeProfilerDisable", pRangeProfilerObject=profiler)
+        self._series.clear()
+        self._image_in_use = None
+        if isinstance(self._selection, Selection):
+            self._library.call("cuptiProfilerHostDeinitialize", pHostObject=self._selection.host)
+        self._selection = SamplerError("the counters are closed")
+
+    def _image(self, selection: Selection) -> Any:
+        """CUPTI's memory for the counters of one subject."""
+        call, profiler = self._library.call, self._profiler
+        names = names_for(selection.metrics)
+        size = call(
+            "cuptiRangeProfilerGetCounterDataSize",
+            pRangeProfilerObject=profiler,
+            pMetricNames=ctypes.cast(names, ctypes.c_void_p),
+            numMetrics=len(selection.metrics),
+            maxNumOfRanges=_MOST_RANGES,
+            maxNumRangeTreeNodes=_MOST_RANGES,
+        ).counterDataSize
+        image = bytes_for(size)
+        call(
+            "cuptiRangeProfilerCounterDataImageInitialize",
+            pRangeProfilerObject=profiler,
+            counterDataSize=size,
+            pCounterData=ctypes.cast(image, ctypes.c_void_p),
+        )
+        return image
+
+    def _evaluate(self, subject: Subject, series: _Series) -> None:
+        selection = self.selection
+        names = names_for(selection.metrics)
+        values = (ctypes.c_double * len(selection.metrics))()
+        self._library.call(
+            "cuptiProfilerHostEvaluateToGpuValues",
+            pHostObject=selection.host,
+            **_image_fields(series.data),
+            rangeIndex=0,
+            ppMetricNames=ctypes.cast(names, ctypes.c_void_p),
+            numMetrics=len(selection.metrics),
+            pMetricValues=ctypes.cast(values, ctypes.c_void_p),
+        )
+        found = dict(zip(selection.metrics, values, strict=True))
+        self.results.append(CounterValues(subject, found, series.launches))
+
+
+def _image_fields(data: Any) -> dict[str, Any]:
+    return {"pCounterDataImage": ctypes.cast(data, ctypes.c_void_p), "counterDataImageSize": len(data)}

@@ -1,0 +1,164 @@
+"""What a kernel is bound by: how much of each resource it uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from profscope.evidence.metrics import PIPES
+from profscope.evidence.pipes import pipe_of
+
+__all__ = ["BOUND_PCT", "LIMITS_DTYPES", "RESOURCES", "BareTime", "limits", "verdict"]
+
+BOUND_PCT: Final = 60.0
+"""Below this, no resource is said to bind a kernel: Nsight Compute's guide calls it bound by latency."""
+
+LIMITS_DTYPES: Final[Mapping[str, str]] = {
+    "kernel": "category",
+    "variant": "int32",
+    "resource": "category",
+    "used": "float64",
+    "unit": "category",
+    "peak": "float64",
+    "peak_pct": "float64",
+    "basis": "category",
+}
+
+RESOURCES: Final[Mapping[str, tuple[str, str]]] = {
+    "dram": ("dram_throughput", "DRAM"),
+    "l2": ("l2_throughput", "L2"),
+    "l1": ("l1_throughput", "L1"),
+    "shared": ("shared_wavefronts", "shared memory"),
+    "issue": ("issue_slots", "issue slots"),
+    "tensor": ("pipe_tensor", "the tensor pipe"),
+    "fma": ("pipe_fma", "the FMA pipe"),
+    "alu": ("pipe_alu", "the ALU pipe"),
+    "fp64": ("pipe_fp64", "the FP64 pipe"),
+    "xu": ("pipe_xu", "the XU pipe"),
+    "lsu": ("pipe_lsu", "the LSU pipe"),
+}
+"""By resource: the counter that says how much of it is used, and its name in a sentence."""
+
+
+_RATES: Final[Mapping[int, Mapping[str, float]]] = {
+    90: {"issue": 4, "fma": 4, "alu": 2, "fp64": 2, "xu": 0.5, "lsu": 1, "shared": 1},
+}
+"""By compute capability: how many warp instructions of each pipe, and shared-memory wavefronts, an SM can do
+in a cycle. Those of 90 are the peaks that an H200's counters give."""
+
+_CLOSEST: Final = ("tensor", "fp64", "fma", "xu", "alu", "shared", "lsu", "dram", "l2", "l1", "issue")
+"""Of resources that are used alike, the first one is named: what uses it uses the later ones, too. All that
+comes from DRAM passes L2, and an instruction for a pipe takes an issue slot."""
+_ALIKE_POINTS: Final = 5.0
+
+
+@dataclass(frozen=True)
+class BareTime:
+    """How long a bare launch of a configuration takes, and on what. capability: 90 for 9.0."""
+
+    time_ns: float
+    clock_hz: float
+    sms: int
+    capability: int
+
+
+def limits(
+    counters: pd.DataFrame,
+    counts: pd.DataFrame | None = None,
+    times: Mapping[tuple[str, int], BareTime] | None = None,
+) -> pd.DataFrame:
+    """One row for each resource of a configuration, columns of LIMITS_DTYPES.
+
+    counters, counts: the tables of these names. times: by kernel and variant; with them, configurations
+    without counters have limits from counts. `peak` is what the resource can do at most, in `unit`, at the
+    clock of the launch; null if it is unknown.
+    """
+    rows: list[dict[str, Any]] = []
+    done = set()
+    known_times: Mapping[Any, BareTime] = times or {}
+    for key, group in counters.groupby(["kernel", "variant"], observed=True, sort=False):
+        columns = (group[name].tolist() for name in ("counter", "value", "unit", "peak_pct"))
+        known = {counter: row for counter, *row in zip(*columns, strict=True)}
+        rows += _rows(key, {name: _of_counter(known, name) for name in RESOURCES}, "counters")
+        done.add(key)
+    if counts is not None:
+        for key, group in counts.groupby(["kernel", "variant"], observed=True, sort=False):
+            time = known_times.get(key)
+            if key not in done:
+                rows += _rows(key, _of_counts(group, time) if time else {}, "counts")
+    table = pd.DataFrame(rows, columns=list(LIMITS_DTYPES))
+    texts = {name: "str" for name, dtype in LIMITS_DTYPES.items() if dtype == "category"}
+    return table.astype(texts).astype(dict(LIMITS_DTYPES))
+
+
+def _rows(key: tuple[Any, ...], found: Mapping[str, Any], basis: str) -> list[dict[str, Any]]:
+    """found: by resource used, unit, peak and peak_pct; None where unknown."""
+    kernel, variant = key
+    rows = []
+    for resource in RESOURCES:
+        row = {"kernel": kernel, "variant": variant, "resource": resource, **_UNKNOWN}
+        if (figures := found.get(resource)) is not None:
+            used, unit, peak, peak_pct = figures
+            row |= {"used": used, "unit": unit, "peak": peak, "peak_pct": peak_pct, "basis": basis}
+        rows.append(row)
+    return rows
+
+
+def _of_counter(known: Mapping[str, list[Any]], resource: str) -> tuple[float, str, float, float] | None:
+    counter = RESOURCES[resource][0]
+    if counter not in known:
+        return None
+    used, unit, peak_pct = known[counter]
+    if resource == "dram":
+        used, unit = _bandwidth(known), "GB/s"
+    peak = 100.0 if unit == "%" else 100 * used / peak_pct if peak_pct else math.nan
+    return used, unit, peak, peak_pct
+
+
+def _of_counts(group: pd.DataFrame, time: BareTime) -> dict[str, tuple[float, str, float, float]]:
+    """What the instructions of one launch take of each pipe, at the rates of the architecture."""
+    rates = _RATES.get(time.capability, {})
+    launches = int(group["launches"].max())
+    cycles = launches * time.sms * time.time_ns * 1e-9 * time.clock_hz
+    executed = group["executed"].groupby(group["opcode"].astype("str").map(pipe_of)).sum().to_dict()
+    used = {"issue": int(group["executed"].sum()), "shared": int(group["wavefronts"].sum())}
+    used |= {pipe: int(executed.get(pipe, 0)) for pipe in PIPES}
+    units = {"shared": "wavefronts/cycle"}
+    return {
+        resource: (
+            used[resource] / cycles,
+            units.get(resource, "inst/cycle"),
+            float(rate),
+            100 * used[resource] / cycles / rate,
+        )
+        for resource, rate in rates.items()
+    }
+
+
+def verdict(of_configuration: pd.DataFrame) -> str:
+    """One line for the limits of one configuration: `bound by L2 (83 %)`."""
+    known = of_configuration.dropna(subset="peak_pct")
+    used = dict(zip(known["resource"].tolist(), known["peak_pct"].tolist(), strict=True))
+    if not used:
+        return "bound by: unknown"
+    most = max(used.values())
+    if most < BOUND_PCT:
+        return "bound by nothing: latency"
+    alike = max(most - _ALIKE_POINTS, BOUND_PCT)
+    bound = next(name for name in _CLOSEST if used.get(name, 0.0) >= alike)
+    return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"
+
+
+_UNKNOWN: Final = {"used": math.nan, "unit": "", "peak": math.nan, "peak_pct": math.nan, "basis": ""}
+
+
+def _bandwidth(known: Mapping[str, list[Any]]) -> float:
+    """GB/s of DRAM, read and written."""
+    if not {"dram_read", "dram_write", "time"} <= known.keys():
+        return math.nan
+    read, written, time_ns = (float(known[name][0]) for name in ("dram_read", "dram_write", "time"))
+    return (read + written) / time_ns if time_ns else math.nan

@@ -1,0 +1,109 @@
+"""Which of NVIDIA's metrics are read, what they are called here, and in which unit.
+
+Names: NVIDIA, "Nsight Compute, Profiling Guide", Metrics Reference. All passes of a chip for all of these:
+tests/evidence/test_metrics.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["COUNTERS", "COUNTS", "MOST_PASSES", "PIPES", "Counter", "user_counters"]
+
+MOST_PASSES: Final = 12
+"""Launches of one configuration that counters may take: with four for the other evidence, 16."""
+
+PIPES: Final = ("fma", "alu", "fp64", "xu", "lsu")
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One row of `prof.counters`.
+
+    name: as in the column `counter`. metric: NVIDIA's name. others: names of the same metric on other chips.
+    unit: of the value; "%" if the value is a percentage. peak: the metric that gives `peak_pct`; "" if none,
+    `metric` if the value is the percentage of the peak itself.
+    """
+
+    name: str
+    metric: str
+    unit: str
+    peak: str = ""
+    others: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (self.metric,) if self.peak in ("", self.metric) else (self.metric, self.peak)
+
+
+def _throughput(name: str, metric: str) -> Counter:
+    full = f"{metric}.avg.pct_of_peak_sustained_elapsed"
+    return Counter(name, full, "%", full)
+
+
+def _dram(name: str, metric: str, other: str) -> Counter:
+    peak = "sum.pct_of_peak_sustained_elapsed"
+    others = ((f"{other}.sum", f"{other}.{peak}"),)
+    return Counter(name, f"{metric}.sum", "B", f"{metric}.{peak}", others)
+
+
+def _rate(name: str, metric: str, unit: str) -> Counter:
+    """Events of each SM and cycle."""
+    peak = f"{metric}.avg.pct_of_peak_sustained_elapsed"
+    return Counter(name, f"{metric}.avg.per_cycle_elapsed", unit, peak)
+
+
+_SECTORS: Final = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op"
+_LOCAL: Final = "l1tex__t_bytes_pipe_lsu_mem_local_op"
+_WARPS: Final = "sm__warps_active.avg"
+
+COUNTERS: Final[tuple[Counter, ...]] = (
+    Counter("time", "gpu__time_duration.sum", "ns"),
+    Counter("clock", "gpc__cycles_elapsed.avg.per_second", "Hz"),
+    _throughput("dram_throughput", "gpu__dram_throughput"),
+    _throughput("l2_throughput", "lts__throughput"),
+    _throughput("l1_throughput", "l1tex__throughput"),
+    _dram("dram_read", "dram__bytes_read", "dram__bytes_op_read"),
+    _dram("dram_write", "dram__bytes_write", "dram__bytes_op_write"),
+    Counter("l2_hit_rate", "lts__t_sector_hit_rate.pct", "%"),
+    Counter("l1_hit_rate", "l1tex__t_sector_hit_rate.pct", "%"),
+    Counter("instructions", "sm__inst_executed.sum", "inst"),
+    _rate("issue_slots", "sm__inst_issued", "inst/cycle"),
+    Counter("occupancy", f"{_WARPS}.per_cycle_active", "warps", f"{_WARPS}.pct_of_peak_sustained_active"),
+    _throughput("pipe_tensor", "sm__pipe_tensor_cycles_active"),
+    *(_rate(f"pipe_{pipe}", f"sm__inst_executed_pipe_{pipe}", "inst/cycle") for pipe in PIPES),
+    _rate("shared_wavefronts", "l1tex__data_pipe_lsu_wavefronts_mem_shared", "wavefronts/cycle"),
+    Counter("bank_conflicts", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "wavefronts"),
+    Counter("sectors_per_load", f"{_SECTORS}_ld.ratio", "sectors/request"),
+    Counter("sectors_per_store", f"{_SECTORS}_st.ratio", "sectors/request"),
+    Counter("local_load", f"{_LOCAL}_ld.sum", "B"),
+    Counter("local_store", f"{_LOCAL}_st.sum", "B"),
+    Counter("tma_load", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", "B"),
+    Counter("tma_store", "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum", "B"),
+    _throughput("sm_throughput", "sm__throughput"),
+)
+"""The most important ones first: where all of them need more than MOST_PASSES, the last ones are left out."""
+
+COUNTS: Final[dict[str, str]] = {
+    "executed": "smsp__sass_inst_executed",
+    "threads": "smsp__sass_thread_inst_executed_pred_on",
+    "sectors": "smsp__sass_sectors_mem_global",
+    "sectors_ideal": "smsp__sass_sectors_mem_global_ideal",
+    "wavefronts": "smsp__sass_l1tex_pipe_lsu_wavefronts_mem_shared",
+    "wavefronts_ideal": "smsp__sass_l1tex_pipe_lsu_wavefronts_mem_shared_ideal",
+    "local_sectors": "smsp__sass_sectors_mem_local",
+    "divergent": "smsp__sass_branch_targets_threads_divergent",
+}
+"""By column of `prof.counts`: NVIDIA's name of the SASS metric."""
+
+
+def user_counters(metrics: Sequence[str]) -> tuple[Counter, ...]:
+    """Counters that a user adds by NVIDIA's names, in their own order."""
+    known = {metric for counter in COUNTERS for metric in counter.metrics}
+    return tuple(
+        Counter(metric, metric, "%" if ".pct" in metric or "_pct" in metric else "")
+        for metric in dict.fromkeys(metrics)
+        if metric not in known
+    )

@@ -1,0 +1,160 @@
+"""The tables `counts` and `counters`, from what the witnesses kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.binaries.mapping import instructions
+from profscope.errors import OptionError, ToolchainError
+from profscope.evidence.metrics import COUNTERS, COUNTS, Counter, user_counters
+from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
+
+__all__ = ["COUNTERS_DTYPES", "COUNTS_DTYPES", "Number", "counters_table", "counts_table"]
+
+Number = Callable[[str, str], int]
+"""From a kernel and the key of a configuration to its number, `variant`."""
+
+COUNTS_DTYPES: Final[Mapping[str, str]] = {
+    "kernel": "category",
+    "variant": "int32",
+    "pc": "int64",
+    "opcode": "category",
+    "file": "category",
+    "line": "int32",
+    "column": "int32",
+    "call_path": "category",
+    **dict.fromkeys(COUNTS, "int64"),
+    "launches": "int32",
+}
+
+COUNTERS_DTYPES: Final[Mapping[str, str]] = {
+    "kernel": "category",
+    "variant": "int32",
+    "counter": "category",
+    "metric": "category",
+    "value": "float64",
+    "unit": "category",
+    "peak_pct": "float64",
+    "launches": "int32",
+}
+
+
+def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.DataFrame, list[str]]:
+    """The table `counts`, columns of COUNTS_DTYPES, and notes for the user.
+
+    One row for each instruction of a configuration, in the order of the binary. An instruction of a binary
+    that cannot be read has no opcode and no place, and a note says why.
+    """
+    parts, notes = [], []
+    for group in _of_configurations(launches, number).values():
+        first = group[0]
+        subject = first.subject
+        same = [each for each in group if each.subject.cubin == subject.cubin]
+        if len(same) < len(group):
+            notes.append(f"{subject.kernel}: instructions of one of its binaries are counted")
+        callees = sum(each.in_callees for each in same)
+        if callees:
+            notes.append(f"{subject.kernel}: {callees} instructions of noinline functions are left out")
+        totals = {name: np.sum([each.counts[name] for each in same], axis=0) for name in COUNTS}
+        counted = pd.DataFrame({"pc": first.pcs, **totals})
+        places, why = _places(subject)
+        notes += [f"{subject.kernel}: {each}" for each in why]
+        rows = counted.merge(places, on="pc", how="left", sort=False)
+        rows = rows.fillna({"line": 0, "column": 0}).fillna("")
+        parts.append(
+            rows.assign(
+                kernel=subject.kernel,
+                variant=number(subject.kernel, subject.key),
+                launches=sum(each.launches for each in same),
+            )
+        )
+    return _table(parts, COUNTS_DTYPES), notes
+
+
+def counters_table(
+    results: Sequence[CounterValues], number: Number, added: Sequence[str] = ()
+) -> tuple[pd.DataFrame, list[str]]:
+    """The table `counters`, columns of COUNTERS_DTYPES, and notes for the user.
+
+    One row for each counter of a configuration. Where launches of several shapes were counted, those of the
+    longest time stand for it. added: NVIDIA's names of the metrics that the user added.
+    """
+    parts, notes = [], []
+    for group in _of_configurations(results, number).values():
+        longest = max(group, key=lambda each: each.values.get(_TIME, 0.0))
+        subject = longest.subject
+        if len(group) > 1:
+            notes.append(
+                f"{subject.kernel}: its counters are of the longest of {len(group)} shapes of launches"
+            )
+        rows = [
+            {
+                "counter": counter.name,
+                "metric": metrics[0],
+                "value": _finite(longest.values[metrics[0]]),
+                "unit": counter.unit,
+                "peak_pct": _finite(longest.values[metrics[-1]]) if counter.peak else math.nan,
+            }
+            for counter in (*COUNTERS, *user_counters(added))
+            if (metrics := _counted(counter, longest.values)) is not None
+        ]
+        parts.append(
+            pd.DataFrame(rows).assign(
+                kernel=subject.kernel,
+                variant=number(subject.kernel, subject.key),
+                launches=longest.launches,
+            )
+        )
+    return _table(parts, COUNTERS_DTYPES), notes
+
+
+_TIME: Final = COUNTERS[0].metric
+
+
+def _of_configurations(results: Sequence[Any], number: Number) -> dict[tuple[str, int], list[Any]]:
+    groups: dict[tuple[str, int], list[Any]] = {}
+    for each in results:
+        subject: Subject = each.subject
+        groups.setdefault((subject.kernel, number(subject.kernel, subject.key)), []).append(each)
+    return dict(sorted(groups.items()))
+
+
+def _counted(counter: Counter, values: Mapping[str, float]) -> tuple[str, ...] | None:
+    """The metrics of a counter as this chip names them; None if it was not counted."""
+    for metrics in (counter.metrics, *counter.others):
+        if metrics[0] in values:
+            return metrics
+    return None
+
+
+def _finite(value: float) -> float:
+    """The hardware gives no number for 0 sectors of 0 requests."""
+    return value if math.isfinite(value) else math.nan
+
+
+def _places(subject: Subject) -> tuple[pd.DataFrame, list[str]]:
+    """By pc the opcode and the place in the source, and notes."""
+    columns = ["pc", "opcode", "file", "line", "column", "call_path"]
+    try:
+        df = instructions(SimpleNamespace(asm={"cubin": subject.cubin, "ptx": subject.ptx}))
+    except (OptionError, ToolchainError) as error:
+        empty = pd.DataFrame({name: pd.Series(dtype="int64") for name in columns})
+        return empty.astype(dict.fromkeys(("opcode", "file", "call_path"), "str")), [
+            f"counts have no lines: {error}"
+        ]
+    texts = {"opcode": "str", "file": "str", "call_path": "str"}
+    return df[columns].astype(texts), list(df.attrs["notes"])
+
+
+def _table(parts: Sequence[pd.DataFrame], dtypes: Mapping[str, str]) -> pd.DataFrame:
+    if not parts:
+        parts = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in dtypes.items()})]
+    whole = pd.concat(parts, ignore_index=True)
+    texts = {name: "str" for name, dtype in dtypes.items() if dtype == "category"}
+    return whole[list(dtypes)].astype(texts).astype(dict(dtypes))

@@ -1,0 +1,221 @@
+"""Which launches are observed, by what, and that no program is ever harmed. The GPU and CUPTI are made up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from profscope.evidence import counts as counts_module
+from profscope.evidence import observer as observer_module
+from profscope.evidence.counters import Counters
+from profscope.evidence.counts import Counts
+from profscope.evidence.observer import Observer, Witness
+from profscope.evidence.subject import Subject
+from profscope.sampler.cupti import SamplerError
+from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
+
+SUBJECT = Subject("kernel", "", (), "kernel", b"cubin", "")
+OTHER = Subject("other", "", (), "other", b"cubin", "")
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts_module, "_CONFIGURED", {})
+    monkeypatch.setattr(observer_module, "injected_tool", lambda: "")
+    monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
+
+
+def cupti_of(*functions: str) -> FakeCupti:
+    return FakeCupti([(CRC, each, 0, "executed", 1) for each in functions or ("kernel",)])
+
+
+def observer_of(cupti: FakeCupti, machine: FakeMachine, seconds: float = math.inf) -> Observer:
+    def opened(context: int, device: int) -> Sequence[Witness]:
+        return [Counts(cupti, context, device), Counters(cupti, context, device)]  # type: ignore[arg-type]
+
+    return Observer(machine, opened, seconds, limit_s=0.01)
+
+
+def observe_all(observer: Observer, subject: Subject = SUBJECT) -> int:
+    """How many launches were observed."""
+    launches = 0
+    while observer.wants(subject):
+        assert observer.observe(subject, 5, lambda: "launched") == "launched"
+        launches += 1
+        assert launches < 100
+    return launches
+
+
+def test_one_launch_is_counted_and_then_one_for_each_pass() -> None:
+    cupti, machine = cupti_of(), FakeMachine()
+    observer = observer_of(cupti, machine)
+    assert observe_all(observer) == 1 + cupti.passes
+    assert [len(observer.counts()), len(observer.counters())] == [1, 1]
+    assert observer.notes() == []
+    observer.close()
+    assert machine.closed
+    assert cupti.said[-2] == "RangeProfilerDisable"
+
+
+def test_each_context_has_witnesses_of_its_own_and_all_are_closed() -> None:
+    cupti, machine = cupti_of(), FakeMachine()
+    observer = observer_of(cupti, machine)
+    for machine.here in (1, 2, 1):  # type: ignore[misc]
+        observe_all(observer)
+    assert [len(observer.counts()), len(observer.counters())] == [2, 2]
+    observer.close()
+    assert cupti.said.count("RangeProfilerDisable") == 2
+
+
+def test_the_launch_stands_between_before_and_after() -> None:
+    cupti = cupti_of()
+    observer = observer_of(cupti, FakeMachine())
+    observer.observe(SUBJECT, 5, lambda: cupti.said.append("launch"))
+    at = cupti.said.index("launch")
+    assert cupti.said[at - 1] == "SassMetricsEnable"
+    assert cupti.said[at + 1] == "SassMetricsGetDataProperties"
+    assert cupti.said[-1] == "SassMetricsDisable"
+
+
+def test_an_error_costs_the_evidence_and_not_the_launch() -> None:
+    cupti = cupti_of("kernel", "other")
+    cupti.fails["cuptiRangeProfilerStart"] = 999
+    observer = observer_of(cupti, FakeMachine())
+    assert observe_all(observer) == 2
+    assert [len(observer.counts()), len(observer.counters())] == [1, 0]
+    assert observe_all(observer, OTHER) == 2
+    assert len(observer.counts()) == 2
+    assert observer.notes() == [
+        "kernel: no counters: cuptiRangeProfilerStart failed",
+        "other: no counters: cuptiRangeProfilerStart failed",
+    ]
+
+
+@pytest.mark.parametrize("result", [23, 35, 40])
+def test_what_no_later_launch_changes_is_tried_once_and_said_once(result: int) -> None:
+    cupti = cupti_of("kernel", "other")
+    cupti.fails["cuptiRangeProfilerStart"] = result
+    observer = observer_of(cupti, FakeMachine())
+    observe_all(observer)
+    assert observe_all(observer, OTHER) == 1
+    assert observer.notes() == ["no counters: cuptiRangeProfilerStart failed"]
+
+
+def test_a_witness_that_cannot_be_opened_leaves_the_other_one() -> None:
+    cupti = cupti_of()
+    cupti.fails["cuptiSassMetricsSetConfig"] = 35
+    observer = observer_of(cupti, FakeMachine())
+    assert observe_all(observer) == cupti.passes
+    assert observer.notes() == ["no counts: cuptiSassMetricsSetConfig failed"]
+
+
+def test_a_library_that_is_missing_is_said_once() -> None:
+    def opened(context: int, device: int) -> Sequence[Witness]:
+        raise SamplerError("no CUPTI here")
+
+    observer = Observer(FakeMachine(), opened)
+    assert observe_all(observer) == 1
+    assert observer.notes() == ["no evidence from the hardware: no CUPTI here"]
+
+
+def test_a_users_error_is_raised_as_it_is() -> None:
+    cupti = cupti_of()
+    observer = observer_of(cupti, FakeMachine())
+
+    def launch() -> Any:
+        raise KeyError("user")
+
+    with pytest.raises(KeyError, match="user"):
+        observer.observe(SUBJECT, 5, launch)
+    assert cupti.said[-1] == "SassMetricsDisable"
+    assert observe_all(observer) == 1 + cupti.passes
+
+
+def test_a_kernel_that_does_not_end_is_left_alone_and_cleaned_up_later() -> None:
+    cupti, machine = cupti_of("kernel", "other"), FakeMachine()
+    observer = observer_of(cupti, machine)
+
+    def launch() -> str:
+        machine.busy = True
+        return "launched"
+
+    assert observer.observe(SUBJECT, 5, launch) == "launched"
+    assert not observer.wants(SUBJECT)
+    assert cupti.said[-1] == "SassMetricsEnable"
+    machine.busy = False
+    observer.observe(OTHER, 5, lambda: None)
+    assert cupti.said.count("SassMetricsDisable") == 2
+    assert len(observer.counts()) == 1
+    assert "kernel: not observed any more: a launch had not ended after 0.01 s" in observer.notes()[0]
+
+
+def test_a_device_that_has_faulted_ends_it() -> None:
+    machine = FakeMachine()
+    observer = observer_of(cupti_of(), machine)
+    machine.fault = "the device has faulted"
+    assert observer.observe(SUBJECT, 5, lambda: "launched") == "launched"
+    assert not observer.wants(SUBJECT)
+    assert observer.notes() == ["no evidence from the hardware: the device has faulted"]
+
+
+def test_the_time_is_bounded() -> None:
+    observer = observer_of(cupti_of(), FakeMachine(), seconds=1e-9)
+    assert observe_all(observer) == 1
+    assert observer.added_s > 0
+    assert observer.notes() == ["evidence is incomplete: its 1e-09 s are spent"]
+
+
+def test_captured_launches_run_bare() -> None:
+    cupti, machine = cupti_of(), FakeMachine()
+    machine.captured = True
+    observer = observer_of(cupti, machine)
+    assert observer.observe(SUBJECT, 5, lambda: "launched") == "launched"
+    assert cupti.said == []
+    assert observer.notes() == ["1 launches ran unobserved: a CUDA graph was being captured"]
+
+
+def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    cupti = cupti_of()
+    observer = observer_of(cupti, FakeMachine())
+    monkeypatch.setattr(observer_module, "other_profiler", lambda: "Proton")
+    observer.observe(SUBJECT, 5, lambda: None)
+    assert cupti.said == []
+    assert observer.notes() == ["1 launches ran unobserved: Proton was profiling"]
+    monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
+    monkeypatch.setattr(observer_module, "injected_tool", lambda: "Nsight Compute")
+    observer.observe(SUBJECT, 5, lambda: None)
+    assert not observer.wants(SUBJECT)
+    assert observer.notes()[0] == (
+        "no evidence from the hardware: Nsight Compute has CUPTI to itself; run without it"
+    )
+
+
+def test_a_launch_within_an_observed_one_runs_bare() -> None:
+    cupti = cupti_of()
+    observer = observer_of(cupti, FakeMachine())
+    inner = observer.observe(SUBJECT, 5, lambda: observer.observe(OTHER, 5, lambda: "inner"))
+    assert inner == "inner"
+    assert cupti.said.count("SassMetricsEnable") == 1
+
+
+def test_changed_clocks_are_noted() -> None:
+    machine = FakeMachine()
+    machine.clocks = [1980, 1980, 1500, 1980]
+    observer = observer_of(cupti_of(), machine)
+    observe_all(observer)
+    (note,) = observer.notes()
+    assert "from 1500 to 1980 MHz" in note
+
+
+def test_other_kernels_in_a_pass_cost_this_kernel_its_counters_alone() -> None:
+    cupti = cupti_of("kernel", "other")
+    observer = observer_of(cupti, FakeMachine())
+    cupti.kernels = 2
+    observe_all(observer)
+    cupti.kernels = 1
+    observe_all(observer, OTHER)
+    assert [each.subject.kernel for each in observer.counters()] == ["other"]
+    assert observer.notes() == ["kernel: no counters: 2 kernels ran while one was to be counted"]

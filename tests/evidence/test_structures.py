@@ -1,0 +1,50 @@
+"""CUPTI's structures against NVIDIA's headers, as a C compiler lays them out (bench/cupti_structures.py)."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from pathlib import Path
+
+import pytest
+
+from profscope.evidence import structures
+from profscope.evidence.structures import STRUCTURES
+
+LAYOUTS = json.loads((Path(__file__).parents[1] / "data/evidence/cupti_structures.json").read_text())
+PLAIN = {
+    "CUpti_SassMetrics_MetricDetails": structures.MetricDetails,
+    "CUpti_SassMetrics_Config": structures.MetricConfig,
+    "CUpti_SassMetrics_InstanceValue": structures.InstanceValue,
+    "CUpti_SassMetrics_Data": structures.InstructionData,
+}
+
+
+def layout(cls: type[ctypes.Structure]) -> dict[str, list[int]]:
+    return {
+        name: [getattr(cls, name).offset, getattr(cls, name).size]
+        for name in (field[0] for field in cls._fields_)
+    }
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_fields_stand_where_the_headers_say(version: str) -> None:
+    known = {cls.__name__: cls for cls in STRUCTURES.values()} | PLAIN
+    headers = {
+        name: {field: at for field, at in fields.items() if field}
+        for name, fields in LAYOUTS[version].items()
+    }
+    assert headers == {name: layout(cls) for name, cls in known.items()}
+
+
+@pytest.mark.parametrize("version", LAYOUTS)
+def test_sizes_are_those_of_the_oldest_version(version: str) -> None:
+    """A later version reads a smaller size as an older caller's."""
+    for cls in STRUCTURES.values():
+        last = getattr(cls, cls.LAST)
+        oldest, here = (LAYOUTS[each][cls.__name__][""][1] for each in ("24", version))
+        assert last.offset + last.size == oldest <= here
+
+
+def test_all_versions_are_told_apart() -> None:
+    assert list(LAYOUTS) == ["24", "26", "28", "130001", "130500"]

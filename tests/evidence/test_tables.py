@@ -1,0 +1,175 @@
+"""The tables of evidence that an H200 gave, against Nsight Compute's figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from profscope.evidence.limits import LIMITS_DTYPES, RESOURCES, BareTime, limits, verdict
+from profscope.evidence.metrics import COUNTERS, COUNTS
+from profscope.evidence.subject import CounterValues
+from profscope.evidence.tables import COUNTERS_DTYPES, COUNTS_DTYPES, counters_table, counts_table
+from tests.support.h200_evidence import KERNELS, counted, number, subject, values
+
+# They wait for a barrier in shared memory by asking again and again: no two launches execute as many.
+SPINNING = {"TMA matmul", "warp-specialised"}
+
+
+@pytest.fixture(scope="module")
+def counters() -> pd.DataFrame:
+    table, notes = counters_table([values(name) for name in KERNELS], number)
+    assert notes == []
+    return table
+
+
+def test_counts_have_the_places_of_their_instructions() -> None:
+    table, notes = counts_table([counted("gather")], number)
+    assert notes == []
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dict(COUNTS_DTYPES)
+    loads = table[table["sectors"] > table["sectors_ideal"]]
+    assert set(loads["opcode"]) == {"LDG.E"}
+    assert loads["sectors"].tolist()[-1] == 2_097_138
+    assert set(loads["sectors_ideal"]) == {262_144}
+    ((file, line, column),) = loads[["file", "line", "column"]].drop_duplicates().to_numpy().tolist()
+    assert Path(file).name == "evidence_kernels.py"
+    of_line = table[table["line"] == line]
+    assert "STG.E.128" in of_line["opcode"].tolist()
+    assert set(of_line.loc[of_line["column"] == column, "opcode"]) >= {"LDG.E"}
+    assert (table["threads"] <= 32 * table["executed"]).all()
+
+
+def test_a_column_without_swizzle_takes_all_wavefronts() -> None:
+    table, _ = counts_table([counted("transpose, unswizzled")], number)
+    worst = table.loc[table["wavefronts"].idxmax()]
+    assert str(worst["opcode"]).startswith("LDS")
+    assert worst["wavefronts"] == 32 * worst["wavefronts_ideal"]
+
+
+def test_launches_of_one_binary_add_up_and_others_are_noted() -> None:
+    other = counted("gather", cubin=b"other", shape=(2,))
+    table, notes = counts_table([counted("gather"), counted("gather", shape=(1,)), other], number)
+    once, _ = counts_table([counted("gather")], number)
+    assert table["executed"].tolist() == (2 * once["executed"]).tolist()
+    assert set(table["launches"]) == {2}
+    assert notes == ["gather: instructions of one of its binaries are counted"]
+
+
+def test_a_binary_that_cannot_be_read_has_counts_without_places() -> None:
+    table, notes = counts_table([counted("gather", cubin=b"no cubin")], number)
+    assert table["executed"].sum() == KERNELS["gather"]["totals"]["executed"]
+    assert set(table["opcode"]) == {""}
+    assert set(table["line"]) == {0}
+    assert notes[0].startswith("gather: counts have no lines")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_counts_equal_those_of_nsight_compute(name: str) -> None:
+    ours, theirs = KERNELS[name]["totals"], KERNELS[name]["ncu"]
+    apart = 0.001 if name in SPINNING else 0.0
+    assert ours["executed"] == pytest.approx(theirs["smsp__sass_inst_executed.sum"], rel=apart)
+    assert ours["threads"] == pytest.approx(
+        theirs["smsp__sass_thread_inst_executed_pred_on.sum"], rel=apart, abs=0 if not apart else 1e7
+    )
+    sectors = theirs["smsp__sass_sectors_mem_global.sum"]
+    assert ours["sectors"] == pytest.approx(sectors, rel=5e-5)  # async copies join sectors by chance
+    assert ours["wavefronts"] == theirs["smsp__sass_l1tex_pipe_lsu_wavefronts_mem_shared.sum"]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_counts_and_counters_agree(name: str) -> None:
+    executed = KERNELS[name]["counters"]["sm__inst_executed.sum"]
+    assert KERNELS[name]["totals"]["executed"] == pytest.approx(executed, rel=0.03 if name in SPINNING else 0)
+
+
+def test_counters_have_a_row_each(counters: pd.DataFrame) -> None:
+    assert {name: str(dtype) for name, dtype in counters.dtypes.items()} == dict(COUNTERS_DTYPES)
+    rows = counters[counters["kernel"] == "copy"].set_index("counter")
+    assert rows.index.tolist() == [counter.name for counter in COUNTERS]
+    assert rows.loc["dram_read", "value"] == pytest.approx(4 * (1 << 26), rel=0.01)
+    assert rows.loc["dram_read", "unit"] == "B"
+    assert rows.loc["time", "metric"] == "gpu__time_duration.sum"
+    assert rows.loc["instructions", "value"] == KERNELS["copy"]["totals"]["executed"]
+    assert set(rows["launches"]) == {12}
+
+
+def test_a_ratio_of_nothing_is_null(counters: pd.DataFrame) -> None:
+    tma = counters[counters["kernel"] == "TMA matmul"].set_index("counter")["value"]
+    assert tma["tma_load"] > 0
+    nothing = CounterValues(subject("copy"), dict.fromkeys(KERNELS["copy"]["counters"], float("nan")), 12)
+    table, _ = counters_table([nothing], number)
+    assert table["value"].isna().all()
+    assert verdict(limits(table)) == "bound by: unknown"
+
+
+def test_the_longest_shape_stands_for_a_configuration() -> None:
+    longer = {**KERNELS["copy"]["counters"], "gpu__time_duration.sum": 1e9}
+    results = [values("copy"), CounterValues(subject("copy", shape=(1,)), longer, 12)]
+    table, notes = counters_table(results, number)
+    assert table.set_index("counter").loc["time", "value"] == 1e9
+    assert notes == ["copy: its counters are of the longest of 2 shapes of launches"]
+
+
+def test_a_users_metric_has_a_row() -> None:
+    counted = {**KERNELS["copy"]["counters"], "lts__t_sectors_op_red.sum": 7.0}
+    table, _ = counters_table(
+        [CounterValues(subject("copy"), counted, 12)], number, ["lts__t_sectors_op_red.sum"]
+    )
+    row = table.iloc[-1]
+    assert [row["counter"], row["value"]] == ["lts__t_sectors_op_red.sum", 7.0]
+
+
+def test_limits_have_a_row_for_each_resource(counters: pd.DataFrame) -> None:
+    table = limits(counters)
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dict(LIMITS_DTYPES)
+    assert len(table) == len(KERNELS) * len(RESOURCES)
+    copy = table[table["kernel"] == "copy"].set_index("resource")
+    assert copy.loc["dram", "unit"] == "GB/s"
+    assert copy.loc["dram", "peak"] == pytest.approx(4_800, rel=0.02)  # HBM3e of an H200
+    dot = table[table["kernel"] == "float32 dot"].set_index("resource")
+    assert dot.loc["fma", "peak"] == pytest.approx(4, rel=0.01)
+    assert dot.loc["tensor", "used"] == 0
+
+
+def test_counts_stand_for_counters_that_are_missing(counters: pd.DataFrame) -> None:
+    """At the time and clock of the counters they say the same of each pipe."""
+    name = "transpose, unswizzled"
+    counts, _ = counts_table([counted(name)], number)
+    known = KERNELS[name]["counters"]
+    clock = known["gpc__cycles_elapsed.avg.per_second"]
+    time = BareTime(known["gpu__time_duration.sum"], clock, sms=132, capability=90)
+    table = limits(counters.iloc[:0], counts, {(name, 0): time}).set_index("resource")
+    exact = limits(counters[counters["kernel"] == name]).set_index("resource")
+    for resource in ("issue", "fma", "alu", "lsu", "shared"):
+        assert table.loc[resource, "peak_pct"] == pytest.approx(exact.loc[resource, "peak_pct"], abs=1)
+        assert table.loc[resource, "basis"] == "counts"
+        assert table.loc[resource, "unit"] == exact.loc[resource, "unit"]
+    assert np.isnan(table.loc["dram", "used"])
+    assert verdict(table.reset_index()) == "bound by shared memory (98 %)"
+    assert limits(counters.iloc[:0], counts)["peak_pct"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("copy", "bound by DRAM (87 %)"),
+        ("matmul", "bound by the tensor pipe (76 %)"),
+        ("gather", "bound by L2 (94 %)"),
+        ("float32 dot", "bound by issue slots (74 %)"),
+        ("transpose, unswizzled", "bound by shared memory (98 %)"),
+        ("atomics", "bound by nothing: latency"),
+    ],
+)
+def test_verdicts(counters: pd.DataFrame, name: str, said: str) -> None:
+    table = limits(counters)
+    assert verdict(table[table["kernel"] == name]) == said
+
+
+def test_nothing_gives_empty_tables() -> None:
+    counts, _ = counts_table([], number)
+    counters, _ = counters_table([], number)
+    assert list(counts) == list(COUNTS_DTYPES)
+    assert set(COUNTS) <= set(counts)
+    assert len(limits(counters)) == 0

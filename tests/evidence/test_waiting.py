@@ -1,0 +1,70 @@
+"""Which kernels may wait for another one, by the PTX that Triton makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from profscope.evidence.waiting import may_wait
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def spin_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    while tl.atomic_add(flag_ptr, 0) == 0:
+        pass
+    tl.store(out_ptr, 1)
+
+
+@triton.jit
+def poll_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    while tl.load(flag_ptr, volatile=True) == 0:
+        pass
+    tl.store(out_ptr, 1)
+
+
+@triton.jit
+def poll_many_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    lowest = 0
+    while lowest == 0:
+        lowest = tl.min(tl.load(flag_ptr + tl.arange(0, BLOCK), volatile=True), axis=0)
+    tl.store(out_ptr, 1)
+
+
+@triton.jit
+def count_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    total = 0
+    for step in range(n):
+        total += tl.atomic_add(flag_ptr, 1)
+        total += tl.sum(tl.load(out_ptr + step * BLOCK + tl.arange(0, BLOCK)), axis=0)
+    tl.store(out_ptr, total)
+
+
+@triton.jit
+def bounded_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    total = 0
+    for step in range(tl.load(flag_ptr)):
+        total += tl.load(out_ptr + step)
+    tl.store(out_ptr, total)
+
+
+def ptx_of(kernel: Any) -> str:
+    signature = {"flag_ptr": "*i32", "out_ptr": "*i32", "n": "i32", "BLOCK": "constexpr"}
+    source = ASTSource(fn=kernel, signature=signature, constexprs={"BLOCK": 256})
+    return str(triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"])
+
+
+@pytest.mark.parametrize("kernel", [spin_kernel, poll_kernel, poll_many_kernel])
+def test_a_loop_that_ends_by_what_it_reads_may_wait(kernel: Any) -> None:
+    assert may_wait(ptx_of(kernel))
+
+
+@pytest.mark.parametrize("kernel", [count_kernel, bounded_kernel])
+def test_a_counted_loop_does_not_wait(kernel: Any) -> None:
+    assert not may_wait(ptx_of(kernel))

@@ -1,0 +1,152 @@
+"""Instruction counts and counters, as CUPTI is told to take them."""
+
+from __future__ import annotations
+
+import pytest
+
+from profscope.evidence import counts as counts_module
+from profscope.evidence.counters import Counters, DisturbedError, select
+from profscope.evidence.counts import Counts
+from profscope.evidence.cupti import Library
+from profscope.evidence.metrics import COUNTERS, MOST_PASSES
+from profscope.evidence.subject import Subject
+from profscope.sampler.cupti import SamplerError, library_path
+from tests.support.fake_cupti import CRC, FakeCupti
+
+SUBJECT = Subject("kernel", "", (), "kernel", b"cubin", "")
+TIME = "gpu__time_duration.sum"
+
+
+@pytest.fixture(autouse=True)
+def _no_device_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts_module, "_CONFIGURED", {})
+
+
+def counted(cupti: FakeCupti) -> Counts:
+    witness = Counts(cupti, 1, 0)  # type: ignore[arg-type]
+    witness.open()
+    return witness
+
+
+def counters(cupti: FakeCupti, *added: str) -> Counters:
+    witness = Counters(cupti, 1, 0, added)  # type: ignore[arg-type]
+    witness.open()
+    return witness
+
+
+def test_records_of_one_instruction_are_one_row() -> None:
+    """CUPTI has a record for each metric of an instruction."""
+    cupti = FakeCupti(
+        [
+            (CRC, "kernel", 16, "executed", 5),
+            (CRC, "kernel", 0, "executed", 4),
+            (CRC, "kernel", 16, "sectors", 40),
+            (CRC, "kernel", 16, "sectors_ideal", 20),
+            (CRC, "callee", 0, "executed", 9),
+            (CRC + 1, "kernel", 0, "executed", 1000),
+        ]
+    )
+    witness = counted(cupti)
+    assert witness.wants(SUBJECT)
+    witness.before(SUBJECT)
+    witness.after(SUBJECT)
+    (result,) = witness.results
+    assert result.pcs.tolist() == [0, 16]
+    assert result.counts["executed"].tolist() == [4, 5]
+    assert result.counts["sectors"].tolist() == [0, 40]
+    assert result.counts["sectors_ideal"].tolist() == [0, 20]
+    assert result.in_callees == 9
+    assert not witness.wants(SUBJECT)
+
+
+def test_the_context_is_initialised_before_the_first_count_and_the_device_configured_once() -> None:
+    cupti = FakeCupti([(CRC, "kernel", 0, "executed", 1)])
+    witness = counted(cupti)
+    witness.before(SUBJECT)
+    assert cupti.said.index("ProfilerGetCounterAvailability") < cupti.said.index("SassMetricsEnable")
+    counted(cupti)
+    assert cupti.said.count("SassMetricsSetConfig") == 1
+    assert cupti.said.count("ProfilerGetCounterAvailability") == 4
+
+
+def test_a_kernel_that_was_not_counted_is_an_error_and_the_code_is_restored() -> None:
+    cupti = FakeCupti()
+    witness = counted(cupti)
+    witness.before(SUBJECT)
+    with pytest.raises(SamplerError, match="has not counted kernel"):
+        witness.after(SUBJECT)
+    assert cupti.said[-1] == "SassMetricsDisable"
+
+
+def test_each_launch_is_one_pass_and_the_last_one_gives_the_values() -> None:
+    cupti = FakeCupti(passes=3, values={TIME: 128.0})
+    witness, other = counters(cupti), Subject("other", "", (), "other", b"", "")
+    for subject in (SUBJECT, other, SUBJECT, other, SUBJECT, other):
+        assert witness.wants(subject)
+        witness.before(subject)
+        witness.after(subject)
+    assert cupti.configured_passes == [0, 0, 1, 1, 2, 2]
+    assert cupti.said.count("RangeProfilerEnable") == 1
+    assert [each.launches for each in witness.results] == [3, 3]
+    assert witness.results[0].values[TIME] == 128.0
+    assert not witness.wants(SUBJECT)
+    witness.close()
+    assert cupti.said[-2:] == ["RangeProfilerDisable", "ProfilerHostDeinitialize"]
+
+
+def test_a_launch_that_failed_is_no_pass() -> None:
+    cupti = FakeCupti(passes=1)
+    witness = counters(cupti)
+    witness.before(SUBJECT)
+    witness.abandon()
+    witness.before(SUBJECT)
+    witness.after(SUBJECT)
+    assert cupti.configured_passes == [0, 0]
+    assert witness.results[0].launches == 1
+
+
+def test_other_kernels_in_a_pass_end_the_series() -> None:
+    cupti = FakeCupti(passes=1)
+    witness = counters(cupti)
+    cupti.kernels = 2
+    witness.before(SUBJECT)
+    with pytest.raises(DisturbedError, match="2 kernels ran"):
+        witness.after(SUBJECT)
+    assert witness.results == []
+
+
+def test_metrics_that_a_chip_lacks_are_left_out_but_not_those_a_user_adds() -> None:
+    cupti = FakeCupti(
+        lacks=["dram__bytes_read.sum", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"]
+    )
+    selection = counters(cupti).selection
+    assert selection.left_out == ("tma_load",)
+    assert "dram__bytes_op_read.sum" in selection.metrics
+    with pytest.raises(SamplerError, match=r"no metric 'dram__bytes_read\.sum_'"):
+        _ = counters(FakeCupti(lacks=["dram__bytes_read.sum_"]), "dram__bytes_read.sum_").selection
+
+
+def test_a_kernel_that_may_wait_for_another_one_is_refused() -> None:
+    ptx = "$L1:\n ld.volatile.global.b32 %r1, [%rd1];\n setp.eq.b32 %p1, %r1, 0;\n @%p1 bra $L1;\n ret;\n"
+    witness = counters(FakeCupti())
+    assert not witness.refuses(SUBJECT)
+    assert "wait" in witness.refuses(Subject("kernel", "", (), "kernel", b"", ptx))
+
+
+@pytest.mark.parametrize("chip", ["TU102", "GA100", "AD102", "GH100", "GB100", "GB202"])
+def test_the_counters_of_a_chip_fit_into_the_passes(chip: str) -> None:
+    """By the CUPTI that Triton brings, which needs no GPU for that."""
+    selection = select(Library(library_path("")), chip.encode())
+    assert 0 < selection.passes <= MOST_PASSES
+    tma = {"tma_load", "tma_store"} if chip in ("TU102", "GA100", "AD102") else set()
+    spared = {"sm_throughput"} if chip in ("GB100", "GB202") else set()
+    assert set(selection.left_out) == tma | spared
+
+
+def test_what_a_user_adds_costs_other_counters_where_passes_run_out() -> None:
+    added = ["lts__t_sectors_op_red.sum", "lts__t_sectors_op_atom.sum"]
+    selection = select(Library(library_path("")), b"GH100", added, most=8)
+    assert selection.passes <= 8
+    assert set(added) <= set(selection.metrics)
+    assert COUNTERS[0].metric in selection.metrics
+    assert selection.left_out[0] == COUNTERS[-1].name
