@@ -160,14 +160,18 @@ def scratch_lowering(version: tuple[int, int]) -> Iterator[None]:
         CUDABackend: proton.add_convert_proton_nvidia_gpu_to_llvm,
         HIPBackend: lambda manager: proton.add_convert_proton_amd_gpu_to_llvm(manager, "gfx942"),
     }
-    users = {backend: backend.instrumentation for backend in lowerings}
+    ours = {
+        backend: _Instrumentation(proton.load_dialects, lowering, backend.instrumentation)
+        for backend, lowering in lowerings.items()
+    }
     try:
-        for backend, lowering in lowerings.items():
-            backend.instrumentation = _Instrumentation(proton.load_dialects, lowering, users[backend])
+        for backend, own in ours.items():
+            backend.instrumentation = own
         yield
     finally:
-        for backend, user in users.items():
-            backend.instrumentation = user
+        for backend, own in ours.items():
+            if backend.instrumentation is own:  # else Proton has been started or ended meanwhile
+                backend.instrumentation = own.user
 
 
 @dataclass(frozen=True)

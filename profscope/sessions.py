@@ -25,7 +25,7 @@ from profscope.schema import Tables
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profscope.launching.running import Running
+    from profscope.dispatch.running import Running
     from profscope.recording.spooler import Spooler
 
 __all__ = ["Session", "session"]
@@ -72,7 +72,7 @@ class Session(Questions):
         if self._running is not None:
             raise SessionError("this session has run already; open a new one with profscope.session()")
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
-        from profscope.launching.running import running
+        from profscope.dispatch.running import running
 
         try:
             with uninterrupted():

@@ -16,11 +16,11 @@ from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from instrument_passes.manifest import Manifest
-from instrument_passes.toolchain import triton_version
 from profscope.aot.description import COMPILED_IN, SCHEMA, Parameter, profile_layout
 from profscope.aot.signatures import Signature
 from profscope.errors import CompileError, OptionError
-from profscope.launching.hook import CompileHook
+from profscope.compat.compiling import RecordedCompiler
+from profscope.dispatch.recording_stages import RecordingStages
 from profscope.options import Options
 from profscope.recording.builds import build_of, ptx_of
 from profscope.recording.programs import manifest_in
@@ -53,10 +53,8 @@ def compiled(
     language = GluonASTSource if function.is_gluon() else ASTSource
     source = language(fn=function, signature=said.types, constexprs=said.constants, attrs=said.attributes)
     given = {name: value for name, value in configuration.items() if value is not None}
-    hook = CompileHook(options)
-    with hook.installed():
-        if triton_version() < (3, 7):  # only a launch puts the mode there
-            given["instrumentation_mode"] = hook.settings["instrumentation_mode"]
+    compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
+    with compiler.recording():
         try:
             return function, said, triton.compile(source, target=target, options=given)
         except CompileError:

@@ -21,7 +21,7 @@ from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
 from profscope.emulator.without_gpu import say_how
 from profscope.errors import ProfscopeError
-from profscope.launching.cpp_kernels import CppKernels, cpp_kernels
+from profscope.dispatch.cpp_kernels import CppKernels, cpp_kernels
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
 
@@ -142,15 +142,15 @@ class RecordedRun:
 
     # The session
 
-    def _open(self) -> None:
-        """The program is about to launch its first kernel."""
+    def _open(self) -> Any:
+        """The program is about to launch its first kernel. See `FirstLaunch`."""
         from profscope.commands.run_session import RunSession, session_is_active
 
         if session_is_active():
             self._notes.append(
                 "the program had opened a session of its own, which records; this run does not"
             )
-            return
+            return None
         try:
             self._session = RunSession(
                 self._options,
@@ -159,9 +159,10 @@ class RecordedRun:
             ).__enter__()
         except Exception as error:  # noqa: BLE001  the program's launch goes on
             self._fail(f"nothing is recorded: {_told(error)}")
-            return
+            return None
         self._flushing = Flushing(self._session, self._fail)
         self._flushing.start()
+        return self._session.entered
 
     def _gave_way(self, why: str) -> None:
         """The program records by other means: this run's session ends, and what it has recorded stays."""

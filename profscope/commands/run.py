@@ -22,7 +22,7 @@ from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.after_import import after_import
+from profscope.compat.after_import import after_import
 from profscope.recording.job import JOB, rank
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__

@@ -1,5 +1,4 @@
-"""The session of a whole program: it gives way to one that the program opens, and to Proton's
-instrumentation, and ends when it is told to.
+"""The session of a whole program: it gives way to one that the program opens, and ends when it is told to.
 
 Imported at the first launch: it needs torch and Triton.
 """
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from profscope.options import Options
-from profscope.recording.launch_path import LaunchPath
+from profscope.dispatch.running import is_recording
 from profscope.sessions import Session
 
 __all__ = ["RunSession", "session_is_active"]
@@ -19,19 +18,15 @@ __all__ = ["RunSession", "session_is_active"]
 _OWN_SESSION: Final = (
     "the program opened a session of its own: what it launched from then on is in no profile but that"
 )
-_PROTON: Final = (
-    "the program turned on Proton's instrumentation, which cannot record at once with a session: what it "
-    "launched from then on is in no profile of ours"
-)
 
 
 def session_is_active() -> bool:
     """Whether some session is open in this process."""
-    return LaunchPath.is_installed()
+    return is_recording()
 
 
 class RunSession(Session):
-    """gives_way: told that another session is about to begin, or Proton's instrumentation, in words; it
+    """gives_way: told that another session is about to begin, in words; it
     closes this one.
 
     program: the metadata's entry of that name, as far as it is known when the program starts.
@@ -56,8 +51,11 @@ class RunSession(Session):
             return enter(session)
 
         Session.__enter__ = enter_alone  # type: ignore[method-assign]
-        self._parts().hook.gives_way = lambda: self._gives_way(_PROTON)
         return self
+
+    def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
+        """See `Running.entered`."""
+        return self._parts().entered(gate, original, launched)
 
     def flush_news(self) -> None:
         """As flush(), where there has been a launch since the last time.

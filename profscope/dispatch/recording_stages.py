@@ -20,6 +20,7 @@ from instrument_passes.pipeline import run_pipeline
 from instrument_passes.scope_notes import MARKER, without_markers
 from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
 from instrument_passes.toolchain import rejection, triton_version
+from instrument_passes.unpacking import unpacked_late
 from profscope.compat.proton import conflict
 from profscope.recording.programs import describe, manifest_in
 from profscope.dispatch.rounding import Rounding
@@ -107,7 +108,8 @@ class _Compilation:
                     "data of its own into the profile buffer, which holds the records; end it first"
                 )
             describe(metadata, manifest)
-        return self._rounding.as_bare(lowered, before)
+        lowered = self._rounding.as_bare(lowered, before)
+        return unpacked_late(lowered) if isinstance(lowered, str) else lowered
 
     def _noted(self, module: Any) -> Any:
         """A module before any optimisation, with its scopes noted in the locations of their ops."""

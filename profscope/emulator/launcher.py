@@ -41,20 +41,55 @@ class Launcher:
         """Allocate scratch, call the enter hook, run the grid to its end, call the exit hook."""
         from triton.runtime import _allocation, driver
 
-        active = driver.active
-        device = getattr(active, "device", None)
+        need, grid = (self.profile_scratch_size, self.profile_scratch_align), (grid_x, grid_y, grid_z)
+        profile = self.allocate(need, grid, stream, _profile_allocator(_allocation, driver.active))
+        hooks = launch_metadata, launch_enter_hook, launch_exit_hook
+        self._call(profile, grid, stream, function, hooks, args)
+
+    def call_with_profile_buffer(
+        self,
+        buffer: Any,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        stream: int,
+        function: Program,
+        packed_metadata: Any,
+        launch_metadata: Any,
+        launch_enter_hook: Callable[[Any], Any] | None,
+        launch_exit_hook: Callable[[Any], Any] | None,
+        *args: Any,
+    ) -> None:
+        """As `__call__`, with this buffer as the profile scratch, and no allocator asked for it.
+
+        buffer: has `data_ptr()` and `extent`, its address and bytes; None: the kernel gets a null pointer.
+        """
+        profile = None if buffer is None else (buffer, buffer.extent[1])
+        hooks = launch_metadata, launch_enter_hook, launch_exit_hook
+        self._call(profile, (grid_x, grid_y, grid_z), stream, function, hooks, args)
+
+    def _call(
+        self,
+        profile: tuple[Any, int] | None,
+        grid: tuple[int, int, int],
+        stream: int,
+        function: Program,
+        hooks: tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any] | None],
+        args: Sequence[Any],
+    ) -> None:
+        from triton.runtime import _allocation, driver
+
+        device = getattr(driver.active, "device", None)
         if not isinstance(device, Device):
             raise EmulatorError(
                 f"{function.name} was compiled for the emulator, which is no longer the active driver"
             )
         check_count(function.name, self.signature, len(args))
-        grid = (grid_x, grid_y, grid_z)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
-        need = self.profile_scratch_size, self.profile_scratch_align
-        profile = self.allocate(need, grid, stream, _profile_allocator(_allocation, active))
+        launch_metadata, launch_enter_hook, launch_exit_hook = hooks
         if launch_enter_hook is not None:
             launch_enter_hook(launch_metadata)
-        if grid_x * grid_y * grid_z > 0:
+        if grid[0] * grid[1] * grid[2] > 0:
             self.launch(device, function, grid, args, scratch, profile)
             if profile is not None and hasattr(profile[0], "ended"):  # a session's pointer
                 profile[0].ended()

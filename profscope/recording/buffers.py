@@ -47,14 +47,11 @@ class Lane:
     """
 
     __slots__ = (
-        "about",
-        "captured",
         "claim",
         "claimant",
         "end",
         "filling",
         "launches",
-        "mark",
         "next",
         "offset",
     )
@@ -67,9 +64,6 @@ class Lane:
         self.next = 0  # where in the claim the next launch's memory begins
         self.end = -1  # of the claim; the last thing that is read of it
         self.launches = 0  # that have been given memory
-        self.about: Any = None  # what the caller wants to know when the launch begins
-        self.mark: Any = None  # and what it wants to remember of all launches for a while
-        self.captured: Any = None  # the graph, in place of a filling, that a launch is captured into
 
     def enqueued(self) -> None:
         """The launch is in its stream, has failed, or has been given no memory after all."""

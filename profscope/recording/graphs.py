@@ -19,7 +19,7 @@ import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.recording import cuda_driver
-from profscope.recording.patches import patched
+from profscope.compat.patches import patched
 from profscope.recording.programs import Program
 
 __all__ = ["Captured", "Graphs"]

@@ -17,15 +17,12 @@ def number_of_launches(count: int) -> str:
 class Journal:
     """Thread-safe.
 
-    failures: kernel -> why it runs bare. unrecorded: why launches ran without being recorded -> how many.
-    missing: launches that failed, or of which nobody knows what they were.
+    unrecorded: why launches ran without being recorded -> how many.
     stopped: why nothing is recorded any more, "" while recording goes on.
     """
 
     def __init__(self) -> None:
-        self.failures: dict[str, str] = {}
         self.unrecorded: Counter[str] = Counter()
-        self.missing = 0
         self.stopped = ""
         self._when_stopped: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -34,11 +31,6 @@ class Journal:
         """So many launches ran and were not recorded."""
         with self._lock:
             self.unrecorded[why] += launches
-
-    def miss(self) -> None:
-        """A launch was given memory, and its end was never told."""
-        with self._lock:
-            self.missing += 1
 
     def stop(self, why: str) -> None:
         """Nothing is recorded any more; the first reason stands."""
@@ -52,16 +44,7 @@ class Journal:
 
     def notes(self) -> list[str]:
         """One line for each reason so far."""
-        bare = [f"{kernel} runs bare: {why}" for kernel, why in sorted(self.failures.items())]
-        notes = bare + [
-            f"{number_of_launches(count)} ran unrecorded: {why}" for why, count in self.unrecorded.items()
-        ]
-        if self.missing:
-            notes.append(
-                f"{number_of_launches(self.missing)} missing: failed, or launched another kernel in a "
-                "hook, so that it is unknown of which kernel"
-            )
-        return notes
+        return [f"{number_of_launches(count)} ran unrecorded: {why}" for why, count in self.unrecorded.items()]
 
     def after_fork(self) -> None:
         """In a child process: the lock may be held by a thread that is gone."""

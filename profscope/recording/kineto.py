@@ -24,7 +24,7 @@ from torch.profiler import ProfilerActivity, supported_activities
 
 from profscope.errors import SessionError
 from profscope.recording.cupti_calls import note_no_questions
-from profscope.recording.patches import Method, patched
+from profscope.compat.patches import Method, patched
 
 __all__ = ["Kineto", "groups_in", "process_group", "refuse_kineto"]
 

@@ -46,10 +46,7 @@ class Plan(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is known beforehand of launches of one program and grid, on one stream of one device.
-
-    programs: those it may be of, which the allocator cannot tell apart.
-    """
+    """What is known beforehand of launches of one program and grid, on one stream of one device."""
 
     place: Any  # Buffers.place
     needed: int
@@ -58,12 +55,11 @@ class Route(NamedTuple):
     plan: Plan
     device: int
     buffers: Buffers | _TrimmedBuffers
-    programs: Sequence[Manifest]
 
     @staticmethod
-    def of(buffers: Buffers, plan: Plan, stream: int, device: int, programs: Sequence[Manifest]) -> Route:
+    def of(buffers: Buffers, plan: Plan, stream: int, device: int) -> Route:
         """With what every launch needs of the plan and the buffers in reach."""
-        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, programs)
+        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from profscope.recording.after_import import after_import
-from profscope.recording.unknown_torch import lacking
+from profscope.compat.after_import import after_import
+from profscope.compat.patches import replaced
+from profscope.compat.torch_parts import lacking
 
 __all__ = ["ORIGINS", "Launched", "OriginTable", "Place", "collapsed", "launched_in", "place_of"]
 
@@ -138,21 +139,16 @@ class OriginTable:
     def _patched(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
 
-            def replace(owner: Any, name: str, value: Any) -> None:
-                stack.callback(setattr, owner, name, vars(owner)[name])
-                setattr(owner, name, value)
-
             def patch(module: ModuleType) -> None:
                 self.unknown = lacking(module, "compile_fx", "compile_fx_inner") or lacking(
                     sys.modules.get(_CACHE), "PyCodeCache.load_by_key_path"
                 )
                 if self.unknown:
                     return
-                replace(module, "compile_fx", self._watched(module))
+                stack.enter_context(replaced(module, "compile_fx", self._watched(module)))
                 cache = sys.modules[_CACHE].PyCodeCache
-                replace(
-                    cache, "load_by_key_path", classmethod(self._loading(cache.load_by_key_path.__func__))
-                )
+                loading = classmethod(self._loading(cache.load_by_key_path.__func__))
+                stack.enter_context(replaced(cache, "load_by_key_path", loading))
 
             stack.enter_context(after_import(_COMPILER, patch))
             yield

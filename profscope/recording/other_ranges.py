@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.recording.after_import import after_import
+from profscope.compat.after_import import after_import
 from profscope.recording.host_scopes import HostScopes, Row
-from profscope.recording.patches import patched
+from profscope.compat.patches import patched, replaced
 
 __all__ = ["OtherRanges"]
 
@@ -38,8 +38,7 @@ class OtherRanges:
         from torch.cuda import nvtx
 
         with contextlib.ExitStack() as stack:
-            stack.callback(setattr, nvtx, "_nvtx", nvtx._nvtx)
-            nvtx._nvtx = _TorchNvtx(nvtx._nvtx, self)
+            stack.enter_context(replaced(nvtx, "_nvtx", _TorchNvtx(nvtx._nvtx, self)))
             stack.enter_context(patched(record_function, "__enter__", self._enter_function))
             stack.enter_context(patched(record_function, "__exit__", self._exit_function))
             stack.enter_context(after_import("nvtx.nvtx", lambda module: self._take(module, stack)))
@@ -50,14 +49,16 @@ class OtherRanges:
 
     def push(self, name: object) -> None:
         """A range of NVTX's begins on this thread."""
-        self._scopes.begin(str(name), _NVTX)
+        if self._open:
+            self._scopes.begin(str(name), _NVTX)
 
     def pop(self) -> None:
-        self._scopes.end_innermost(_NVTX)
+        if self._open:
+            self._scopes.end_innermost(_NVTX)
 
     def start(self, handle: Any, name: object) -> None:
         """A range begins that any thread may end, by its handle."""
-        row = self._scopes.begin(str(name), _NVTX, nested=False)
+        row = self._scopes.begin(str(name), _NVTX, nested=False) if self._open else None
         if row is not None:
             self._started[handle] = row
 
@@ -74,10 +75,8 @@ class OtherRanges:
             ("libnvtx_start_range", self._starting),
             ("libnvtx_end_range", self._stopping),
         ):
-            function = getattr(module, name, None)
-            if function is not None:
-                stack.callback(setattr, module, name, function)
-                setattr(module, name, wrap(function))
+            if hasattr(module, name):
+                stack.enter_context(patched(module, name, wrap))
 
     def _take_unheard(self, package: ModuleType, stack: contextlib.ExitStack) -> None:
         """Where no tool listens to NVTX the package's core functions are not called: its domains are all one

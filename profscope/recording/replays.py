@@ -26,7 +26,6 @@ class Replays:
 
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
         """Copy what a replay recorded behind it, and note its launches."""
-        self._lanes.give_up()
         lane = self._lanes.thread.lane
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped, len(graph.launches))
@@ -52,5 +51,5 @@ class Replays:
         buffers.copy(filling, offset, memory)
         mark = Mark(graph=graph.index, replay=replay, cold=memory.nbytes > cold_bytes(graph.device))
         for program, plan, at in graph.launches:
-            route = Route.of(buffers, plan, stream, graph.device, (program.manifest,))
+            route = Route.of(buffers, plan, stream, graph.device)
             self._log.entries.append((program, route, filling, offset + at, mark))
