@@ -42,8 +42,9 @@ class Routes:
 
     def find(self, manifest: Manifest, ctas: int, stream: int, device: int) -> Route | None:
         """The route of a launch, which may wait for an earlier launch; None if it cannot be recorded."""
-        if self._journal.stopped:
-            self._journal.skip(self._journal.stopped)
+        why = self._journal.stopped
+        if why:
+            self._journal.skip(why)
             return None
         plan = self._planner.plan(manifest, ctas)
         buffers = None if plan is None else self.buffers(device)
