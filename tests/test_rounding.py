@@ -17,11 +17,11 @@ from instrument_passes.opt import main
 from instrument_passes.rounding import arithmetic_of
 from instrument_passes.toolchain import triton_version
 from profscope.launching import rounding
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels import aot, contraction
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, Spec
+from tests.support.builds import recording_builds
 from tests.support.quick import quick
 from tests.support.sessions import session
 
@@ -39,10 +39,9 @@ def left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def both(spec: Spec, target: str) -> tuple[str, str]:
     """The PTX of a kernel, bare and with all that "heavy" records."""
-    hook = CompileHook(Options(instrument="heavy"))
     bare = aot.lowered(spec, target, "ptx")[0]["ptx"]
-    with hook.installed():
-        return bare, aot.lowered(spec, target, "ptx", {"instrumentation_mode": hook.mode})[0]["ptx"]
+    with recording_builds(Options(instrument="heavy")):
+        return bare, aot.lowered(spec, target, "ptx")[0]["ptx"]
 
 
 def launch(warps: int = 1) -> torch.Tensor:

@@ -15,10 +15,9 @@ from triton.compiler.errors import CompilationError
 
 import profscope.language as psl
 from profscope.errors import CompileError
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels.spec import Spec
-from tests.support.builds import build, manifest
+from tests.support.builds import build, manifest, recording_builds
 
 
 @triton.jit
@@ -154,7 +153,7 @@ MISTAKES = [
 def test_a_mistake_is_an_error_at_its_line(kernel: Any, said: str) -> None:
     first_of_body = inspect.getsourcelines(kernel.fn)[1] + 2
     lines = [first_of_body + i for i in range(5)]
-    with CompileHook(Options()).installed(), pytest.raises(CompileError) as caught:
+    with recording_builds(Options()), pytest.raises(CompileError) as caught:
         build(spec(kernel))
     message = str(caught.value)
     assert f"{__file__}:{line_of(kernel, 'here')}: " in message
@@ -163,14 +162,14 @@ def test_a_mistake_is_an_error_at_its_line(kernel: Any, said: str) -> None:
 
 
 def test_a_mistake_in_a_helper_is_at_the_line_of_the_helper() -> None:
-    with CompileHook(Options()).installed(), pytest.raises(CompileError) as caught:
+    with recording_builds(Options()), pytest.raises(CompileError) as caught:
         build(spec(left_open_in_a_helper))
     assert f"{__file__}:{line_of(_helper, 'in the helper')}: scope 'help' is still open" in str(caught.value)
 
 
 def test_without_a_session_or_left_out_of_it_nothing_is_looked_at() -> None:
     assert manifest(build(spec(crossed))) is None
-    with CompileHook(Options(kernels="another")).installed():
+    with recording_builds(Options(kernels="another")):
         kernel = build(spec(crossed))
     assert manifest(kernel) is None
     assert "profscope" not in kernel.asm["ttgir"]
@@ -236,6 +235,6 @@ def payload_named_as_a_bound_of_probes(x_ptr, n):
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_what_cannot_be_recorded_is_an_error_of_the_compiler(kernel: Any, said: str, session: bool) -> None:
-    around = CompileHook(Options()).installed() if session else contextlib.nullcontext()
+    around = recording_builds(Options()) if session else contextlib.nullcontext()
     with around, pytest.raises(CompilationError, match=said):
         build(spec(kernel))

@@ -28,12 +28,11 @@ from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
-from tests.support.builds import build, manifest
+from tests.support.builds import build, manifest, recording_builds
 from tests.support.processor import Processor
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
@@ -45,9 +44,8 @@ def session(**options: Any) -> profscope.Session:
 
 def compiled(spec: Spec, target: str, level: Any = "light") -> tuple[Manifest, str]:
     """The manifest and the TTGIR of a kernel that a session compiles, taken down to LLVM IR."""
-    hook = CompileHook(Options(instrument=level))
-    with hook.installed():
-        text = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})[0]["ttgir"]
+    with recording_builds(Options(instrument=level)):
+        text = aot.lowered(spec, target, "llir")[0]["ttgir"]
     found = manifest_in(text)
     assert found is not None
     assert found.failure == ""
@@ -118,9 +116,9 @@ def test_without_a_session_the_binary_is_that_without_scopes(target: str, tmp_pa
 
 def test_a_kernel_without_scopes_is_instrumented_as_ever() -> None:
     assert all("scope-spans" in passes.split(",") for passes in LEVELS.values())
-    with CompileHook(Options(instrument="light")).installed():
+    with recording_builds(Options(instrument="light")):
         scoped = build()
-    with CompileHook(Options(instrument=["kernel-span", "loop-spans"])).installed():
+    with recording_builds(Options(instrument=["kernel-span", "loop-spans"])):
         plain = build()
     assert manifest(scoped) == manifest(plain)
     assert scoped.asm["ptx"] == plain.asm["ptx"]
@@ -209,7 +207,7 @@ def missing_kernel(x_ptr, n):
 
 
 def test_a_scope_without_ops_is_noted() -> None:
-    with CompileHook(Options()).installed():
+    with recording_builds(Options()):
         found = manifest(build(Spec("missing", missing_kernel, {"x_ptr": "*i32", "n": "i32"})))
     assert found is not None
     assert names(found) == [[]]
@@ -353,7 +351,7 @@ def test_scopes_come_back_from_the_cache_and_do_not_mix_with_bare_binaries() -> 
     bare = build(spec)
     found = []
     for _ in range(2):
-        with CompileHook(Options()).installed():
+        with recording_builds(Options()):
             found.append(build(spec))
     again = build(spec)
     assert found[0].hash == found[1].hash != bare.hash == again.hash
@@ -364,7 +362,7 @@ def test_scopes_come_back_from_the_cache_and_do_not_mix_with_bare_binaries() -> 
 
 def test_threads_of_a_session_have_scopes_and_its_end_leaves_none() -> None:
     found: list[Any] = []
-    with CompileHook(Options()).installed():
+    with recording_builds(Options()):
         thread = threading.Thread(target=lambda: found.append(build(SPECS["matmul_scopes"])))
         thread.start()
         thread.join()

@@ -10,7 +10,6 @@ from triton import knobs
 from triton.compiler import CompiledKernel
 
 
-
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which binaries run on the emulator, "bare" or "recorded", as Triton's hooks are told of them."""

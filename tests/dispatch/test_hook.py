@@ -16,11 +16,10 @@ from instrument_passes.errors import PassError
 from instrument_passes.manifest import Manifest
 from instrument_passes.toolchain import triton_version
 from profscope.errors import SessionError
-from tests.support.builds import recording_builds
 from profscope.options import Options
 from profscope.recording.programs import PROGRAMS
 from tests.kernels import softmax
-from tests.support.builds import ADD, build, manifest
+from tests.support.builds import ADD, build, manifest, recording_builds
 from tests.support.forks import Forks
 
 SOFTMAX = softmax.specs()[0]
@@ -139,8 +138,7 @@ class UserHook:
 def test_a_users_stages_hook_keeps_running_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     user = UserHook()
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", user)
-    hook = CompileHook(Options())
-    with hook.installed():
+    with recording_builds(Options()):
         assert manifest(build()) is not None
         if triton_version() >= (3, 7):
             key, digest = hook.inspect() or ("", "")
@@ -175,8 +173,7 @@ def test_another_tools_instrumentation_keeps_running_and_comes_back(monkeypatch:
 
 def test_a_users_instrumentation_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "mine")
-    hook = CompileHook(Options())
-    with hook.installed():
+    with recording_builds(Options()):
         # Later versions have the hook in their cache keys.
         theirs = f"mine,{hook.mode}" if triton_version() < (3, 7) else "mine"
         assert knobs.compilation.instrumentation_mode == theirs

@@ -16,8 +16,8 @@ import triton
 from triton import knobs
 from triton.runtime import _allocation
 
-from profscope import emulator
 import profscope.compat.inductor
+from profscope import emulator
 from profscope.dispatch import inductor as profscope_inductor
 from profscope.dispatch import running
 from tests.support.fake_sampler import FakeGpu, FakeProbe

@@ -12,13 +12,13 @@ from triton.compiler import compile
 import profscope
 from instrument_passes.levels import LEVELS
 from instrument_passes.toolchain import triton_version
-from tests.support.builds import recording_builds
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import _source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.spec import CUDA90, CUDA100, Spec
+from tests.support.builds import recording_builds
 from tests.support.quick import quick
 
 MATMUL, TMA = matmul.specs()[0], matmul_tma.specs()[0]
@@ -36,8 +36,7 @@ def build(spec: Spec, target: str, hook: CompileHook | None = None, **options: A
 def test_maxnreg_is_kept(level: str) -> None:
     """Triton 3.9 drops it where an instrumentation mode is set."""
     bare = build(MATMUL, CUDA90, maxnreg=128)
-    hook = CompileHook(Options(instrument=level))
-    with hook.installed():
+    with recording_builds(Options(instrument=level)):
         kernel = build(MATMUL, CUDA90, hook, maxnreg=128)
     assert manifest_in(kernel.asm["ttgir"]) is not None
     for built in (bare, kernel):
@@ -47,8 +46,7 @@ def test_maxnreg_is_kept(level: str) -> None:
 
 @pytest.mark.parametrize("target", [CUDA90, CUDA100])
 def test_dependent_launches_are_built_with_their_waits(target: str) -> None:
-    hook = CompileHook(Options())
-    with hook.installed():
+    with recording_builds(Options()):
         kernel = build(DEPENDENT, target, hook, launch_pdl=True)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None
@@ -94,8 +92,7 @@ def test_cooperative_ctas_meet_on_the_emulator() -> None:
 def test_scratch_of_the_kernel_itself_is_left_alone(target: str, level: str) -> None:
     """Descriptors that the kernel builds are in global scratch; records are not."""
     bare = build(TMA, target)
-    hook = CompileHook(Options(instrument=level))
-    with hook.installed():
+    with recording_builds(Options(instrument=level)):
         kernel = build(TMA, target, hook)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None

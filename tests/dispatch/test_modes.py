@@ -16,13 +16,13 @@ import profscope
 import profscope.launching.hook
 from instrument_passes.toolchain import triton_version
 from profscope.errors import CompileError, SessionError
-from tests.support.builds import recording_builds
 from profscope.launching.modes import conflict
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import add, softmax
 from tests.kernels.aot import gpu_target
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
+from tests.support.builds import recording_builds
 
 # ruff: noqa: N803
 

@@ -21,12 +21,12 @@ from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.targets import target_of
 from instrument_passes.targets.amd import ARCHITECTURES, Amd
 from instrument_passes.toolchain import build, triton_version
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import gpu_target, ttgir
 from tests.kernels.spec import GFX942, GFX950, Spec
+from tests.support.builds import recording_builds
 
 CONTEXT = PassContext(triton_version())
 ADD, SOFTMAX, MATMUL, ATTENTION = (m.specs()[0] for m in (add, softmax, matmul, attention))
@@ -68,7 +68,7 @@ def built(spec: Spec, target: str, attrs: dict[Any, Any] | None = None) -> Any:
     ],
 )
 def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level: str) -> None:
-    with CompileHook(Options(instrument=level)).installed():
+    with recording_builds(Options(instrument=level)):
         kernel = built(spec, target)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None
@@ -187,7 +187,7 @@ def test_targets_by_name(architecture: str) -> None:
 
 
 def test_an_architecture_without_a_file_runs_bare_and_says_why() -> None:
-    with CompileHook(Options()).installed():
+    with recording_builds(Options()):
         kernel = built(ADD, "hip:gfx1100")
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None
@@ -208,7 +208,7 @@ def test_another_tools_instrumentation_comes_back(monkeypatch: pytest.MonkeyPatc
 
     user = User()
     monkeypatch.setattr(HIPBackend, "instrumentation", user)
-    with CompileHook(Options()).installed():
+    with recording_builds(Options()):
         built(ADD, GFX950)
     assert {"load_dialects", "llvmir_to_llvm"} <= set(seen)
     assert HIPBackend.instrumentation is user

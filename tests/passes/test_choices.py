@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, CUDA100, Spec
+from tests.support.builds import recording_builds
 
 CHOICES: list[dict[str, Any]] = [{"ctas": [0, 7]}, {"ctas": 64}]
 # Kernels of each kind: plain, with branches, TMA, callees that record, and partitions in Triton and in Gluon.
@@ -35,9 +35,8 @@ QUICK = ("while", "matmul_ws", "gluon_ws_loop", "call_paths")
     ],
 )
 def test_triton_lowers_every_choice(spec: Spec, target: str, options: dict[str, Any]) -> None:
-    hook = CompileHook(Options(**options))
-    with hook.installed():
-        texts, _ = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
+    with recording_builds(Options(**options)):
+        texts, _ = aot.lowered(spec, target, "llir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""

@@ -6,11 +6,11 @@ import pytest
 
 from instrument_passes.sass.listing import read_line_tables, read_listing
 from instrument_passes.toolchain import built, disassembled
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90
+from tests.support.builds import recording_builds
 
 pytestmark = pytest.mark.exhaustive
 
@@ -33,9 +33,8 @@ def moved_clock_reads(ptx: str, cubin: bytes) -> list[int]:
 @pytest.mark.parametrize("name", ["attention", "layer_norm", "matmul_tma", "matmul_ws", "gluon_ws_loop"])
 def test_clocks_of_spans_are_read_where_they_stand(name: str) -> None:
     spec = next(spec for spec in specs() if spec.name == name)
-    compiling = CompileHook(Options(instrument="heavy"))
-    with compiling.installed():
-        texts, _ = aot.lowered(spec, CUDA90, "ttgir", {"instrumentation_mode": compiling.mode})
+    with recording_builds(Options(instrument="heavy")):
+        texts, _ = aot.lowered(spec, CUDA90, "ttgir")
     _, left, _ = built(texts["ttgir"], name)
     assert left["ptx"].count("%clock") > 2
     assert moved_clock_reads(left["ptx"], left["cubin"]) == []

@@ -17,12 +17,12 @@ from instrument_passes.dialect import PROBED as VALUES
 from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import VECTOR
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
+from tests.support.builds import recording_builds
 
 # Of values and of loads: dots, copies, partitions, callees, many types and many layouts.
 QUICK = ("matmul", "matmul_ws", "attention", "call_paths", "shapes", "irregular", "while")
@@ -64,9 +64,8 @@ def _bare(name: str, target: str) -> dict[str, Any]:
 )
 def test_waiting_for_data(spec: Spec) -> None:
     """Loads of every type and layout of the corpus, on the target that has most of them."""
-    hook = CompileHook(Options(instrument=["kernel-span", "op-spans{measure=latency}"]))
-    with hook.installed():
-        texts, _ = aot.lowered(spec, CUDA90, "llir", {"instrumentation_mode": hook.mode})
+    with recording_builds(Options(instrument=["kernel-span", "op-spans{measure=latency}"])):
+        texts, _ = aot.lowered(spec, CUDA90, "llir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""
@@ -94,9 +93,8 @@ PROBED = [
 def test_probing_values(spec: Spec, target: str) -> None:
     """Values of every type and layout that ops of the corpus make, in partitions too."""
     probe = "value-probe{classes=load;store;mma;reduce;local;math;convert}"
-    hook = CompileHook(Options(instrument=["kernel-span", "loop-spans", probe]))
-    with hook.installed():
-        texts, _ = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
+    with recording_builds(Options(instrument=["kernel-span", "loop-spans", probe])):
+        texts, _ = aot.lowered(spec, target, "llir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""
@@ -109,9 +107,8 @@ def test_probing_values(spec: Spec, target: str) -> None:
 @pytest.mark.parametrize(("spec", "target", "level"), CASES)
 def test_triton_lowers_what_the_passes_write(spec: Spec, target: str, level: str) -> None:
     bare = _bare(spec.name, target)
-    hook = CompileHook(Options(instrument=level))
-    with hook.installed():
-        texts, metadata = aot.lowered(spec, target, "llir", {"instrumentation_mode": hook.mode})
+    with recording_builds(Options(instrument=level)):
+        texts, metadata = aot.lowered(spec, target, "llir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""

@@ -10,17 +10,16 @@ from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.passes.base import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.kernels.spec import Spec
-from tests.support.builds import build, manifest
+from tests.support.builds import build, manifest, recording_builds
 
 
 def test_a_branch_that_skips_a_loop_hands_its_row_count_on() -> None:
     signature = {"x_ptr": "*fp32", "out_ptr": "*fp32", "rows": "i32"}
     spec = Spec("loop_in_branch", loop_in_branch_kernel, signature, {"BLOCK": 128})
-    with CompileHook(Options(instrument="heavy")).installed():
+    with recording_builds(Options(instrument="heavy")):
         kernel = build(spec)
     found = manifest(kernel)
     assert found is not None

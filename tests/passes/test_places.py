@@ -17,21 +17,20 @@ from instrument_passes.manifest import Manifest, Span
 from instrument_passes.passes import PassContext
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, call_chains
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, Spec
+from tests.support.builds import recording_builds
 
 INPUTS = Path(__file__).parent / "inputs"
 STANDARD = "/lib/site-packages/triton/language/standard.py"
 
 
 def instrumented(spec: Spec, *passes: str) -> Manifest:
-    hook = CompileHook(Options(instrument=passes))
-    with hook.installed():
-        texts, _ = aot.lowered(spec, CUDA90, "ttgir", {"instrumentation_mode": hook.mode})
+    with recording_builds(Options(instrument=passes)):
+        texts, _ = aot.lowered(spec, CUDA90, "ttgir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
     assert manifest.failure == ""

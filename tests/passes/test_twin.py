@@ -12,12 +12,12 @@ from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.rounding import arithmetic_of
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, Spec
+from tests.support.builds import recording_builds
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
 
@@ -30,9 +30,8 @@ def lowered(spec: Spec, **options: Any) -> tuple[dict[str, str], dict[str, Any]]
     """As a session on a GPU compiles it; without options as it is compiled outside of one."""
     if not options:
         return aot.lowered(spec, CUDA90, "ptx")
-    hook = CompileHook(Options(**options))
-    with hook.installed():
-        return aot.lowered(spec, CUDA90, "ptx", {"instrumentation_mode": hook.mode})
+    with recording_builds(Options(**options)):
+        return aot.lowered(spec, CUDA90, "ptx")
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from instrument_passes.toolchain import built, disassembled
 from instrument_passes.unpacking import unpacked_late
 from profscope.emulator import activate
 from profscope.emulator.costs import COSTS, Cost
-from profscope.launching.hook import CompileHook
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90, Spec
+from tests.support.builds import recording_builds
 from tests.support.sessions import session
 
 # ruff: noqa: N803
@@ -72,9 +72,8 @@ def test_nothing_reads_loaded_data_ahead_of_the_next_clock_read(
         {"BLOCK": 256},
         aligned=("x_ptr", "y_ptr", "out_ptr", "n"),
     )
-    compiling = CompileHook(Options())
-    with compiling.installed():
-        texts, _ = aot.lowered(spec, CUDA90, "ttgir", {"instrumentation_mode": compiling.mode})
+    with recording_builds(Options()):
+        texts, _ = aot.lowered(spec, CUDA90, "ttgir")
     _, left, _ = built(texts["ttgir"], "unpacking")
     code = read_listing(disassembled(left["cubin"])).instructions
     loads = [at for at, each in enumerate(code) if each.name == "LDG"]

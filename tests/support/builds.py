@@ -8,31 +8,36 @@ from functools import cache
 from typing import Any
 
 import pytest
-from triton import knobs
 from triton.compiler import ASTSource, compile
 
 from bench import static
 from instrument_passes import cost, toolchain
 from instrument_passes.manifest import Manifest
-from instrument_passes.toolchain import triton_version
+from profscope.compat.compiling import RecordedCompiler
+from profscope.dispatch.recording_stages import RecordingStages
+from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import add
 from tests.kernels.aot import gpu_target
 from tests.kernels.spec import CUDA80, Spec
 
-__all__ = ["ADD", "build", "cached_builds", "manifest"]
+__all__ = ["ADD", "build", "cached_builds", "manifest", "recording_builds"]
 
 ADD = add.specs()[0]
 
 
 def build(spec: Spec = ADD) -> Any:
-    """Compile as a launch on a GPU would; up to Triton 3.6 only a launch puts the mode into the options."""
+    """Compile as a launch on a GPU would."""
     signature = dict(spec.signature) | dict.fromkeys(spec.constexprs, "constexpr")
     source = ASTSource(fn=spec.fn, signature=signature, constexprs=dict(spec.constexprs))
-    options = dict(spec.options)
-    if triton_version() < (3, 7):
-        options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
-    return compile(source, target=gpu_target(CUDA80), options=options)
+    return compile(source, target=gpu_target(CUDA80), options=dict(spec.options))
+
+
+@contextmanager
+def recording_builds(options: Options) -> Iterator[None]:
+    """What this thread compiles within it gets records, as a session with these options compiles it."""
+    with RecordedCompiler(options.digest("test"), RecordingStages(options)).recording():
+        yield
 
 
 @contextmanager
