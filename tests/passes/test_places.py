@@ -6,6 +6,7 @@ import linecache
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from instrument_passes.manifest import Manifest, Span
 from instrument_passes.passes import PassContext
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.compat.compiling import RecordedCompiler
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, call_chains
@@ -252,25 +254,18 @@ def test_names_of_functions(symbol: str, name: str) -> None:
 def test_functions_of_a_printed_module() -> None:
     """As Triton hands it to its first stage."""
     sources: list[str] = []
-    hook = CompileHook(Options())
 
-    def noted(stages: dict[str, object], first: str) -> None:
-        make = stages[first]
+    def noted(backend: Any, stages: dict[str, Any], *others: object) -> None:
+        make = stages["ttir"]
 
         def stage(source: object, metadata: object) -> object:
             sources.append(str(source))
-            return make(source, metadata)  # type: ignore[operator]
+            return make(source, metadata)
 
-        stages[first] = stage
+        stages["ttir"] = stage
 
-    hook._user_hook = lambda *args: noted(args[1], "ttir") if args else ("", "")
-    from triton import knobs
-
-    knobs.runtime.add_stages_inspection_hook, user = hook._user_hook, knobs.runtime.add_stages_inspection_hook
-    try:
+    with RecordedCompiler("test", noted).recording():
         aot.compiled(call_chains.spec(), CUDA90)
-    finally:
-        knobs.runtime.add_stages_inspection_hook = user
     (text,) = sources
     functions = functions_in(text)
     assert checked(functions) == functions
