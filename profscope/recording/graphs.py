@@ -18,8 +18,8 @@ from typing import Any, Final
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
-from profscope.recording import cuda_driver
 from profscope.compat.patches import patched
+from profscope.recording import cuda_driver
 from profscope.recording.programs import Program
 
 __all__ = ["Captured", "Graphs"]

@@ -44,7 +44,9 @@ class Journal:
 
     def notes(self) -> list[str]:
         """One line for each reason so far."""
-        return [f"{number_of_launches(count)} ran unrecorded: {why}" for why, count in self.unrecorded.items()]
+        return [
+            f"{number_of_launches(count)} ran unrecorded: {why}" for why, count in self.unrecorded.items()
+        ]
 
     def after_fork(self) -> None:
         """In a child process: the lock may be held by a thread that is gone."""

@@ -22,9 +22,9 @@ from torch.autograd import profiler as autograd_profiler
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
+from profscope.compat.patches import Method, patched
 from profscope.errors import SessionError
 from profscope.recording.cupti_calls import note_no_questions
-from profscope.compat.patches import Method, patched
 
 __all__ = ["Kineto", "groups_in", "process_group", "refuse_kineto"]
 

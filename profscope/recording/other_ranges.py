@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.compat.after_import import after_import
-from profscope.recording.host_scopes import HostScopes, Row
 from profscope.compat.patches import patched, replaced
+from profscope.recording.host_scopes import HostScopes, Row
 
 __all__ = ["OtherRanges"]
 

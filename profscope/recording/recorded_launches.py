@@ -87,6 +87,8 @@ class RecordedLaunches:
                 route = settled.get((digest, ctas, stream, device)) or find(manifest, ctas, stream, device)
                 if route is not None:
                     pointer = route.place(lane, route.needed, stream, route.bits, route.plan.zero)
+                    if pointer is None:  # the buffers are closed
+                        self._journal.skip(self._journal.stopped)
             except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
                 fail(error)
             try:
@@ -116,6 +118,9 @@ class RecordedLaunches:
 
     def _capture(self, program: Program, ctas: int, call: Call, args: tuple[Any, ...]) -> None:
         """Launch into the CUDA graph that is being captured; this must not wait for anything."""
+        if self._journal.stopped:
+            self._journal.skip(self._journal.stopped)
+            return call(_NOWHERE, *args)
         graph = None if self._graphs is None else self._graphs.current()
         if graph is None:
             self._journal.skip("the CUDA graph they were captured into began outside the session")

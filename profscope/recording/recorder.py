@@ -109,9 +109,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     keep = Replays(lanes, log, routes, journal).keep
     graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
     launches = RecordedLaunches(lanes, log, routes, graphs, journal, cuda=cuda)
-    made = Recorder(
-        backend, journal, log, lanes, routes, launches, arrivals, spooler, graphs, os.getpid()
-    )
+    made = Recorder(backend, journal, log, lanes, routes, launches, arrivals, spooler, graphs, os.getpid())
     this = weakref.ref(made)
     os.register_at_fork(after_in_child=lambda: _forked(this()))
     return made

@@ -46,6 +46,8 @@ class Routes:
         if why:
             self._journal.skip(why)
             return None
+        if not isinstance(ctas, int):  # a grid of floats, with which Triton's launcher is about to raise
+            return None
         plan = self._planner.plan(manifest, ctas)
         buffers = None if plan is None else self.buffers(device)
         if plan is None or buffers is None:

@@ -3,6 +3,7 @@ what each replay leaves. `tests/gpu` shows the same on a device."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import threading
@@ -18,7 +19,7 @@ from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
 from profscope.decoding.raw import Mark
 from profscope.options import Options
 from profscope.recording.backend import Backend
-from profscope.recording.programs import PROGRAMS
+from profscope.recording.programs import Program
 from profscope.recording.recorder import recorder
 from tests.support import standin
 from tests.support.sessions import launch_add, session
@@ -28,33 +29,34 @@ STREAM = 0x70
 
 
 @pytest.fixture(scope="module")
-def function() -> Any:
-    """A loaded function that records."""
+def program() -> Program:
+    """A binary that records."""
     with session() as prof:
         launch_add()
     (launch,) = prof._parts().recorder.log.launches
-    return next(f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
+    return launch.program
 
 
 class Device:
     """A stand-in GPU with a recorder on it."""
 
-    def __init__(self, gpu: standin.Gpu, function: Any, options: Options) -> None:
+    def __init__(self, gpu: standin.Gpu, program: Program, options: Options) -> None:
         self.gpu = gpu
         self.zeroed = True  # launches check that their memory is
-        self.function = function
-        program = PROGRAMS.of(function)
-        assert program is not None
-        manifest = program.manifest
-        self.tag = manifest.tag
-        self.bytes = CTAS * manifest.cta_bytes(0)
+        self.program = program
+        self.bytes = CTAS * program.manifest.cta_bytes(0)
         self.recorder = recorder(options, Backend("cuda", dict), {})
 
-    def launch(self, value: int, graph: Any = None, stream: int = STREAM) -> int | None:
-        """What Triton's launcher does; the kernel finds its memory zeroed and fills it with `value`."""
-        metadata = SimpleNamespace(data={"name": "", "function": self.function, "stream": stream})
-        pointer = self.recorder.path.allocate(self.tag * CTAS, self.tag, stream)
-        if pointer is not None:
+    def launch(self, value: int, graph: Any = None, *, fails: bool = False) -> int | None:
+        """Launch the binary, which finds its memory zeroed and fills it with `value`; returns its pointer."""
+        pointers: list[int | None] = []
+
+        def call(pointer: int | None, *args: Any) -> None:
+            pointers.append(pointer)
+            if fails:
+                raise ValueError
+            if pointer is None:
+                return
             assert pointer & LaunchBits.ENABLE
 
             def run() -> None:
@@ -67,9 +69,12 @@ class Device:
                 run()
             else:
                 graph.nodes.append(run)
-        self.recorder.path.launched(metadata)
-        found: int | None = pointer
-        return found
+
+        kernel: Any = SimpleNamespace(metadata=SimpleNamespace(num_ctas=1))
+        with contextlib.suppress(ValueError):
+            self.recorder.launches.launcher(kernel, self.program, call)(CTAS, 1, 1, STREAM)
+        (pointer,) = pointers
+        return pointer
 
     def capture(self, *values: int) -> Any:
         graph = self.gpu.graph()  # type: ignore[attr-defined]
@@ -89,9 +94,9 @@ class Device:
 
 
 @pytest.fixture
-def device(function: Any, request: pytest.FixtureRequest) -> Iterator[Device]:
+def device(program: Program, request: pytest.FixtureRequest) -> Iterator[Device]:
     with standin.gpu() as gpu:
-        made = Device(gpu, function, getattr(request, "param", Options(memory=1)))
+        made = Device(gpu, program, getattr(request, "param", Options(memory=1)))
         with made.recorder.installed():
             yield made
         made.recorder.close()
@@ -117,7 +122,7 @@ def test_every_replay_of_every_graph_is_told_apart(device: Device) -> None:
         (in_graph(0, 1), 2), (in_graph(0, 1), 3),
     ]  # fmt: skip
     assert device.recorder.journal.unrecorded == {}
-    assert device.recorder.path.captured == {"add_kernel": 3}
+    assert device.recorder.launches.captured == {"add_kernel": 3}
 
 
 def test_replays_outlast_any_number_of_full_arenas(device: Device) -> None:
@@ -219,7 +224,7 @@ def test_what_was_captured_outside_the_session_is_counted(device: Device) -> Non
 def test_a_capture_that_fails_leaves_nothing_open(device: Device) -> None:
     graph = device.gpu.graph()  # type: ignore[attr-defined]
     graph.capture_begin()
-    device.recorder.path.allocate(device.tag * CTAS, device.tag, STREAM)  # and the launch fails
+    device.launch(3, graph, fails=True)
     graph.capture_end()
     device.launch(4)
     again = device.capture(5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import traceback
@@ -14,10 +13,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.runtime import _allocation
 
 import profscope
-from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS
 from instrument_passes.selection import Selection
 from profscope.emulator.launch import Launch
@@ -25,17 +22,9 @@ from profscope.emulator.machine.grid import Grid
 from profscope.errors import SessionError
 from profscope.recording.arenas import DeviceBuffers
 from profscope.recording.buffers import Lane
-from profscope.recording.programs import PROGRAMS
 from tests.support import standin
-from tests.support.foreign import UserAllocator
 from tests.support.sessions import launch_add, session
 from tests.support.triton_globals import triton_globals
-
-
-def manifests(kernel: str) -> list[Manifest]:
-    """Those of a kernel's loaded binaries."""
-    loaded = (PROGRAMS.of(function) for function in PROGRAMS.functions())
-    return [program.manifest for program in loaded if program and program.manifest.kernel == kernel]
 
 
 @triton.jit
@@ -155,43 +144,16 @@ def test_closed_device_memory_is_given_to_nobody() -> None:
             assert lane.filling is None
 
 
-def test_an_allocator_kept_beyond_the_session_gives_nothing() -> None:
-    with session() as prof:
-        launch_add()
-        allocate = _allocation._profile_allocator.get()
-    manifest = prof._parts().recorder.log.launches[0].manifest
-    assert allocate(manifest.tag * 3, manifest.tag, 0) is None
-    assert len(prof.launches) == 1
-
-
-# The user's allocator.
-
-
-def test_a_users_allocator_serves_its_own_kernels_and_is_back_after_an_error() -> None:
-    user, before = UserAllocator(), _allocation._profile_allocator.get()
-    _allocation._profile_allocator.set(user)
-    try:
-        with contextlib.suppress(KeyError), session():
-            launch_add()
-            _allocation._profile_allocator.get()(256, 128, None)
-            raise KeyError
-        assert _allocation._profile_allocator.get() is user
-    finally:
-        _allocation._profile_allocator.set(before)
-    assert user.calls == [(256, 128)]
-
-
 # Huge grids.
 
 
 def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
     with session() as prof:
         launch_add()
-        allocate = _allocation._profile_allocator.get()
-        manifest = prof._parts().recorder.log.launches[0].manifest
-        assert allocate(manifest.tag * MAX_CTAS, manifest.tag, 0) is not None
-        prof._parts().recorder.lanes.thread.lane.enqueued()
-        assert allocate(manifest.tag * (MAX_CTAS + 1), manifest.tag, 0) is None
+        recorder = prof._parts().recorder
+        manifest = recorder.log.launches[0].manifest
+        assert recorder.routes.find(manifest, MAX_CTAS, 0, 0) is not None
+        assert recorder.routes.find(manifest, MAX_CTAS + 1, 0, 0) is None
     (note,) = [note for note in prof.metadata["notes"] if "unrecorded" in note]
     assert "more than 2147483648 CTAs" in note
 
@@ -214,8 +176,5 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     with session(ctas=stride) as prof:
         one_place_kernel[(ctas,)](out, num_warps=1)
     assert (out == 1).all()
-    (manifest,) = [
-        p.manifest for p in PROGRAMS._by_function.values() if p.manifest.kernel == "one_place_kernel"
-    ]
-    assert int(chosen[-1]) * manifest.tag > 1 << 31
+    assert int(chosen[-1]) * prof._parts().recorder.log.launches[0].manifest.tag > 1 << 31
     assert sorted(prof.df["cta"].unique()) == chosen.tolist()

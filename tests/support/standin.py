@@ -14,7 +14,8 @@ from unittest import mock
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.recording import arenas, cuda_driver, generations, graphs, launch_path, pinned, routes
+from profscope.compat import launching
+from profscope.recording import arenas, cuda_driver, generations, graphs, pinned, routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
 
@@ -118,7 +119,7 @@ def gpu() -> Iterator[Gpu]:
         OutOfMemoryError=torch.OutOfMemoryError,
     )
     with contextlib.ExitStack() as stack:
-        for module in (arenas, generations, graphs, launch_path, pinned, routes):
+        for module in (arenas, generations, graphs, launching, pinned, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         for name, function in (("zero", _zero), ("copy", _copy)):
             stack.enter_context(mock.patch.object(cuda_driver, name, function))
