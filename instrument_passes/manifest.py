@@ -113,9 +113,6 @@ class Manifest:
     fixed_bytes + (ring_bytes << ring_log2) long, and ring frames start at fixed_bytes +
     (offset << ring_log2).
 
-    A kernel that could not be instrumented carries a manifest with `failure` set and no sections: the
-    binary is the bare one, and the reason stays with it in the cache.
-
     twin: its CTAs that do not record run a body of their own, without records (`lowering/twin.py`).
     """
 
@@ -126,7 +123,6 @@ class Manifest:
     ring_bytes: int
     sections: tuple[Section, ...]
     notes: tuple[str, ...] = ()
-    failure: str = ""
     selection: Selection = field(default=Selection())
     twin: bool = False
     schema: int = field(default=SCHEMA)
@@ -145,7 +141,7 @@ class Manifest:
             replace(section, spans=tuple(_without_file(span) for span in section.spans))
             for section in self.sections
         )
-        return replace(self, sections=sections, notes=(), failure="")
+        return replace(self, sections=sections, notes=())
 
     @cached_property
     def tag(self) -> int:

@@ -48,7 +48,6 @@ def compiled(spec: Spec, target: str, level: Any = "light") -> tuple[Manifest, s
         text = aot.lowered(spec, target, "llir")[0]["ttgir"]
     found = manifest_in(text)
     assert found is not None
-    assert found.failure == ""
     return found, text
 
 

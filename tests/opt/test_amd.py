@@ -68,7 +68,6 @@ def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level:
         kernel = built(spec, target)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None
-    assert manifest.failure == ""
     assert manifest.target == target
     assert kernel.asm["hsaco"].startswith(b"\x7fELF")
     assert kernel.metadata.profile_scratch_align == manifest.tag

@@ -35,7 +35,6 @@ def instrumented(spec: Spec, *passes: str) -> Manifest:
         texts, _ = aot.lowered(spec, CUDA90, "ttgir")
     manifest = manifest_in(texts["ttgir"])
     assert manifest is not None
-    assert manifest.failure == ""
     return manifest
 
 
