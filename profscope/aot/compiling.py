@@ -18,9 +18,9 @@ from triton.runtime.jit import JITFunction
 from instrument_passes.manifest import Manifest
 from profscope.aot.description import COMPILED_IN, SCHEMA, Parameter, profile_layout
 from profscope.aot.signatures import Signature
-from profscope.errors import CompileError, OptionError
 from profscope.compat.compiling import RecordedCompiler
 from profscope.dispatch.recording_stages import RecordingStages
+from profscope.errors import CompileError, OptionError
 from profscope.options import Options
 from profscope.recording.builds import build_of, ptx_of
 from profscope.recording.programs import manifest_in
@@ -42,7 +42,7 @@ def compiled(
 ) -> tuple[Any, Signature, Any]:
     """The function, its signature, and its instrumented binary.
 
-    Raises OptionError, CompileError and SessionError.
+    Raises OptionError and CompileError.
     """
     function = kernel
     while not isinstance(function, JITFunction) and hasattr(function, "fn"):  # autotuners and heuristics

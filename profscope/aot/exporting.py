@@ -42,7 +42,7 @@ def export(
     Returns what the JSON file says (see `Description`). `profscope.decode` reads what a launch wrote.
 
     Raises OptionError for a bad argument, CompileError where the kernel cannot be compiled, or cannot be
-    instrumented, SessionError inside a session, and OSError where a file cannot be written.
+    instrumented, and OSError if a file cannot be written.
     """
     require("triton", "profscope.export()")
     from profscope.aot.compiling import compiled, described, target_of

@@ -18,7 +18,7 @@ import profscope
 from instrument_passes.records import LaunchBits
 from profscope.aot.description import Description
 from profscope.demo.kernels import softmax_kernel
-from profscope.errors import CompileError, OptionError, SessionError
+from profscope.errors import CompileError, OptionError
 from profscope.recording.sizing import needed_bytes
 
 SIGNATURE = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
@@ -120,9 +120,11 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
         profscope.export(untyped, {"x_ptr": "*fp32", "count": "i32"}, tmp_path / "x", target="cuda:90")
 
 
-def test_not_inside_a_session(tmp_path: Path) -> None:
-    with profscope.session(backend="emulator"), pytest.raises(SessionError, match="already active"):
-        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "x", target="cuda:90")
+def test_inside_a_session(tmp_path: Path) -> None:
+    profscope.export(softmax_kernel, SIGNATURE, tmp_path / "outside", target="cuda:90")
+    with profscope.session(backend="emulator"):
+        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "inside", target="cuda:90")
+    assert (tmp_path / "inside.cubin").read_bytes() == (tmp_path / "outside.cubin").read_bytes()
 
 
 def test_nothing_is_left_installed(tmp_path: Path) -> None:
