@@ -15,10 +15,7 @@ import triton
 import triton.language as tl
 
 import profscope
-from instrument_passes.manifest import Manifest
-from profscope.decoding.build import Build, SourceText
 from profscope.recording.builds import build_of
-from profscope.recording.programs import Program, ProgramTable
 from tests.support.sessions import session
 
 # ruff: noqa: N803
@@ -170,7 +167,7 @@ def test_a_kernel_that_cannot_be_described_is_recorded_and_a_note_says_so(
     def fail(*args: Any) -> None:
         raise AttributeError("no module")
 
-    monkeypatch.setattr("profscope.recording.programs.build_of", fail)
+    monkeypatch.setattr("profscope.recording.recorded_launches.build_of", fail)
     with session() as prof:
         double(n=5000, block=512)
     assert len(prof.df) > 0
@@ -181,19 +178,6 @@ def test_a_kernel_that_cannot_be_described_is_recorded_and_a_note_says_so(
     with session() as prof:
         double(n=5000, block=512)
     assert said not in prof.metadata["notes"]
-
-
-def test_a_bare_build_of_another_function_of_that_name_does_not_count() -> None:
-    def build(text: str) -> Build:
-        source = SourceText("same", "a.py", 1, text)
-        return Build("same", sources=(source,))
-
-    table = ProgramTable()
-    table.bare = {build("one").key: build("one")}
-    table._by_function[1] = Program(Manifest("same", "", 0, 0, 0, ()), "", build("another"))
-    assert table.about_bare() == {}
-    table._by_function[1] = Program(Manifest("same", "", 0, 0, 0, ()), "", build("one"))
-    assert list(table.about_bare()) == [build("one").key]
 
 
 def test_the_texts_can_be_left_out() -> None:

@@ -1,9 +1,8 @@
-"""The compile hook, without a launch: what Triton compiles and caches inside a session and outside."""
+"""What Triton compiles with records, and without, and what it caches of both; nothing is launched."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import pytest
 from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
 
-import profscope.launching.hook
+import profscope.dispatch.recording_stages as stages
 from instrument_passes.errors import PassError
 from instrument_passes.manifest import Manifest
-from instrument_passes.toolchain import triton_version
-from profscope.errors import SessionError
+from profscope.errors import CompileError
 from profscope.options import Options
-from profscope.recording.programs import PROGRAMS
+from profscope.recording.programs import manifest_of_binary
 from tests.kernels import softmax
 from tests.support.builds import ADD, build, manifest, recording_builds
 from tests.support.forks import Forks
@@ -55,12 +53,11 @@ def test_a_cache_that_keeps_nothing_but_binaries_still_says_what_they_record(
 ) -> None:
     monkeypatch.setenv("TRITON_STORE_BINARY_ONLY", "1")
     for _ in range(2):  # compiled, then found
-        with recording_builds(Options(instrument="light")), PROGRAMS.asking():
+        with recording_builds(Options(instrument="light")):
             kernel = build()
-            found = PROGRAMS.program(kernel)
-            assert found is not None
-            assert [span.kind for section in found.manifest.sections for span in section.spans] == ["kernel"]
-            assert kernel.metadata.profile_scratch_size == found.manifest.tag
+        found = manifest_of_binary(kernel)
+        assert [span.kind for section in found.sections for span in section.spans] == ["kernel"]
+        assert kernel.metadata.profile_scratch_size == found.tag
     assert list(own_cache.rglob("*.ttgir")) == []
 
 
@@ -71,7 +68,7 @@ def test_the_records_go_to_the_profile_buffer_and_nowhere_else() -> None:
     found = manifest(instrumented)
     assert found is not None
     assert instrumented.metadata.profile_scratch_align == found.tag
-    assert instrumented.metadata.profile_scratch_size == 0  # while no session is open
+    assert instrumented.metadata.profile_scratch_size == found.tag
     assert instrumented.metadata.global_scratch_size == bare.metadata.global_scratch_size
 
 
@@ -83,12 +80,6 @@ def test_other_options_make_another_binary() -> None:
     assert found["light"].hash != found["heavy"].hash
     assert "op" not in kinds(found["light"])
     assert {"kernel", "loop", "iteration", "op"} <= set(kinds(found["heavy"]))
-
-
-def test_kernels_leaves_the_others_bare() -> None:
-    with recording_builds(Options(kernels="softmax")):
-        assert manifest(build(ADD)) is None
-        assert manifest(build(SOFTMAX)) is not None
 
 
 _OTHER_PROCESS = """
@@ -140,10 +131,6 @@ def test_a_users_stages_hook_keeps_running_and_comes_back(monkeypatch: pytest.Mo
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", user)
     with recording_builds(Options()):
         assert manifest(build()) is not None
-        if triton_version() >= (3, 7):
-            key, digest = hook.inspect() or ("", "")
-            assert key.startswith("user")
-            assert digest.startswith("user-hash")
     assert user.kernels == 1
     assert knobs.runtime.add_stages_inspection_hook is user
 
@@ -171,15 +158,6 @@ def test_another_tools_instrumentation_keeps_running_and_comes_back(monkeypatch:
     assert CUDABackend.instrumentation is user
 
 
-def test_a_users_instrumentation_mode_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "mine")
-    with recording_builds(Options()):
-        # Later versions have the hook in their cache keys.
-        theirs = f"mine,{hook.mode}" if triton_version() < (3, 7) else "mine"
-        assert knobs.compilation.instrumentation_mode == theirs
-    assert knobs.compilation.instrumentation_mode == "mine"
-
-
 def test_everything_is_restored_when_the_body_raises() -> None:
     def broken() -> None:
         with recording_builds(Options()):
@@ -191,35 +169,18 @@ def test_everything_is_restored_when_the_body_raises() -> None:
     assert manifest(build()) is None
 
 
-def test_sessions_do_not_nest() -> None:
-    with recording_builds(Options()):
-        inner = CompileHook(Options(instrument="heavy"))
-        with pytest.raises(SessionError, match="already active"), inner.installed():
-            pass
-        assert manifest(build()) is not None  # the outer one still works
-
-
-@pytest.fixture
-def failing_pass(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    said = "add_kernel:12: tt.load: cannot do this"
-
+def test_a_kernel_that_cannot_be_instrumented_is_refused_and_leaves_nothing_in_the_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*args: Any) -> None:
-        raise PassError(said)
+        raise PassError("add_kernel:12: tt.load: cannot do this")
 
-    monkeypatch.setattr(profscope.launching.hook, "run_pipeline", fail)
-    return said
-
-
-def test_a_kernel_that_cannot_be_instrumented_stays_bare_and_says_why(failing_pass: str) -> None:
-    bare = build()
+    with monkeypatch.context() as patch, recording_builds(Options()):
+        patch.setattr(stages, "run_pipeline", fail)
+        with pytest.raises(PassError, match="cannot do this"):
+            build()
     with recording_builds(Options()):
-        kernel = build()
-    found = manifest(kernel)
-    assert found is not None
-    assert found.failure == failing_pass
-    assert found.sections == ()
-    assert kernel.asm["ptx"] == bare.asm["ptx"]
-    assert getattr(kernel.metadata, "profile_scratch_size", 0) == 0
+        assert manifest(build()) is not None
 
 
 def test_what_triton_rejects_is_reported_with_the_op(
@@ -228,9 +189,6 @@ def test_what_triton_rejects_is_reported_with_the_op(
     def broken(text: str, *args: Any) -> str:
         return text.replace("tt.return", "tt.retrun", 1)
 
-    monkeypatch.setattr(profscope.launching.hook, "instrument", broken)
-    with recording_builds(Options()):
-        found = manifest(build())
-    assert found is not None
-    assert "tt.retrun" in found.failure
-    assert "Triton rejects" in found.failure
+    monkeypatch.setattr(stages, "instrument", broken)
+    with recording_builds(Options()), pytest.raises(CompileError, match=r"(?s)Triton rejects.*tt\.retrun"):
+        build()
