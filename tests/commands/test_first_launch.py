@@ -7,14 +7,13 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
-from triton.runtime.jit import JITFunction
 
-from profscope.commands.first_launch import FirstLaunch
-from profscope.recording.after_import import after_import
-from profscope.recording.patches import gated, patched
-from tests.support.sessions import launch, recording, session
+from profscope.commands.first_launch import Enter, FirstLaunch
+from profscope.compat.after_import import after_import
+from tests.support.sessions import launch, session
 from tests.support.triton_globals import triton_globals
 
 
@@ -30,20 +29,20 @@ def on_emulator() -> Iterator[None]:
 
 @pytest.mark.usefixtures("on_emulator")
 def test_threads_wait_while_the_first_launch_opens_a_session() -> None:
-    before, run = triton_globals(), JITFunction.run
+    before = triton_globals()
     opened = []
 
-    def begin() -> None:
+    def begin() -> Enter:
         waiting.wait()  # another thread is at a gate
         opened.append(session(every=2).__enter__())
+        return opened[0]._parts().entered
 
     waiting = threading.Event()
     first = FirstLaunch(begin)
     first.await_it()
     first.await_it()
-    assert JITFunction.run is not run
-    launched = []
-    threads = [threading.Thread(target=lambda: launched.append(launch())) for _ in range(2)]
+    assert triton_globals() != before
+    threads = [threading.Thread(target=launch) for _ in range(2)]
     for thread in threads:
         thread.start()
     waiting.set()
@@ -54,46 +53,24 @@ def test_threads_wait_while_the_first_launch_opens_a_session() -> None:
     prof.__exit__(None, None, None)
     assert len(prof.launches) == 2  # of three, all counted
     assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 3, "recorded": 2}
-    assert JITFunction.run is run
     assert triton_globals() == before
-    assert not recording(launch())
 
 
 @pytest.mark.usefixtures("on_emulator")
 def test_what_opens_it_may_launch_and_what_is_stopped_leaves_nothing() -> None:
-    run = JITFunction.run
-    launched = []
+    before = triton_globals()
+    launched: list[Any] = []
     first = FirstLaunch(lambda: launched.append(launch()))
     first.await_it()
     first.stop()
-    assert JITFunction.run is run
+    assert triton_globals() == before
     launch()
     assert launched == []
     first.await_it()
     launch()
     launch()
     assert len(launched) == 1
-    assert JITFunction.run is run
-
-
-def test_a_patch_takes_the_place_of_a_gate() -> None:
-    class Owner:
-        def ask(self) -> str:
-            return "own"
-
-    own = Owner.ask
-    with gated(Owner, "ask", lambda _: lambda self: "gate"):
-        assert Owner().ask() == "gate"
-        with patched(Owner, "ask", lambda before: lambda self: f"patched {before(self)}"):
-            assert Owner().ask() == "patched own"
-        assert Owner.ask is own
-    assert Owner.ask is own
-    with gated(Owner, "ask", lambda _: lambda self: "gate"):
-        patch = patched(Owner, "ask", lambda before: lambda self: f"patched {before(self)}")
-        patch.__enter__()
-    assert Owner().ask() == "patched own"
-    patch.__exit__(None, None, None)
-    assert Owner.ask is own
+    assert triton_globals() == before
 
 
 def test_after_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,14 +184,6 @@ with profscope.session(backend="emulator") as prof:
 launch_add()
 print(len(prof.launches))
 """
-_PROTON = """
-from triton.profiler.hooks.instrumentation import InstrumentationHook
-try:
-    InstrumentationHook(None).activate()
-except RuntimeError as error:  # it knows no emulator
-    print(error)
-launch_add()
-"""
 _PAUSED = """
 import profscope
 profscope.pause()
@@ -208,18 +200,12 @@ print()
 """
 _ASIDE = "the program opened a session of its own: what it launched from then on is in no profile but that"
 
-_PROTONS = (
-    "the program turned on Proton's instrumentation, which cannot record at once with a session: what it "
-    "launched from then on is in no profile of ours"
-)
-
 
 @pytest.mark.parametrize(
     ("end", "launches", "printed", "note"),
     [
         pytest.param(_FORKS, 2, "3", "", marks=pytest.mark.exhaustive),
         (_OWN_SESSION, 2, "1", _ASIDE),
-        pytest.param(_PROTON, 2, "Unsupported backend: profscope", _PROTONS, marks=pytest.mark.exhaustive),
         pytest.param(
             _PAUSED,
             3,
@@ -229,7 +215,7 @@ _PROTONS = (
         ),
         pytest.param(_AT_EXIT, 4, "", "", marks=pytest.mark.exhaustive),
     ],
-    ids=["fork", "own-session", "proton", "paused", "at-exit"],
+    ids=["fork", "own-session", "paused", "at-exit"],
 )
 def test_what_a_program_does_besides(run: Run, end: str, launches: int, printed: str, note: str) -> None:
     ran = run(end, "-q")
@@ -239,7 +225,7 @@ def test_what_a_program_does_besides(run: Run, end: str, launches: int, printed:
 
 
 _SWITCHED = """
-from profscope.recording.launch_path import LaunchPath
+from profscope.dispatch.running import is_recording
 from profscope.recording.open_sessions import OPEN
 (run,) = OPEN
 {on}
@@ -247,7 +233,7 @@ while run._first_launch._stack is None:
     time.sleep(0.01)
 launch_add()
 {off}
-while LaunchPath.is_installed():
+while is_recording():
     time.sleep(0.01)
 launch_add()
 """
