@@ -18,7 +18,17 @@ import torch
 
 from profscope.compat.torch_parts import lacking
 
-__all__ = ["MODULE", "NEEDED", "TUNER", "is_timed", "lacking_of_tuner", "launched_with", "precompiled", "reloaded", "warms_up_a_graph"]
+__all__ = [
+    "MODULE",
+    "NEEDED",
+    "TUNER",
+    "is_timed",
+    "lacking_of_tuner",
+    "launched_with",
+    "precompiled",
+    "reloaded",
+    "warms_up_a_graph",
+]
 
 MODULE: Final = "torch._inductor.runtime.triton_heuristics"
 TUNER: Final = "CachingAutotuner"

@@ -1,7 +1,8 @@
 """Triton's compiled kernels: what they are of, loading, and the door that all their launches go through.
 
-`JITFunction.run`, a compiled kernel that a user holds, and Inductor's launchers all fetch `CompiledKernel.run`
-and call it. Used of Triton 3.6 to 3.9: this property, `_init_handles`, `_run`, and `Autotuner._bench`.
+`JITFunction.run`, a compiled kernel that a user holds, and Inductor's launchers all fetch
+`CompiledKernel.run` and call it. Used of Triton 3.6 to 3.9: this property, `_init_handles`, `_run`, and
+`Autotuner._bench`.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ import torch
 
 from profscope.compat.after_import import after_import
 from profscope.compat.patches import patched
-from profscope.recording.processes import mapped_files
 from profscope.compat.torch_parts import lacking
+from profscope.recording.processes import mapped_files
 
 __all__ = ["AheadOfTime", "kernels_in", "launches_from_cpp"]
 

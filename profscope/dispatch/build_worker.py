@@ -1,5 +1,5 @@
-"""The process that builds kernels aside: it reads what a session records, then one kernel after the other, and
-answers each with "" once it is in Triton's cache, or with why it could not be built. See `build_aside`.
+"""The process that builds kernels aside: it reads what a session records, then one kernel after the other,
+and answers each with "" once it is in Triton's cache, or with why it could not be built. See `build_aside`.
 
 It ends when there is nothing more to read, or when the program is gone without having said so.
 """
@@ -21,9 +21,9 @@ from triton.runtime import driver
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.inductor import precompiled, reloaded
 from profscope.dispatch.build_aside import Job, Session
+from profscope.dispatch.left_bare import reason
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.recording import backend
-from profscope.recording.messages import one_line
 from profscope.recording.programs import manifest_of_binary
 from profscope.version import __version__
 
@@ -69,5 +69,5 @@ def _answer(compiler: RecordedCompiler, job: Job) -> str:
         # Before Triton 3.7 that compiles C, which stays in the cache, too.
         driver.active.launcher_cls(kernel.src, kernel.metadata)
     except Exception as error:  # noqa: BLE001  whatever it is, the program is to be told
-        return one_line(error)
+        return reason(error)
     return ""

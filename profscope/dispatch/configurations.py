@@ -1,4 +1,4 @@
-"""The configurations of a session's kernels: each with its bare binary, the recorded one, and its launches."""
+"""The configurations of a session's kernels: each with its bare binary, its recorded one, and its turns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from triton.compiler import CompiledKernel
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load, source_file
 from profscope.decoding.build import Build
+from profscope.dispatch.left_bare import reason
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import ScopeError
 from profscope.dispatch.turns import Turns
-from profscope.recording.messages import one_line
 
 __all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
 
@@ -80,7 +80,7 @@ class Configuration:
                 except ScopeError:
                     raise
                 except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
-                    self.why = one_line(error)
+                    self.why = reason(error)
             return self.recorded
 
     def bare_binary(self) -> Binary | None:
@@ -92,7 +92,7 @@ class Configuration:
                     kernel = recompile(self.recorded.kernel)
                     self.bare = Binary(kernel, load(kernel))
                 except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                    self.why = one_line(error)
+                    self.why = reason(error)
             return self.bare
 
 

@@ -15,9 +15,9 @@ from profscope.compat.kernels import Door, load, plain_launcher, trials
 from profscope.compat.launching import recording_call
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
 from profscope.dispatch.policy import Policy, Role
-from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.errors import CompileError
 from profscope.recording.programs import Program, manifest_of_binary
+from profscope.recording.recorded_launches import RecordedLaunches
 
 __all__ = ["STREAM", "Dispatcher", "Observer", "Timer"]
 
@@ -38,8 +38,8 @@ class Timer(Protocol):
 class Observer(Protocol):
     """Runs bare launches under the hardware's instruments; see `StallSamples`."""
 
-    def launch(self, configuration: Configuration, bare: Binary, arguments: Arguments) -> Any:
-        """Launch the binary."""
+    def launch(self, configuration: Configuration, bare: Binary, arguments: Arguments) -> bool:
+        """Launch the binary; False if it cannot be observed, and then it was not launched."""
 
 
 class _Thread(threading.local):
@@ -53,7 +53,8 @@ class _Thread(threading.local):
 class Dispatcher:
     """Installed for the length of a session, and again each time it goes on. Thread-safe.
 
-    seen: kernels of which a binary was launched; tried: those that an autotuner timed. compiler: of recorded binaries; launches: records them.
+    seen: kernels of which a binary was launched; tried: those that an autotuner timed. compiler: of recorded
+    binaries; launches: records them.
     """
 
     def __init__(
@@ -174,15 +175,15 @@ class Dispatcher:
     def _due(self, configuration: Configuration, number: int, args: Arguments) -> Any:
         """Launch what is not merely bare."""
         assert configuration.bare is not None
-        if self._policy.role(number) is Role.RECORDED:
-            configuration.record(partial(self._build, configuration.bare.kernel))
+        configuration.record(partial(self._build, configuration.bare.kernel))
         return self._play(configuration, number, args)
 
     def _build(self, kernel: CompiledKernel) -> Binary:
         return self.adopt(self.compiler.compile(kernel))
 
     def _play(self, configuration: Configuration, number: int, args: Arguments) -> Any:
-        """Launch in the role of this number; bare if the binary that the role needs is not there."""
+        """Launch in the role of this number; bare if the binary that the role needs is not there, recorded
+        if it cannot be observed."""
         policy, recorded = self._policy, configuration.recorded
         role = policy.role(number)
         if role is Role.RECORDED and not policy.is_of_pair(number) and recorded is not None:
@@ -192,7 +193,8 @@ class Dispatcher:
             assert recorded is not None
             return recorded.launch(*args)
         if role is Role.OBSERVED:
-            return self._observer.launch(configuration, bare, args)
+            observed = self._observer.launch(configuration, bare, args)
+            return None if observed else (recorded or bare).launch(*args)
         if recorded is None or not policy.is_of_pair(number):
             return bare.launch(*args)
         is_bare, pair = role is Role.BARE, policy.timed_pair(number)

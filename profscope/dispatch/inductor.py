@@ -1,10 +1,10 @@
 """The door of torch.compile's launches.
 
-Inductor compiles with `triton.compile`, partly in other processes, chooses configurations by timing them, and
-launches from functions of its own, mostly past Triton's launchers. So the door is `CachingAutotuner.run`. Once
-a tuner has chosen, it gets a second launcher, of the recorded binary, and the launches whose turn it is go
-through that one. While a recorded binary is being built aside, launches run bare and are counted; if it cannot
-be built, they run bare for good, and the notes name the kernel.
+Inductor compiles with `triton.compile`, partly in other processes, chooses configurations by timing them,
+and launches from functions of its own, mostly past Triton's launchers. So the door is `CachingAutotuner.run`.
+Once a tuner has chosen, it gets a second launcher, of the recorded binary, and the launches whose turn it is
+go through that one. While a recorded binary is being built aside, launches run bare and are counted; if it
+cannot be built, they run bare for good, and the notes name the kernel.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ from profscope.compat.torch_parts import lacking
 from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
 from profscope.dispatch.configurations import Configuration
 from profscope.dispatch.dispatcher import Dispatcher
-from profscope.dispatch.left_bare import BUILDING, FOR_CPP, described
-from profscope.recording.messages import one_line
+from profscope.dispatch.left_bare import BUILDING, FOR_CPP, described, reason
 from profscope.recording.origins import ORIGINS
 
 __all__ = ["InductorLaunches"]
@@ -205,11 +204,11 @@ class InductorLaunches:
         return kernel.build[1]
 
     def _build(self, kernel: _Kernel, config: Any) -> None:
-        """Compile a kernel with records, or find it in Triton's cache, and have Inductor make its launcher."""
+        """Compile a kernel with records, or find it in Triton's cache; Inductor makes its launcher."""
         try:
             with self._dispatcher.compiler.recording():
                 built = precompiled(kernel.tuner, config)
             kernel.configuration.recorded = self._dispatcher.adopt(built.kernel)
             kernel.own = built.make_launcher()
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
-            kernel.why = one_line(error)
+            kernel.why = reason(error)

@@ -1,22 +1,30 @@
-"""What a profile says of torch.compile's launches that ran bare although they should not have."""
+"""What a profile says of launches that ran bare although they should not have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from instrument_passes.errors import ProfscopeError
 from profscope.recording.journal import number_of_launches
+from profscope.recording.messages import one_line
 
-__all__ = ["BUILDING", "FOR_CPP", "described"]
+__all__ = ["BUILDING", "FOR_CPP", "described", "reason"]
 
 BUILDING: Final = "its binary was being built"
 FOR_CPP: Final = "its binary is written to a file, for C++"
 _SHOWN_KERNELS: Final = 3
 
 
+def reason(error: Exception) -> str:
+    """Why a kernel could not be built, as one line; errors that are not profscope's own say their type."""
+    return " ".join(str(error).split()) if isinstance(error, ProfscopeError) else one_line(error)
+
+
 def described(left_bare: Mapping[tuple[str, str], int], unknown: str) -> tuple[dict[str, Any], list[str]]:
-    """The metadata's entry "building", by kernel how many launches ran bare while its binary was being built,
-    and the notes. left_bare: kernel and why -> launches; unknown: what this torch does not have."""
+    """Of torch.compile's launches: the metadata's entry "building", by kernel how many ran bare while its
+    binary was being built, and the notes. left_bare: kernel and why -> launches; unknown: what this torch
+    does not have."""
     building, for_cpp = (
         {name: count for (name, because), count in sorted(left_bare.items()) if because == why}
         for why in (BUILDING, FOR_CPP)

@@ -4,12 +4,13 @@
 |---|---|
 | 0 | recorded |
 | 1 to o | observed: the bare binary under the hardware's instruments, one at a time |
-| the 4 p that follow | pairs: two bare launches, two recorded ones, p times; the second of each two is timed |
+| the 4 p that follow | pairs: two bare launches, two recorded ones, p times; each second one is timed |
 | any other multiple of n | recorded |
 | any other | bare |
 
 o is the number of observed launches, p the pairs of `baseline=`, n is `every=`. A timed launch follows one of
 its own kind, since another binary leaves other instructions and data in the caches.
+Where there is no instrument, an observed launch is recorded.
 
 Launches of three kinds have no number: an autotuner's trials, which always run bare; launches made inside
 another launch (by a hook); and those of torch.compile that run bare while their binary is being built.

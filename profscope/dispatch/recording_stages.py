@@ -22,11 +22,11 @@ from instrument_passes.scope_tags import tag_scopes, without_points, without_sco
 from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
 from profscope.compat.proton import conflict
-from profscope.recording.programs import describe, manifest_in
 from profscope.dispatch.rounding import Rounding
 from profscope.errors import CompileError
 from profscope.language import RECORDING
 from profscope.options import Options
+from profscope.recording.programs import describe, manifest_in
 
 __all__ = ["RecordingStages", "ScopeError", "instrument"]
 

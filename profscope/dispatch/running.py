@@ -183,7 +183,9 @@ class Running:
             if each.bare is not None and each.recorded is not None
         )
         return {
-            build.key: build.resources() | {"arithmetic": build.arithmetic} for build in builds if build is not None
+            build.key: build.resources() | {"arithmetic": build.arithmetic}
+            for build in builds
+            if build is not None
         }
 
     def _unknown_modules(self) -> list[str]:
@@ -243,7 +245,9 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata()) | dict(told)
         records = recorder(options, machine, metadata)
-        samples = StallSamples(options, records.launches, records.graphs, gpu_here(machine) if options.samples else "")
+        samples = StallSamples(
+            options, records.launches, records.graphs, gpu_here(machine) if options.samples else ""
+        )
         baseline = Baseline(options, machine.device_type, records.graphs)
         policy = Policy(every=options.every, observed=options.sampled, pairs=options.baseline)
         compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))

@@ -21,13 +21,13 @@ from triton.runtime import driver
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
 from profscope.dispatch.configurations import Binary, Configuration
+from profscope.dispatch.left_bare import reason
 from profscope.dispatch.proton_sampling import refuse_proton_sampling
 from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.builds import ptx_of
 from profscope.recording.graphs import Graphs
 from profscope.recording.journal import number_of_launches
-from profscope.recording.messages import one_line
 from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.sampler.cupti import SamplerError
 from profscope.sampler.engine import Engine
@@ -97,27 +97,27 @@ class StallSamples:
                 for sampled in self._sampled.values():
                     sampled.binary = None
 
-    def launch(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> Any:
-        """Launch a bare binary, under the sampler if that can be."""
+    def launch(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> bool:
+        """Launch a bare binary under the sampler; False if that cannot be, and then nothing was launched."""
         engine, stream = self._engine, arguments[STREAM]
         if (
             engine is None
             or (self._graphs is not None and self._graphs.capturing)
             or not engine.open(configuration.name)
         ):
-            return bare.launch(*arguments)
+            return False
         with self._lock:
             sampled = self._sampled.setdefault(configuration, _Sampled(configuration.name))
         binary = self._reloaded(sampled, bare)
         if binary is None:
-            return bare.launch(*arguments)
+            return False
         run = partial(binary.launch, *arguments)
-        result, samples = engine.sample(sampled.name, stream, sampled.period_log2, run)
+        _, samples = engine.sample(sampled.name, stream, sampled.period_log2, run)
         with self._lock:
             sampled.launches += 1
         if samples is not None:
             self._keep(sampled, binary.kernel, samples)
-        return result
+        return True
 
     def _reloaded(self, sampled: _Sampled, bare: Binary) -> Binary | None:
         with self._lock:
@@ -126,7 +126,7 @@ class StallSamples:
                     kernel = recompile(bare.kernel)
                     sampled.binary = Binary(kernel, load(kernel))
                 except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                    sampled.why = one_line(error)
+                    sampled.why = reason(error)
             return sampled.binary
 
     def tables(self) -> tuple[pd.DataFrame, dict[str, Any]] | None:

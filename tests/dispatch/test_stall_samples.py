@@ -17,7 +17,7 @@ import triton
 import profscope
 from instrument_passes.errors import PassError
 from profscope import emulator
-from profscope.launching import hook, other_binaries, running
+from profscope.dispatch import recording_stages, running, stall_samples
 from profscope.sampler.gpu import Gpu
 from profscope.sampler.sampled import SampledLaunch
 from tests.kernels.add import add_kernel
@@ -29,7 +29,7 @@ X = torch.arange(40, dtype=torch.float32)
 
 
 @pytest.fixture(autouse=True)
-def compiled_anew(the_class_comes_back: None) -> Iterator[None]:
+def forgotten(the_class_comes_back: None) -> Iterator[None]:
     yield
     add_kernel.device_caches.clear()
 
@@ -55,28 +55,30 @@ def told(prof: profscope.Session) -> list[tuple[str, int]]:
     return [(each.binary, each.launch) for each in taken(prof)]
 
 
-def test_launches_after_the_first_run_bare_and_the_next_is_recorded_too(gpu: FakeGpu, ran: list[str]) -> None:
+def loaded(prof: profscope.Session) -> Any:
+    """The only binary that is sampled."""
+    assert prof._running is not None
+    (sampled,) = prof._running.samples._sampled.values()
+    return sampled.binary
+
+
+def test_launches_after_the_first_run_bare_under_the_sampler(gpu: FakeGpu, ran: list[str]) -> None:
     with emulator.activate():
         bare = launch()
     ran.clear()
     with session(samples=True) as prof:
-        for _ in range(7):
+        for _ in range(8):
             launch()
-        own = launch()
-        assert prof._running is not None
-        (variant,) = prof._running.keeping._variants.values()
-        hashes = [variant.others._for_sampler[kind].hash for kind in ("bare", "recorded")]
-        assert hashes == [bare.hash, own.hash]  # so Triton's cache has them
-    assert variant.others._for_sampler == {}
-    assert ran == ["spans", *["bare"] * 3, *["spans"] * 4]
-    assert told(prof) == [("bare", -1)] * 3 + [("spans", 1)]
+        assert loaded(prof).kernel.hash == bare.hash  # so Triton's cache has it
+    assert loaded(prof) is None
+    assert ran == ["recorded", *["bare"] * 3, *["recorded"] * 4]
+    assert told(prof) == [("bare", -1)] * 3
     assert len(prof.launches) == 5
     assert prof.profile.validate() == []
-    assert prof.metadata["sampler"]["kernels"] == {NAME: {"bare": 3, "recorded": 1}}
+    assert prof.metadata["sampler"]["kernels"] == {NAME: {"bare": 3}}
     assert f"{NAME}: 3 launches ran bare under the sampler, unrecorded" in prof.metadata["notes"]
-    first, *_, last = taken(prof)
+    first = taken(prof)[0]
     assert first.cubin == bare.kernel  # the very one that runs without a session
-    assert last.cubin == own.kernel != bare.kernel
     assert ".entry add_kernel" in first.ptx
     assert gpu.closed == gpu.opened == [1]
 
@@ -92,32 +94,13 @@ def test_rows_are_those_of_the_kernel_alone(gpu: FakeGpu) -> None:
     assert one.variant_key == variant["key"] != ""
 
 
-@pytest.mark.parametrize("keep", ["sums", "totals"])
-def test_where_sums_are_kept_they_are_sampled(gpu: FakeGpu, ran: list[str], keep: str) -> None:
-    with session(keep=keep, samples=2, spans_every=4) as prof:
-        for _ in range(6):
-            launch()
-    assert ran == ["spans", "bare", "bare", "sums", "spans", "sums"]
-    assert told(prof) == [("bare", -1)] * 2 + [("sums", 1)]
-    assert prof.metadata["keeping"]["kernels"] == {NAME: {"spans": 2, "sums": 2}}
-    assert len(prof.launches) == 4
-
-
-def test_spans_are_sampled_where_it_is_their_turn(gpu: FakeGpu, ran: list[str]) -> None:
-    with session(keep="sums", samples=1, spans_every=2) as prof:
-        for _ in range(4):
-            launch()
-    assert ran == ["spans", "bare", "spans", "sums"]
-    assert told(prof) == [("bare", -1), ("spans", 1)]
-
-
-def test_of_launches_that_are_recorded_some_are_sampled(gpu: FakeGpu, ran: list[str]) -> None:
+def test_together_with_every(gpu: FakeGpu, ran: list[str]) -> None:
     with session(every=2, samples=1) as prof:
         for _ in range(7):
             launch()
-    assert ran == ["spans", "bare"] * 1 + ["bare", "bare", "spans", "bare", "spans"]
-    assert told(prof) == [("bare", -1), ("spans", 1)]
-    assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 7, "recorded": 3}}
+    assert ran == ["recorded", "bare"] * 3 + ["recorded"]
+    assert told(prof) == [("bare", -1)]
+    assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 7, "recorded": 4}}
 
 
 def test_each_configuration_is_sampled(gpu: FakeGpu) -> None:
@@ -125,7 +108,7 @@ def test_each_configuration_is_sampled(gpu: FakeGpu) -> None:
         for _ in range(3):
             for n in (2500, 2512):
                 launch(n)
-    assert told(prof) == [("bare", -1)] * 2 + [("spans", 2), ("spans", 3)]
+    assert told(prof) == [("bare", -1)] * 2
     assert len({each.variant_key for each in taken(prof)}) == 2
 
 
@@ -136,8 +119,8 @@ def test_a_binary_that_is_launched_itself(gpu: FakeGpu, ran: list[str]) -> None:
         with session(samples=1) as prof:
             for _ in range(3):
                 bare[(1, 1, 1)](X, X, out, 40, 1024)
-    assert ran == ["spans", "bare", "spans"]
-    assert told(prof) == [("bare", -1), ("spans", 1)]
+    assert ran == ["recorded", "bare", "recorded"]
+    assert told(prof) == [("bare", -1)]
     assert torch.equal(out, 2 * X)
 
 
@@ -147,11 +130,11 @@ def test_trials_are_not_sampled(gpu: FakeGpu) -> None:
     with session(samples=1) as prof:
         for _ in range(3):
             tuned[lambda meta: (triton.cdiv(40, meta["BLOCK"]),)](X, X, torch.empty_like(X), 40)
-    assert told(prof) == [("bare", -1), ("spans", 3)]
-    assert prof.launches["trial"].tolist() == [True, True, False, False]
+    assert told(prof) == [("bare", -1)]
+    assert len(prof.launches) == 2
 
 
-def test_what_is_captured_is_not_sampled_nor_anything_beside_a_capture(gpu: FakeGpu) -> None:
+def test_what_is_captured_is_recorded_and_not_sampled(gpu: FakeGpu) -> None:
     class Graphs:
         capturing = True
 
@@ -164,7 +147,7 @@ def test_what_is_captured_is_not_sampled_nor_anything_beside_a_capture(gpu: Fake
         assert told(prof) == []
         graphs.capturing = False
         launch()
-        prof._running.recorder.path.captured[NAME] = 1
+        prof._running.recorder.launches.captured[NAME] = 1
     assert told(prof) == [("bare", -1)]
     assert len(prof.launches) == 2
     assert any(note.endswith(f"nor are their replays: {NAME}") for note in prof.metadata["notes"])
@@ -183,12 +166,12 @@ def test_the_emulator_has_none_and_records_all() -> None:
 
 def test_where_the_sampler_is_refused_all_is_recorded(gpu: FakeGpu, ran: list[str]) -> None:
     gpu.why = "only administrators may"
-    with session(keep="sums", samples=2, spans_every=2) as prof:
+    with session(samples=2) as prof:
         for _ in range(5):
             launch()
-    assert ran == ["spans", "sums", "spans", "sums", "spans"]
+    assert ran == ["recorded"] * 5
     assert prof.metadata["sampler"]["why"] == gpu.why
-    assert prof.metadata["notes"][1:] == [f"no samples: {gpu.why}"]
+    assert prof.metadata["notes"] == [f"no samples: {gpu.why}"]
 
 
 def test_where_the_sampler_fails_on_the_way_the_rest_is_recorded(gpu: FakeGpu, ran: list[str]) -> None:
@@ -198,7 +181,7 @@ def test_where_the_sampler_fails_on_the_way_the_rest_is_recorded(gpu: FakeGpu, r
         gpu.made.fails.add("start")
         for _ in range(4):
             launch()
-    assert ran == ["spans", "bare", "bare", "spans", "spans", "spans"]
+    assert ran == ["recorded", "bare", "bare", "recorded", "recorded", "recorded"]
     assert len(taken(prof)) == 1
     assert "no samples any more: start has failed" in prof.metadata["notes"]
     assert gpu.closed == [1]
@@ -250,39 +233,33 @@ def test_a_kernel_that_cannot_be_compiled_again_is_recorded(
     def fail(binary: Any) -> None:
         raise MemoryError("no disk")
 
-    monkeypatch.setattr(other_binaries, "compiled_again", fail)
+    monkeypatch.setattr(stall_samples, "recompile", fail)
     with session(samples=2) as prof:
         for _ in range(5):
             launch()
-    assert ran == ["spans"] * 5
+    assert ran == ["recorded"] * 5
     assert told(prof) == []
     assert [note for note in prof.metadata["notes"] if "MemoryError" in note] == [
-        f"{NAME}: no launch ran bare under the sampler: MemoryError: no disk",
-        f"{NAME}: no recorded launch ran under the sampler: MemoryError: no disk",
+        f"{NAME}: no launch ran under the sampler: MemoryError: no disk"
     ]
 
 
-@pytest.mark.parametrize("keep", ["spans", "sums"])
 def test_a_kernel_that_cannot_be_instrumented_is_sampled_too(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch, keep: str
+    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: Any) -> None:
         raise PassError("a kernel of its own kind")
 
-    monkeypatch.setattr(hook, "run_pipeline", refuse)
+    monkeypatch.setattr(recording_stages, "run_pipeline", refuse)
     with emulator.activate():
         bare = launch()
     empty = pytest.warns(profscope.EmptyProfileWarning, match="no launch was recorded")
-    with (
-        empty,
-        session(samples=2, keep=keep, kernels="|1236") as prof,
-    ):  # other tests have not compiled for it
+    with empty, session(samples=2, kernels="|1236") as prof:  # other tests have not compiled for it
         for _ in range(5):
             launch()
     assert told(prof) == [("bare", -1)] * 2
     assert {each.cubin for each in taken(prof)} == {bare.kernel}
     assert len(prof.launches) == 0
-    assert prof.metadata.get("keeping", {}).get("kernels", {}) == {}
     assert any(
         note.startswith(f"{NAME} runs bare: a kernel of its own kind") for note in prof.metadata["notes"]
     )
@@ -302,10 +279,8 @@ def test_threads_lose_no_launch(gpu: FakeGpu) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(binary for binary, _ in told(prof)) == ["bare"] * 6 + ["spans"]
+    assert sorted(binary for binary, _ in told(prof)) == ["bare"] * 6
     assert len(prof.launches) == 20 - 6
-    (recorded,) = (number for _, number in told(prof) if number >= 0)
-    assert recorded in prof.launches["launch"].tolist()
 
 
 def test_everything_comes_back_when_the_body_raises(gpu: FakeGpu) -> None:
@@ -322,15 +297,6 @@ def test_everything_comes_back_when_the_body_raises(gpu: FakeGpu) -> None:
         assert not recording(launch())
 
 
-def test_once_all_is_sampled_launches_do_not_come_by(gpu: FakeGpu) -> None:
-    with session(samples=1) as prof:
-        for _ in range(3):
-            kernel = launch()
-        assert prof._running is not None
-        assert vars(kernel)["run"] is kernel._run
-    assert "run" not in vars(kernel)
-
-
 def test_a_pause_ends_no_sampling(gpu: FakeGpu) -> None:
     with session(samples=2) as prof:
         for _ in range(2):
@@ -340,7 +306,7 @@ def test_a_pause_ends_no_sampling(gpu: FakeGpu) -> None:
         prof.resume()
         for _ in range(4):
             launch()
-    assert told(prof) == [("bare", -1), ("bare", -1), ("spans", 1)]
+    assert told(prof) == [("bare", -1)] * 2
     assert gpu.closed == [1, 1]
 
 
@@ -351,10 +317,8 @@ def test_each_session_loads_what_it_samples(gpu: FakeGpu) -> None:
         with session(samples=1) as prof:
             for _ in range(2):
                 launch()
-            assert prof._running is not None
-            (variant,) = prof._running.keeping._variants.values()
-            modules.append(variant.others._for_sampler["bare"])
+            modules.append(loaded(prof).kernel)
             launch()
-        assert told(prof) == [("bare", -1), ("spans", 1)]
+        assert told(prof) == [("bare", -1)]
     assert modules[0] is not modules[1]
     assert modules[0].hash == modules[1].hash
