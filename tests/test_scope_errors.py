@@ -8,15 +8,18 @@ import re
 from typing import Any
 
 import pytest
+import torch
 import triton
 import triton.language as tl
 import triton.profiler.language as pl
 from triton.compiler.errors import CompilationError
 
+import profscope
 import profscope.language as psl
 from profscope.errors import CompileError
 from profscope.options import Options
 from tests.kernels.spec import Spec
+from tests.support import sessions
 from tests.support.builds import build, manifest, recording_builds
 
 
@@ -167,12 +170,22 @@ def test_a_mistake_in_a_helper_is_at_the_line_of_the_helper() -> None:
     assert f"{__file__}:{line_of(_helper, 'in the helper')}: scope 'help' is still open" in str(caught.value)
 
 
-def test_without_a_session_or_left_out_of_it_nothing_is_looked_at() -> None:
-    assert manifest(build(spec(crossed))) is None
-    with recording_builds(Options(kernels="another")):
-        kernel = build(spec(crossed))
+def test_without_a_session_nothing_is_looked_at() -> None:
+    kernel = build(spec(crossed))
     assert manifest(kernel) is None
     assert "profscope" not in kernel.asm["ttgir"]
+
+
+def test_a_launch_raises_it_and_one_that_is_left_out_does_not() -> None:
+    x = torch.zeros(1, dtype=torch.int32)
+    with sessions.session(), pytest.raises(CompileError, match="scope 'first', entered on line"):
+        crossed[(1,)](x, 3)
+    with (
+        pytest.warns(profscope.EmptyProfileWarning, match="crossed"),
+        sessions.session(kernels="another"),
+    ):
+        crossed[(1,)](x, 3)
+    assert x.item() == 3
 
 
 @triton.jit

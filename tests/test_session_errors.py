@@ -65,7 +65,7 @@ def test_a_kernel_that_cannot_be_instrumented_runs_bare_and_says_why(monkeypatch
     def fail(*args: Any) -> None:
         raise PassError("kernel.py:3: cannot instrument this")
 
-    monkeypatch.setattr("profscope.launching.hook.run_pipeline", fail)
+    monkeypatch.setattr("profscope.dispatch.recording_stages.run_pipeline", fail)
     with session(instrument=["kernel-span", "op-spans{classes=store}"]) as prof:  # compiled by no other test
         out = launch_add()
     assert torch.equal(out, torch.arange(2500) * 2.0)
