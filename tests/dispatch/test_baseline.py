@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import profscope
-from profscope.launching import baseline, other_binaries
-from profscope.launching.baseline import Baseline, Timed
+from profscope.dispatch import baseline
+from profscope.dispatch.baseline import Baseline, _Timed
+from profscope.dispatch.configurations import Configuration
+from profscope.dispatch.policy import Policy
 from profscope.options import Options
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch, launch_add, session
@@ -21,7 +23,7 @@ NAME = "add_kernel"
 
 
 @pytest.fixture(autouse=True)
-def compiled_anew(the_class_comes_back: None) -> Iterator[None]:
+def forgotten(the_class_comes_back: None) -> Iterator[None]:
     yield
     add_kernel.device_caches.clear()
 
@@ -31,19 +33,17 @@ def only(prof: profscope.Session) -> dict[str, Any]:
     return timed
 
 
-def test_bare_and_recorded_launches_alternate_and_then_all_are_recorded(ran: list[str]) -> None:
+def test_pairs_follow_the_first_launch_and_then_all_are_recorded(ran: list[str]) -> None:
     with session(baseline=3) as prof:
-        outputs = [launch_add() for _ in range(10)]
-        binary = next(iter(add_kernel.device_caches[0][0].values()))
-    assert ran == ["spans", *["bare", "spans"] * 3, *["spans"] * 3]
-    assert "run" not in vars(binary)  # launches behind the last pair do not come by here
+        outputs = [launch_add() for _ in range(15)]
+    assert ran == ["recorded", *["bare", "bare", "recorded", "recorded"] * 3, *["recorded"] * 2]
     assert all(torch.equal(out, outputs[0]) for out in outputs)
-    assert len(prof.launches) == 7
+    assert len(prof.launches) == 9
     timed = only(prof)
     assert len(timed["bare_ns"]) == len(timed["instrumented_ns"]) == 3
     assert min(timed["instrumented_ns"]) > max(timed["bare_ns"]) > 0
     assert timed["key"] == prof.metadata["variants"][NAME][0]["key"]
-    assert prof.metadata["notes"] == [f"{NAME}: 3 launches ran bare to be timed, unrecorded (baseline=)"]
+    assert prof.metadata["notes"] == [f"{NAME}: 6 launches ran bare to be timed, unrecorded (baseline=)"]
     (row,) = prof.overhead().to_dict("records")
     assert row["basis"] == "estimated"  # events of the emulator have its time between launches in them
     assert np.isnan(row["bare_ns"])
@@ -53,29 +53,14 @@ def test_bare_and_recorded_launches_alternate_and_then_all_are_recorded(ran: lis
     assert row["bare_shared_bytes"] == row["shared_bytes"]
 
 
-def test_a_kernel_that_cannot_be_compiled_bare_is_recorded(
-    ran: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(binary: Any) -> None:
-        raise MemoryError("no disk")
-
-    monkeypatch.setattr(other_binaries, "compiled_again", fail)
-    with session(baseline=2) as prof:
-        for _ in range(4):
-            launch()
-    assert ran == ["spans"] * 4
-    assert len(prof.launches) == 4
-    assert f"{NAME}: no launch ran bare to be timed: MemoryError: no disk" in prof.metadata["notes"]
-    assert prof.overhead()["basis"].tolist() == ["estimated"]
-
-
-def test_beside_every(ran: list[str]) -> None:
-    """Launches that are left out have no number."""
-    with session(baseline=2, every=2) as prof:
+def test_together_with_every(ran: list[str]) -> None:
+    with session(baseline=2, every=4) as prof:
         for _ in range(16):
             launch()
-    assert ran.count("spans") == 6
+    pairs = ["bare", "bare", "recorded", "recorded"] * 2
+    assert ran == ["recorded", *pairs, *["bare"] * 3, "recorded", *["bare"] * 3]
     assert len(only(prof)["bare_ns"]) == 2
+    assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 16, "recorded": 6}}
 
 
 def test_without_it_nothing_is_timed() -> None:
@@ -121,8 +106,6 @@ class SlowEvent:
 
 
 def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel: Any = None
-
     class Driver:
         class active:  # noqa: N801
             @staticmethod
@@ -139,22 +122,22 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
     monkeypatch.setattr(torch.cuda, "_sleep", held.append)
     SlowEvent.reached = [True, False, False, False]  # the first start at once, then nothing for long
     timer = Baseline(Options(baseline=2), "cuda")
-    timed = timer.variant("k")
-    assert timer.launch(timed, kernel, 1, 7, lambda: "first", is_bare=True) == "first"
+    kernel = Configuration("k", Policy(), matches=True)
+    assert timer.launch(kernel, 0, 7, lambda: "first", is_bare=True) == "first"
     assert held == []
-    assert timer.launch(timed, kernel, 2, 7, lambda: "second", is_bare=False) == "second"
+    assert timer.launch(kernel, 0, 7, lambda: "second", is_bare=False) == "second"
     metadata, notes = timer.describe()
     (entry,) = metadata["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["waited"], entry["unrecorded"]) == ([], 1, 1)
-    assert timed.recorded_ns == {2: 0.25e6}
+    assert timer._timed[kernel].recorded_ns == {0: 0.25e6}
     assert any("waited for the host" in note for note in notes)
     assert len(held) == 1  # where the host had no lead, the device waits for it
     assert 0 < held[0] <= 2_000_000
 
 
-def test_a_bare_launch_and_the_recorded_one_behind_it_are_a_pair() -> None:
-    timed = Timed("k", "key", bare_ns={1: 3.0, 3: 7.0, 5: 9.0}, recorded_ns={2: 5.0, 6: 11.0, 8: 13.0})
+def test_a_pair_without_one_of_its_times_is_left_out() -> None:
     timer = Baseline(Options(baseline=4), "cpu")
-    timer._variants.append(timed)
+    timed = timer._timed[Configuration("k", Policy(), matches=True)] = _Timed()
+    timed.bare_ns, timed.recorded_ns = {0: 3.0, 1: 7.0, 2: 9.0}, {0: 5.0, 2: 11.0, 3: 13.0}
     (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["instrumented_ns"]) == ([3.0, 9.0], [5.0, 11.0])

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import gc
-import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.backends.nvidia.driver import CudaLauncher
 from triton.compiler import CompiledKernel
-from triton.runtime import _allocation
 
 from instrument_passes.errors import PassError
 from profscope import emulator
-from profscope.launching import kept
-from profscope.recording.programs import PROGRAMS
-from tests.support.foreign import UserAllocator
-from tests.support.sessions import session
+from profscope.compat import compiling
+from tests.support.sessions import recording, session
 
 # ruff: noqa: N803
 
@@ -64,57 +59,23 @@ each_make = pytest.mark.parametrize("make", [launched, warmed_up])
 
 
 @each_make
-def test_compiled_before_the_session_it_is_recorded(make: Make) -> None:
-    kernel = make()
-    with session() as prof:
-        run(kernel)
-        run(kernel)
-    run(kernel)
-    assert prof.launches["kernel"].tolist() == ["kept_kernel"] * 2
-    assert prof.metadata["notes"] == []
-    assert prof.profile.validate() == []
-    assert PROGRAMS.program(kernel) is None  # it is still the bare one
-
-
-@each_make
-@pytest.mark.parametrize("loaded", [True, False])
-def test_compiled_in_the_session_it_runs_on_unrecorded(make: Make, loaded: bool) -> None:
-    before = _allocation._profile_allocator.get()
-    with session() as prof:
+@pytest.mark.parametrize("compiled", ["before", "in a session"])
+def test_it_is_recorded_in_each_session_and_in_none_between(make: Make, compiled: str) -> None:
+    if compiled == "before":
         kernel = make()
-        if loaded:
-            run(kernel)
-        count = len(prof.launches)
-    assert PROGRAMS.program(kernel) is not None
+    else:
+        with session():
+            kernel = make()
     run(kernel)
-    assert len(prof.launches) == count
-    assert _allocation._profile_allocator.get() is before
-
-
-def test_a_users_allocator_is_asked_for_nothing_afterwards() -> None:
-    with session():
-        kernel = launched()
-    user, before = UserAllocator(), _allocation._profile_allocator.get()
-    _allocation._profile_allocator.set(user)
-    try:
-        run(kernel)
-    finally:
-        _allocation._profile_allocator.set(before)
-    assert user.calls == []
-
-
-@each_make
-def test_kept_from_a_session_it_is_recorded_in_the_next_one(make: Make) -> None:
-    with session():
-        kernel = make()
-    run(kernel)  # loaded between sessions, if it was not yet
     for _ in range(2):
         with session() as prof:
             run(kernel)
             launched()
         run(kernel)
-        assert len(prof.launches) == 2
+        assert prof.launches["kernel"].tolist() == ["kept_kernel"] * 2
         assert prof.metadata["notes"] == []
+        assert prof.profile.validate() == []
+    assert not recording(kernel)
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -132,34 +93,22 @@ def test_kept_from_a_session_with_other_options_it_records_as_this_one_says() ->
     assert prof.launches.empty
 
 
-@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_launched_past_the_session_it_is_counted() -> None:
-    with session(instrument="light"):
-        kernel = launched()
-    out = torch.empty_like(X)
-    run_directly = kernel[(2, 1, 1)]  # it knows nothing of sessions
-    with session() as prof:
-        run_directly(X, out, N, 512)
-    assert torch.equal(out, X * 3)
-    assert prof.launches.empty
-    (note,) = prof.metadata["notes"]
-    # Kernels of other tests may ask for memory alike, which is all that is known of this launch.
-    assert re.fullmatch(
-        r"1 launch ran unrecorded: a binary of (\w+ or )*kept_kernel( or \w+)* was kept from a session "
-        "with other options, and launched directly",
-        note,
-    )
-
-
-def test_what_launches_it_may_be_kept_too() -> None:
+@pytest.mark.parametrize("fetched", ["before", "in a session"])
+def test_what_launches_it_may_be_kept_too(fetched: str) -> None:
     kernel = warmed_up()
-    with session() as prof:
+    if fetched == "before":
         launch = kernel[(2, 1, 1)]
-        launch(X, torch.empty_like(X), N, 512)
+    else:
+        with session(instrument="light"):
+            launched()
+            launch = kernel[(2, 1, 1)]
     out = torch.empty_like(X)
+    with session() as prof:
+        launch(X, out, N, 512)
     launch(X, out, N, 512)
     assert torch.equal(out, X * 3)
     assert len(prof.launches) == 1
+    assert prof.metadata["notes"] == []
 
 
 @pytest.mark.parametrize("make", ["before", "recorded", "left out", "warmed up"])
@@ -185,20 +134,17 @@ def test_with_every_it_takes_turns_with_its_function(make: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_one_that_cannot_be_built_runs_on_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = launched()
-
-    def fail(*args: Any, **options: Any) -> None:
+def test_one_that_cannot_be_compiled_again_runs_on_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
         raise MemoryError("no disk")
 
-    monkeypatch.setattr(kept, "compiled_again", fail)
+    kernel = launched()
+    monkeypatch.setattr(compiling, "recompile", fail)
     with session() as prof:
         run(kernel)
         run(kernel)
     assert prof.launches.empty
-    assert prof.metadata["notes"] == [
-        "2 launches of kept_kernel ran unrecorded, by a binary that was kept: MemoryError: no disk"
-    ]
+    assert prof.metadata["notes"] == ["kept_kernel runs bare: MemoryError: no disk"]
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -206,7 +152,7 @@ def test_one_that_cannot_be_instrumented_is_named_in_every_session(monkeypatch: 
     def refuse(*args: Any) -> None:
         raise PassError("it is refused")
 
-    monkeypatch.setattr("profscope.launching.hook.run_pipeline", refuse)
+    monkeypatch.setattr("profscope.dispatch.recording_stages.run_pipeline", refuse)
     for _ in range(2):
         with session(kernels="kept_kernel|1234") as prof:  # other tests have not compiled for it
             launched()
@@ -217,8 +163,8 @@ def test_one_that_cannot_be_instrumented_is_named_in_every_session(monkeypatch: 
 def test_threads_that_keep_one_binary_build_one(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = launched()
     built = []
-    again = kept.compiled_again
-    monkeypatch.setattr(kept, "compiled_again", lambda binary: built.append(binary) or again(binary))
+    recompile = compiling.recompile
+    monkeypatch.setattr(compiling, "recompile", lambda binary: built.append(binary) or recompile(binary))
     with session() as prof:
         threads = [threading.Thread(target=run, args=(kernel,)) for _ in range(4)]
         for thread in threads:
@@ -231,28 +177,7 @@ def test_threads_that_keep_one_binary_build_one(monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_of_a_session_keeps_a_binary() -> None:
     with session():
-        kernel = launched()
-        run(kernel)
+        kernel = weakref.ref(launched())
     kept_kernel.device_caches.clear()
-    before = len(PROGRAMS._programs)
-    del kernel
     gc.collect()
-    assert len(PROGRAMS._programs) < before
-
-
-@pytest.mark.parametrize("size", [0, 96])
-def test_nvidias_launcher_passes_null_where_a_binary_asks_for_nothing(size: int) -> None:
-    """Read in Triton's source: what it does with None is tested on devices."""
-    given: list[Any] = []
-    launcher = SimpleNamespace(
-        global_scratch_size=0, global_scratch_align=1, profile_scratch_size=size, profile_scratch_align=3,
-        num_ctas=1, launch_cooperative_grid=False, launch_pdl=False, gsan_enabled=False, arg_annotations=(),
-        kernel_signature=b"", launch=lambda *args: given.extend(args),
-    )  # fmt: skip
-    buffer, before = object(), _allocation._profile_allocator.get()
-    _allocation._profile_allocator.set(lambda *asked: buffer)
-    try:
-        CudaLauncher.__call__(launcher, 2, 1, 1, 0, None, None, None, None, None)
-    finally:
-        _allocation._profile_allocator.set(before)
-    assert (buffer in given) == (size > 0)
+    assert kernel() is None

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from profscope.dispatch.policy import Policy, Role
 from profscope.dispatch.turns import BARE, Turns
 
-policies = st.builds(
-    Policy, every=st.integers(1, 7), observed=st.integers(0, 4), pairs=st.integers(0, 3)
-)
+policies = st.builds(Policy, every=st.integers(1, 7), observed=st.integers(0, 4), pairs=st.integers(0, 3))
 
 
 @given(policies)
