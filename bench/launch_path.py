@@ -1,7 +1,7 @@
 """What a session adds to a launch on the host, without a GPU and without what the driver takes.
 
-Memory of the host stands in for a GPU's. The hooks alone are called as Triton's launcher does; whole launches
-go through Triton as far as its launcher, in place of which there is one that enqueues nothing.
+Memory of the host stands in for a GPU's. What records a launch is called by itself; whole launches go through
+Triton as far as its launcher, in place of which there is one that enqueues nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 from unittest import mock
-
-from triton import knobs
-from triton.runtime import _allocation
 
 import profscope
 from bench.kernels import Workload
@@ -28,36 +26,31 @@ from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
 from profscope.recording import backend
 from profscope.recording.backend import Backend
-from profscope.recording.programs import PROGRAMS
 from profscope.recording.recorder import recorder
 from tests.support import standin
 
 __all__ = ["launch_path"]
 
-_LAUNCHES: Final = 500  # those of all rounds of hooks fit the memory, so that no drain is timed
+_LAUNCHES: Final = 500  # those of all rounds fit the memory, so that no drain is timed
 _WARM_UP: Final = 250  # in each session: two recorded ones even if that is one in 100
 _GPU: Final = Backend("cuda", lambda: {"backend": "gpu"})
-
-
-class _Metadata:
-    def __init__(self, function: Any) -> None:
-        self.data = {"name": "", "function": function, "stream": 0}
 
 
 class _Launcher:
     """Triton's launcher for NVIDIA GPUs, without the launch."""
 
-    def __init__(self, src: Any, metadata: Any) -> None:
-        self.size, self.alignment = metadata.profile_scratch_size, metadata.profile_scratch_align
+    def __init__(self, src: Any, metadata: Any) -> None: ...
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any,
         enter: Callable[[Any], None], leave: Callable[[Any], None], *args: Any,
     ) -> None:  # fmt: skip
-        if self.size:
-            _allocation._profile_allocator.get()(x * y * z * self.size, self.alignment, stream)
         enter(about)
         leave(about)
+
+    def call_with_profile_buffer(self, pointer: Any, *args: Any) -> None:
+        """As `recording_call` finds it."""
+        self(*args)
 
 
 class _Utils(EmulatorUtils):
@@ -71,39 +64,30 @@ class _Utils(EmulatorUtils):
 
 
 def launch_path(workload: Workload, rounds: int) -> list[Row]:
-    """Host time of one launch's hooks, with the chains Triton calls them through and without a session; and
-    of whole launches, recorded and left out."""
-    return [_hooks(workload, rounds), _launches(workload, rounds)]
+    """Host time of what records one launch, and without it; and of whole launches, recorded and left out."""
+    return [_recording(workload, rounds), _launches(workload, rounds)]
 
 
-def _hooks(workload: Workload, rounds: int) -> Row:
+def _recording(workload: Workload, rounds: int) -> Row:
     with profscope.session(backend="emulator", instrument="light") as session:
         workload.launch(workload.inputs("cpu"))
         (launch,) = session._parts().recorder.log.launches
-    found = (f for f in PROGRAMS.functions() if PROGRAMS.of(f) == launch.program)
-    metadata, size, tag = _Metadata(next(found)), launch.manifest.tag * launch.ctas, launch.manifest.tag
-    enter, leave = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+    kernel: Any = SimpleNamespace(metadata=SimpleNamespace(num_ctas=1))
+    args = launch.ctas, 1, 1, 0, None, None, None, None, None
 
-    def bare() -> None:
-        enter(metadata)
-        leave(metadata)
-
-    def recorded() -> None:
-        allocate(size, tag, 0)
-        enter(metadata)
-        leave(metadata)
+    def call(pointer: Any, *args: Any) -> None: ...
 
     samples: dict[str, list[float]] = {"bare": [], "profscope": []}
     with standin.gpu():
         records = recorder(Options(memory=256, instrument="light"), _GPU, {})
+        record = records.launches.launcher(kernel, launch.program, call)
         for _ in range(rounds + 1):
-            samples["bare"].append(_us(bare))
+            samples["bare"].append(_us(partial(call, None, *args)))
             with records.installed():
-                allocate = _allocation._profile_allocator.get()
-                samples["profscope"].append(_us(recorded))
+                samples["profscope"].append(_us(partial(record, *args)))
         records.close()
     cells = {name: Cell(tuple(values[1:])) for name, values in samples.items()}  # the first round allocates
-    return Row("hooks of a launch, on the host", workload.name, "us", cells)
+    return Row("recording of a launch, on the host", workload.name, "us", cells)
 
 
 def _launches(workload: Workload, rounds: int) -> Row:

@@ -98,7 +98,7 @@ def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
     with profscope.session(instrument=[pipeline], memory=given.memory_mib) as session:
         yield
         recorder = session._parts().recorder  # reading the profile would decode it
-        for why in (*recorder.journal.failures.values(), *recorder.journal.unrecorded):
+        for why in (*session._parts().dispatcher.notes(), *recorder.journal.unrecorded):
             raise RuntimeError(f"profscope did not record: {why}")
         if not len(recorder.log):
             raise RuntimeError("profscope recorded no launch")
