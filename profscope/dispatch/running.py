@@ -252,7 +252,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         policy = Policy(every=options.every, observed=options.sampled, pairs=options.baseline)
         compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
         dispatcher = Dispatcher(policy, options.matches, compiler, records.launches, baseline, samples)
-        aside = None if options.wait or machine.device_type == "cpu" else BuildAside(options, "gpu")
+        aside = builds_aside(options, machine)
         inductor = InductorLaunches(dispatcher, records.launches.capturing, records.preparation, aside)
         ahead = AheadOfTime()
         scopes = HostScopes(
@@ -284,6 +284,11 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
             kineto,
             cpp_kernels_before,
         )
+
+
+def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:
+    """What builds recorded binaries of torch.compile in other processes; None if launches wait for theirs."""
+    return None if options.wait or machine.device_type == "cpu" else BuildAside(options, "gpu")
 
 
 def is_recording() -> bool:

@@ -1,4 +1,4 @@
-"""Binaries of torch.compile's kernels that are built beside the program, on the emulator."""
+"""Binaries of torch.compile's kernels that other processes build, on the emulator."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import pytest
 from triton import knobs
 
 import profscope
-from profscope.launching import running
-from profscope.launching.beside import GIVEN_UP, Beside, Made
-from profscope.recording.buffers import HostBuffers
+from profscope.dispatch import running
+from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -26,7 +25,7 @@ from tests.support.inductor import Tuner
 
 @Tuner.of
 @triton.jit
-def triton_poi_beside(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
+def triton_poi_aside(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
     at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
     tl.store(out_ptr0 + at, tl.load(in_ptr0 + at, at < xnumel) * 2, at < xnumel)
 """
@@ -48,27 +47,27 @@ def tuner(tasks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     allocator = _allocation._allocator.get()  # Inductor leaves its own
     path = tmp_path / "cgenerated.py"
     path.write_text(_GENERATED)
-    tuner = tasks._reload_python_module("cgenerated", str(path), set_sys_modules=False).triton_poi_beside
+    tuner = tasks._reload_python_module("cgenerated", str(path), set_sys_modules=False).triton_poi_aside
     tuner.filename = str(path)
     yield tuner
     _allocation._allocator.set(allocator)
 
 
 @pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch) -> list[Beside]:
-    """What sessions build beside the program with."""
-    made: list[Beside] = []
+def aside(monkeypatch: pytest.MonkeyPatch) -> list[BuildAside]:
+    """What sessions have binaries built with."""
+    made: list[BuildAside] = []
 
-    def builds_beside(options: Any, hook: Any, machine: Any) -> Beside:
-        made.append(Beside(options, hook, "emulator"))
+    def builds_aside(options: Any, machine: Any) -> BuildAside:
+        made.append(BuildAside(options, "emulator"))
         return made[-1]
 
-    monkeypatch.setattr(running, "builds_beside", builds_beside)
+    monkeypatch.setattr(running, "builds_aside", builds_aside)
     return made
 
 
 @pytest.fixture
-def builds(beside: list[Beside], monkeypatch: pytest.MonkeyPatch) -> list[Future[Any]]:
+def builds(aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch) -> list[Future[Any]]:
     """What was to be built, and is by nobody."""
     futures: list[Future[Any]] = []
 
@@ -76,7 +75,7 @@ def builds(beside: list[Beside], monkeypatch: pytest.MonkeyPatch) -> list[Future
         futures.append(Future())
         return futures[-1]
 
-    monkeypatch.setattr(Beside, "begin", begin)
+    monkeypatch.setattr(BuildAside, "begin", begin)
     return futures
 
 
@@ -91,34 +90,25 @@ def building(prof: profscope.Session) -> Future[Any]:
 @pytest.mark.slow
 @pytest.mark.exhaustive  # a worker imports all of Inductor
 def test_workers_build_all_that_a_launch_needs(
-    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache_hits: list[bool] = []
-    waited: list[bool] = []
-    place = HostBuffers.place
-
-    def placed(self: HostBuffers, *args: Any) -> Any:
-        waited.append(args[-1])
-        return place(self, *args)
-
-    monkeypatch.setattr(HostBuffers, "place", placed)
-    with session(keep="sums", spans_every=2) as prof:
+    with session(baseline=1) as prof:
         tuner.launch()
-        assert building(prof).result(timeout=300).keys() == {"own", "spans"}
+        assert building(prof).result(timeout=300) == ""
         assert prof._parts().recorder.routes._buffers  # before any launch asks for memory
         monkeypatch.setattr(
             knobs.compilation, "listener", lambda cache_hit, **_: cache_hits.append(cache_hit)
         )
-        for _ in range(3):
+        for _ in range(5):
             tuner.launch()
-        workers = list(beside[0]._workers)
-    assert cache_hits == []  # what was built is only loaded
-    assert waited == [False] * 3  # not even a kernel's first launch waits for memory
-    assert prof.launches["keeps"].tolist() == ["spans", "sums", "spans"]
-    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_beside": 1}}
+        workers = list(aside[0]._workers)
+    assert cache_hits == [True, True]  # what was built, and the bare binary, are only loaded
+    assert len(prof.launches) == 3
+    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_aside": 1}}
     assert prof.metadata["notes"][0] == (
         "1 launch by torch.compile ran bare, and is in no figure: its binary was being built "
-        "(triton_poi_beside); with wait=True launches wait for that"
+        "(triton_poi_aside); with wait=True launches wait for that"
     )
     assert [worker._process.returncode is None for worker in workers] == [False]
 
@@ -130,7 +120,7 @@ def test_launches_run_bare_while_theirs_is_built(tuner: Any, builds: list[Future
             tuner.launch()
     assert len(builds) == 1
     assert prof.launches.empty
-    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_beside": 3}}
+    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_aside": 3}}
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -141,7 +131,7 @@ def test_what_could_not_be_built_is_named(tuner: Any, builds: list[Future[Any]])
         tuner.launch()
         tuner.launch()
     assert (
-        "2 launches of triton_poi_beside by torch.compile ran bare: ValueError: no such option"
+        "2 launches of triton_poi_aside by torch.compile ran bare: ValueError: no such option"
         in prof.metadata["notes"]
     )
 
@@ -159,33 +149,33 @@ def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Futur
         builds[2].set_result("ValueError: no such option")
         tuner.launch()
     assert len(builds) == 3
-    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_beside": 3}}
+    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_aside": 3}}
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_session_that_ends_gives_up_what_is_being_built(
-    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.launching.beside._PROGRAM", "signal:pause")
+    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "signal:pause")
     with session() as prof:
         tuner.launch()
         build = building(prof)
     assert build.cancelled() or build.result() == GIVEN_UP
-    assert beside[0]._workers == []
+    assert aside[0]._workers == []
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_worker_that_has_stopped_holds_up_no_end(
-    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.launching.beside._PROGRAM", "signal:pause")
-    monkeypatch.setattr("profscope.launching.beside._END_S", 0.01)
+    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "signal:pause")
+    monkeypatch.setattr("profscope.dispatch.build_aside._END_S", 0.01)
     with session() as prof:
         tuner.launch()
         building(prof)
-        while not beside[0]._workers:
+        while not aside[0]._workers:
             pass
-        (worker,) = beside[0]._workers
+        (worker,) = aside[0]._workers
         os.kill(worker._process.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, worker._process.pid, os.WSTOPPED)
     assert worker._process.returncode == -signal.SIGKILL
@@ -193,21 +183,21 @@ def test_a_worker_that_has_stopped_holds_up_no_end(
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_memory_that_cannot_be_prepared_is_named(
-    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers: list[Any] = []
 
-    def started(self: Beside) -> Any:
-        workers.append(mock.Mock(build=lambda job: {}))
+    def started(self: BuildAside) -> Any:
+        workers.append(mock.Mock(build=lambda job: ""))
         self._workers.append(workers[-1])
         return workers[-1]
 
     def faulted() -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ...")
 
-    monkeypatch.setattr(Beside, "_started", started)
+    monkeypatch.setattr(BuildAside, "_started", started)
     with session():
-        (builds,) = beside
+        (builds,) = aside
         for _ in range(2):
             future = builds.begin(tuner, None, faulted)
             assert future is not None
@@ -216,19 +206,6 @@ def test_memory_that_cannot_be_prepared_is_named(
                 "its memory could not be prepared: RuntimeError: CUDA error: an illegal"
             )
     assert len(workers) == 1  # it goes on
-
-
-@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_files_that_are_gone_are_named(tuner: Any, builds: list[Future[Any]]) -> None:
-    with session() as prof:
-        tuner.launch()
-        builds[0].set_result({"own": Made("", {"kernel.json": "/nowhere/kernel.json"})})
-        tuner.launch()
-        tuner.launch()
-    assert any(
-        "2 launches of triton_poi_beside by torch.compile ran bare: FileNotFoundError" in note
-        for note in prof.metadata["notes"]
-    )
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -241,7 +218,7 @@ def test_what_inductor_times_to_decide_on_fusions_is_no_launch(tuner: Any) -> No
 
 
 def test_what_a_user_has_put_into_compilation_is_built_here(
-    tuner: Any, beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def users_own(*args: Any) -> tuple[str, str] | None:
         return None if args else ("own", "own")
@@ -256,20 +233,20 @@ def test_what_a_user_has_put_into_compilation_is_built_here(
 def test_launches_that_warm_up_a_cuda_graph_wait(
     tuner: Any, builds: list[Future[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.launching.inductor._warms_up_a_graph", lambda: True)
+    monkeypatch.setattr("profscope.dispatch.inductor.warms_up_a_graph", lambda: True)
     with session() as prof:
         tuner.launch()
     assert len(prof.launches) == 1
 
 
 def test_loading_takes_a_small_part_of_the_time(
-    beside: list[Beside], monkeypatch: pytest.MonkeyPatch
+    aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
-    monkeypatch.setattr("profscope.launching.beside.time.perf_counter", lambda: now_s[0])
+    monkeypatch.setattr("profscope.dispatch.build_aside.time.perf_counter", lambda: now_s[0])
     with session():
         pass
-    (builds,) = beside
+    (builds,) = aside
     assert builds.may_load()
     with builds.loading():
         now_s[0] += 0.01
