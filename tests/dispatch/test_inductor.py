@@ -248,10 +248,9 @@ def test_launches_are_sampled_as_all_others(inductor: Any, monkeypatch: pytest.M
 
 def test_threads_that_launch_one_tuner_at_once_are_recorded(inductor: Any) -> None:
     tuner = inductor.Tuner()
-    with session(every=2) as prof:
-        with ThreadPoolExecutor(4) as pool:
-            for launched in [pool.submit(tuner.launch) for _ in range(40)]:
-                launched.result()
+    with session(every=2) as prof, ThreadPoolExecutor(4) as pool:
+        for launched in [pool.submit(tuner.launch) for _ in range(40)]:
+            launched.result()
     assert prof.metadata["sampling"]["kernels"]["triton_poi_double"]["launches"] == 40
     assert 10 <= len(prof.launches) <= 20  # of numbers drawn at once, some are bare after all
     assert prof.profile.validate() == []

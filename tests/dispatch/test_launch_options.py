@@ -11,7 +11,6 @@ from triton.compiler import compile
 
 import profscope
 from instrument_passes.levels import LEVELS
-from instrument_passes.toolchain import triton_version
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import matmul, matmul_tma
@@ -26,18 +25,16 @@ DEPENDENT = Spec("dependent", dependent_kernel, {"x_ptr": "*fp32", "out_ptr": "*
 LAUNCH = [{}, {"launch_pdl": True}, {"launch_cooperative_grid": True}, {"maxnreg": 64}]
 
 
-def build(spec: Spec, target: str, hook: CompileHook | None = None, **options: Any) -> Any:
-    mode = {"instrumentation_mode": hook.mode} if hook and triton_version() < (3, 7) else {}
-    options = {"enable_fp_fusion": True, **spec.options, **options, **mode}
+def build(spec: Spec, target: str, **options: Any) -> Any:
+    options = {"enable_fp_fusion": True, **spec.options, **options}
     return compile(_source(spec), target=gpu_target(target), options=options)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_maxnreg_is_kept(level: str) -> None:
-    """Triton 3.9 drops it where an instrumentation mode is set."""
     bare = build(MATMUL, CUDA90, maxnreg=128)
     with recording_builds(Options(instrument=level)):
-        kernel = build(MATMUL, CUDA90, hook, maxnreg=128)
+        kernel = build(MATMUL, CUDA90, maxnreg=128)
     assert manifest_in(kernel.asm["ttgir"]) is not None
     for built in (bare, kernel):
         assert built.metadata.maxnreg == 128
@@ -47,7 +44,7 @@ def test_maxnreg_is_kept(level: str) -> None:
 @pytest.mark.parametrize("target", [CUDA90, CUDA100])
 def test_dependent_launches_are_built_with_their_waits(target: str) -> None:
     with recording_builds(Options()):
-        kernel = build(DEPENDENT, target, hook, launch_pdl=True)
+        kernel = build(DEPENDENT, target, launch_pdl=True)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None
     assert "grid dependency wait" in [span.name for span in manifest.sections[0].spans]
@@ -93,7 +90,7 @@ def test_scratch_of_the_kernel_itself_is_left_alone(target: str, level: str) -> 
     """Descriptors that the kernel builds are in global scratch; records are not."""
     bare = build(TMA, target)
     with recording_builds(Options(instrument=level)):
-        kernel = build(TMA, target, hook)
+        kernel = build(TMA, target)
     manifest = manifest_in(kernel.asm["ttgir"])
     assert manifest is not None
     assert bare.metadata.global_scratch_size > 0

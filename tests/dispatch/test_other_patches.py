@@ -17,8 +17,8 @@ from triton.runtime.jit import JITFunction
 
 from tests.support.sessions import launch, session
 
-# Each patch point of a session that records a program's Triton kernels on the emulator. (Those of Inductor are
-# in test_inductor.py, and CUDA graphs' in tests/gpu.)
+# Each patch point of a session that records a program's Triton kernels on the emulator. (Those of Inductor
+# are in test_inductor.py, and CUDA graphs' in tests/gpu.)
 POINTS: list[tuple[Any, str]] = [
     (CompiledKernel, "run"),
     (Autotuner, "_bench"),

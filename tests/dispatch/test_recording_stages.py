@@ -17,7 +17,7 @@ from profscope.errors import CompileError
 from profscope.options import Options
 from profscope.recording.programs import manifest_of_binary
 from tests.kernels import softmax
-from tests.support.builds import ADD, build, manifest, recording_builds
+from tests.support.builds import build, manifest, recording_builds
 from tests.support.forks import Forks
 
 SOFTMAX = softmax.specs()[0]

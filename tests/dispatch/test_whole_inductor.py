@@ -85,7 +85,7 @@ def test_a_step_is_recorded_and_its_kernels_know_their_modules(model: Model, ste
 def test_what_was_compiled_before_the_session_is_recorded(step: Any) -> None:
     x = torch.randn(8, 64)
     step(x)
-    with session(keep="sums") as prof:
+    with session() as prof:
         step(x)
         step(x)
     step(x)
