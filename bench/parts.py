@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from triton import knobs
 
@@ -28,6 +29,7 @@ from bench.kernels import Workload
 from bench.table import Row, render, row_to_json
 from bench.timing import device_us, interleave
 from bench.variants import BARE, DEFAULT, LEVELS, OURS, WARM_UP, Variant, buffers, variants
+from profscope.recording import programs
 
 __all__ = ["WITHOUT", "main"]
 
@@ -85,8 +87,8 @@ across the read of the SM's number that stands in its place."""
 
 
 class _Edited:
-    """Makes contexts in which a kernel is one whose PTX was edited; compiled once, and kept out of Triton's
-    cache on disk."""
+    """Makes contexts in which a kernel is one whose PTX was edited, kept out of Triton's cache on disk. A
+    binary that has lost its manifest's digest is launched as one that records all the same."""
 
     def __init__(self, fn: Any, edit: Callable[[str], str]) -> None:
         self._fn = fn
@@ -96,7 +98,12 @@ class _Edited:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         hook, caches = knobs.runtime.add_stages_inspection_hook, self._fn.device_caches
-        with knobs.compilation.scope(), knobs.cache.scope(), tempfile.TemporaryDirectory() as folder:
+        with (
+            knobs.compilation.scope(),
+            knobs.cache.scope(),
+            mock.patch.object(programs, "_belongs", return_value=True),
+            tempfile.TemporaryDirectory() as folder,
+        ):
             knobs.compilation.always_compile = True
             knobs.cache.dir = folder
             knobs.runtime.add_stages_inspection_hook = self._stages

@@ -6,16 +6,17 @@ import re
 
 import pytest
 
-import profscope
 from bench import kernels
 from bench.parts import WITHOUT
+from tests.support.sessions import recorded_binaries, session
 
 
 @pytest.fixture(scope="module")
 def ptx() -> str:
     workload = kernels.add(1 << 12)
-    with profscope.session(backend="emulator", instrument="heavy"):
-        kernel = workload.launch(workload.inputs("cpu"))
+    with session(instrument="heavy") as prof:
+        workload.launch(workload.inputs("cpu"))
+        (kernel,) = recorded_binaries(prof)
     text: str = kernel.asm["ptx"]
     return text
 

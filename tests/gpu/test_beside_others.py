@@ -35,6 +35,7 @@ if when == "after":
 launch_add()
 proton.finalize()
 print(prof.launches["kernel"].tolist(), prof.profile.validate())
+print(*prof.metadata["notes"], sep="\n")
 """
 
 
@@ -48,19 +49,12 @@ def ran(folder: Path, when: str, options: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize("options", ["{}", "{'hook': 'triton'}"])
 def test_proton(tmp_path: Path, when: str, options: str) -> None:
     done = ran(tmp_path, when, options)
-    assert done.stdout == f"{['add_kernel'] * 3} []\n", done.stderr
+    assert done.stdout == f"{['add_kernel'] * 3} []\n\n", done.stderr
     assert "add_kernel" in (tmp_path / "proton.hatchet").read_text()
 
 
-@pytest.mark.parametrize(
-    ("when", "mend"),
-    [
-        ("before", "call proton.finalize() before the session"),
-        ("inside", "start it before or after the session"),
-    ],
-)
-def test_proton_s_instrumentation_is_refused(tmp_path: Path, when: str, mend: str) -> None:
+@pytest.mark.parametrize("when", ["before", "inside"])
+def test_kernels_run_bare_under_proton_s_instrumentation(tmp_path: Path, when: str) -> None:
     done = ran(tmp_path, when, "{'backend': 'instrumentation'}")
-    assert done.returncode == 1
-    assert "SessionError: Proton's instrumentation" in done.stderr
-    assert mend in done.stderr
+    assert done.stdout.startswith("[] []\n"), done.stderr
+    assert "add_kernel runs bare: add_kernel: another instrumentation (Proton's, or a mode" in done.stdout

@@ -174,13 +174,13 @@ def test_a_graph_captured_before_the_session_runs_bare_and_the_notes_say_so() ->
     assert any("1 replays of CUDA graphs ran unrecorded" in note for note in prof.metadata["notes"])
 
 
-def test_one_launch_in_so_many_is_recorded_and_the_others_run_the_bare_binary() -> None:
+def test_one_launch_in_so_many_is_recorded_and_the_users_binary_is_the_bare_one() -> None:
     x = torch.ones(4096, device="cuda")
     out = torch.empty_like(x)
     bare = add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
     with profscope.session(every=10, backend="gpu") as prof:
-        ran = [add_kernel[(4,)](x, x, out, 4096, BLOCK=1024) for _ in range(100)]
-    assert [kernel is bare for kernel in ran] == ([False] + [True] * 9) * 10
+        launched = [add_kernel[(4,)](x, x, out, 4096, BLOCK=1024) for _ in range(100)]
+    assert all(kernel is bare for kernel in launched)
     assert len(prof.launches) == 10
     assert prof.metadata["sampling"]["kernels"] == {"add_kernel": {"launches": 100, "recorded": 10}}
 

@@ -13,6 +13,7 @@ from instrument_passes.levels import LEVELS
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.matmul_tma import matmul_tma_kernel
+from tests.support.sessions import recorded_binaries
 
 _GPU = torch.cuda.is_available()
 _HOPPER = _GPU and torch.cuda.get_device_capability() >= (9, 0)
@@ -27,16 +28,17 @@ def test_maxnreg_bounds_the_instrumented_kernel(level: str) -> None:
     a, b = (torch.randn(256, 256, device="cuda", dtype=torch.float16) for _ in range(2))
     blocks = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 4}
 
-    def launch() -> tuple[torch.Tensor, Any]:
+    def launch() -> torch.Tensor:
         c = torch.empty_like(a)
-        kernel = matmul_kernel[(16,)](
+        matmul_kernel[(16,)](
             a, b, c, 256, 256, 256, a.stride(0), b.stride(0), c.stride(0), **blocks, maxnreg=96
         )
-        return c, kernel
+        return c
 
-    bare, _ = launch()
+    bare = launch()
     with profscope.session(instrument=level, backend="gpu") as prof:
-        recorded, kernel = launch()
+        recorded = launch()
+        (kernel,) = recorded_binaries(prof)
     assert torch.equal(recorded, bare)
     assert kernel.metadata.maxnreg == 96
     assert kernel.n_regs <= 96
@@ -100,7 +102,8 @@ def test_scratch_of_the_kernel_itself(level: str) -> None:
     try:
         bare, bare_kernel = launch()
         with profscope.session(instrument=level, backend="gpu") as prof:
-            recorded, kernel = launch()
+            recorded, _ = launch()
+        (kernel,) = recorded_binaries(prof)
         torch.cuda.synchronize()
     finally:
         _allocation._allocator.reset(token)

@@ -23,6 +23,7 @@ __all__ = [
     "launch",
     "launch_add",
     "launch_collatz",
+    "recorded_binaries",
     "recording",
     "same_bits",
     "session",
@@ -46,7 +47,7 @@ def launch_add(n: int = 2500) -> torch.Tensor:
 
 
 def launch(n: int = 2500) -> Any:
-    """Launch the add; returns the binary that ran."""
+    """Launch the add; returns what the launch does, the bare binary."""
     x = torch.arange(n, dtype=torch.float32)
     return add_kernel[(triton.cdiv(n, 1024),)](x, x, torch.empty_like(x), n, BLOCK=1024)
 
@@ -67,6 +68,12 @@ def count(n: int, ctas: int = 1) -> torch.Tensor:
 def recording(kernel: Any) -> bool:
     """Whether a binary is an instrumented one."""
     return manifest_in(kernel.asm["ttgir"]) is not None
+
+
+def recorded_binaries(prof: profscope.Session) -> list[Any]:
+    """The binaries with records of a session, in the order of their kernels' first launches."""
+    configurations = prof._parts().dispatcher.configurations.all()
+    return [each.recorded.kernel for each in configurations if each.recorded is not None]
 
 
 def same_bits(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
