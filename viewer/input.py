@@ -1,13 +1,13 @@
 """The trace that the command line names: a file, a folder, or what comes through a pipe."""
 
 import os
+import select
 import shutil
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +22,7 @@ from viewer.own_process import keep_freed_memory, temporary_folder
 __all__ = ["Trace", "read"]
 
 _PIECE_BYTES = 1 << 20
+_SIGNALS_EVERY_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _copy(stream: IO[bytes], copy: Path, name: str) -> None:
     """
     most = most_bytes(copy.parent)
     with copy.open("wb") as file:
-        for piece in iter(partial(stream.read, _PIECE_BYTES), b""):
+        for piece in iter(lambda: _piece(stream.fileno()), b""):
             is_start = file.tell() == 0
             file.write(piece)
             if is_start and not may_be_trace(piece):
@@ -109,6 +110,25 @@ def _copy(stream: IO[bytes], copy: Path, name: str) -> None:
                     f"{name} is longer than {most / 1e9:,.1f} GB, which is all that memory or the temporary "
                     "folder has room for; save it as a file and view that"
                 )
+
+
+def _piece(descriptor: int) -> bytes:
+    """The next bytes of a stream; b"" at its end."""
+    parts = bytearray()
+    while len(parts) < _PIECE_BYTES:
+        _wait_for(descriptor)
+        part = os.read(descriptor, _PIECE_BYTES - len(parts))
+        if not part:
+            break
+        parts += part
+    return bytes(parts)
+
+
+def _wait_for(descriptor: int) -> None:
+    """Until there is something to read. Python handles a signal that comes right before a system call only
+    after that call: a read that waits for ever would hold it up."""
+    while sys.platform != "win32" and not select.select([descriptor], [], [], _SIGNALS_EVERY_S)[0]:
+        pass
 
 
 def most_bytes(folder: Path) -> int:

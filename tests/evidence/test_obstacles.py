@@ -42,5 +42,5 @@ def test_the_names_that_are_asked_for_exist() -> None:
     import torch.autograd.profiler
     from triton.profiler.flags import flags
 
-    assert torch.autograd.profiler._is_profiler_enabled is False
-    assert flags.profiling_on is False
+    assert isinstance(torch.autograd.profiler._is_profiler_enabled, bool)
+    assert isinstance(flags.profiling_on, bool)

@@ -150,6 +150,6 @@ def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(number)
-    assert process.wait() == 128 + number
+    assert process.wait(timeout=60) == 128 + number
     process.stdin.close()
     assert list(tmp_path.glob("profscope-view-*")) == []
