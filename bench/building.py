@@ -99,7 +99,7 @@ def in_session(step: Callable[[], None], name: str, **options: Any) -> None:
         kernels = prof._running.inductor._kernels
 
         def all_built() -> bool:
-            return all(kernel.own is not None or kernel.bare is not None for kernel in kernels.values())
+            return all(kernel.chosen is not None for kernel in kernels.values())
 
         seconds = timed(step, all_built)
         recorded = sum(kernel.own is not None for kernel in kernels.values())

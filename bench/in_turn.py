@@ -53,7 +53,7 @@ def main() -> None:
             _block(step, _WARM_UP)
             recorded, bare = _in_turn(step, prof, asked.rounds, asked.steps)
             recorder = prof._parts().recorder
-            counts = len(recorder.log), sum(recorder.journal.left_out.values())
+            counts = len(recorder.log), sum(recorder.journal.unrecorded.values())
         means = [statistics.fmean(block) for block in bare]
         of_bare = [
             2 * statistics.fmean(block) / (before + after)

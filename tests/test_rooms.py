@@ -26,8 +26,9 @@ FLOORS = (
     ("profscope.evidence",),
     ("profscope.traces",),
     ("profscope.plotting", "profscope.notebooks"),
+    ("profscope.compat",),
     ("profscope.recording",),
-    ("profscope.launching",),
+    ("profscope.dispatch",),
     ("profscope.profiles",),
     ("profscope.aot",),
     ("profscope.sessions",),
@@ -39,6 +40,14 @@ FLOORS = (
     ("profscope.commands",),
     ("profscope.__main__",),
 )
+# What touches Triton's inside: these rooms, and beside them these imports alone.
+INSIDE = ("profscope.compat", "profscope.emulator")
+PRIVATE_IMPORTS = {
+    "instrument_passes.toolchain": {"triton._C", "triton._C.libtriton"},
+    "profscope.dispatch.recording_stages": {"triton._C.libtriton"},
+    "profscope.aot.compiling": {"triton.experimental.gluon._runtime"},
+}
+PRIVATE_NAMES = {"_active", "_allocator", "_bench", "_init_handles", "_profile_allocator", "_run"}
 LONGEST_LINES = 450
 MOST_MODULES = 12
 
@@ -134,6 +143,26 @@ def test_the_emulator_stands_alone(arrows: dict[str, set[str]]) -> None:
         if not other.startswith("profscope.emulator")
     }
     assert outside <= {"profscope.errors", "profscope.progress"}
+
+
+def private_parts(path: Path) -> Iterator[str]:
+    """What a module imports or asks of Triton that is private; its own attributes aside."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("triton"):
+            names = [f"{node.module}.{alias.name}" for alias in node.names if alias.name.startswith("_")]
+            yield from names or ([str(node.module)] if "._" in str(node.module) else [])
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") != "self":
+            yield from {node.attr} & PRIVATE_NAMES
+
+
+def test_only_one_room_knows_tritons_inside() -> None:
+    found = {
+        name: parts
+        for name, path in MODULES.items()
+        if not name.startswith(INSIDE) and (parts := set(private_parts(path)))
+    }
+    assert found == PRIVATE_IMPORTS
+    assert set(private_parts(MODULES["profscope.compat.kernels"])) == {"_init_handles", "_run"}
 
 
 def test_what_users_touch_is_few() -> None:
