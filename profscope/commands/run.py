@@ -20,9 +20,9 @@ from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
 from profscope.commands.program import Program, program
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
+from profscope.compat.after_import import after_import
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.compat.after_import import after_import
 from profscope.recording.job import JOB, rank
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__

@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from profscope.options import Options
 from profscope.dispatch.running import is_recording
+from profscope.options import Options
 from profscope.sessions import Session
 
 __all__ = ["RunSession", "session_is_active"]

@@ -40,7 +40,7 @@ class Routes:
         self._buffers: dict[int, Buffers] = {}
         journal.when_stopped(self.settled.clear)
 
-    def find(self, manifest: Manifest, ctas: int, stream: int, device: int) -> Route | None:
+    def find(self, manifest: Manifest, ctas: float, stream: int, device: int) -> Route | None:
         """The route of a launch, which may wait for an earlier launch; None if it cannot be recorded."""
         why = self._journal.stopped
         if why:
