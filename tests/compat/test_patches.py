@@ -1,5 +1,6 @@
 """Patches beside other tools' patches: set within, taken out within, wrapped before."""
 
+import contextlib
 import functools
 from typing import Any
 
