@@ -31,12 +31,14 @@ _COMMUTE: Final = frozenset({"add", "mul", "fma", "min", "max"})  # in their fir
 # What they read counts, though they are no arithmetic: the first so many operands.
 _PASS_ON: Final = {"cvt": 1, "selp": 2, "shfl": 1}
 _COUNTED: Final = ("fma", "mul", "add", "sub")
+_PRODUCTS: Final = ("fma", "mul")
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """expressions: a hash of each expression of floats, down to the loads and loops that its values come
-    from. counts: how many instructions of a name there are."""
+    """expressions: a hash of each product of floats, fused into an addition or not, down to the loads and loops
+    that its values come from: nothing else rounds in one build and not in the other. counts: how many
+    instructions of a name there are."""
 
     expressions: frozenset[str]
     counts: tuple[tuple[str, int], ...]
@@ -91,10 +93,10 @@ def _read(function: str, expressions: set[str], counts: dict[str, int]) -> None:
             values[registers[0]] = value
         else:
             values |= {register: f"{value} {at}" for at, register in enumerate(registers)}
-        if name not in ("ld", "mov", *_PASS_ON) and not _FLOATS.isdisjoint(modifiers):
-            expressions.add(value)
-            if name in counts:
-                counts[name] += 1
+        if name in _COUNTED and not _FLOATS.isdisjoint(modifiers):
+            counts[name] += 1
+            if name in _PRODUCTS:
+                expressions.add(value)
 
 
 def _value(opcode: str, operands: list[str], values: dict[str, str]) -> str:

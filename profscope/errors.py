@@ -4,6 +4,7 @@
     ├── OptionError          an option to session() or a pass is wrong (also a ValueError)
     ├── SessionError         sessions used in a way that cannot work (nested, wrong backend, closed)
     ├── CompileError         a pass or the rewritten module failed: names the kernel, pass, op and line
+    │   └── ScopeError       a kernel's scopes are not closed properly: names the kernel and the line
     ├── RecordError          a profile buffer is truncated, foreign, or of an unknown version
     ├── TraceError           a file is not a trace that can be read
     ├── DiffError            two profiles have nothing that can be compared (also a ValueError)
@@ -54,6 +55,7 @@ __all__ = [
     "PipelineError",
     "ProfscopeError",
     "RecordError",
+    "ScopeError",
     "SessionError",
     "ToolchainError",
     "TraceError",
@@ -72,6 +74,10 @@ class SessionError(ProfscopeError, RuntimeError):
 
 class CompileError(ProfscopeError, RuntimeError):
     """Instrumenting a kernel failed; the message names the kernel, the pass, the op and the line."""
+
+
+class ScopeError(CompileError):
+    """A kernel opens and closes its scopes wrongly. Its launch raises this: only its author can correct it."""
 
 
 class RecordError(ProfscopeError, ValueError):

@@ -4,7 +4,8 @@
         ...
 
 A patch ends by taking itself out, if it is still on top. If another tool has patched over it meanwhile, that
-tool's patch stays in force and ours becomes a pass-through. If another tool has taken ours out, it stays out.
+tool's patch stays in force and ours becomes a pass-through, which goes with a later patch of ours if that is
+the one on top. If another tool has taken ours out, it stays out.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 __all__ = ["PatchedProperty", "patched", "patched_property", "replaced"]
 
 Method = Callable[..., Any]
 _INHERITED: Final = object()
+_ENDED: Final = WeakKeyDictionary[Any, Any]()  # patches that ended under another -> what was there before
 
 
 @contextlib.contextmanager
@@ -38,7 +41,9 @@ def patched(owner: type | ModuleType, name: str, wrap: Callable[[Method], Method
     finally:
         current = original
         if vars(owner).get(name) is gate:
-            _put_back(owner, name, own)
+            _put_back(owner, name, _standing(own))
+        else:
+            _ENDED[gate] = own
 
 
 @contextlib.contextmanager
@@ -81,7 +86,16 @@ def patched_property(owner: type, name: str, get: Callable[[Any], Any]) -> Itera
     finally:
         gate.get = None
         if vars(owner).get(name) is gate:
-            setattr(owner, name, original)
+            setattr(owner, name, _standing(original))
+        else:
+            _ENDED[gate] = original
+
+
+def _standing(before: Any) -> Any:
+    """What was there before a patch, less patches of ours that have ended meanwhile."""
+    while before in _ENDED:
+        before = _ENDED[before]
+    return before
 
 
 def _put_back(owner: Any, name: str, own: Any) -> None:

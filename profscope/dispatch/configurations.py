@@ -14,8 +14,8 @@ from profscope.compat.kernels import load, source_file
 from profscope.decoding.build import Build
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.policy import Policy
-from profscope.dispatch.recording_stages import ScopeError
 from profscope.dispatch.turns import Turns
+from profscope.errors import ScopeError
 
 __all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
 

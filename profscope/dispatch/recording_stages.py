@@ -23,18 +23,14 @@ from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
 from profscope.compat.proton import conflict
 from profscope.dispatch.rounding import Rounding
-from profscope.errors import CompileError
+from profscope.errors import CompileError, ScopeError
 from profscope.language import RECORDING
 from profscope.options import Options
 from profscope.recording.programs import describe, manifest_in
 
-__all__ = ["RecordingStages", "ScopeError", "instrument"]
+__all__ = ["RecordingStages", "instrument"]
 
 _KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
-
-
-class ScopeError(CompileError):
-    """A kernel's scopes are not closed properly: its author's mistake, which the launch raises."""
 
 
 class RecordingStages:

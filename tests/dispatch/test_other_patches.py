@@ -15,6 +15,7 @@ from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from profscope import emulator
 from tests.support.sessions import launch, session
 
 # Each patch point of a session that records a program's Triton kernels on the emulator. (Those of Inductor
@@ -65,10 +66,11 @@ def records() -> bool:
 def test_these_are_all_patch_points() -> None:
     owners: list[Any] = [CompiledKernel, Autotuner, JITFunction, record_function, torch.cuda.nvtx]
     owners += [type(knobs.runtime), type(knobs.compilation), knobs.runtime, knobs.compilation, _allocation]
-    before = [dict(vars(owner)) for owner in owners]
-    with session():
-        launch()
-        within = [dict(vars(owner)) for owner in owners]
+    with emulator.activate():
+        before = [dict(vars(owner)) for owner in owners]
+        with session():
+            launch()
+            within = [dict(vars(owner)) for owner in owners]
     changed = {
         (id(owner), name)
         for owner, old, new in zip(owners, before, within, strict=True)
