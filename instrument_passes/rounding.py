@@ -36,8 +36,8 @@ _PRODUCTS: Final = ("fma", "mul")
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """expressions: a hash of each product of floats, fused into an addition or not, down to the loads and loops
-    that its values come from: nothing else rounds in one build and not in the other. counts: how many
+    """expressions: a hash of each product of floats, fused into an addition or not, down to the loads and
+    loops that its values come from: nothing else rounds in one build and not in the other. counts: how many
     instructions of a name there are."""
 
     expressions: frozenset[str]

@@ -77,7 +77,7 @@ class CompileError(ProfscopeError, RuntimeError):
 
 
 class ScopeError(CompileError):
-    """A kernel opens and closes its scopes wrongly. Its launch raises this: only its author can correct it."""
+    """A kernel opens and closes its scopes wrongly; the launch raises this, since only its author can help."""
 
 
 class RecordError(ProfscopeError, ValueError):
