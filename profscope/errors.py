@@ -77,7 +77,7 @@ class CompileError(ProfscopeError, RuntimeError):
 
 
 class ScopeError(CompileError):
-    """A kernel opens and closes its scopes wrongly; the launch raises this, since only its author can help."""
+    """A kernel opens and closes its scopes wrongly; its launch raises this."""
 
 
 class RecordError(ProfscopeError, ValueError):
