@@ -12,8 +12,8 @@ o is the number of observed launches, p the pairs of `baseline=`, n is `every=`.
 its own kind, since another binary leaves other instructions and data in the caches.
 Where there is no instrument, an observed launch is recorded.
 
-Launches of three kinds have no number: an autotuner's trials, which always run bare; launches made inside
-another launch (by a hook); and those of torch.compile that run bare while their binary is being built.
+Launches of two kinds have no number and run bare: an autotuner's trials, and those of torch.compile while
+their binary is being built.
 """
 
 from __future__ import annotations
