@@ -1,6 +1,6 @@
 """Whether spans and the hardware's samples agree on where a kernel's time goes, line by line.
 
-    python -m bench.agreement [--rows REGEX] [--samples 3] [--lines 8] [--json FILE]
+    python -m bench.agreement [--rows REGEX] [--lines 8] [--json FILE]
 
 Each kernel runs in a session that samples. Printed are the distances of the witnesses (docs/lines.md), with
 the line where they differ most, and the lines that take most of the time. --dry-run takes small sizes and,
@@ -24,6 +24,7 @@ from bench import kernels
 from bench.about import about
 from bench.kernels import Workload
 from bench.timing import synchronize, why
+from profscope.evidence.samples import LAUNCHES
 
 __all__ = ["main"]
 
@@ -48,16 +49,16 @@ def workloads(*, small: bool) -> Iterator[Workload]:
     yield kernels.matmul_ws(2048, (128, 128, 64), 4)
 
 
-def recorded(workload: Workload, level: str, samples: int, device: str) -> profscope.Profile:
+def recorded(workload: Workload, level: str, device: str) -> profscope.Profile:
     """The profile of some launches, the first of them with cold caches."""
     inputs = workload.inputs(device)
     workload.launch(inputs)
     synchronize()
     options: dict[str, Any] = {"instrument": level, "memory": _MEMORY_MIB}
     if device == "cuda":
-        options["samples"] = samples
+        options["hardware"] = ["samples"]
     with profscope.session(**options) as prof:
-        for _ in range(samples + _LAUNCHES):
+        for _ in range(LAUNCHES + _LAUNCHES):
             workload.launch(inputs)
     return prof.profile
 
@@ -90,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.rows not in name:
                 continue
             try:
-                profile = recorded(workload, options.level, options.samples, device)
+                profile = recorded(workload, options.level, device)
                 print(f"\n{name}\n{shown(profile, options.lines)}", flush=True)
                 apart = profile.distances().astype(object).to_dict("records")
                 rows += [{"kernel": name, **row} for row in apart]
@@ -116,7 +117,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rows", default="", metavar="TEXT", help="only what has it in its name")
     parser.add_argument("--level", default="heavy", help="what is recorded (default heavy)")
-    parser.add_argument("--samples", type=int, default=3, help="bare launches under the sampler")
     parser.add_argument("--lines", type=int, default=8, help="that are shown of each kernel")
     parser.add_argument("--json", type=Path, help="where the distances go")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="where the samples go, as traces")

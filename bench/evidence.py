@@ -29,9 +29,9 @@ import torch
 
 from bench.evidence_kernels import CASES
 from bench.kernels import give_scratch
+from profscope.analysis.limits import bound_by, limits_of
 from profscope.evidence.cupti import Library
 from profscope.evidence.driver import Driver
-from profscope.evidence.limits import limits, verdict
 from profscope.evidence.metrics import COUNTERS
 from profscope.evidence.observer import Observer, open_witnesses
 from profscope.evidence.subject import Subject
@@ -254,9 +254,9 @@ def all_cases(observer: Observer) -> None:
 
 def tables_of(observer: Observer, results: dict[str, Any]) -> None:
     counters, notes = counters_table(observer.counters(), lambda kernel, key: 0)
-    table_of_limits = limits(counters)
+    table_of_limits = limits_of(counters)
     for kernel, group in table_of_limits.groupby("kernel", observed=True):
-        results[str(kernel)]["verdict"] = verdict(group)
+        results[str(kernel)]["verdict"] = bound_by(group)
     table(results)
     begun = time.perf_counter()
     counts, more = counts_table(observer.counts(), lambda kernel, key: 0)

@@ -97,7 +97,7 @@ def _time(launches: dict[str, Launch]) -> None:
 
 def _record(launch: Launch, options: argparse.Namespace, path: Path) -> None:
     synchronize()
-    with profscope.session(samples=2, baseline=20, ctas=options.ctas, memory=1024) as prof:
+    with profscope.session(hardware=True, baseline=20, ctas=options.ctas, memory=1024) as prof:
         for _ in range(options.launches):
             launch()
     prof.save(path)

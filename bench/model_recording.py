@@ -27,6 +27,7 @@ import torch
 import profscope
 from instrument_passes.kept_text import packed, unpacked
 from profscope.profiles import Profile
+from profscope.schema import MEASURED_DTYPES
 from profscope.traces.saving import save
 
 __all__ = ["OPTIONS", "main"]
@@ -103,7 +104,9 @@ def _moved(prof: Profile, places: Mapping[str, str]) -> Profile:
 
         return pattern.sub(replacement, text)
 
-    tables = {name: _frame(getattr(prof, name), moved) for name in ("launches", "samples", "host", "events")}
+    tables = {
+        name: _frame(getattr(prof, name), moved) for name in ("launches", *MEASURED_DTYPES, "host", "events")
+    }
     return replace(prof, df=_frame(prof.tables.df, moved), metadata=_document(prof.metadata, moved), **tables)
 
 

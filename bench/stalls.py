@@ -33,11 +33,11 @@ from bench.about import about
 from bench.cold import chase_kernel, timed_chase_kernel
 from bench.timing import device_us, synchronize
 from profscope.binaries.blame import blame
+from profscope.evidence.samples import LAUNCHES
 from profscope.sampler.sampled import SampledLaunch
 
 __all__ = ["Case", "Verdict", "cases", "judged", "main", "sampled"]
 
-_SAMPLES: Final = 4
 _STEPS: Final = {"L1": 20_000, "L2": 20_000, "DRAM": 800_000}  # the latter: twice what fits into an L2
 _NO_WAIT: Final = ("selected", "not_selected")  # warps that issue, or could
 _PER_CTA: Final = 2048  # elements of the output that a CTA may write
@@ -226,11 +226,11 @@ def _matmul(device: str, stages: int, *, tiny: bool) -> Case:
 
 def sampled(case: Case) -> tuple[list[SampledLaunch], list[str]]:
     """Samples of some launches of a case, and the session's notes."""
-    with profscope.session(samples=_SAMPLES, instrument="light") as prof:
-        for _ in range(_SAMPLES + 2):
+    with profscope.session(hardware=["samples"], instrument="light") as prof:
+        for _ in range(LAUNCHES + 2):
             case.launch()
     assert prof._running is not None
-    return prof._running.samples.taken, prof.metadata["notes"]
+    return prof._running.observing.samples(), prof.metadata["notes"]
 
 
 def costs(device: str, *, tiny: bool) -> dict[str, float]:
@@ -254,11 +254,12 @@ def costs(device: str, *, tiny: bool) -> dict[str, float]:
         figures["recorded launch, ms"] = statistics.median(ms() for _ in range(many))
         figures["recorded launch, us on the device"] = device_us(lambda: workload.launch(inputs), many)
     for which in ("first", "second"):
-        with profscope.session(instrument="light", samples=many):
+        with profscope.session(instrument="light", hardware=["samples"]):
             workload.launch(inputs)
             figures[f"{which} session, first sampled launch, ms"] = ms()
-            figures[f"{which} session, sampled launch, ms"] = statistics.median(ms() for _ in range(many - 1))
-            figures[f"{which} session, sampled and recorded, ms"] = ms()
+            figures[f"{which} session, sampled launch, ms"] = statistics.median(
+                ms() for _ in range(LAUNCHES - 1)
+            )
             figures[f"{which} session, later launch, ms"] = statistics.median(ms() for _ in range(many))
             figures[f"{which} session, later launch, us on the device"] = device_us(
                 lambda: workload.launch(inputs), many

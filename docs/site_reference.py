@@ -19,7 +19,7 @@ from profscope.schema import (
     EVENT_DTYPES,
     HOST_DTYPES,
     LAUNCH_DTYPES,
-    SAMPLE_DTYPES,
+    MEASURED_DTYPES,
     SPAN_DTYPES,
     Tables,
 )
@@ -34,7 +34,7 @@ _OF_BOTH: Final = ("save", "show", "verdict", "plot")
 _DTYPES: Final = {
     "df": SPAN_DTYPES,
     "launches": LAUNCH_DTYPES,
-    "samples": SAMPLE_DTYPES,
+    **MEASURED_DTYPES,
     "host": HOST_DTYPES,
     "events": EVENT_DTYPES,
 }

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import instrument_passes
 from instrument_passes.errors import InstrumentError
@@ -23,12 +23,14 @@ from profscope.errors import OptionError
 if TYPE_CHECKING:
     from instrument_passes.passes.base import Pass
 
-__all__ = ["Options"]
+__all__ = ["HardwareOption", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
-_SAMPLES: Final = 3  # launches of a variant that samples=True samples bare
-_MOST_SAMPLES: Final = 1 << 20
+_WITNESSES: Final = ("counts", "samples", "counters")
+_METRIC: Final = "counters:"  # before NVIDIA's name of a metric
+_SECONDS: Final = 5.0  # that a program waits for the hardware at most
+_MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
 
 
@@ -36,6 +38,16 @@ def _option(default: Any, says: str, example: str, cli: str) -> Any:
     """A field of Options. says: what it does, with its unit; example: how to write it; cli: what its flag of
     `profscope run` does."""
     return field(default=default, metadata={"says": says, "example": example, "cli": cli})
+
+
+class HardwareOption(NamedTuple):
+    """What `hardware=` asks for. witnesses: some of counts, samples and counters, in this order, in which
+    launches are observed; metrics: NVIDIA's names of those that a user adds to the counters; seconds: that
+    all of it may keep the program waiting."""
+
+    witnesses: tuple[str, ...]
+    metrics: tuple[str, ...]
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +94,15 @@ class Options:
         "every=100",
         "record one launch in N of each kernel, the first one included; the others run the bare kernel",
     )
-    samples: bool | int = _option(
+    hardware: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
-        "Launches of each of a kernel's configurations that run bare under the GPU's sampler, which says "
-        f"why warps wait; they are not recorded. One more is recorded under it. True: {_SAMPLES}",
-        "samples=True",
-        "run N more launches of each configuration bare under the GPU's sampler, which tells why warps "
-        "wait; true: 3",
+        "Evidence from the hardware, of some bare launches of each of a kernel's configurations: 'counts' of "
+        "each instruction, PC 'samples' with stall reasons, and hardware 'counters' of the whole kernel. "
+        "True: all three. A list: these, and 'counters:NAME' adds NVIDIA's metric NAME. {'seconds': S}: all, "
+        f"while the program has waited for less than S seconds ({_SECONDS:g} by default). NVIDIA GPUs only",
+        "hardware=['counts', 'samples']",
+        "which evidence some bare launches give: counts, samples, counters, counters:METRIC, or true for "
+        "all; --no-hardware takes none",
     )
     baseline: int = _option(
         0,
@@ -196,12 +210,7 @@ class Options:
         if self.spool is not None:
             _check_folder("spool", self.spool)
         _check_int("baseline", self.baseline, 0, _MOST_PAIRS, "a number of pairs")
-        if not isinstance(self.samples, bool):
-            _check_int("samples", self.samples, 1, _MOST_SAMPLES, "True, False or a number of launches")
-        if self.samples and self.events:
-            raise OptionError(
-                "events= and samples= both need CUPTI, which does one at a time; give one of them"
-            )
+        _evidence(self.hardware)
         _check_choice("measure", self.measure, _MEASURES)
         from instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
 
@@ -254,17 +263,13 @@ class Options:
 
     @property
     def _has_bare_ctas(self) -> bool:
-        """Whether `ctas` leaves CTAs out, and these run at the bare kernel's speed.
-
-        Where launches are sampled, all CTAs shall be slowed as those that record are.
-        """
-        chooses_ctas = not isinstance(self.ctas, int) or self.ctas > 1
-        return chooses_ctas and not self.samples
+        """Whether `ctas` leaves CTAs out, and these run at the bare kernel's speed."""
+        return not isinstance(self.ctas, int) or self.ctas > 1
 
     @property
-    def sampled(self) -> int:
-        """How many launches of a variant run bare under the sampler; then one more is recorded under it."""
-        return _SAMPLES * self.samples if isinstance(self.samples, bool) else self.samples
+    def evidence(self) -> HardwareOption:
+        """What `hardware=` asks for."""
+        return _evidence(self.hardware)
 
     @property
     def stride_log2(self) -> int:
@@ -282,8 +287,37 @@ class Options:
         return re.search(self.kernels, kernel) is not None
 
 
+def _evidence(hardware: object) -> HardwareOption:
+    """Raises OptionError for what `hardware=` cannot be."""
+    if isinstance(hardware, bool):
+        return HardwareOption(_WITNESSES if hardware else (), (), _SECONDS)
+    if isinstance(hardware, Mapping):
+        seconds = hardware.get("seconds")
+        known = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if set(hardware) == {"seconds"} and known and 0 < seconds <= _MOST_SECONDS:  # type: ignore[operator]
+            return HardwareOption(_WITNESSES, (), float(seconds))  # type: ignore[arg-type]
+        raise OptionError(
+            f"hardware={dict(hardware)!r} must be {{'seconds': S}}, "
+            f"S more than 0 and at most {_MOST_SECONDS:g}"
+        )
+    if isinstance(hardware, Sequence) and hardware and all(_is_evidence(each) for each in hardware):
+        metrics = tuple(each.removeprefix(_METRIC) for each in hardware if each.startswith(_METRIC))
+        asked = {"counters" if each.startswith(_METRIC) else each for each in hardware}
+        return HardwareOption(tuple(each for each in _WITNESSES if each in asked), metrics, _SECONDS)
+    raise OptionError(
+        f"hardware={hardware!r} must be True, False, {{'seconds': S}} or a list of "
+        f"{', '.join(_WITNESSES)} and {_METRIC}METRIC"
+    )
+
+
+def _is_evidence(name: object) -> bool:
+    return isinstance(name, str) and (name in _WITNESSES or (name.startswith(_METRIC) and name != _METRIC))
+
+
 def _plain(value: Any) -> Any:
     """An option as JSON has it: sequences but text as lists."""
+    if isinstance(value, Mapping):
+        return dict(value)
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 

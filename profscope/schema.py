@@ -17,6 +17,14 @@ samples are divided among them. `file`, `line`, `call_path` and `class` are thos
 `blamed_line` and `blamed_class` those of `blamed_pc`; a class says what an instruction is
 (docs/instructions.md), "" where that is not known.
 
+`counts` has one row per instruction of a configuration's bare binary, and how often it ran, summed over
+`launches`: `executed` counts warps, `threads` those of their threads that are not predicated off, `sectors`
+32-byte sectors of global memory and `wavefronts` those of shared memory, each with the fewest that the same
+bytes could take (`_ideal`), `local_sectors` sectors of local memory, and `divergent` branches whose threads
+part. `counters` has one row per hardware counter of a configuration: `value` in `unit`, NVIDIA's name in
+`metric`, and in `peak_pct` how much that is of the most that the GPU can do, null if there is no such most;
+`launches` is how many it took to count all counters.
+
 `host` has one row per scope of the host's code (`profscope.scope`, NVTX ranges, torch.profiler's
 `record_function`: `source`), in order of beginning; `parent` is the row of the scope around it on its thread,
 -1 at a root. Behind these columns it has one for each metric, float64, NaN where a scope has none. `events`
@@ -42,6 +50,8 @@ from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPA
 
 __all__ = [
     "CALL_ARROW",
+    "COUNTER_DTYPES",
+    "COUNT_DTYPES",
     "EVENT_DTYPES",
     "EVENT_KINDS",
     "GPU_KINDS",
@@ -49,6 +59,7 @@ __all__ = [
     "KINDS",
     "LAUNCH_DEFAULTS",
     "LAUNCH_DTYPES",
+    "MEASURED_DTYPES",
     "PAYLOAD_DTYPES",
     "SAMPLE_DTYPES",
     "SPAN_DTYPES",
@@ -57,6 +68,7 @@ __all__ = [
     "events_frame",
     "host_frame",
     "launches_frame",
+    "measured_frame",
     "payload_names",
     "samples_frame",
     "spans_frame",
@@ -130,6 +142,40 @@ SAMPLE_DTYPES = {
     "blamed_line": "int32",
     "blamed_class": "str",
 }
+
+COUNT_DTYPES = {
+    "kernel": "category",
+    "variant": "int32",
+    "pc": "int64",
+    "opcode": "category",
+    "file": "category",
+    "line": "int32",
+    "column": "int32",
+    "call_path": "category",
+    "executed": "int64",
+    "threads": "int64",
+    "sectors": "int64",
+    "sectors_ideal": "int64",
+    "wavefronts": "int64",
+    "wavefronts_ideal": "int64",
+    "local_sectors": "int64",
+    "divergent": "int64",
+    "launches": "int32",
+}
+
+COUNTER_DTYPES = {
+    "kernel": "category",
+    "variant": "int32",
+    "counter": "category",
+    "metric": "category",
+    "value": "float64",
+    "unit": "category",
+    "peak_pct": "float64",
+    "launches": "int32",
+}
+
+MEASURED_DTYPES = {"samples": SAMPLE_DTYPES, "counts": COUNT_DTYPES, "counters": COUNTER_DTYPES}
+"""By name, the tables of what the hardware says of bare launches."""
 
 HOST_DTYPES = {
     "scope": "str",
@@ -217,6 +263,14 @@ def samples_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return _frame(columns, SAMPLE_DTYPES)
 
 
+def measured_frame(name: str, columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of MEASURED_DTYPES in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, MEASURED_DTYPES[name])
+
+
 def host_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A table of host scopes in the schema's column order and dtypes, then metrics; empty when given nothing.
 
@@ -279,6 +333,8 @@ class Tables:
     samples: where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES.
     host: one row per scope of the host's code, the columns of HOST_DTYPES and metrics.
     events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
+    counts: how often each instruction of bare launches ran, the columns of COUNT_DTYPES.
+    counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
@@ -287,6 +343,8 @@ class Tables:
     samples: pd.DataFrame = field(default_factory=samples_frame)
     host: pd.DataFrame = field(default_factory=host_frame)
     events: pd.DataFrame = field(default_factory=events_frame)
+    counts: pd.DataFrame = field(default_factory=lambda: measured_frame("counts"))
+    counters: pd.DataFrame = field(default_factory=lambda: measured_frame("counters"))
 
     @property
     def emulated(self) -> bool:

@@ -114,7 +114,7 @@ class Session(Questions):
         recorder.close()
         if recorder.spooler is not None:
             recorder.spooler.close(
-                *self._so_far(self._running), self._running.samples.tables(), self._running.scopes
+                *self._so_far(self._running), self._running.observing.tables(), self._running.scopes
             )
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
@@ -197,7 +197,7 @@ class Session(Questions):
         if self._open:  # leaving the session has done it
             parts.recorder.drain()
             if spooler is not None:
-                spooler.flush(*self._so_far(parts), parts.samples.tables(), parts.scopes)
+                spooler.flush(*self._so_far(parts), parts.observing.tables(), parts.scopes)
         return spooler
 
     @staticmethod
@@ -217,6 +217,7 @@ class Session(Questions):
         from profscope.around.event_tables import with_events
         from profscope.around.host_tables import with_host
         from profscope.decoding.assemble import assemble
+        from profscope.evidence.tables import with_evidence
         from profscope.sampler.tables import with_samples
 
         parts = self._parts()
@@ -233,9 +234,11 @@ class Session(Questions):
                     seen = None if parts.kineto is None else parts.kineto.columns()
                     if seen is not None:
                         tables = with_events(tables, seen)
-                    sampled = parts.samples.tables()
-                    if sampled is not None:
-                        tables = with_samples(tables, *sampled)
+                    evidence = parts.observing.tables()
+                    if evidence is not None:
+                        if evidence.samples is not None:
+                            tables = with_samples(tables, *evidence.samples)
+                        tables = with_evidence(tables, evidence.counts, evidence.counters, evidence.about)
                 self._profile = state, Profile.of(tables)
             profile = self._profile[1]
             judges = not self._open and not self._judged
@@ -271,6 +274,16 @@ class Session(Questions):
     def samples(self) -> pd.DataFrame:
         """Where launches under the hardware's sampler stood, and why; see `Profile`."""
         return self.profile.samples
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """How often each instruction of bare launches ran; see `Profile`."""
+        return self.profile.counts
+
+    @property
+    def counters(self) -> pd.DataFrame:
+        """Hardware counters of bare launches; see `Profile`."""
+        return self.profile.counters
 
     @property
     def host(self) -> pd.DataFrame:

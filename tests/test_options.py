@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -45,10 +46,16 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"spool": ""}, "the path of a folder; '.' is the current one"),
         ({"spool": "a\0b"}, "the path of a folder"),
         ({"spool": 3}, "the path of a folder"),
-        ({"samples": 0}, "samples=0 must be True, False or a number of launches, 1 to 1048576"),
-        ({"samples": -1}, "samples=-1"),
-        ({"samples": 1.5}, "samples=1.5"),
-        ({"samples": "all"}, "True, False or a number of launches"),
+        ({"hardware": 3}, "True, False, {'seconds': S} or a list of counts, samples, counters"),
+        ({"hardware": "counts"}, "hardware='counts' must be True"),
+        ({"hardware": []}, "hardware=[] must be True"),
+        ({"hardware": ["count"]}, "hardware=['count'] must be True"),
+        ({"hardware": ["counters:"]}, "counters:METRIC"),
+        ({"hardware": [1]}, "hardware=[1] must be True"),
+        ({"hardware": {"seconds": 0}}, "hardware={'seconds': 0} must be {'seconds': S}, S more than 0"),
+        ({"hardware": {"seconds": True}}, "must be {'seconds': S}"),
+        ({"hardware": {"second": 1}}, "must be {'seconds': S}"),
+        ({"hardware": {"seconds": float("nan")}}, "must be {'seconds': S}"),
     ],
 )
 def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> None:
@@ -71,6 +78,22 @@ def test_an_unknown_option_is_named_with_the_closest(name: str, mend: str) -> No
     with pytest.raises(OptionError) as caught:
         profscope.session(**{"every": 2, name: "x"})
     assert str(caught.value).startswith(f"no option {name!r}; {mend}")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "evidence"),
+    [
+        (False, ((), (), 5.0)),
+        (True, (("counts", "samples", "counters"), (), 5.0)),
+        (["samples", "counts"], (("counts", "samples"), (), 5.0)),
+        (["counters:a.sum", "counters:b.max"], (("counters",), ("a.sum", "b.max"), 5.0)),
+        ({"seconds": 1}, (("counts", "samples", "counters"), (), 1.0)),
+    ],
+)
+def test_what_hardware_asks_for(hardware: Any, evidence: Any) -> None:
+    options = Options(hardware=hardware)
+    assert options.evidence == evidence
+    assert json.loads(json.dumps(options.described()))["hardware"] == hardware
 
 
 def test_options_have_names() -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.launch_durations import longest_first
+from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.notes import UNSEEN
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.options import Options
@@ -39,6 +40,7 @@ CORRECTED = (
     "of scopes and warps are without what recording took, those of launches and CTAs as they were read"
 )
 SHOWN_SCOPES = 3
+_SHOWN_BOUND = 3
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -70,7 +72,8 @@ class Header:
     are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
     on loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
-    program: of all that ran around the kernels, where it was recorded."""
+    program: of all that ran around the kernels, where it was recorded. bound: what binds the longest kernels,
+    if the hardware was asked."""
 
     verdict: str
     in_brief: str
@@ -97,6 +100,7 @@ class Header:
     dropped: int
     profile_bytes: int
     program: list[str]
+    bound: list[str]
     notes: list[str]
 
 
@@ -139,6 +143,7 @@ def make_header(
         dropped=int(launches["dropped"].sum()),
         profile_bytes=int(launches["profile_bytes"].sum()),
         program=_program(profile),
+        bound=_bound(profile),
         notes=[str(note) for note in metadata.get("notes") or ()],
     )
 
@@ -164,6 +169,16 @@ def _program(profile: Profile) -> list[str]:
     return said
 
 
+def _bound(profile: Profile) -> list[str]:
+    """Of the kernels whose launches took longest."""
+    if not len(profile.counters):
+        return []
+    known = bound_of(limits_of(profile.counters))
+    longest = longest_first(profile.tables, profile.launches).index
+    order = [key for key in longest if key in known] + [key for key in known if key not in longest]
+    return [f"{_short(kernel)} is {known[kernel, variant]}" for kernel, variant in order[:_SHOWN_BOUND]]
+
+
 def _short(kernel: str) -> str:
     return fit_middle(kernel, _LONGEST_NAME)
 
@@ -181,6 +196,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Measured", MEASURED.get(header.measure, "").split(), " "),
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
+        ("Bound", header.bound, "; "),
         *_noted(header),
     ]
     return [*_banner(header), *_render(header, rows, width), *_nothing(header, width)]
@@ -200,6 +216,7 @@ def render_top(header: Header, width: int) -> list[Text]:
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
         ("Shown", _shown(header), ", "),
         ("Verdict", header.in_brief.split(), " "),
+        ("Bound", header.bound, "; "),
         ("Records", _records(header) if header.dropped else [], ", "),
     ]
     return [*_banner(header), *_render(header, rows, width)]

@@ -105,7 +105,7 @@ def _sass(profile: Profile, kernel: str, variant: int) -> Listing:
         return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
     if kept is None:
         return Listing(
-            {}, [f"{kernel}: this profile has no SASS: session(samples=True) keeps that of what it samples"]
+            {}, [f"{kernel}: this profile has no SASS: session(hardware=True) keeps that of what it samples"]
         )
     binary, instructions = kept
     samples = profile.samples

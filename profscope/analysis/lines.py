@@ -7,6 +7,7 @@ import pandas as pd
 from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.launch_durations import took
+from profscope.analysis.line_counts import LINE_COLUMNS, line_counts
 from profscope.analysis.line_rows import (
     CONFIGURATION,
     GAP,
@@ -42,6 +43,12 @@ _DTYPES = {
     "waits_for": "str",
     "bytes_at_most": "Int64",
     "flops": "Int64",
+    "issue_share": "Float64",
+    "pipe": "str",
+    "pipe_share": "Float64",
+    "sectors_over_ideal": "Float64",
+    "wavefronts_over_ideal": "Float64",
+    "active_threads": "Float64",
     "stall_counts": "object",
     "waits": "object",
     "instructions": "object",
@@ -70,6 +77,12 @@ def lines(tables: Tables) -> pd.DataFrame:
     | `stalls` | str | the top reasons why warps did not go on: "long_scoreboard 62 %, wait 11 %" |
     | `waits_for` | str | on what: "long_scoreboard on load x, line 46 (62 %)" |
     | `bytes_at_most`, `flops` | Int64 | as in the summary, of the ops there; bytes of global memory alone |
+    | `issue_share` | Float64 | of the warp instructions that the bare kernel issued |
+    | `pipe` | str | the pipe that the line keeps busy longest; "" if it uses none |
+    | `pipe_share` | Float64 | of the kernel's instructions in that pipe |
+    | `sectors_over_ideal` | Float64 | sectors of global memory over the fewest for these bytes |
+    | `wavefronts_over_ideal` | Float64 | likewise wavefronts of shared memory |
+    | `active_threads` | Float64 | threads of a warp that execute an instruction, of 32 |
     | `stall_counts` | object | a list of [stall, samples], most first |
     | `waits` | object | a list of dicts: stall, on, variable, file, line, samples |
     | `instructions` | object | a dict, how many there are by class, of the binary that was sampled |
@@ -78,6 +91,9 @@ def lines(tables: Tables) -> pd.DataFrame:
     their line: at the kernel's `def` for the most part. A sample stands at the line of its instruction. So
     `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span;
     `distances()` compares them over what both can tell.
+
+    The columns from `issue_share` to `active_threads` are of instruction counts (`session(hardware=True)`),
+    and missing without them. Arithmetic counts at its own line.
 
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
@@ -101,7 +117,8 @@ def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.Data
     """`lines` with attrs["not_measured"] alone, and what `distances` returns."""
     bare, recorded = known.counts["bare"], known.counts["spans"]
     inside = known.times[known.times["kind"] != GAP]
-    paths = [table[[*ROW, "call_path"]] for table in (inside, bare, recorded)]
+    counted = placed(tables.counts[tables.counts["executed"] > 0])
+    paths = [table[[*ROW, "call_path"]] for table in (inside, bare, recorded, counted)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     rows["self_share"], _ = _shares(rows, known.times, "self_time")
     for name, table in (("samples", bare), ("samples_recorded", recorded)):
@@ -111,7 +128,8 @@ def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.Data
     rows = _with_intervals(rows)
     rows = _ranked(rows, tables, inside)
     columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
-    columns |= _work(rows, known.summary) | {"instructions": _instructions(rows, tables.metadata)}
+    columns |= _work(rows, known.summary) | _counts(rows, counted)
+    columns |= {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
     apart = compared(known, tables.metadata)
     result.attrs["not_measured"] = [
@@ -209,6 +227,16 @@ def _work(rows: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
     return {name: by_row[name].reindex(rows.index).array for name in names}
 
 
+def _counts(rows: pd.DataFrame, counted: pd.DataFrame) -> dict[str, Any]:
+    """The columns of instruction counts, missing without them."""
+    known = line_counts(counted)
+    own = {name: known[name].reindex(rows.index) for name in LINE_COLUMNS}
+    return {
+        name: (column.fillna("") if name == "pipe" else column.astype("Float64")).array
+        for name, column in own.items()
+    }
+
+
 def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
     bare_last = sorted(binaries, key=lambda entry: bool(entry["binary"] == "bare"))
@@ -225,8 +253,10 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
 def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
     texts = []
     if not len(tables.samples):
-        why = (tables.metadata.get("sampler") or {}).get("why")
-        why = why or ("the emulator has no sampler" if tables.emulated else "session(samples=) takes some")
+        why = "; ".join((tables.metadata.get("hardware") or {}).get("not_measured") or ())
+        why = why or (
+            "the emulator has no sampler" if tables.emulated else "session(hardware=True) takes some"
+        )
         texts.append(f"no samples: {why}")
     for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
         name = f"{kernel} #{variant}" if variant else str(kernel)

@@ -17,6 +17,7 @@ from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import longest_first, took
+from profscope.analysis.limits import limits_of
 from profscope.analysis.line_rows import PLACE
 from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note
@@ -81,6 +82,7 @@ class _Parts(NamedTuple):
     lines: pd.DataFrame | None
     judgement: _Judgement
     sources: Sources
+    limits: pd.DataFrame
 
 
 def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
@@ -106,7 +108,8 @@ def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
         judgement = _judgement(judged, list(shown))
         verdict = verdict_of(judged, costs, apart)
         sources = Sources(tables.metadata)
-        parts = _Parts(tables, summed.result(), costs, verdict, by_line, judgement, sources)
+        limits = limits_of(tables.counters)
+        parts = _Parts(tables, summed.result(), costs, verdict, by_line, judgement, sources, limits)
     kernels = [_kernel(parts, str(kernel), int(variant), _SIZES[0]) for kernel, variant in shown]
     for size in _SIZES:
         told = _report(parts, [_cut(each, size) for each in kernels[: size.kernels]], size)
@@ -255,6 +258,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "verdict": _verdict(parts.verdict, kernel, variant),
         "findings": findings[: size.findings],
         "lines": lines,
+        "limits": sections.limits(_of(parts.limits, kernel, variant)),
         "overlap": sections.overlap(_of(parts.judgement.overlap, kernel, variant)),
         "critical_path": sections.critical_path(path, size.lines),
         "tail": sections.tail(_of(parts.judgement.tail, kernel, variant)),
@@ -315,6 +319,8 @@ def _not_measured(parts: _Parts) -> list[str]:
         said.append("time.bare: the emulator's times between events are not a kernel's alone")
     elif not (metadata.get("baseline") or {}).get("kernels"):
         said.append("time.bare: no bare launch was timed (session(baseline=))")
+    if parts.limits.empty:
+        said.append("limits: no counters were taken (session(hardware=True))")
     if record_cost(metadata) is None:
         said.append("gpu.clock_read_cycles: nobody measured what a record costs here")
     hiding = [

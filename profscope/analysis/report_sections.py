@@ -13,14 +13,16 @@ import pandas as pd
 
 from profscope.analysis.answers import Answer
 from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.limits import bound_by
 from profscope.analysis.line_rows import GAP, PLACE, placed, way_of
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
-    "TAIL_DTYPES", "clipped", "configuration", "critical_path", "ctas", "kernel_id", "lines", "number",
-    "overlap", "recorded_rows", "records", "resources", "source", "tail", "tail_of", "times", "work",
+    "TAIL_DTYPES", "clipped", "configuration", "critical_path", "ctas", "kernel_id", "limits", "lines",
+    "number", "overlap", "recorded_rows", "records", "resources", "source", "tail", "tail_of", "times",
+    "work",
 ]  # fmt: skip
 
 _CHARACTERS: Final = 160  # of a text
@@ -252,6 +254,15 @@ def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
         }
         for row in path.head(most).to_dict("records")
     ]
+
+
+def limits(rows: pd.DataFrame) -> dict[str, Any] | None:
+    """What binds a variant, by the hardware's counters. rows: its rows of prof.limits()."""
+    if not len(rows):
+        return None
+    used = zip(rows["resource"].tolist(), rows["peak_pct"].tolist(), strict=True)
+    peak_pct = {str(resource): number(value, 3) for resource, value in used}
+    return {"bound": bound_by(rows), "peak_pct": peak_pct, "provenance": "counters of bare launches"}
 
 
 def overlap(rows: pd.DataFrame) -> dict[str, Any] | None:

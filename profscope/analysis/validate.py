@@ -15,8 +15,8 @@ from profscope.schema import (
     HOST_DTYPES,
     KINDS,
     LAUNCH_DTYPES,
+    MEASURED_DTYPES,
     PAYLOAD_DTYPES,
-    SAMPLE_DTYPES,
     SPAN_DTYPES,
     Tables,
 )
@@ -50,7 +50,11 @@ def column_problems(tables: Tables) -> list[str]:
             "df", tables.df.drop(columns=[*CORRECTED_COLUMNS, *MODEL_COLUMNS], errors="ignore"), SPAN_DTYPES
         ),
         *_columns("launches", tables.launches, LAUNCH_DTYPES),
-        *_columns("samples", tables.samples, SAMPLE_DTYPES),
+        *(
+            problem
+            for name, dtypes in MEASURED_DTYPES.items()
+            for problem in _columns(name, getattr(tables, name), dtypes)
+        ),
         *_columns("host", tables.host, HOST_DTYPES),
         *_columns("events", tables.events, EVENT_DTYPES),
         *_metadata(tables.metadata),

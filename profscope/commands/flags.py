@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, fields
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ from profscope.options import Options
 
 __all__ = ["RUN_DEFAULTS", "add_flags", "example", "option_names", "run_options", "spelled"]
 
-RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64}
+RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "hardware": True}
 """What a whole program's session has by default where that is not what a session has."""
 
 _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "memory": "MIB", "measure": "issue|latency",
-    "backend": "auto|gpu|emulator",
+    "backend": "auto|gpu|emulator", "hardware": "EVIDENCE[,EVIDENCE...]",
 }  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def run_options(given: Mapping[str, Any]) -> Options:
 
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
     """Add a flag for each option; returns their actions. What is not given has no entry in the namespace."""
-    return [_add(parser, option) for option in _options()]
+    return [action for option in _options() for action in _add(parser, option)]
 
 
 def example(name: str) -> Any:
@@ -63,16 +63,18 @@ def _flag(option: Field[Any]) -> str:
     return ("--no-" if negated else "--") + option.name.replace("_", "-")
 
 
-def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> argparse.Action:
+def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argparse.Action]:
     kinds = _kinds(option)
     default = RUN_DEFAULTS.get(option.name, option.default)
     says = option.metadata["cli"].replace("%", "%%")
     flag, nothing = _flag(option), argparse.SUPPRESS
     if kinds == {"bool"}:
         action = "store_false" if default is True else "store_true"
-        return parser.add_argument(flag, dest=option.name, default=nothing, action=action, help=says)
-    about = f"{says} (default: {default})" if default not in (None, "", False) else says
-    return parser.add_argument(
+        yield parser.add_argument(flag, dest=option.name, default=nothing, action=action, help=says)
+        return
+    shown = str(default).lower() if isinstance(default, bool) else default
+    about = f"{says} (default: {shown})" if default not in (None, "", False) else says
+    yield parser.add_argument(
         flag,
         dest=option.name,
         default=nothing,
@@ -80,6 +82,15 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> argparse.Action
         metavar=_metavar(kinds, option.name),
         help=about,
     )
+    if default is True:
+        yield parser.add_argument(
+            f"--no-{option.name}",
+            dest=option.name,
+            default=nothing,
+            action="store_const",
+            const=False,
+            help=argparse.SUPPRESS,
+        )
 
 
 def _metavar(kinds: frozenset[str], name: str) -> str:
@@ -130,6 +141,10 @@ def _bool(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text.lower())
 
 
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
 def _passes(text: str) -> list[str] | None:
     """A level is one word; a pipeline has dashes, commas or braces."""
     return None if text.isidentifier() else [text]
@@ -141,6 +156,7 @@ _READERS: Final[tuple[tuple[str, Callable[[str], Any]], ...]] = (
     ("int", _int),
     ("float", _float),
     ("bool", _bool),
+    ("Mapping[str, float]", _words),
     ("Sequence[str]", _passes),
     ("str", str),
 )

@@ -14,7 +14,7 @@ from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.kernels import Door, load, plain_launcher, trials
 from profscope.compat.launching import recording_call
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
-from profscope.dispatch.policy import Policy, Role
+from profscope.dispatch.policy import OBSERVED, Policy, Role
 from profscope.errors import CompileError
 from profscope.recording.programs import Program, manifest_of_binary
 from profscope.recording.recorded_launches import RecordedLaunches
@@ -36,7 +36,12 @@ class Timer(Protocol):
 
 
 class Observer(Protocol):
-    """Runs bare launches under the hardware's instruments; see `StallSamples`."""
+    """Runs bare launches under the hardware's instruments; see `Observing`. is_done: no launch of the
+    configuration need be observed any more. wants: the next one should be."""
+
+    def is_done(self, configuration: Configuration) -> bool: ...
+
+    def wants(self, configuration: Configuration) -> bool: ...
 
     def launch(self, configuration: Configuration, bare: Binary, arguments: Arguments) -> bool:
         """Launch the binary; False if it cannot be observed, and then it was not launched."""
@@ -130,6 +135,16 @@ class Dispatcher:
         finally:
             thread.passes, thread.turn = before
 
+    def number(self, configuration: Configuration) -> int | None:
+        """Of a launch that has drawn None, or OBSERVED; None if it is bare after all."""
+        turns = configuration.turns
+        if turns.observing:
+            if self._observer.is_done(configuration):
+                turns.observing = False
+            elif not turns.is_first and self._observer.wants(configuration):
+                return OBSERVED
+        return turns.take()
+
     def adopt(self, kernel: CompiledKernel) -> Binary:
         """A kernel compiled with records as a binary that is loaded and launched through here.
 
@@ -167,7 +182,7 @@ class Dispatcher:
         def launch(*args: Any) -> Any:
             if thread.passes or turns.draw() is not None:
                 return run(*args)
-            number = turns.take()
+            number = self.number(configuration)
             return run(*args) if number is None else due(configuration, number, args)
 
         return launch
@@ -182,21 +197,30 @@ class Dispatcher:
         return self.adopt(self.compiler.compile(kernel))
 
     def _play(self, configuration: Configuration, number: int, args: Arguments) -> Any:
-        """Launch in the role of this number; bare if the binary that the role needs is not there, recorded
-        if it cannot be observed."""
+        """Launch in the role of this number; bare if the binary that the role needs is not there."""
         policy, recorded = self._policy, configuration.recorded
         role = policy.role(number)
+        if role is Role.OBSERVED:
+            return self._observe(configuration, args)
         if role is Role.RECORDED and not policy.is_of_pair(number) and recorded is not None:
             return recorded.launch(*args)
         bare = configuration.bare_binary()
         if bare is None:  # as of torch.compile, and it could not be compiled again
             assert recorded is not None
             return recorded.launch(*args)
-        if role is Role.OBSERVED:
-            observed = self._observer.launch(configuration, bare, args)
-            return None if observed else (recorded or bare).launch(*args)
         if recorded is None or not policy.is_of_pair(number):
             return bare.launch(*args)
         is_bare, pair = role is Role.BARE, policy.timed_pair(number)
         run = partial((bare if is_bare else recorded).launch, *args)
         return self._timer.launch(configuration, pair, args[STREAM], run, is_bare=is_bare)
+
+    def _observe(self, configuration: Configuration, args: Arguments) -> Any:
+        """Launch under the hardware's instruments; if that cannot be, in the role of the next number."""
+        bare, turns = configuration.bare_binary(), configuration.turns
+        if bare is not None and self._observer.launch(configuration, bare, args):
+            turns.observe()
+            return None
+        number = turns.take()
+        if number is None and bare is not None:
+            return bare.launch(*args)
+        return self._play(configuration, number or 0, args)

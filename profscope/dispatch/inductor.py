@@ -130,7 +130,7 @@ class InductorLaunches:
             if kernel.own is None:
                 with self._lock:
                     self.left_bare[kernel.name, kernel.why] += 1
-            elif turns.draw() is None and (number := turns.take()) is not None:
+            elif turns.draw() is None and (number := dispatcher.number(kernel.configuration)) is not None:
                 with kernel.lock:
                     launched = partial(launched_with, tuner, kernel.own, bare)
                     return dispatcher.launch_as(kernel.configuration, number, launched)

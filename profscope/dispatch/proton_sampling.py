@@ -7,22 +7,21 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from profscope.errors import SessionError
 from profscope.recording.processes import mapped_files
 from profscope.sampler.cupti import HAS_SAMPLED
 
-__all__ = ["refuse_proton_sampling"]
+__all__ = ["proton_has_sampled"]
 
 _PROTON: Final = "/libproton.so"
 _COUNTERS: Final = "/libnvperf_host.so"  # CUPTI loads it to sample, and not to trace
 
 
-def refuse_proton_sampling(maps: str | None = None) -> None:
-    """Raises SessionError where Proton has sampled in this process. maps: what /proc/self/maps says."""
+def proton_has_sampled(maps: str | None = None) -> str:
+    """What to say if Proton has sampled in this process, else "". maps: what /proc/self/maps says."""
     maps = mapped_files() if maps is None else maps
     if _PROTON in maps and _COUNTERS in maps and os.getpid() not in HAS_SAMPLED:
-        raise SessionError(
-            "samples=: Proton's pcsampling has been on in this process, and CUPTI may end a process in which "
-            "two libraries open the GPU's sampler, also one after the other; use one of the two in a "
-            "process, or leave out samples="
+        return (
+            "Proton's pcsampling has been on in this process, and CUPTI may end a process in which two "
+            "libraries open the GPU's sampler; use one of the two in a process"
         )
+    return ""

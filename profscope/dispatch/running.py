@@ -25,9 +25,9 @@ from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.cpp_kernels import CppKernels, cpp_kernels
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.inductor import InductorLaunches
+from profscope.dispatch.observing import Observing, machine_here
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
-from profscope.dispatch.stall_samples import StallSamples, gpu_here
 from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.recording import backend
@@ -85,7 +85,7 @@ class Running:
     metadata: dict[str, Any]
     recorder: Recorder
     dispatcher: Dispatcher
-    samples: StallSamples
+    observing: Observing
     baseline: Baseline
     inductor: InductorLaunches
     ahead: AheadOfTime
@@ -105,7 +105,7 @@ class Running:
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, of_launches = self._launch_sampling()
-        sampler, sampled = self.samples.describe()
+        hardware, observed = self.observing.describe()
         baseline, timed = self.baseline.describe()
         building, left_bare = self.inductor.describe()
         notes = [
@@ -115,7 +115,7 @@ class Running:
             *of_launches,
             *self._pauses(),
             *self.dispatcher.notes(),
-            *sampled,
+            *observed,
             *timed,
             *self._undescribed(),
             *self.scopes.notes(),
@@ -123,9 +123,9 @@ class Running:
             *self.recorder.notes(),
         ]
         if not self.recorder.launches.seen:
-            notes += self._why_empty(said=len(notes) > len(sampled))
+            notes += self._why_empty(said=len(notes) > len(observed))
         more = {"clock": self.machine.clock(), "bare": self._bare()}
-        told = self.metadata | sampling | building | sampler | baseline | more
+        told = self.metadata | sampling | building | hardware | baseline | more
         return told | self.job.describe(), notes
 
     def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
@@ -236,8 +236,7 @@ class Running:
 def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Running]:
     """A session for the body of a with statement. told: more entries of the metadata.
 
-    Raises SessionError if another one is active, the backend is not there, Proton has sampled and this one is
-    to sample, or the spool cannot be created.
+    Raises SessionError if another one is active, the backend is not there, or the spool cannot be created.
     """
     _refuse_another()
     cpp_kernels_before = cpp_kernels()
@@ -245,13 +244,12 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         machine = stack.enter_context(backend.select(options.backend))
         metadata = _describe(options, machine.metadata()) | dict(told)
         records = recorder(options, machine, metadata)
-        samples = StallSamples(
-            options, records.launches, records.graphs, gpu_here(machine) if options.samples else ""
-        )
+        observing = Observing(options, records.launches, records.graphs, machine_here(machine, options))
+        stack.callback(observing.close)
         baseline = Baseline(options, machine.device_type, records.graphs)
-        policy = Policy(every=options.every, observed=options.sampled, pairs=options.baseline)
+        policy = Policy(every=options.every, observes=observing.observes, pairs=options.baseline)
         compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
-        dispatcher = Dispatcher(policy, options.matches, compiler, records.launches, baseline, samples)
+        dispatcher = Dispatcher(policy, options.matches, compiler, records.launches, baseline, observing)
         aside = builds_aside(options, machine)
         inductor = InductorLaunches(dispatcher, records.launches.capturing, records.preparation, aside)
         ahead = AheadOfTime()
@@ -261,7 +259,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
         optional = (part for part in (aside, kineto) if part is not None)
         parts: tuple[_Part, ...] = (
-            records, samples, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional
+            records, observing, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional
         )  # fmt: skip
         installed = _Installed(lambda: _all_installed(parts))
         job = Job()
@@ -275,7 +273,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
             metadata,
             records,
             dispatcher,
-            samples,
+            observing,
             baseline,
             inductor,
             ahead,

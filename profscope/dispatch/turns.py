@@ -18,17 +18,24 @@ BARE: Final = "bare"
 
 class Turns:
     """draw(): a launch begins. It returns BARE if the policy has nothing else for it; else None, and then
-    `take` gives the launch its number. Drawing is one step of an iterator in C: it takes no lock."""
+    `take` gives the launch its number. Drawing is one step of an iterator in C: it takes no lock.
 
-    __slots__ = ("_begun", "_left", "_lock", "_policy", "draw")
+    observing: each launch behind the first draws None, so that the observer can be asked.
+    """
+
+    __slots__ = ("_begun", "_left", "_lock", "_observed", "_policy", "draw", "observing")
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._lock = threading.Lock()
+        self.observing = policy.observes
+        self._observed = 0  # launches
         self._begun = 0  # launches that have a number, or whose turn in `_left` is planned
-        self._begin(policy.bare_from(0))
+        self._begin(0)
 
-    def _begin(self, launches: int) -> None:
+    def _begin(self, number: int) -> None:
+        """The launch with this number is next."""
+        launches = 0 if self.observing else self._policy.bare_from(number)
         self._begun += launches
         self._left = repeat(BARE, launches)
         self.draw: Callable[[], Any] = partial(next, self._left, None)
@@ -41,14 +48,24 @@ class Turns:
                 return None
             number = self._begun
             self._begun += 1
-            self._begin(self._policy.bare_from(number + 1))
+            self._begin(number + 1)
             return number
 
     @property
-    def launches(self) -> int:
-        """How many have begun."""
+    def is_first(self) -> bool:
+        """Whether no launch has a number yet."""
+        return not self._begun
+
+    def observe(self) -> None:
+        """A launch that has drawn None is observed."""
         with self._lock:
-            return self._begun - length_hint(self._left)
+            self._observed += 1
+
+    @property
+    def launches(self) -> int:
+        """How many have begun, observed ones too."""
+        with self._lock:
+            return self._observed + self._begun - length_hint(self._left)
 
     def pause(self) -> None:
         """Until `resume` every launch is bare, and has no number."""
@@ -60,4 +77,4 @@ class Turns:
     def resume(self) -> None:
         """Go on with the number after the last one."""
         with self._lock:
-            self._begin(self._policy.bare_from(self._begun))
+            self._begin(self._begun)

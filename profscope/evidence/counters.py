@@ -175,8 +175,12 @@ class Counters:
     def wants(self, subject: Subject) -> bool:
         return subject not in self._done
 
-    def refuses(self, subject: Subject) -> str:
-        """Why the subject must not be observed; "" if it may be. Waits for what `open` began."""
+    @property
+    def holds(self) -> bool:
+        return self._profiler is not None
+
+    def prepare(self, subject: Subject) -> str:
+        """See `Witness`. Waits for what `open` began."""
         if self._selecting is not None:
             self._selecting.join()  # here, since `before` must not let other threads run
         return _WAITS if may_wait(subject.ptx) else ""
@@ -229,15 +233,22 @@ class Counters:
         if self._profiler is not None:
             self._library.call("cuptiRangeProfilerStop", pRangeProfilerObject=self._profiler)
 
-    def close(self) -> None:
-        """Give the hardware's counters back, and the memory of series that are not complete."""
-        if self._selecting is not None:
-            self._selecting.join()
+    def release(self) -> None:
+        """Give the hardware's counters back until the next launch; passes of incomplete series are lost."""
         profiler, self._profiler = self._profiler, None
+        self._series.clear()
         if profiler is not None:
             self._library.call("cuptiRangeProfilerDisable", pRangeProfilerObject=profiler)
-        self._series.clear()
         self._image_in_use = None
+
+    def notes(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        """Give the hardware's counters back for good, and the memory of series that are not complete."""
+        if self._selecting is not None:
+            self._selecting.join()
+        self.release()
         if isinstance(self._selection, Selection):
             self._library.call("cuptiProfilerHostDeinitialize", pHostObject=self._selection.host)
         self._selection = SamplerError("the counters are closed")

@@ -71,7 +71,11 @@ class Counts:
     def wants(self, subject: Subject) -> bool:
         return subject not in self._done
 
-    def refuses(self, subject: Subject) -> str:
+    @property
+    def holds(self) -> bool:
+        return False
+
+    def prepare(self, subject: Subject) -> str:
         return ""
 
     def before(self, subject: Subject) -> None:
@@ -98,6 +102,12 @@ class Counts:
     def abandon(self) -> None:
         """Take the patched code out; what was counted and not kept is lost."""
         self._library.call("cuptiSassMetricsDisable", ctx=self._context)
+
+    def release(self) -> None:
+        """Nothing: between launches the hardware is free."""
+
+    def notes(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         """Nothing: the configuration stays for the process."""

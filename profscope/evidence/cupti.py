@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from profscope.evidence.structures import STRUCTURES
-from profscope.sampler.cupti import SamplerError, check, cubin_crc, library_path
+from profscope.sampler.cupti import HAS_SAMPLED, SamplerError, check, cubin_crc, library_path
 
 __all__ = ["Library", "bytes_for", "names_for"]
 
@@ -26,6 +27,7 @@ class Library:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or library_path()
+        HAS_SAMPLED.add(os.getpid())  # with the libraries that are loaded next
         try:
             for name in _BESIDE:  # unless these are loaded first, CUPTI answers CUPTI_ERROR_UNKNOWN
                 ctypes.CDLL(str(self.path.with_name(name)), ctypes.RTLD_GLOBAL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from profscope.sampler.cupti import SamplerError
@@ -19,7 +19,8 @@ _BUS_ID_BYTES: Final = 32
 
 class Machine(Protocol):
     """context: of the thread that asks, 0 if it has none. device: the number of its GPU. clock_mhz: of the
-    GPU's SMs now, 0 if unknown. capturing: whether the stream is captured into a CUDA graph. idle: whether
+    GPU's SMs now, 0 if unknown. capturing: whether the stream is captured into a CUDA graph. so_far: whether
+    what a stream holds has ended, however it did. idle: whether
     all work of the context ends within seconds, for which it waits; raises SamplerError if the device has
     faulted. entered: for the body of a with statement, this thread has that context. close: nothing is asked
     any more."""
@@ -31,6 +32,8 @@ class Machine(Protocol):
     def clock_mhz(self) -> int: ...
 
     def capturing(self, stream: int) -> bool: ...
+
+    def so_far(self, stream: int) -> contextlib.AbstractContextManager[Callable[[], bool]]: ...
 
     def idle(self, limit_s: float) -> bool: ...
 

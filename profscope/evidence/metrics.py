@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["COUNTERS", "COUNTS", "MOST_PASSES", "PIPES", "Counter", "user_counters"]
+from profscope.analysis.pipes import PIPES
+
+__all__ = ["COUNTERS", "COUNTS", "MOST_PASSES", "Counter", "user_counters"]
 
 MOST_PASSES: Final = 12
 """Launches of one configuration that counters may take: with four for the other evidence, 16."""
-
-PIPES: Final = ("fma", "alu", "fp64", "xu", "lsu")
 
 
 @dataclass(frozen=True)

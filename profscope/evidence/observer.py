@@ -1,8 +1,8 @@
 """One bare launch after another under the hardware's instruments, without ever harming the program.
 
     observer = Observer(Driver(), open_witnesses)
-    if observer.wants(subject):
-        result = observer.observe(subject, stream, launch)
+    if not observer.wants(subject) or not observer.observe(subject, stream, launch):
+        launch()
 
 The launching thread waits for an idle GPU before a launch that it observes, and for the launch itself,
 because CUPTI configures the hardware only then. It waits for no longer than a limit: a kernel that waits for
@@ -12,6 +12,7 @@ another one is left alone from then on.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 import time
@@ -24,25 +25,34 @@ from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import Library
 from profscope.evidence.driver import Machine
 from profscope.evidence.obstacles import injected_tool, other_profiler
+from profscope.evidence.samples import Samples
 from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
 from profscope.sampler.cupti import SamplerError, alone
+from profscope.sampler.sampled import SampledLaunch
 
-__all__ = ["SECONDS", "Observer", "Witness", "open_witnesses"]
+__all__ = ["CAPTURING", "SECONDS", "Observer", "Witness", "open_witnesses"]
 
 SECONDS: Final = 5.0
 _LIMIT_S: Final = 2.0
-_MOST_SKIPS: Final = 6  # of one kind: then nothing is observed any more
+_MOST_WAITS: Final = 6  # in vain: then nothing is observed any more
 _MOST_ERRORS: Final = 3  # of one witness
 _FOR_GOOD: Final = (23, 26, 35, 36, 39, 40)  # results of CUPTI that no later launch changes
 _LAST_S: Final = 30.0
+_FIRST_PAUSE_S: Final = 20e-6
+_LONGEST_PAUSE_S: Final = 1e-3
+_MOST_PUT_OFF: Final = 64  # launches of one subject
+_EXCLUDE_EACH_OTHER: Final = ({"samples", "counters"},)  # an open PC sampler and an enabled range profiler
+CAPTURING: Final = "a CUDA graph was being captured"
 _APART: Final = 0.05  # by such a part may the clocks of one configuration's passes differ
 
 
 class Witness(Protocol):
     """One kind of evidence in one context. open: raises SamplerError if it cannot be had. wants: whether
-    another launch of the subject would add something. refuses: why no launch of it may be observed; "" if it
-    may. before, after: around the launch, `after` once it has ended. abandon: in place of `after`, if the
-    launch failed. close: gives the hardware back for good. results: what there is so far."""
+    another launch of the subject would add something. prepare: makes all ready for a launch of it, and other
+    threads may run meanwhile; returns why no launch of it may be observed, "" if it may. before, after:
+    around the launch, `after` once it has ended. abandon: in place of `after`, if the launch failed. holds:
+    whether it keeps the hardware between launches, until `release`. close: gives it back for good. results:
+    what there is so far. notes: what is missing there, for the user."""
 
     @property
     def name(self) -> str: ...
@@ -54,7 +64,10 @@ class Witness(Protocol):
 
     def wants(self, subject: Subject) -> bool: ...
 
-    def refuses(self, subject: Subject) -> str: ...
+    @property
+    def holds(self) -> bool: ...
+
+    def prepare(self, subject: Subject) -> str: ...
 
     def before(self, subject: Subject) -> None: ...
 
@@ -62,22 +75,32 @@ class Witness(Protocol):
 
     def abandon(self) -> None: ...
 
+    def release(self) -> None: ...
+
     def close(self) -> None: ...
+
+    def notes(self) -> list[str]: ...
 
 
 Open = Callable[[int, int], Sequence[Witness]]  # of a context and its device; raises SamplerError
 
 
-def open_witnesses(which: Sequence[str] = ("counts", "counters"), added: Sequence[str] = ()) -> Open:
-    """What opens the witnesses of a context. added: NVIDIA's names of metrics that a user adds."""
+def open_witnesses(
+    which: Sequence[str] = ("counts", "counters"),
+    added: Sequence[str] = (),
+    reload: Callable[[Subject], str] = lambda subject: "",
+) -> Open:
+    """What opens the witnesses of a context. added: NVIDIA's names of metrics that a user adds. reload: see
+    `Samples`."""
 
     def opened(context: int, device: int) -> Sequence[Witness]:
-        library = Library()
         witnesses: list[Witness] = []
         if "counts" in which:
-            witnesses.append(Counts(library, context, device))
+            witnesses.append(Counts(Library(), context, device))
+        if "samples" in which:
+            witnesses.append(Samples(reload))
         if "counters" in which:
-            witnesses.append(Counters(library, context, device, added))
+            witnesses.append(Counters(Library(), context, device, added))
         return witnesses
 
     return opened
@@ -85,7 +108,8 @@ def open_witnesses(which: Sequence[str] = ("counts", "counters"), added: Sequenc
 
 class Observer:
     """Thread-safe. seconds: how long all observed launches together may keep the program waiting. added_s:
-    how long they have. why: nothing is observed any more, and this is why; "" while something is."""
+    how long they have. why: nothing is observed any more, and this is why; "" while something is. launches:
+    of each subject, those that ran under a witness, by its name. missed: those that ran under none."""
 
     def __init__(
         self, machine: Machine, open_in: Open, seconds: float = SECONDS, limit_s: float = _LIMIT_S
@@ -104,33 +128,81 @@ class Observer:
         self._errors: Counter[str] = Counter()
         self._given_up: dict[tuple[str, Subject], str] = {}
         self._unfinished: dict[int, Witness] = {}  # by context: counts a launch that has not ended
-        self._seen: dict[Subject, None] = {}
+        self._put_off: Counter[Subject] = Counter()
+        self.launches: dict[Subject, Counter[str]] = {}
+        self.missed: Counter[Subject] = Counter()
         self._clocks: dict[Subject, list[int]] = {}
         self._pid = os.getpid()
 
     def wants(self, subject: Subject) -> bool:
         """Whether a launch of the subject by this thread should be observed."""
-        if self.why or subject.kernel in self.left_alone or os.getpid() != self._pid:
-            return False
-        if self.added_s >= self._seconds:
+        if self.is_over or subject.kernel in self.left_alone:
             return False
         witnesses = self._opened.get(self._machine.context())
         return witnesses is None or self._next(witnesses, subject) is not None
 
-    def observe(self, subject: Subject, stream: int, launch: Callable[[], Any]) -> Any:
-        """What `launch` returns, which launches the subject's bare binary once on the stream. Raises what it
-        does."""
+    def lacks(self, subject: Subject) -> list[str]:
+        """The witnesses that want more launches of the subject, by name."""
+        if self.is_over or subject.kernel in self.left_alone:
+            return []
+        return [
+            witness.name
+            for witnesses in list(self._opened.values())
+            for witness in witnesses
+            if self._next([witness], subject) is witness
+        ]
+
+    def puts_off(self, subject: Subject) -> bool:
+        """Whether the subject's next launch should not be observed yet: its witness and another one exclude
+        each other, and that one has launches of other subjects to observe. To give the hardware from one to
+        the other takes 0.2 s, so it does not change hands for each subject."""
+        witnesses = self._opened.get(self._machine.context(), [])
+        witness = self._next(witnesses, subject)
+        if witness is None or self._put_off[subject] >= _MOST_PUT_OFF:
+            return False
+        for holder in self._excluded(witnesses, witness):
+            if any(self._next(witnesses, other) is holder for other in list(self.launches)):
+                self._put_off[subject] += 1
+                return True
+        return False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is observed any more, of any subject."""
+        return bool(self.why) or self.added_s >= self._seconds or os.getpid() != self._pid
+
+    def turn_off(self, witness: str, why: str) -> None:
+        """There is no evidence of this kind."""
+        self._off[witness] = why
+
+    def skip(self, why: str) -> None:
+        """A launch that was to be observed runs unobserved, at no cost."""
+        self.skipped[why] += 1
+
+    def observe(self, subject: Subject, stream: int, launch: Callable[[], Any]) -> bool:
+        """Call `launch`, which launches the subject's bare binary once on the stream, under a witness. False
+        if that cannot be, and then it was not called. Raises what it does."""
         if not self._lock.acquire(blocking=False):
-            self._skip("another launch was being observed")
-            return launch()
+            self.skip("another launch was being observed")
+            self.missed[subject] += 1
+            return False
+        begun = time.perf_counter()
         try:
+            self.launches.setdefault(subject, Counter())
             witness = self._ready(subject, stream)
-            return launch() if witness is None else self._watched(witness, subject, stream, launch)
+            if witness is not None and self._watched(witness, subject, stream, launch):
+                return True
+            self.missed[subject] += 1
+            return False
         finally:
+            self.added_s += time.perf_counter() - begun
             self._lock.release()
 
     def counts(self) -> list[CountedLaunch]:
         return self._results("counts")
+
+    def samples(self) -> list[SampledLaunch]:
+        return self._results("samples")
 
     def counters(self) -> list[CounterValues]:
         return self._results("counters")
@@ -140,12 +212,15 @@ class Observer:
         notes = [f"no evidence from the hardware: {self.why}"] if self.why else []
         notes += [f"no {name}: {why}" for name, why in sorted(self._off.items())]
         if self.added_s >= self._seconds and any(
-            self._next(witnesses, subject) for witnesses in self._opened.values() for subject in self._seen
+            self._next(witnesses, subject) for witnesses in self._opened.values() for subject in self.launches
         ):
             notes.append(f"evidence is incomplete: its {self._seconds:g} s are spent")
         notes += [f"{name}: not observed any more: {why}" for name, why in sorted(self.left_alone.items())]
         notes += [f"{subject.kernel}: no {name}: {why}" for (name, subject), why in self._given_up.items()]
-        notes += [f"{count} launches ran unobserved: {why}" for why, count in self.skipped.items()]
+        notes += [
+            f"{count} launch{'es' * (count > 1)} ran unobserved: {why}" for why, count in self.skipped.items()
+        ]
+        notes += [note for witnesses in self._opened.values() for each in witnesses for note in each.notes()]
         for subject, clocks in self._clocks.items():
             if max(clocks) > (1 + _APART) * min(clocks):
                 notes.append(
@@ -154,16 +229,36 @@ class Observer:
                 )
         return notes
 
+    def release(self) -> None:
+        """Give the hardware back until the next launch that is observed, once the GPU is idle."""
+        self._leave_all(lambda witness: witness.release)
+
     def close(self) -> None:
         """Give the hardware back, once the GPU is idle. In a forked process it does nothing."""
+        self._leave_all(lambda witness: witness.close)
+        if os.getpid() == self._pid:
+            self._machine.close()
+
+    def _leave_all(self, how: Callable[[Witness], Callable[[], None]]) -> None:
         if os.getpid() != self._pid:
             return
         with self._lock:
             for context, witnesses in self._opened.items():
                 with self._machine.entered(context):
-                    if self._is_idle(_LAST_S):
-                        self._leave(context, witnesses)
-            self._machine.close()
+                    if self._is_idle_at_last():
+                        unfinished = self._unfinished.pop(context, None)
+                        for leave in [unfinished.abandon] if unfinished is not None else []:
+                            self._quietly(leave)
+                        for witness in witnesses:
+                            self._quietly(how(witness))
+                    else:  # CUPTI goes on writing to memory of theirs, which must never go
+                        ctypes.pythonapi.Py_IncRef(ctypes.py_object(witnesses))
+
+    def _is_idle_at_last(self) -> bool:
+        try:
+            return self._machine.idle(_LAST_S)
+        except SamplerError:
+            return True  # a device that has faulted does nothing any more
 
     def _results(self, name: str) -> list[Any]:
         return [
@@ -188,11 +283,11 @@ class Observer:
     def _ready(self, subject: Subject, stream: int) -> Witness | None:
         """What the next launch is observed by, on an idle GPU; None if it cannot be."""
         if self._machine.capturing(stream):
-            self._skip("a CUDA graph was being captured", often=True)
+            self.skip(CAPTURING)
             return None
         other = other_profiler()
         if other:
-            self._skip(f"{other} was profiling", often=True)
+            self.skip(f"{other} was profiling")
             return None
         if not self._is_idle(self._limit_s):
             return None
@@ -202,11 +297,24 @@ class Observer:
             self._quietly(unfinished.abandon)
         witnesses = self._witnesses(context)
         while (witness := self._next(witnesses, subject)) is not None:
-            refused = witness.refuses(subject)
+            try:
+                for holder in self._excluded(witnesses, witness):
+                    with alone():
+                        holder.release()
+                refused = witness.prepare(subject)
+            except SamplerError as error:
+                self._failed(witness, subject, error)
+                continue
             if not refused:
                 return witness
             self._given_up[witness.name, subject] = refused
         return None
+
+    def _excluded(self, witnesses: Sequence[Witness], witness: Witness) -> list[Witness]:
+        """Those that hold the hardware and have to give it back before the witness can be at work."""
+        return [
+            other for other in witnesses if other.holds and {other.name, witness.name} in _EXCLUDE_EACH_OTHER
+        ]
 
     def _witnesses(self, context: int) -> list[Witness]:
         """Those of a context, opened."""
@@ -230,28 +338,27 @@ class Observer:
         self._opened[context] = opened
         return opened
 
-    def _watched(self, witness: Witness, subject: Subject, stream: int, launch: Callable[[], Any]) -> Any:
-        begun = time.perf_counter()
-        self._seen.setdefault(subject)
+    def _watched(self, witness: Witness, subject: Subject, stream: int, launch: Callable[[], Any]) -> bool:
         try:
             with alone():
                 witness.before(subject)
         except SamplerError as error:
             self._failed(witness, subject, error)
-            return launch()
+            return False
+        self.launches[subject][witness.name] += 1
         try:
-            result = launch()
+            launch()
         except BaseException:
             self._quietly(witness.abandon)
             raise
-        if not self._is_idle(self._limit_s):
+        if not self._has_ended(stream) or not self._is_idle(self._limit_s):
             if not self.why:
                 self.left_alone[subject.kernel] = (
                     f"a launch had not ended after {self._limit_s:g} s; kernels that wait for others cannot "
                     "be observed"
                 )
                 self._unfinished[self._machine.context()] = witness
-            return result
+            return True
         clock = self._machine.clock_mhz()
         if clock:
             self._clocks.setdefault(subject, []).append(clock)
@@ -260,8 +367,7 @@ class Observer:
                 witness.after(subject)
         except SamplerError as error:
             self._failed(witness, subject, error)
-        self.added_s += time.perf_counter() - begun
-        return result
+        return True
 
     def _failed(self, witness: Witness, subject: Subject, error: SamplerError) -> None:
         """A failure costs the evidence, never the launch."""
@@ -273,6 +379,18 @@ class Observer:
         else:
             self._given_up[witness.name, subject] = str(error)
 
+    def _has_ended(self, stream: int) -> bool:
+        """Whether what the stream holds ends in time. It asks again and again: a thread that waits for the
+        GPU keeps other threads from launching while a sampler is at work."""
+        begun, pause_s = time.monotonic(), _FIRST_PAUSE_S
+        with self._machine.so_far(stream) as ended:
+            while not ended():
+                if time.monotonic() - begun > self._limit_s:
+                    return False
+                time.sleep(pause_s)
+                pause_s = min(1.25 * pause_s, _LONGEST_PAUSE_S)
+        return True
+
     def _is_idle(self, limit_s: float) -> bool:
         """Waits for that, but not for ever. A fault of the device ends all observing: its user sees it."""
         try:
@@ -281,21 +399,11 @@ class Observer:
         except SamplerError as error:
             self.why = self.why or str(error)
             return False
-        self._skip(f"the GPU was busy for {limit_s:g} s")
+        why = f"the GPU was busy for {limit_s:g} s"
+        self.skip(why)
+        if self.skipped[why] >= _MOST_WAITS:
+            self.why = self.why or f"{why}, {_MOST_WAITS} times"
         return False
-
-    def _skip(self, why: str, often: bool = False) -> None:
-        """often: it costs nothing, so it may happen any number of times."""
-        self.skipped[why] += 1
-        if not often and self.skipped[why] >= _MOST_SKIPS:
-            self.why = self.why or f"{why}, {_MOST_SKIPS} times"
-
-    def _leave(self, context: int, witnesses: Sequence[Witness]) -> None:
-        unfinished = self._unfinished.pop(context, None)
-        if unfinished is not None:
-            self._quietly(unfinished.abandon)
-        for witness in witnesses:
-            self._quietly(witness.close)
 
     def _quietly(self, leave: Callable[[], None]) -> None:
         """A device that has faulted cannot be told to stop; its user is told of the fault."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -14,39 +15,64 @@ from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.metrics import COUNTERS, COUNTS, Counter, user_counters
 from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
+from profscope.sampler.sampled import SampledLaunch
+from profscope.sampler.tables import numbering, sample_tables
+from profscope.schema import MEASURED_DTYPES, Tables, measured_frame
 
-__all__ = ["COUNTERS_DTYPES", "COUNTS_DTYPES", "Number", "counters_table", "counts_table"]
+__all__ = ["Evidence", "Number", "counters_table", "counts_table", "evidence", "with_evidence"]
 
 Number = Callable[[str, str], int]
 """From a kernel and the key of a configuration to its number, `variant`."""
 
-COUNTS_DTYPES: Final[Mapping[str, str]] = {
-    "kernel": "category",
-    "variant": "int32",
-    "pc": "int64",
-    "opcode": "category",
-    "file": "category",
-    "line": "int32",
-    "column": "int32",
-    "call_path": "category",
-    **dict.fromkeys(COUNTS, "int64"),
-    "launches": "int32",
-}
 
-COUNTERS_DTYPES: Final[Mapping[str, str]] = {
-    "kernel": "category",
-    "variant": "int32",
-    "counter": "category",
-    "metric": "category",
-    "value": "float64",
-    "unit": "category",
-    "peak_pct": "float64",
-    "launches": "int32",
-}
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that a session has of the hardware, before it is joined with the launches.
+
+    samples: as `sample_tables` returns them, None if there are none. about: JSON-able; `configurations`, a
+    list of [kernel, variant, key] of the other two tables, and `notes`.
+    """
+
+    samples: tuple[pd.DataFrame, dict[str, Any]] | None
+    counts: pd.DataFrame
+    counters: pd.DataFrame
+    about: dict[str, Any]
+
+
+def evidence(
+    counts: Sequence[CountedLaunch],
+    samples: Sequence[SampledLaunch],
+    counters: Sequence[CounterValues],
+    added: Sequence[str] = (),
+) -> Evidence:
+    """Tables of what the witnesses kept. added: see `counters_table`."""
+    number = numbering({})
+    counts_of, notes = counts_table(counts, number)
+    counters_of, more = counters_table(counters, number, added)
+    subjects = [*(each.subject for each in counts), *(each.subject for each in counters)]
+    keys = dict.fromkeys((subject.kernel, subject.key) for subject in subjects)
+    configurations = [[kernel, number(kernel, key), key] for kernel, key in keys]
+    about = {"configurations": configurations, "notes": [*notes, *more]}
+    return Evidence(sample_tables(samples) if samples else None, counts_of, counters_of, about)
+
+
+def with_evidence(
+    tables: Tables, counts: pd.DataFrame, counters: pd.DataFrame, about: Mapping[str, Any]
+) -> Tables:
+    """Tables with those of `Evidence`, in their own numbers of configurations."""
+    number = numbering(tables.metadata.get("variants") or {})
+    new = {(kernel, variant): number(kernel, key) for kernel, variant, key in about["configurations"]}
+
+    def numbered(table: pd.DataFrame) -> pd.DataFrame:
+        keys = zip(table["kernel"], table["variant"].tolist(), strict=True)
+        return table.assign(variant=np.array([new.get(key, key[1]) for key in keys], np.int32))
+
+    metadata = {**tables.metadata, "notes": [*tables.metadata.get("notes", []), *about["notes"]]}
+    return replace(tables, counts=numbered(counts), counters=numbered(counters), metadata=metadata)
 
 
 def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.DataFrame, list[str]]:
-    """The table `counts`, columns of COUNTS_DTYPES, and notes for the user.
+    """The table `counts`, columns of COUNT_DTYPES, and notes for the user.
 
     One row for each instruction of a configuration, in the order of the binary. An instruction of a binary
     that cannot be read has no opcode and no place, and a note says why.
@@ -74,13 +100,13 @@ def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.
                 launches=sum(each.launches for each in same),
             )
         )
-    return _table(parts, COUNTS_DTYPES), notes
+    return _table("counts", parts), notes
 
 
 def counters_table(
     results: Sequence[CounterValues], number: Number, added: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The table `counters`, columns of COUNTERS_DTYPES, and notes for the user.
+    """The table `counters`, columns of COUNTER_DTYPES, and notes for the user.
 
     One row for each counter of a configuration. Where launches of several shapes were counted, those of the
     longest time stand for it. added: NVIDIA's names of the metrics that the user added.
@@ -111,7 +137,7 @@ def counters_table(
                 launches=longest.launches,
             )
         )
-    return _table(parts, COUNTERS_DTYPES), notes
+    return _table("counters", parts), notes
 
 
 _TIME: Final = COUNTERS[0].metric
@@ -152,9 +178,8 @@ def _places(subject: Subject) -> tuple[pd.DataFrame, list[str]]:
     return df[columns].astype(texts), list(df.attrs["notes"])
 
 
-def _table(parts: Sequence[pd.DataFrame], dtypes: Mapping[str, str]) -> pd.DataFrame:
+def _table(name: str, parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if not parts:
-        parts = [pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in dtypes.items()})]
+        return measured_frame(name)
     whole = pd.concat(parts, ignore_index=True)
-    texts = {name: "str" for name, dtype in dtypes.items() if dtype == "category"}
-    return whole[list(dtypes)].astype(texts).astype(dict(dtypes))
+    return measured_frame(name, {column: whole[column] for column in MEASURED_DTYPES[name]})

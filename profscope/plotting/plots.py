@@ -78,7 +78,7 @@ class Plots:
         return waves(self._tables, launch, kernel, ax=ax)
 
     def roofline(self, kernel: str | None = None, *, ax: Axes | None = None) -> Figure:
-        """What kernels, and the loops and lines of one, reach of what the device can do: `prof.roofline()`.
+        """What kernels, and the loops and lines of one, reach of what the device can do.
 
         kernel: one kernel with its loops and lines; without it, all kernels, or all of the only one.
         """

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from profscope.analysis.devices import Peak, peak_of
-from profscope.analysis.roofline import roofline
+from profscope.analysis.roof_rows import roof_table
 from profscope.errors import DrawError
 from profscope.plotting.canvas import INK, LINE, axes_for, legend_below, short_name, title
 from profscope.plotting.picked import listed
@@ -31,7 +31,7 @@ def roofs(tables: Tables, kernel: str | None, *, ax: Axes | None) -> Figure:
     """See `Plots.roofline`."""
     if tables.emulated:
         raise DrawError(f"{_WHAT}: the emulator has no rates, since its cycles are not time")
-    rows = roofline(tables)
+    rows = roof_table(tables)
     missing = rows.attrs["not_measured"]
     if kernel is not None:
         known = tables.launches["kernel"].drop_duplicates().astype("str").tolist()

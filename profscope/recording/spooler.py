@@ -17,16 +17,13 @@ from profscope.traces.spool import SpoolWriter
 from profscope.traces.spool_reading import read
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from profscope.evidence.tables import Evidence
 
 __all__ = ["Spooler"]
 
 _BATCH_BYTES: Final = 32 << 20  # of one chunk
 _GROWTH: Final = 1.25
 _AHEAD: Final = 1  # arenas that may wait to be written: so much memory is held at most
-
-# The table of samples, and what is known of it.
-Sampled = tuple["pd.DataFrame", dict[str, Any]]
 
 
 class Spooler:
@@ -38,7 +35,7 @@ class Spooler:
 
     def __init__(self, folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> None:
         self.error = ""
-        self._sampled: Sampled | None = None  # as it stands in the file
+        self._evidence: Evidence | None = None  # as it stands in the file
         self._scope_changes = 0  # that the file knows of
         self.notes: list[str] = []  # on launches that were lost or wrote nothing
         self._arrivals = arrivals
@@ -61,20 +58,25 @@ class Spooler:
         self,
         metadata: dict[str, Any],
         notes: Sequence[str],
-        sampled: Sampled | None = None,
+        evidence: Evidence | None = None,
         scopes: HostScopes | None = None,
     ) -> None:
         """Write what has drained, and what is known beside it, before returning.
 
-        sampled: what `sampler.tables.sample_tables` returned, None where nothing was sampled; the same object
-        again is not written again. scopes: all are written again, where there are a quarter more.
+        evidence: None if there is none; the same object again is not written again. scopes: all are written
+        again, where there are a quarter more.
         """
         self._write()
         with self._lock:
             self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
-            if sampled is not None and sampled is not self._sampled:
-                self._guarded(lambda: self._writer.samples(*sampled))
-                self._sampled = sampled
+            if evidence is not None and evidence is not self._evidence:
+                sampled = evidence.samples
+                if sampled is not None:
+                    self._guarded(lambda: self._writer.samples(*sampled))
+                self._guarded(
+                    lambda: self._writer.evidence(evidence.counts, evidence.counters, evidence.about)
+                )
+                self._evidence = evidence
             if scopes is not None and scopes.changes > self._scope_changes * _GROWTH:
                 self._write_scopes(scopes)
 
@@ -82,12 +84,12 @@ class Spooler:
         self,
         metadata: dict[str, Any],
         notes: Sequence[str],
-        sampled: Sampled | None = None,
+        evidence: Evidence | None = None,
         scopes: HostScopes | None = None,
     ) -> None:
         """Flush and end the file."""
         self._thread.shutdown()
-        self.flush(metadata, notes, sampled)
+        self.flush(metadata, notes, evidence)
         if scopes is not None and scopes.changes != self._scope_changes:
             with self._lock:
                 self._write_scopes(scopes)

@@ -1,4 +1,4 @@
-"""What sampling asks of a GPU, and the CUDA driver that answers. Needs no torch."""
+"""What witnesses ask of the CUDA driver. Needs no torch."""
 
 from __future__ import annotations
 
@@ -8,47 +8,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from profscope.sampler.cupti import WAITER, SamplerError
-from profscope.sampler.sampler import Sampler, Samples
 
-__all__ = ["Cuda", "Gpu", "Probe"]
+__all__ = ["Cuda"]
 
 _NO_TIMES: Final = 2  # CU_EVENT_DISABLE_TIMING
 _NOT_READY: Final = 600  # CUDA_ERROR_NOT_READY
 _RELAXED: Final = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 _UNSUPPORTED: Final = 900  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: someone captures a CUDA graph
-
-
-class Probe(Protocol):
-    """The sampler of one context; see `sampler.Sampler`."""
-
-    def set_period(self, period_log2: int) -> None: ...
-
-    def start(self) -> None: ...
-
-    def stop(self) -> Samples: ...
-
-    def crc(self, cubin: bytes) -> int: ...
-
-
-class Gpu(Protocol):
-    """context: what tells the contexts of this process apart, of the thread that asks. probe: opens the
-    sampler of that context; raises SamplerError. so_far: whether what a stream holds has ended, however it
-    did. idle: whether all that the context holds ends within seconds, for which it waits; raises
-    SamplerError where the device has faulted. close: nothing is asked any more."""
-
-    def context(self) -> int: ...
-
-    def probe(self) -> AbstractContextManager[Probe]: ...
-
-    def so_far(self, stream: int) -> AbstractContextManager[Callable[[], bool]]: ...
-
-    def idle(self, limit_s: float) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 class Cuda:
@@ -67,10 +36,6 @@ class Cuda:
         self._driver.cuCtxGetCurrent(ctypes.byref(context))
         return context.value or 0
 
-    def probe(self) -> Sampler:
-        """The sampler of the current context, closed."""
-        return Sampler()
-
     @contextlib.contextmanager
     def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
         """For the body of a with statement what tells whether that which the stream holds now has ended.
@@ -86,7 +51,8 @@ class Cuda:
             self._driver.cuEventDestroy_v2(event)
 
     def idle(self, limit_s: float) -> bool:
-        """See `Gpu`. Not while someone captures a CUDA graph."""
+        """Whether all that the context holds ends within seconds, for which it waits; raises SamplerError if
+        the device has faulted. Not while someone captures a CUDA graph."""
         context = self.context()
         if context not in self._waiters:
             self._waiters[context] = _Waiter(self._driver, context)

@@ -20,7 +20,7 @@ from profscope.errors import OptionError, ToolchainError
 from profscope.sampler.sampled import SampledLaunch
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
-__all__ = ["sample_tables", "with_samples"]
+__all__ = ["numbering", "sample_tables", "with_samples"]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
@@ -74,7 +74,7 @@ def sample_tables(
 
     A binary that cannot be read, without Triton or for its PTX, has samples without places, and a note.
     """
-    numbers = _numbers(_keys(variants or {}))
+    numbers = numbering(variants or {})
     groups: dict[tuple[bytes, str], list[SampledLaunch]] = {}
     for launch in launches:
         groups.setdefault((launch.cubin, launch.ptx), []).append(launch)
@@ -111,7 +111,7 @@ def with_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any])
 
     The samples may have been put together before the launches were, or with others.
     """
-    numbers = _numbers(_keys(tables.metadata.get("variants") or {}))
+    numbers = numbering(tables.metadata.get("variants") or {})
     binaries = [{**entry, "variant": numbers(entry["kernel"], entry["key"])} for entry in sampler["binaries"]]
     new = {
         (entry["kernel"], entry["variant"]): now["variant"]
@@ -125,13 +125,13 @@ def with_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any])
     return replace(tables, samples=samples.assign(variant=variants), metadata=metadata)
 
 
-def _keys(variants: Variants) -> dict[str, list[str]]:
-    return {kernel: [entry["key"] for entry in of_kernel] for kernel, of_kernel in variants.items()}
-
-
-def _numbers(known: Mapping[str, Sequence[str]]) -> Callable[[str, str], int]:
-    """A function from kernel and key to the number of the configuration."""
-    numbers = {kernel: {key: number for number, key in enumerate(keys)} for kernel, keys in known.items()}
+def numbering(variants: Variants) -> Callable[[str, str], int]:
+    """A function from kernel and key to the number of the configuration; those that are not in
+    `metadata["variants"]` get the next ones."""
+    numbers = {
+        kernel: {entry["key"]: number for number, entry in enumerate(of_kernel)}
+        for kernel, of_kernel in variants.items()
+    }
 
     def number(kernel: str, key: str) -> int:
         of_kernel = numbers.setdefault(kernel, {})

@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import (
+    COUNT_DTYPES,
+    MEASURED_DTYPES,
     SPAN_DTYPES,
     Tables,
     launches_frame,
+    measured_frame,
     payload_names,
-    samples_frame,
     spans_frame,
 )
 from profscope.traces.merging_around import around_together, numbered_around
-from profscope.traces.merging_measured import merged_baseline, merged_sampler
+from profscope.traces.merging_measured import merged_baseline, merged_hardware, merged_sampler
 from profscope.traces.merging_notes import merged_notes
 from profscope.traces.only import SAMPLES_OF_RANK
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
@@ -33,8 +35,8 @@ __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
-    "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "program", "job", "host_clock",
-    "ranks", SAMPLES_OF_RANK,
+    "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "hardware", "program", "job",
+    "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -69,7 +71,6 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | N
     host, events, own = around_together(own)
     summed = [part for part in parts if samples_of in (None, part.rank)]
     of_ranks = [tables for part, tables in zip(parts, own, strict=True) if part in summed]
-    samples = pd.concat([tables.samples for tables in of_ranks], ignore_index=True)
     metadata = _metadata(parts, times, numbers, variants, [*notes, *times.notes])
     metadata["kernels"] = _kernels(parts, variants) | _kernels(summed, variants)
     if samples_of is not None:
@@ -78,9 +79,9 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | N
         _spans([tables.df for tables in own]),
         launches_frame(_columns([tables.launches for tables in own])),
         metadata,
-        samples_frame(_columns([_added_up(samples)])),
-        host,
-        events,
+        host=host,
+        events=events,
+        **_measured(of_ranks),
     )
 
 
@@ -159,11 +160,12 @@ def _renumbered(
         end_ns=launches["end_ns"] + times,
         rank=np.full(len(launches), part.rank, np.int32),
     )
+    measured: dict[str, Any] = {name: numbered(getattr(tables, name), offset) for name in MEASURED_DTYPES}
     return replace(
         tables,
         df=df,
         launches=numbered(launches, offset),
-        samples=numbered(tables.samples, offset),
+        **measured,
         **numbered_around(tables, part.rank, offset, on_rank_0),
     )
 
@@ -207,12 +209,26 @@ def _payload(columns: Sequence[pd.Series[Any] | None], lengths: Sequence[int]) -
     return pd.concat(numbers, ignore_index=True).array
 
 
-def _added_up(samples: pd.DataFrame) -> pd.DataFrame:
-    """Samples at one place, once: those of the bare binary are of no launch, and so of several ranks."""
-    if not len(samples):
-        return samples
-    keys = [name for name in samples if name != "samples"]
-    return samples.groupby(keys, sort=False)["samples"].sum().reset_index()[list(samples)]
+def _measured(parts: Sequence[Tables]) -> dict[str, pd.DataFrame]:
+    """What the hardware said in several parts. Of a configuration's counters the first part's stand."""
+    samples, counts, counters = (
+        pd.concat([getattr(tables, name) for tables in parts], ignore_index=True) for name in MEASURED_DTYPES
+    )
+    figures = [*list(COUNT_DTYPES)[list(COUNT_DTYPES).index("executed") :]]
+    tables = {
+        "samples": _added_up(samples, ["samples"]),
+        "counts": _added_up(counts, figures),
+        "counters": counters.drop_duplicates(["kernel", "variant", "counter"]),
+    }
+    return {name: measured_frame(name, _columns([table])) for name, table in tables.items()}
+
+
+def _added_up(table: pd.DataFrame, figures: list[str]) -> pd.DataFrame:
+    """Figures at one place, once: those of the bare binary are of no launch, and so of several ranks."""
+    if not len(table):
+        return table
+    keys = [name for name in table if name not in figures]
+    return table.groupby(keys, sort=False, observed=True)[figures].sum().reset_index()[list(table)]
 
 
 def _metadata(
@@ -245,6 +261,7 @@ def _metadata(
         "code": list(code.values()),
         **merged_baseline([part.tables.metadata for part in parts]),
         **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
+        **merged_hardware([(part.rank, part.tables.metadata) for part in parts]),
         "ranks": ranks,
     }
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["merged_baseline", "merged_sampler"]
+__all__ = ["merged_baseline", "merged_hardware", "merged_sampler"]
 
 _ADDED_UP: Final = ("launches", "samples", "dropped")
 
@@ -32,6 +32,30 @@ def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         **one,
         **{name: [*one[name], *other[name]] for name in ("bare_ns", "instrumented_ns")},
         **{name: one.get(name, 0) + other.get(name, 0) for name in ("unrecorded", "waited")},
+    }
+
+
+def merged_hardware(parts: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
+    """The metadata's entry "hardware" of the parts that asked the hardware, with their ranks."""
+    told = [(rank, part["hardware"]) for rank, part in parts if part.get("hardware")]
+    if not told:
+        return {}
+    kernels: dict[str, Counter[str]] = {}
+    ranks: dict[str, list[int]] = {}
+    for rank, hardware in told:
+        for kernel, launches in (hardware.get("kernels") or {}).items():
+            kernels.setdefault(kernel, Counter()).update(launches)
+        for missing in hardware.get("not_measured") or ():
+            ranks.setdefault(missing, []).append(rank)
+    return {
+        "hardware": {
+            "kernels": {kernel: dict(launches) for kernel, launches in sorted(kernels.items())},
+            "added_s": max(hardware.get("added_s", 0.0) for _, hardware in told),
+            "not_measured": [
+                missing if len(own) == len(told) else f"rank {', '.join(map(str, own))}: {missing}"
+                for missing, own in ranks.items()
+            ],
+        }
     }
 
 

@@ -74,6 +74,7 @@ _FORM: Final[dict[str, Any]] = {
     "sampler": {"binaries": [_BINARY], "kernels": {EACH: {EACH: int}}, "period_cycles": [NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
     | {"notes": [str]},
+    "hardware": {"kernels": {EACH: {EACH: int}}, "added_s": NUMBER, "not_measured": [str]},
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
     "sampling": {"every": int, "kernels": {EACH: {"launches": int, "recorded": int}}},
     "building": {"bare_launches": {EACH: int}},

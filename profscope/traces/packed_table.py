@@ -1,4 +1,4 @@
-"""A table of texts and integers, small in a file: distinct texts once, and numbers packed."""
+"""A table of texts and numbers, small in a file: distinct texts once, and numbers packed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _TEXTS = ("str", "category")
 
 
 def packed_table(table: pd.DataFrame, dtypes: Mapping[str, str]) -> dict[str, Any]:
-    """JSON-able. dtypes: of the columns, "str", "category" or those of integers."""
+    """JSON-able. dtypes: of the columns, "str", "category", "float64" or those of integers."""
     return {
         "rows": len(table),
         "columns": {name: _packed(table[name], dtype) for name, dtype in dtypes.items()},
@@ -33,6 +33,8 @@ def unpacked_table(packed: dict[str, Any], dtypes: Mapping[str, str], most_cells
 
 
 def _packed(column: "pd.Series[Any]", dtype: str) -> dict[str, Any]:
+    if dtype == "float64":
+        return pack(column.to_numpy(np.float64).view(np.int64))
     if dtype not in _TEXTS:
         return pack(column.to_numpy(np.int64))
     if dtype == "category":
@@ -46,6 +48,8 @@ def _unpacked(packed: dict[str, Any], name: str, dtype: str, rows: int) -> Any:
     numbers = unpack(packed["codes"] if dtype in _TEXTS else packed, rows)
     if len(numbers) != rows:
         raise ValueError(f"{name} does not have {rows} values")
+    if dtype == "float64":
+        return numbers.astype(np.int64).view(np.float64)
     if dtype not in _TEXTS:
         limits = np.iinfo(np.dtype(dtype))
         if rows and not (limits.min <= numbers.min() and numbers.max() <= limits.max):

@@ -16,10 +16,10 @@ import pandas as pd
 from profscope.errors import TraceError
 from profscope.schema import (
     LAUNCH_DTYPES,
-    SAMPLE_DTYPES,
+    MEASURED_DTYPES,
     Tables,
     launches_frame,
-    samples_frame,
+    measured_frame,
 )
 from profscope.threads import worker_pool
 from profscope.traces.around import packed_around, unpacked_around
@@ -35,7 +35,7 @@ __all__ = ["KEYS", "OBJECT", "SCHEMA", "object_tables", "object_text"]
 SCHEMA = 4
 """Raised when the form of the object changes: a file of another schema is refused."""
 
-OBJECT, DIGEST, SAMPLES = "profscope", "profscopeDigest", "samples"
+OBJECT, DIGEST = "profscope", "profscopeDigest"
 KEYS = frozenset({OBJECT, DIGEST})
 """What stands in a file beside its events. One of them is enough to know whose file it is."""
 
@@ -61,8 +61,9 @@ def object_text(tables: Tables, spans: dict[str, Any]) -> str:
         "spans": spans,
         **packed_around(tables),
     }
-    if len(tables.samples):
-        ours[SAMPLES] = packed_table(tables.samples, SAMPLE_DTYPES)
+    for name, dtypes in MEASURED_DTYPES.items():
+        if len(getattr(tables, name)):
+            ours[name] = packed_table(getattr(tables, name), dtypes)
     return json_text({OBJECT: ours, DIGEST: _digest(ours)})
 
 
@@ -91,9 +92,9 @@ def object_tables(
         if file.verify:
             _check_digest(file, ours, document.get(DIGEST))
         beside = unpacked_around(ours, most_cells(file.size))
-        if SAMPLES in ours:
-            columns = unpacked_table(ours[SAMPLES], SAMPLE_DTYPES, most_cells(file.size))
-            beside[SAMPLES] = samples_frame(columns)
+        for name in MEASURED_DTYPES.keys() & ours.keys():
+            columns = unpacked_table(ours[name], MEASURED_DTYPES[name], most_cells(file.size))
+            beside[name] = measured_frame(name, columns)
         tables = Tables(launches=_launches(ours["launches"]), metadata=ours["metadata"] | {}, **beside)
         if read_spans is not None:
             return replace(tables, df=read_spans(tables, ours["spans"]))

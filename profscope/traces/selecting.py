@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.work import works
 from profscope.errors import TraceError
-from profscope.schema import LAUNCH_DTYPES, Tables
+from profscope.schema import LAUNCH_DTYPES, MEASURED_DTYPES, Tables
 from profscope.traces.only import SAMPLES_OF_RANK, Only
 
 __all__ = ["selected"]
@@ -49,14 +49,15 @@ def selected(tables: Tables, only: Only) -> Tables:
     launches = launches.reset_index(drop=True).assign(host=np.int64(-1))  # host scopes are of all launches
     if parts or only.launch is not None or not of_all:
         return Tables(df, launches, metadata)
-    return Tables(df, launches, metadata, _chosen_samples(tables.samples, launches))
+    measured = {name: _measured(getattr(tables, name), launches) for name in MEASURED_DTYPES}
+    return Tables(df, launches, metadata, **measured)
 
 
-def _chosen_samples(samples: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
-    """The samples of these launches, which are all of their kernels' variants."""
+def _measured(table: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """What was measured of these launches, which are all of their kernels' variants."""
     groups = set(zip(launches["kernel"], launches["variant"], strict=True))
-    keys = zip(samples["kernel"], samples["variant"], strict=True)
-    return samples[np.array([key in groups for key in keys], np.bool_)].reset_index(drop=True)
+    keys = zip(table["kernel"], table["variant"], strict=True)
+    return table[np.array([key in groups for key in keys], np.bool_)].reset_index(drop=True)
 
 
 def _chosen_launches(launches: pd.DataFrame, only: Only) -> pd.DataFrame:

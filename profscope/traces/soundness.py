@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.schema import EVENT_KINDS, KINDS, SPAN_DTYPES, Tables
+from profscope.schema import EVENT_KINDS, KINDS, MEASURED_DTYPES, SPAN_DTYPES, Tables
 
 __all__ = ["unsound"]
 
@@ -39,7 +39,7 @@ def unsound(tables: Tables) -> str | None:
 
 
 def _problems(tables: Tables) -> Iterator[str]:
-    for name in ("df", "launches", "samples", "host", "events"):
+    for name in ("df", "launches", *MEASURED_DTYPES, "host", "events"):
         table, what = getattr(tables, name), "spans" if name == "df" else name
         yield from _texts(table, what)
         yield from _numbers(table, what)

@@ -9,6 +9,7 @@ A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then ze
     records   the buffer of the launch before
     so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
     samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
+    evidence  JSON {"counts", "counters", "about"}: the tables, and of which configurations; the last counts
     scopes    JSON: the host scopes so far, as `recording.host_scopes` gives them; the last one counts
     end       nothing: the session was closed
 
@@ -113,6 +114,18 @@ class SpoolWriter:
         from profscope.traces.packed_table import packed_table
 
         self._write("samples", _json({"table": packed_table(table, SAMPLE_DTYPES), "sampler": sampler}))
+
+    def evidence(self, counts: pd.DataFrame, counters: pd.DataFrame, about: dict[str, Any]) -> None:
+        """State counts and counters so far, as in `evidence.tables.Evidence`; replaces what was stated
+        before."""
+        from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
+        from profscope.traces.packed_table import packed_table
+
+        packed = {
+            "counts": packed_table(counts, COUNT_DTYPES),
+            "counters": packed_table(counters, COUNTER_DTYPES),
+        }
+        self._write("evidence", _json({**packed, "about": about}))
 
     def scopes(self, columns: dict[str, Any]) -> None:
         """State the host scopes so far; replaces what was stated before."""

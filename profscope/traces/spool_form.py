@@ -23,6 +23,12 @@ _FORMS: Final = {
         }
     ),
     "samples": Needs({"table": {}, "sampler": {"binaries": [{}], "notes": [str]}}),
+    "evidence": Needs(
+        {
+            "counts": {}, "counters": {},
+            "about": Needs({"configurations": [Row((str, _NUMBER, str))], "notes": [str]}),
+        }
+    ),
     "scopes": Needs(
         {
             "scope": [str], "source": [str], "metrics": [{EACH: NUMBER}],

@@ -40,7 +40,8 @@ class Spool(NamedTuple):
     what is to be said of a file that is damaged or has no end. samples, sampler: as
     `sampler.tables.sample_tables` returned them; None and {} where none were stated. ended: whether the
     session was closed, so that what it stated is of all launches. scopes: as
-    `around.host_tables.with_host` takes them; None where none were stated."""
+    `around.host_tables.with_host` takes them; None where none were stated. evidence: counts, counters and
+    what is known of them, as `evidence.tables.with_evidence` takes them."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
@@ -49,6 +50,7 @@ class Spool(NamedTuple):
     sampler: dict[str, Any]
     ended: bool
     scopes: dict[str, Any] | None = None
+    evidence: tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]] | None = None
 
 
 def read(path: Path) -> Spool:
@@ -72,7 +74,14 @@ def read(path: Path) -> Spool:
         raise TraceError(f"{path} is no spool of profscope, or what it says of its session is damaged")
     launches = [reader.launches[index] for index in sorted(reader.launches)]
     return Spool(
-        reader.metadata, launches, reader.notes(), reader.samples, reader.sampler, reader.ended, reader.scopes
+        reader.metadata,
+        launches,
+        reader.notes(),
+        reader.samples,
+        reader.sampler,
+        reader.ended,
+        reader.scopes,
+        reader.evidence,
     )
 
 
@@ -94,6 +103,7 @@ class _Reader:
         self.launches: dict[int, RawLaunch] = {}
         self.samples: pd.DataFrame | None = None
         self.sampler: dict[str, Any] = {}
+        self.evidence: tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]] | None = None
         self.scopes: dict[str, Any] | None = None
         self._name, self._size = name, size
         self._session: dict[str, Any] = {}
@@ -149,6 +159,8 @@ class _Reader:
             self._stated = [*stated["notes"]]
         elif chunk.kind == "samples":
             self._add_samples(_stated(chunk))
+        elif chunk.kind == "evidence":
+            self._add_evidence(_stated(chunk))
         elif chunk.kind == "scopes":
             self._add_scopes(_stated(chunk))
         elif chunk.kind == "end":
@@ -180,6 +192,17 @@ class _Reader:
 
         columns = unpacked_table(stated["table"], SAMPLE_DTYPES, most_cells(self._size))
         self.samples, self.sampler = samples_frame(columns), stated["sampler"] | {}
+
+    def _add_evidence(self, stated: dict[str, Any]) -> None:
+        from profscope.schema import MEASURED_DTYPES, measured_frame
+        from profscope.traces.limits import most_cells
+        from profscope.traces.packed_table import unpacked_table
+
+        counts, counters = (
+            measured_frame(name, unpacked_table(stated[name], MEASURED_DTYPES[name], most_cells(self._size)))
+            for name in ("counts", "counters")
+        )
+        self.evidence = counts, counters, stated["about"]
 
     def _announce(self, row: dict[str, Any]) -> None:
         self._last, self._announced = int(row["index"]), row

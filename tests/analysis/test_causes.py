@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from profscope.analysis.cause import Confidence, Finding
 from profscope.analysis.findings import FINDING_DTYPES, merged
 from profscope.analysis.launch_shape import shape_of
+from profscope.analysis.roof_rows import roof_table
 from profscope.analysis.source_loads import loads_of
 from profscope.analysis.stalls import stalled_on
 from profscope.profiles import Profile
@@ -352,5 +353,5 @@ def test_no_cause_raises_on_any_profile_of_ops(profile: Profile, told: dict[str,
     assert (table["evidence"] != "").all()
     parts = asked.overlap()[["copies", "dots", "other", "none"]]
     assert (((parts >= 0) & (parts <= 1)) | parts.isna()).all(axis=None)
-    assert asked.roofline()["peak_pct"].dropna().between(0, 100).all()
+    assert roof_table(asked.tables)["peak_pct"].dropna().between(0, 100).all()
     assert asked.critical_path()["share"].between(0, 1).all()

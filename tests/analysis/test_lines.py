@@ -79,7 +79,7 @@ def test_spans_alone() -> None:
     assert table["self_share"].is_monotonic_decreasing
     assert table[["share_samples", "share_samples_recorded"]].isna().all(axis=None)
     assert table["samples"].sum() == 0
-    assert table.attrs["not_measured"] == ["no samples: session(samples=) takes some"]
+    assert table.attrs["not_measured"] == ["no samples: session(hardware=True) takes some"]
     assert table.attrs["distances"] == []
 
 

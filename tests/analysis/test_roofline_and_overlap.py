@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from profscope.analysis.roof_rows import roof_table
 from profscope.profiles import Profile
 from tests.support.captured import captured
 from tests.support.made_up_spans import Row, made_up
@@ -32,7 +33,7 @@ def worked(moved: dict[tuple[str, int], tuple[float, float]], rows: list[Row] = 
 
 
 def test_loops_and_lines_are_set_against_the_roof() -> None:
-    table = worked({("load x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0)}).roofline()
+    table = roof_table(worked({("load x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0)}).tables)
     assert table[["of", "line", "ns"]].to_numpy().tolist() == [
         ["kernel", 1, 10_000], ["line", 9, 10_000], ["loop", 5, 8000], ["line", 6, 8000],
     ]  # fmt: skip
@@ -45,23 +46,23 @@ def test_loops_and_lines_are_set_against_the_roof() -> None:
 def test_bytes_that_dots_read_again_are_no_roof() -> None:
     rows = [*ROWS, ("dot acc", "op", 7, 1, 1, 7000, 500)]
     work = {("load x", 6): (9.6e6, 0), ("dot acc", 7): (0, 9.894e8)}
-    kernel = worked(work, rows).roofline().iloc[0]
+    kernel = roof_table(worked(work, rows).tables).iloc[0]
     assert (kernel["bound"], kernel["peak_pct"]) == ("tensor cores", pytest.approx(10.0))
     assert kernel["flops_per_byte"] == pytest.approx(9.894e8 / 9.6e6)
 
 
 def test_without_peaks_or_all_ctas_nothing_is_made_up() -> None:
     work = {("load x", 6): (9.6e6, 0)}
-    unknown = worked(work, device={"name": "NVIDIA Z1", "sm_count": 4}).roofline()
+    unknown = roof_table(worked(work, device={"name": "NVIDIA Z1", "sm_count": 4}).tables)
     assert unknown["peak_pct"].isna().all()
     assert unknown.attrs["not_measured"] == ["k: no peaks of its device are known"]
-    assert worked(work, backend="emulator").roofline()["bound"].eq("").all()
+    assert roof_table(worked(work, backend="emulator").tables)["bound"].eq("").all()
     profile = worked(work)
-    some = Profile(profile.df, profile.launches.assign(grid_x=400), profile.metadata).roofline()
+    some = roof_table(Profile(profile.df, profile.launches.assign(grid_x=400), profile.metadata).tables)
     assert some.empty
     assert "only some of the CTAs" in some.attrs["not_measured"][0]
-    assert "nobody says" in made_up(ROWS).roofline().attrs["not_measured"][0]
-    assert Profile().roofline().empty
+    assert "nobody says" in roof_table(made_up(ROWS).tables).attrs["not_measured"][0]
+    assert roof_table(Profile().tables).empty
 
 
 def test_below_the_roof_stands_where_nothing_else_does() -> None:
@@ -122,7 +123,7 @@ WAITS: list[Row] = [
 def test_what_copies_have_a_part_in_is_not_made_up_where_they_were_not_recorded() -> None:
     """As at the default level, where their waits are, and not the copies."""
     profile = worked({("store", 9): (2.4e6, 0)}, WAITS)
-    table = profile.roofline()
+    table = roof_table(profile.tables)
     assert table["of"].tolist() == ["kernel", "line", "loop"]
     assert table["bytes"].isna().tolist() == [True, False, True]
     assert table["gb_per_s"].isna().tolist() == [True, False, True]
@@ -143,7 +144,7 @@ def test_what_copies_have_a_part_in_is_not_made_up_where_they_were_not_recorded(
 
 def test_waits_tell_what_copies_move_that_were_not_recorded() -> None:
     profile = worked({("async wait x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0)}, WAITS)
-    table = profile.roofline()
+    table = roof_table(profile.tables)
     assert table[["of", "line"]].to_numpy().tolist() == [["kernel", 1], ["line", 9], ["loop", 5], ["line", 6]]
     assert table["bytes"].tolist() == [1.2e7, 2.4e6, 9.6e6, 9.6e6]
     assert table["peak_pct"].iloc[0] == pytest.approx(25.0)
@@ -151,4 +152,4 @@ def test_waits_tell_what_copies_move_that_were_not_recorded() -> None:
     # Where some waits do not tell, nobody knows all bytes.
     rows = [*WAITS, ("barrier wait y", "op", 7, -1, 0, 8500, 100)]
     moved = {("async wait x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0), ("barrier wait y", 7): (0, 0)}
-    assert worked(moved, rows).roofline()["bytes"].isna().iloc[0]
+    assert roof_table(worked(moved, rows).tables)["bytes"].isna().iloc[0]

@@ -19,8 +19,7 @@ from triton.runtime import _allocation
 import profscope.compat.inductor
 from profscope import emulator
 from profscope.dispatch import inductor as profscope_inductor
-from profscope.dispatch import running
-from tests.support.fake_sampler import FakeGpu, FakeProbe
+from tests.support.fake_gpu import FakeHardware
 from tests.support.forks import Forks
 from tests.support.sessions import session
 
@@ -233,17 +232,16 @@ def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
     assert (ran.stdout, ran.returncode) == ("compat/patches.py\n", 0), ran.stderr
 
 
-def test_launches_are_sampled_as_all_others(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = FakeGpu(FakeProbe(functions=("triton_poi_double",)))
-    monkeypatch.setattr(running, "gpu_here", lambda machine: gpu)
+def test_launches_are_observed_as_all_others(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeHardware(["triton_poi_double"]).installed(monkeypatch)
     tuner = inductor.Tuner()
-    with session(samples=2) as prof:
-        for _ in range(5):
+    with session(hardware=True) as prof:
+        for _ in range(9):
             tuner.launch()
-        assert prof._running is not None
-        taken = prof._running.samples.taken
-    assert [(each.binary, each.launch) for each in taken] == [("bare", -1)] * 2
-    assert len(prof.launches) == 3
+    launches = prof.metadata["hardware"]["kernels"]["triton_poi_double"]
+    assert launches == {"counts": 1, "samples": 3, "counters": 3}
+    assert len(prof.launches) == 2
+    assert all(len(table) for table in (prof.counts, prof.samples, prof.counters))
 
 
 def test_threads_that_launch_one_tuner_at_once_are_recorded(inductor: Any) -> None:

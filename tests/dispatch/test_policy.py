@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.dispatch.policy import Policy, Role
+from profscope.dispatch.policy import OBSERVED, Policy, Role
 from profscope.dispatch.turns import BARE, Turns
 
-policies = st.builds(Policy, every=st.integers(1, 7), observed=st.integers(0, 4), pairs=st.integers(0, 3))
+policies = st.builds(Policy, every=st.integers(1, 7), pairs=st.integers(0, 3))
 
 
 @given(policies)
@@ -86,3 +86,24 @@ def test_threads_that_draw_at_once_have_a_number_each(every: int) -> None:
         thread.join()
     assert sorted(taken) == [number for number in range(max(taken) + 1) if number % every == 0]
     assert abs(len(taken) - 4000 // every) <= 4
+
+
+def test_observed_launches_have_no_number_and_each_launch_asks_until_they_are_done() -> None:
+    policy = Policy(every=3, observes=True)
+    turns = Turns(policy)
+    assert turns.is_first
+    assert turns.take() == 0
+    assert not turns.is_first
+    assert policy.role(OBSERVED) is Role.OBSERVED
+    for _ in range(4):
+        assert turns.draw() is None
+        turns.observe()
+    assert turns.draw() is None
+    assert turns.take() == 1  # the observer did not want this one
+    turns.observing = False
+    assert turns.draw() is None
+    assert turns.take() == 2
+    assert turns.draw() is None
+    assert turns.take() == 3
+    assert turns.draw() is BARE
+    assert turns.launches == 4 + 5

@@ -40,10 +40,11 @@ def observer_of(cupti: FakeCupti, machine: FakeMachine, seconds: float = math.in
 
 
 def observe_all(observer: Observer, subject: Subject = SUBJECT) -> int:
-    """How many launches were observed."""
+    """How many launches were tried; those that are not observed are not made."""
     launches = 0
     while observer.wants(subject):
-        assert observer.observe(subject, 5, lambda: "launched") == "launched"
+        made: list[int] = []
+        assert observer.observe(subject, 5, lambda made=made: made.append(1)) == bool(made)
         launches += 1
         assert launches < 100
     return launches
@@ -138,11 +139,10 @@ def test_a_kernel_that_does_not_end_is_left_alone_and_cleaned_up_later() -> None
     cupti, machine = cupti_of("kernel", "other"), FakeMachine()
     observer = observer_of(cupti, machine)
 
-    def launch() -> str:
+    def launch() -> None:
         machine.busy = True
-        return "launched"
 
-    assert observer.observe(SUBJECT, 5, launch) == "launched"
+    assert observer.observe(SUBJECT, 5, launch)
     assert not observer.wants(SUBJECT)
     assert cupti.said[-1] == "SassMetricsEnable"
     machine.busy = False
@@ -156,7 +156,7 @@ def test_a_device_that_has_faulted_ends_it() -> None:
     machine = FakeMachine()
     observer = observer_of(cupti_of(), machine)
     machine.fault = "the device has faulted"
-    assert observer.observe(SUBJECT, 5, lambda: "launched") == "launched"
+    assert not observer.observe(SUBJECT, 5, lambda: None)
     assert not observer.wants(SUBJECT)
     assert observer.notes() == ["no evidence from the hardware: the device has faulted"]
 
@@ -172,9 +172,9 @@ def test_captured_launches_run_bare() -> None:
     cupti, machine = cupti_of(), FakeMachine()
     machine.captured = True
     observer = observer_of(cupti, machine)
-    assert observer.observe(SUBJECT, 5, lambda: "launched") == "launched"
+    assert not observer.observe(SUBJECT, 5, lambda: None)
     assert cupti.said == []
-    assert observer.notes() == ["1 launches ran unobserved: a CUDA graph was being captured"]
+    assert observer.notes() == ["1 launch ran unobserved: a CUDA graph was being captured"]
 
 
 def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(observer_module, "other_profiler", lambda: "Proton")
     observer.observe(SUBJECT, 5, lambda: None)
     assert cupti.said == []
-    assert observer.notes() == ["1 launches ran unobserved: Proton was profiling"]
+    assert observer.notes() == ["1 launch ran unobserved: Proton was profiling"]
     monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
     monkeypatch.setattr(observer_module, "injected_tool", lambda: "Nsight Compute")
     observer.observe(SUBJECT, 5, lambda: None)
@@ -196,8 +196,9 @@ def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) 
 def test_a_launch_within_an_observed_one_runs_bare() -> None:
     cupti = cupti_of()
     observer = observer_of(cupti, FakeMachine())
-    inner = observer.observe(SUBJECT, 5, lambda: observer.observe(OTHER, 5, lambda: "inner"))
-    assert inner == "inner"
+    inner: list[bool] = []
+    assert observer.observe(SUBJECT, 5, lambda: inner.append(observer.observe(OTHER, 5, lambda: None)))
+    assert inner == [False]
     assert cupti.said.count("SassMetricsEnable") == 1
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.evidence.limits import LIMITS_DTYPES, RESOURCES, BareTime, limits, verdict
+from profscope.analysis.limits import LIMITS_DTYPES, RESOURCES, BareTime, bound_by, limits_of
 from profscope.evidence.metrics import COUNTERS, COUNTS
 from profscope.evidence.subject import CounterValues
-from profscope.evidence.tables import COUNTERS_DTYPES, COUNTS_DTYPES, counters_table, counts_table
+from profscope.evidence.tables import counters_table, counts_table
+from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
 from tests.support.h200_evidence import KERNELS, counted, number, subject, values
 
 # They wait for a barrier in shared memory by asking again and again: no two launches execute as many.
@@ -28,7 +29,7 @@ def counters() -> pd.DataFrame:
 def test_counts_have_the_places_of_their_instructions() -> None:
     table, notes = counts_table([counted("gather")], number)
     assert notes == []
-    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dict(COUNTS_DTYPES)
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dict(COUNT_DTYPES)
     loads = table[table["sectors"] > table["sectors_ideal"]]
     assert set(loads["opcode"]) == {"LDG.E"}
     assert loads["sectors"].tolist()[-1] == 2_097_138
@@ -85,7 +86,7 @@ def test_counts_and_counters_agree(name: str) -> None:
 
 
 def test_counters_have_a_row_each(counters: pd.DataFrame) -> None:
-    assert {name: str(dtype) for name, dtype in counters.dtypes.items()} == dict(COUNTERS_DTYPES)
+    assert {name: str(dtype) for name, dtype in counters.dtypes.items()} == dict(COUNTER_DTYPES)
     rows = counters[counters["kernel"] == "copy"].set_index("counter")
     assert rows.index.tolist() == [counter.name for counter in COUNTERS]
     assert rows.loc["dram_read", "value"] == pytest.approx(4 * (1 << 26), rel=0.01)
@@ -101,7 +102,7 @@ def test_a_ratio_of_nothing_is_null(counters: pd.DataFrame) -> None:
     nothing = CounterValues(subject("copy"), dict.fromkeys(KERNELS["copy"]["counters"], float("nan")), 12)
     table, _ = counters_table([nothing], number)
     assert table["value"].isna().all()
-    assert verdict(limits(table)) == "bound by: unknown"
+    assert bound_by(limits_of(table)) == "bound by: unknown"
 
 
 def test_the_longest_shape_stands_for_a_configuration() -> None:
@@ -122,7 +123,7 @@ def test_a_users_metric_has_a_row() -> None:
 
 
 def test_limits_have_a_row_for_each_resource(counters: pd.DataFrame) -> None:
-    table = limits(counters)
+    table = limits_of(counters)
     assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dict(LIMITS_DTYPES)
     assert len(table) == len(KERNELS) * len(RESOURCES)
     copy = table[table["kernel"] == "copy"].set_index("resource")
@@ -140,15 +141,15 @@ def test_counts_stand_for_counters_that_are_missing(counters: pd.DataFrame) -> N
     known = KERNELS[name]["counters"]
     clock = known["gpc__cycles_elapsed.avg.per_second"]
     time = BareTime(known["gpu__time_duration.sum"], clock, sms=132, capability=90)
-    table = limits(counters.iloc[:0], counts, {(name, 0): time}).set_index("resource")
-    exact = limits(counters[counters["kernel"] == name]).set_index("resource")
+    table = limits_of(counters.iloc[:0], counts, {(name, 0): time}).set_index("resource")
+    exact = limits_of(counters[counters["kernel"] == name]).set_index("resource")
     for resource in ("issue", "fma", "alu", "lsu", "shared"):
         assert table.loc[resource, "peak_pct"] == pytest.approx(exact.loc[resource, "peak_pct"], abs=1)
         assert table.loc[resource, "basis"] == "counts"
         assert table.loc[resource, "unit"] == exact.loc[resource, "unit"]
     assert np.isnan(table.loc["dram", "used"])
-    assert verdict(table.reset_index()) == "bound by shared memory (98 %)"
-    assert limits(counters.iloc[:0], counts)["peak_pct"].isna().all()
+    assert bound_by(table.reset_index()) == "bound by shared memory (98 %)"
+    assert limits_of(counters.iloc[:0], counts)["peak_pct"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -163,13 +164,13 @@ def test_counts_stand_for_counters_that_are_missing(counters: pd.DataFrame) -> N
     ],
 )
 def test_verdicts(counters: pd.DataFrame, name: str, said: str) -> None:
-    table = limits(counters)
-    assert verdict(table[table["kernel"] == name]) == said
+    table = limits_of(counters)
+    assert bound_by(table[table["kernel"] == name]) == said
 
 
 def test_nothing_gives_empty_tables() -> None:
     counts, _ = counts_table([], number)
     counters, _ = counters_table([], number)
-    assert list(counts) == list(COUNTS_DTYPES)
+    assert list(counts) == list(COUNT_DTYPES)
     assert set(COUNTS) <= set(counts)
-    assert len(limits(counters)) == 0
+    assert len(limits_of(counters)) == 0

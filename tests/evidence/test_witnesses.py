@@ -1,7 +1,8 @@
-"""Instruction counts and counters, as CUPTI is told to take them."""
+"""Instruction counts, PC samples and counters, as CUPTI is told to take them."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from profscope.evidence import counts as counts_module
@@ -9,9 +10,11 @@ from profscope.evidence.counters import Counters, DisturbedError, select
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import Library
 from profscope.evidence.metrics import COUNTERS, MOST_PASSES
+from profscope.evidence.samples import Samples
 from profscope.evidence.subject import Subject
 from profscope.sampler.cupti import SamplerError, library_path
 from tests.support.fake_cupti import CRC, FakeCupti
+from tests.support.fake_sampler import STRANGER, FakeProbe
 
 SUBJECT = Subject("kernel", "", (), "kernel", b"cubin", "")
 TIME = "gpu__time_duration.sum"
@@ -129,8 +132,8 @@ def test_metrics_that_a_chip_lacks_are_left_out_but_not_those_a_user_adds() -> N
 def test_a_kernel_that_may_wait_for_another_one_is_refused() -> None:
     ptx = "$L1:\n ld.volatile.global.b32 %r1, [%rd1];\n setp.eq.b32 %p1, %r1, 0;\n @%p1 bra $L1;\n ret;\n"
     witness = counters(FakeCupti())
-    assert not witness.refuses(SUBJECT)
-    assert "wait" in witness.refuses(Subject("kernel", "", (), "kernel", b"", ptx))
+    assert not witness.prepare(SUBJECT)
+    assert "wait" in witness.prepare(Subject("kernel", "", (), "kernel", b"", ptx))
 
 
 @pytest.mark.parametrize("chip", ["TU102", "GA100", "AD102", "GH100", "GB100", "GB202"])
@@ -150,3 +153,67 @@ def test_what_a_user_adds_costs_other_counters_where_passes_run_out() -> None:
     assert set(added) <= set(selection.metrics)
     assert COUNTERS[0].metric in selection.metrics
     assert selection.left_out[0] == COUNTERS[-1].name
+
+
+def samples(probe: FakeProbe) -> Samples:
+    witness = Samples(lambda subject: "", probe.opened)
+    assert witness.prepare(SUBJECT) == ""
+    return witness
+
+
+def sampled(witness: Samples) -> None:
+    witness.before(SUBJECT)
+    witness.after(SUBJECT)
+
+
+def test_samples_are_those_of_the_kernel_alone() -> None:
+    witness = samples(FakeProbe((SUBJECT.function, "callee")))
+    sampled(witness)
+    (one,) = witness.results
+    assert (one.kernel, one.taken, one.in_callees, one.dropped) == (SUBJECT.kernel, 4_000, 4_000, 0)
+    assert one.rows["samples"].sum() == one.taken
+
+
+def test_samples_of_another_binary_of_its_name_are_told_apart() -> None:
+    probe = FakeProbe((SUBJECT.function, SUBJECT.function))
+    probe.checksums = [CRC, STRANGER]
+    witness = samples(probe)
+    sampled(witness)
+    assert [np.unique(each.rows["cubin_crc"]).tolist() for each in witness.results] == [[CRC]]
+    for probe.checksums, probe.unknown in (([0, STRANGER], 5), ([0, STRANGER], 0)):  # type: ignore[misc]
+        sampled(witness)
+    assert len(witness.results) == 1
+    assert not witness.wants(SUBJECT)
+    assert witness.notes() == [
+        "samples of 1 launch are left out: CUPTI has not seen the binary that they are of",
+        "samples of 1 launch are left out: there are none; the kernel is too short",
+    ]
+
+
+def test_the_period_adapts_and_few_samples_are_noted() -> None:
+    probe = FakeProbe((SUBJECT.function,), per_launch=40)
+    witness = samples(probe)
+    sampled(witness)
+    assert witness.notes() == [f"{SUBJECT.kernel}: fewer than 1,000 samples"]
+    sampled(witness)
+    sampled(witness)
+    assert probe.periods == [12, 5, 5]
+    assert witness.notes() == []
+
+
+def test_a_released_sampler_opens_again_and_loads_again() -> None:
+    probe, loaded = FakeProbe((SUBJECT.function,)), []
+
+    def reload(subject: Subject) -> str:
+        loaded.append(subject)
+        return ""
+
+    witness = Samples(reload, probe.opened)
+    witness.open()
+    for _ in range(2):
+        witness.prepare(SUBJECT)
+    witness.release()
+    assert not witness.holds
+    witness.prepare(SUBJECT)
+    assert probe.said == ["open", "close", "open"]
+    assert len(loaded) == 2

@@ -90,9 +90,7 @@ def test_a_kernel_that_waits_for_another_one_ends() -> None:
     for _ in range(3):
         flag.zero_()
         torch.cuda.synchronize()
-        if observer.wants(subject):
-            observer.observe(subject, here, launch)
-        else:
+        if not observer.wants(subject) or not observer.observe(subject, here, launch):
             launch()
         with torch.cuda.stream(other):
             flag.fill_(1)

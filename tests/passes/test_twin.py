@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -26,11 +28,13 @@ SPECS = {spec.name: spec for spec in specs() if CUDA90 not in spec.unsupported a
 WITHOUT = {"matmul_ws", "gluon_ws", "gluon_ws_loop", "noinline", "call_paths"}  # partitions, calls
 
 
-def lowered(spec: Spec, **options: Any) -> tuple[dict[str, str], dict[str, Any]]:
-    """As a session on a GPU compiles it; without options as it is compiled outside of one."""
+def lowered(spec: Spec, *, alone: bool = False, **options: Any) -> tuple[dict[str, str], dict[str, Any]]:
+    """As a session on a GPU compiles it; without options as it is compiled outside of one. alone: without a
+    second body."""
     if not options:
         return aot.lowered(spec, CUDA90, "ptx")
-    with recording_builds(Options(**options)):
+    bodies = patch.object(Options, "_has_bare_ctas", False) if alone else nullcontext()
+    with bodies, recording_builds(Options(**options)):
         return aot.lowered(spec, CUDA90, "ptx")
 
 
@@ -40,7 +44,7 @@ def lowered(spec: Spec, **options: Any) -> tuple[dict[str, str], dict[str, Any]]
 def test_the_second_body_is_the_bare_kernels(name: str) -> None:
     spec = SPECS[name]
     (bare, about_bare), (alone, _), (twin, about) = (
-        lowered(spec, **options) for options in ({}, {"ctas": 2, "samples": True}, {"ctas": 2})
+        lowered(spec, **options) for options in ({}, {"ctas": 2, "alone": True}, {"ctas": 2})
     )
     for texts, has_one in ((alone, False), (twin, True)):
         manifest = manifest_in(texts["ttgir"])
@@ -56,7 +60,7 @@ def test_the_second_body_is_the_bare_kernels(name: str) -> None:
 
 @pytest.mark.parametrize("name", quick(sorted(WITHOUT), ("matmul_ws", "noinline")))
 def test_partitions_and_calls_are_there_once(name: str) -> None:
-    alone, twin = (lowered(SPECS[name], ctas=2, **more)[0] for more in ({"samples": True}, {}))
+    alone, twin = (lowered(SPECS[name], ctas=2, **more)[0] for more in ({"alone": True}, {}))
     manifest = manifest_in(twin["ttgir"])
     assert manifest is not None
     assert manifest == manifest_in(alone["ttgir"])
@@ -96,7 +100,7 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
         ({}, False),
         ({"ctas": 64}, True),
         ({"ctas": [3]}, True),
-        ({"ctas": 64, "samples": True}, False),
+        ({"ctas": 64, "hardware": True}, True),
     ],
 )
 def test_when_there_is_one(options: dict[str, Any], has_one: bool) -> None:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 import profscope
 from profscope import installed
+from profscope.analysis.roof_rows import roof_table
 from profscope.analysis.scope_colours import FRAMES, site_colours
 from profscope.analysis.span_rows import sites
 from profscope.errors import DrawError
@@ -161,7 +162,7 @@ def test_the_tail_is_that_of_the_findings() -> None:
 def test_a_roofline_has_the_rows_under_the_roof() -> None:
     prof = load(DATA / "plotting" / "matmul.pftrace.gz")
     figure = prof.plot.roofline()
-    rows = prof.roofline().query("flops_per_byte > 0 and tflop_per_s > 0")
+    rows = roof_table(prof.tables).query("flops_per_byte > 0 and tflop_per_s > 0")
     points = {tuple(np.asarray(each.get_offsets())[0].tolist()) for each in axes(figure).collections}
     assert points == set(zip(rows["flops_per_byte"], rows["tflop_per_s"], strict=True))
     slope, flat = axes(figure).get_lines()[:2]

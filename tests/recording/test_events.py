@@ -19,7 +19,7 @@ import torch
 from torch.autograd import profiler
 
 import profscope
-from profscope import OptionError, SessionError
+from profscope import SessionError
 from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
 from profscope.profiles import Profile
@@ -174,11 +174,6 @@ def test_without_gpu_support(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SessionError, match=r"Kineto in torch .* has no GPU support"):
         kineto.refuse_kineto(on_gpu=True)
     kineto.refuse_kineto(on_gpu=False)
-
-
-def test_options() -> None:
-    with pytest.raises(OptionError, match="events= and samples= both need CUPTI"):
-        session(events=True, samples=True)
 
 
 class Event:

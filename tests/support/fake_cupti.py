@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,6 +152,10 @@ class FakeMachine:
 
     def capturing(self, stream: int) -> bool:
         return self.captured
+
+    @contextlib.contextmanager
+    def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
+        yield lambda: not self.busy
 
     def idle(self, limit_s: float) -> bool:
         if self.fault:

@@ -1,17 +1,17 @@
-"""A GPU whose sampler says what a test wants, for sessions on the emulator and for the engine alone."""
+"""A sampler that says what a test wants."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from profscope.sampler.cupti import SamplerError
 from profscope.sampler.sampler import SAMPLE, Samples
 
-__all__ = ["CRC", "STRANGER", "FakeGpu", "FakeProbe"]
+__all__ = ["CRC", "STRANGER", "FakeProbe"]
 
 CRC = 7
 STRANGER = 8
@@ -41,6 +41,15 @@ class FakeProbe:
         if what in self.fails:
             raise SamplerError(f"{what} has failed")
 
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[FakeProbe]:
+        """In place of `sampler.Sampler`."""
+        self._say("open")
+        try:
+            yield self
+        finally:
+            self._say("close")
+
     def set_period(self, period_log2: int) -> None:
         self._period = period_log2
 
@@ -67,49 +76,3 @@ class FakeProbe:
 
     def crc(self, cubin: bytes) -> int:
         return CRC
-
-
-class FakeGpu:
-    """One sampler for each context. ends: whether it becomes idle in time. opened, closed: contexts."""
-
-    def __init__(self, probe: FakeProbe | None = None, *, why: str = "") -> None:
-        self.made = FakeProbe() if probe is None else probe
-        self.why = why
-        self.ends: Callable[[], bool] = lambda: True
-        self.here = 1
-        self.opened: list[int] = []
-        self.closed: list[int] = []
-        self.asked: list[float] = []  # for how long to wait
-        self.streams: list[int] = []
-        self.faulted = False
-        self.left = False
-
-    def context(self) -> int:
-        return self.here
-
-    @contextlib.contextmanager
-    def probe(self) -> Iterator[FakeProbe]:
-        if self.why:
-            raise SamplerError(self.why)
-        context = self.here
-        self.opened.append(context)
-        try:
-            yield self.made
-        finally:
-            self.closed.append(context)
-            if "close" in self.made.fails:
-                raise SamplerError("close has failed")
-
-    @contextlib.contextmanager
-    def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
-        self.streams.append(stream)
-        yield lambda: self.faulted or self.ends()
-
-    def idle(self, limit_s: float) -> bool:
-        self.asked.append(limit_s)
-        if self.faulted:
-            raise SamplerError("the device has faulted (CUDA error 700)")
-        return self.ends()
-
-    def close(self) -> None:
-        self.left = True

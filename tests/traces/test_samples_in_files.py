@@ -13,6 +13,7 @@ import pytest
 
 import profscope
 from profscope.errors import TraceError
+from profscope.evidence.tables import evidence
 from profscope.profiles import Profile
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.spooler import Spooler
@@ -23,6 +24,7 @@ from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import changed
 
+EVIDENCE = evidence([], [captured("chase"), captured("chase", 1, "spans")], [])
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLE, SAMPLER = sample_tables([captured("chase"), captured("chase", 1, "spans")])
 SAMPLED = Profile.of(replace(SPANS, samples=TABLE, metadata={**SPANS.metadata, "sampler": SAMPLER}))
@@ -89,8 +91,8 @@ def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
     no_launches.take.return_value = None
     spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, no_launches)
     sizes = []
-    last = TABLE, SAMPLER
-    for sampled in (None, (TABLE, SAMPLER), last):
+    last = replace(EVIDENCE)
+    for sampled in (None, EVIDENCE, last):
         for _ in range(2):
             spooler.flush({}, [], sampled)
             sizes.append(spooler.path.stat().st_size)

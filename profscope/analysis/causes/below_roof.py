@@ -8,7 +8,7 @@ from typing import Final
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.judged import Judged
 from profscope.analysis.roof import GLOBAL, bytes_unknown
-from profscope.analysis.roofline import roofline_rows
+from profscope.analysis.roof_rows import rows_of
 
 __all__ = ["causes"]
 
@@ -20,9 +20,10 @@ _LONG_NS: Final = 5_000  # at the peak; a kernel with less to do is bound by lat
 def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     """A kernel reaches less than a third of the roof of its device, and no other cause is found.
 
-    The rows are those of `prof.roofline()`; the finding stands at the loop that takes most time, if that
-    takes half of the kernel's, or else at the kernel. Its work must take 5 us at the peak, and warps must
-    spend half of their time in ops that move data, in dots and in waits: other arithmetic has no roof here.
+    The rows are those of `prof.plot.roofline()`; the finding stands at the loop that takes most time, if
+    that takes half of the kernel's, or else at the kernel. Its work must take 5 us at the peak, and warps
+    must spend half of their time in ops that move data, in dots and in waits: other arithmetic has no roof
+    here.
     Gain: what its time exceeds that at the roof by, over the launch. Confidence: low.
     """
     if not judged.whole or judged.peak is None or judged.work.empty or bytes_unknown(judged):
@@ -30,7 +31,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     roofed = judged.of_class(*GLOBAL, "mma", "wait")
     if not judged.launch_ns or judged.share_pct(float(judged.spans.own[roofed].sum())) < _MOST_PCT:
         return
-    kernel, *rows = roofline_rows(judged)
+    kernel, *rows = rows_of(judged)
     if not 0 < kernel["peak_pct"] < _LOW_PCT or kernel["ns"] * kernel["peak_pct"] / 100 < _LONG_NS:
         return
     loops = (each for each in rows if each["of"] == "loop" and each["ns"] >= kernel["ns"] / 2)
@@ -43,8 +44,8 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         row["line"],
         f"{row['scope']} takes {row['ns'] / 1e3:,.1f} us of the launch and reaches {rates} there, "
         f"{row['peak_pct']:.0f} % of the roof ({row['bound']}; {row['peak']})",
-        "prof.roofline() has all lines; look at what else they do: arithmetic, shared memory, small tiles, "
-        "few CTAs",
+        "prof.limits() of a session with hardware=True says what it uses instead: arithmetic, shared memory, "
+        "latency",
         100 * (row["ns"] - at_roof) / kernel["ns"],
         "low",
     )

@@ -17,6 +17,7 @@ from profscope.analysis.comparing.caveats import (
     unit_of,
 )
 from profscope.analysis.comparing.chance import Sample, compared, discoveries
+from profscope.analysis.comparing.counters import counter_changes, counter_text
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.floors import Floor, floor_of
 from profscope.analysis.comparing.operands import (
@@ -88,7 +89,11 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     noted: list[Said] = []
     missing: list[Said] = []
     groups: list[Judged] = []
+    counters: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for pair in paired(a, b):
+        changes = counter_changes(pair, a, b)
+        if changes and counters.setdefault(pair.names[:3], changes) is changes:  # once, whatever the grids
+            noted.append(Said(pair.name, counter_text(changes)))
         operands = _operands(pair, sides)
         if isinstance(operands, str):
             parts += _alone(pair, sides)
@@ -112,6 +117,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     durations = "corrected" if corrected else "raw"
     table.attrs = {"unit": unit, "emulated": a.emulated, "durations": durations}
     table.attrs |= {"notes": notes + joined(noted), "not_measured": joined(missing)}
+    table.attrs["counters"] = [row for rows in counters.values() for row in rows]
     table.attrs["program"] = program(*sides, groups, table)
     return table
 

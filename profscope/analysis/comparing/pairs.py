@@ -24,7 +24,7 @@ GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 # Options that choose launches, and where they go, and do not change binaries.
 _BESIDE: Final = (
-    "kernels", "every", "memory", "spool", "sources", "backend", "baseline", "samples",
+    "kernels", "every", "memory", "spool", "sources", "backend", "baseline", "hardware",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
 _SHOWN_NAMES: Final = 6

@@ -16,7 +16,7 @@ from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import took
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
-from profscope.analysis.roofline import roofline_frame, roofline_of
+from profscope.analysis.roof_rows import roof_frame, roof_rows_of
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
@@ -80,8 +80,8 @@ def answers(tables: Tables, pool: Executor) -> Answers:
 
 def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Findings and roofline: what both are asked of is read once."""
-    told = [(_findings(tables, each), roofline_of(each)) for each in judged_kernels(tables)]
-    return findings_frame(tables, [said for said, _ in told]), roofline_frame(roof for _, roof in told)
+    told = [(_findings(tables, each), roof_rows_of(each)) for each in judged_kernels(tables)]
+    return findings_frame(tables, [said for said, _ in told]), roof_frame(roof for _, roof in told)
 
 
 def _findings(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:

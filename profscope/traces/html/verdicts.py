@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import grid_ctas
 from profscope.options import Options
@@ -53,6 +54,9 @@ def _facts(kernel: Kernel, tables: Tables) -> Markup:
     dropped = int(own["dropped"].sum())
     facts += [("records dropped", count_text(dropped))] if dropped else []
     facts += [("on", name)] if name and not tables.emulated else []
+    counters = tables.counters
+    measured = counters[(counters["kernel"] == kernel.kernel) & (counters["variant"] == kernel.variant)]
+    facts += [("hardware", text) for text in bound_of(limits_of(measured)).values()]
     return tag("dl", *(tag("div", tag("dt", term), tag("dd", text)) for term, text in facts), class_="facts")
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from profscope.analysis.pipes import pipe_of
 from profscope.evidence.metrics import PIPES
-from profscope.evidence.pipes import pipe_of
 from tests.support.h200_evidence import KERNELS
 
 

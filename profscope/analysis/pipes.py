@@ -1,7 +1,7 @@
 """Which pipe of an SM executes an instruction, by its opcode.
 
 Pipes as Nsight Compute names them (NVIDIA, "Kernel Profiling Guide", Pipelines). The table agrees with the
-counters of each pipe of an H200 (tests/evidence/test_pipes.py); other architectures divide a few opcodes
+counters of each pipe of an H200 (tests/analysis/test_pipes.py); other architectures divide a few opcodes
 otherwise.
 """
 
@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["pipe_of"]
+__all__ = ["PIPES", "pipe_of"]
+
+PIPES: Final = ("fma", "alu", "fp64", "xu", "lsu")
+"""Those that have a counter of their own, and an instruction takes one slot of."""
 
 _OPCODES: Final[Mapping[str, str]] = {
     "fma": """

@@ -16,7 +16,7 @@ from profscope.analysis.roof import bytes_unknown, global_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats
 from profscope.schema import Tables
 
-__all__ = ["roofline", "roofline_frame", "roofline_of", "roofline_rows"]
+__all__ = ["roof_frame", "roof_rows_of", "roof_table", "rows_of"]
 
 _PLACE: Final = ("scope", "kind", "file", "line", "call_path")
 _DTYPES: Final = {
@@ -41,7 +41,7 @@ _DTYPES: Final = {
 _NO_BYTES: Final = dict.fromkeys(("bytes", "gb_per_s", "flops_per_byte"), np.nan)
 
 
-def roofline(tables: Tables) -> pd.DataFrame:
+def roof_table(tables: Tables) -> pd.DataFrame:
     """One row per kernel and configuration, per loop in it, and per line that moves or computes anything.
 
     Columns: kernel, variant; of, "kernel", "loop" or "line"; scope, file, line; bytes and flops of a launch,
@@ -61,15 +61,15 @@ def roofline(tables: Tables) -> pd.DataFrame:
 
     Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    return roofline_frame(roofline_of(each) for each in judged_kernels(tables))
+    return roof_frame(roof_rows_of(each) for each in judged_kernels(tables))
 
 
-def roofline_frame(told: Iterable[Answer]) -> pd.DataFrame:
-    """The table that `roofline` returns."""
+def roof_frame(told: Iterable[Answer]) -> pd.DataFrame:
+    """The table that `roof_table` returns."""
     return joined_frame(told, _DTYPES)
 
 
-def roofline_of(judged: Judged | Unjudged) -> Answer:
+def roof_rows_of(judged: Judged | Unjudged) -> Answer:
     """Those of one configuration."""
     if isinstance(judged, Unjudged):
         return judged.answer
@@ -78,7 +78,7 @@ def roofline_of(judged: Judged | Unjudged) -> Answer:
         return Answer([], [f"{judged.kernel}: {why}"])
     if not judged.launch_ns or judged.work.empty:
         return Answer([], [f"{judged.kernel}: nobody says what its ops move and compute"])
-    rows, missing = roofline_rows(judged), []
+    rows, missing = rows_of(judged), []
     if bytes_unknown(judged):
         rows = [row | _NO_BYTES if _has_copies(row) else row for row in rows]
         missing.append(f"{judged.kernel}: bytes of copies, which were not recorded (instrument='heavy' does)")
@@ -94,7 +94,7 @@ def _has_copies(row: dict[str, Any]) -> bool:
     return bool(row["of"] != "line")
 
 
-def roofline_rows(judged: Judged) -> list[dict[str, Any]]:
+def rows_of(judged: Judged) -> list[dict[str, Any]]:
     """The rows of one configuration whose work is known: the kernel's first, then those with most time."""
     moved, computed = _work(judged)
     part = judged.launch_ns / judged.warp_cycles

@@ -1,4 +1,4 @@
-"""What a kernel is bound by: how much of each resource it uses."""
+"""What a kernel is bound by: how much it uses of each resource of the GPU."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
-from profscope.evidence.metrics import PIPES
-from profscope.evidence.pipes import pipe_of
+from profscope.analysis.devices import peak_of
+from profscope.analysis.launch_durations import took
+from profscope.analysis.overhead import bare_times
+from profscope.analysis.pipes import PIPES, pipe_of
+from profscope.analysis.roof_rows import roof_table
+from profscope.schema import Tables
 
-__all__ = ["BOUND_PCT", "LIMITS_DTYPES", "RESOURCES", "BareTime", "limits", "verdict"]
+__all__ = [
+    "BOUND_PCT",
+    "LIMITS_DTYPES",
+    "RESOURCES",
+    "BareTime",
+    "bound_by",
+    "bound_of",
+    "limits",
+    "limits_of",
+]
 
 BOUND_PCT: Final = 60.0
 """Below this, no resource is said to bind a kernel: Nsight Compute's guide calls it bound by latency."""
@@ -66,16 +80,53 @@ class BareTime:
     capability: int
 
 
-def limits(
+def limits(tables: Tables) -> pd.DataFrame:
+    """One row for each configuration of a kernel and resource of the GPU: how much of it a launch uses.
+
+    | column | dtype | |
+    |---|---|---|
+    | `kernel`, `variant` | category, int32 | as in the summary |
+    | `resource` | category | dram, l2, l1, shared, issue, tensor, fma, alu, fp64, xu or lsu |
+    | `used`, `unit` | float64, category | on average over the launch; null if unknown |
+    | `peak` | float64 | the most that the resource can do, in `unit` |
+    | `peak_pct` | float64 | `used` of `peak`, in percent |
+    | `basis` | category | what says so: "counters", "counts" or "types"; "" if nothing does |
+
+    counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
+    executed instructions and wavefronts, at published rates of the architecture and the time of a launch.
+    types: without both, bytes and FLOPs by the types of the ops, against the data sheet's DRAM and tensor
+    cores; upper bounds, since caches may have held the bytes.
+
+    attrs["bound"]: a list of [kernel, variant, text], such as "bound by L2 (83 %)". If all counters are below
+    60 % of their peaks, it is "bound by nothing: latency". attrs["not_measured"]: a list of texts, what is
+    unknown and why.
+    """
+    table = limits_of(tables.counters, tables.counts, _times(tables))
+    done = set(zip(table["kernel"], table["variant"].tolist(), strict=True))
+    roofs = roof_table(tables)
+    rows: list[dict[str, Any]] = []
+    for kernel in roofs[roofs["of"] == "kernel"].to_dict("records"):
+        key = kernel["kernel"], kernel["variant"]
+        if key not in done:
+            rows += _rows(key, _of_types(kernel, tables), "types")
+            done.add(key)
+    table = pd.concat([table.astype(_TEXTS), _frame(rows).astype(_TEXTS)], ignore_index=True)
+    table = table.astype(dict(LIMITS_DTYPES))
+    bound = [[kernel, variant, text] for (kernel, variant), text in bound_of(table).items()]
+    hardware = tables.metadata.get("hardware") or {}
+    table.attrs["bound"] = bound
+    table.attrs["not_measured"] = [*(hardware.get("not_measured") or ()), *roofs.attrs["not_measured"]]
+    return table
+
+
+def limits_of(
     counters: pd.DataFrame,
     counts: pd.DataFrame | None = None,
     times: Mapping[tuple[str, int], BareTime] | None = None,
 ) -> pd.DataFrame:
-    """One row for each resource of a configuration, columns of LIMITS_DTYPES.
+    """The rows of configurations with counters, and of those with counts whose time is known.
 
-    counters, counts: the tables of these names. times: by kernel and variant; with them, configurations
-    without counters have limits from counts. `peak` is what the resource can do at most, in `unit`, at the
-    clock of the launch; null if it is unknown.
+    counters, counts: the tables of these names. times: by kernel and variant.
     """
     rows: list[dict[str, Any]] = []
     done = set()
@@ -88,11 +139,52 @@ def limits(
     if counts is not None:
         for key, group in counts.groupby(["kernel", "variant"], observed=True, sort=False):
             time = known_times.get(key)
-            if key not in done:
-                rows += _rows(key, _of_counts(group, time) if time else {}, "counts")
+            if key not in done and time is not None:
+                rows += _rows(key, _of_counts(group, time), "counts")
+    return _frame(rows)
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=list(LIMITS_DTYPES))
-    texts = {name: "str" for name, dtype in LIMITS_DTYPES.items() if dtype == "category"}
-    return table.astype(texts).astype(dict(LIMITS_DTYPES))
+    return table.astype(_TEXTS).astype(dict(LIMITS_DTYPES))
+
+
+def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
+    """How long bare launches take: as timed (`baseline=`), else as recorded ones take."""
+    device = tables.metadata.get("device") or {}
+    capability = str(device.get("arch") or "").removeprefix("sm_").rstrip("af")
+    sms = int(device.get("sm_count") or 0)
+    if tables.emulated or not sms or not capability.isdecimal():
+        return {}
+    launches = tables.launches.assign(took=took(tables, "ns"))
+    times: dict[tuple[str, int], BareTime] = {}
+    for key, group in launches.groupby(["kernel", "variant"], sort=False):
+        kernel, variant = _configuration(key)
+        timed = bare_times(tables.metadata, kernel, variant).get("bare_ns") or group["took"].dropna()
+        clock_hz = 1e9 * float(group["clock_ghz"].median())
+        if len(timed) and clock_hz > 0:
+            times[kernel, variant] = BareTime(float(np.median(timed)), clock_hz, sms, int(capability))
+    return times
+
+
+def _configuration(key: Any) -> tuple[str, int]:
+    kernel, variant = key
+    return str(kernel), int(variant)
+
+
+def _of_types(kernel: Mapping[Any, Any], tables: Tables) -> dict[str, tuple[float, str, float, float]]:
+    """What the ops' types say of DRAM and the tensor cores. kernel: its row of `roof_table`."""
+    if tables.emulated:
+        return {}
+    peak = peak_of(tables.metadata)
+    found = {"dram": (kernel["gb_per_s"], "GB/s", math.nan, math.nan)}
+    if kernel["flops"]:
+        found["tensor"] = (kernel["tflop_per_s"], "TFLOP/s", math.nan, math.nan)
+    bound = {"memory": "dram", "tensor cores": "tensor"}.get(kernel["bound"])
+    if bound is not None and peak is not None:
+        used, unit, _, _ = found[bound]
+        found[bound] = (used, unit, 100 * used / kernel["peak_pct"], kernel["peak_pct"])
+    return found
 
 
 def _rows(key: tuple[Any, ...], found: Mapping[str, Any], basis: str) -> list[dict[str, Any]]:
@@ -139,7 +231,15 @@ def _of_counts(group: pd.DataFrame, time: BareTime) -> dict[str, tuple[float, st
     }
 
 
-def verdict(of_configuration: pd.DataFrame) -> str:
+def bound_of(table: pd.DataFrame) -> dict[tuple[str, int], str]:
+    """By kernel and variant, what binds it. table: the rows of `limits`."""
+    return {
+        _configuration(key): bound_by(group)
+        for key, group in table.groupby(["kernel", "variant"], observed=True, sort=False)
+    }
+
+
+def bound_by(of_configuration: pd.DataFrame) -> str:
     """One line for the limits of one configuration: `bound by L2 (83 %)`."""
     known = of_configuration.dropna(subset="peak_pct")
     used = dict(zip(known["resource"].tolist(), known["peak_pct"].tolist(), strict=True))
@@ -147,12 +247,14 @@ def verdict(of_configuration: pd.DataFrame) -> str:
         return "bound by: unknown"
     most = max(used.values())
     if most < BOUND_PCT:
-        return "bound by nothing: latency"
+        is_all_known = (known["basis"] == "counters").all()  # of the others DRAM or L2 is unknown
+        return "bound by nothing: latency" if is_all_known else "bound by: unknown"
     alike = max(most - _ALIKE_POINTS, BOUND_PCT)
     bound = next(name for name in _CLOSEST if used.get(name, 0.0) >= alike)
     return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"
 
 
+_TEXTS: Final = {name: "str" for name, dtype in LIMITS_DTYPES.items() if dtype == "category"}
 _UNKNOWN: Final = {"used": math.nan, "unit": "", "peak": math.nan, "peak_pct": math.nan, "basis": ""}
 
 

@@ -1,0 +1,267 @@
+"""The observed launches of a session: bare ones under the hardware's instruments, one at a time.
+
+The dispatcher asks for each launch of a configuration whether it should be observed, from the second launch
+on until nothing more is wanted; `evidence/observer.py` then takes the launch with the witness whose turn it
+is. Observed launches have no number: with them and without, the same others are recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from triton.runtime import driver
+
+from profscope.compat.compiling import recompile
+from profscope.compat.kernels import load
+from profscope.dispatch.configurations import Binary, Configuration
+from profscope.dispatch.left_bare import reason
+from profscope.dispatch.proton_sampling import proton_has_sampled
+from profscope.evidence.driver import Driver, Machine
+from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
+from profscope.evidence.subject import Subject
+from profscope.options import Options
+from profscope.recording.backend import Backend
+from profscope.recording.builds import ptx_of
+from profscope.recording.graphs import Graphs
+from profscope.recording.recorded_launches import RecordedLaunches
+from profscope.sampler.cupti import SamplerError
+from profscope.sampler.sampled import SampledLaunch
+
+if TYPE_CHECKING:
+    from profscope.evidence.tables import Evidence
+
+__all__ = ["Observing", "machine_here"]
+
+STREAM: Final = 3  # among the arguments of Triton's launchers
+_FIRST_ARGUMENT: Final = 9  # of the kernel's own
+_MOST_LAUNCHES: Final = 32  # of a configuration that are observed; 16 are enough if no pass is lost
+_SHOWN_KERNELS: Final = 8
+_MOST_OTHERS: Final = 64  # that were to be observed and could not be
+
+
+@dataclass(eq=False)
+class _Observed:
+    """What is known of a configuration. grid: of its first launch that was to be observed; only launches of
+    that grid are, so that what is counted belongs together. integers: arguments of that launch. others:
+    launches that could not be observed. binary: loaded while the sampler was open, None before that."""
+
+    subject: Subject
+    bare: Binary
+    grid: tuple[Any, ...]
+    integers: tuple[int, ...]
+    others: int = 0
+    changed: bool = False
+    binary: Binary | None = None
+
+
+class Observing:
+    """Installed for the length of a session; see `dispatcher.Observer`.
+
+    machine: the GPU, or why nothing can be observed. graphs: None if there are none.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        launches: RecordedLaunches,
+        graphs: Graphs | None,
+        machine: Machine | str,
+    ) -> None:
+        which, metrics, seconds = options.evidence
+        self._asked = bool(which)
+        self._metrics = metrics
+        self._why = machine if isinstance(machine, str) else ""
+        self._launches = launches
+        self._graphs = graphs
+        self._observed: dict[Configuration, _Observed] = {}
+        self._by_subject: dict[Subject, _Observed] = {}
+        self._lock = threading.Lock()
+        self._tables: tuple[tuple[int, ...], Evidence] | None = None  # of so many results
+        self._observer: Observer | None = None
+        if not isinstance(machine, str):
+            proton = proton_has_sampled() if "samples" in which else ""
+            own = [each for each in which if not proton or each != "samples"]
+            self._observer = Observer(machine, open_witnesses(own, metrics, self._reload), seconds)
+            if proton:
+                self._observer.turn_off("samples", proton)
+
+    @property
+    def observes(self) -> bool:
+        """Whether there is anything to observe with."""
+        return self._observer is not None
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """For the body of a with statement; the hardware is opened when it is first needed."""
+        try:
+            yield
+        finally:
+            if self._observer is not None:
+                self._observer.release()
+            with self._lock:
+                for observed in self._observed.values():
+                    observed.binary = None
+
+    def close(self) -> None:
+        """The session has ended."""
+        if self._observer is not None:
+            self._observer.close()
+
+    def is_done(self, configuration: Configuration) -> bool:
+        """Whether no launch of the configuration need be observed any more."""
+        if self._observer is None:
+            return True
+        observed = self._observed.get(configuration)
+        if observed is None:
+            return self._observer.is_over
+        return (
+            self._missed(observed) >= _MOST_OTHERS
+            or sum(self._observer.launches.get(observed.subject, Counter()).values()) >= _MOST_LAUNCHES
+            or not self._observer.wants(observed.subject)
+        )
+
+    def wants(self, configuration: Configuration) -> bool:
+        """Whether the next launch of a configuration that is not done should be observed.
+
+        While a CUDA graph is being captured none is: to wait for the GPU would break the capture.
+        """
+        observer = self._observer
+        assert observer is not None
+        if self._graphs is not None and self._graphs.capturing:
+            observer.skip(CAPTURING)
+            return False
+        observed = self._observed.get(configuration)
+        return observed is None or not observer.puts_off(observed.subject)
+
+    def launch(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> bool:
+        """Launch the bare binary under a witness; False if that cannot be, and then nothing was launched."""
+        observer = self._observer
+        assert observer is not None
+        with self._lock:
+            observed = self._observed.get(configuration) or self._begin(configuration, bare, arguments)
+        if observed.grid != arguments[:STREAM]:
+            observed.others += 1
+            return False
+        observed.changed |= observed.integers != _integers(arguments)
+
+        def run() -> Any:
+            return (observed.binary or bare).launch(*arguments)
+
+        return observer.observe(observed.subject, arguments[STREAM], run)
+
+    def _begin(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> _Observed:
+        build = self._launches.describe(bare.kernel)
+        grid, kernel = arguments[:STREAM], bare.kernel
+        subject = Subject(
+            kernel=configuration.name,
+            key="" if build is None else build.key,
+            shape=grid,
+            function=kernel.name,
+            cubin=kernel.kernel,
+            ptx=ptx_of(kernel),
+        )
+        observed = _Observed(subject, bare, grid, _integers(arguments))
+        self._observed[configuration] = self._by_subject[subject] = observed
+        return observed
+
+    def _reload(self, subject: Subject) -> str:
+        """See `evidence.samples.Samples`."""
+        observed = self._by_subject[subject]
+        try:
+            kernel = recompile(observed.bare.kernel)
+            observed.binary = Binary(kernel, load(kernel))
+        except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
+            return reason(error)
+        return ""
+
+    def samples(self) -> list[SampledLaunch]:
+        """Of the launches so far."""
+        return [] if self._observer is None else self._observer.samples()
+
+    def tables(self) -> Evidence | None:
+        """What there is so far; None if that is nothing."""
+        from profscope.evidence.tables import evidence  # here, since pandas takes its time
+
+        if self._observer is None:
+            return None
+        results = self._observer.counts(), self._observer.samples(), self._observer.counters()
+        numbers = tuple(len(each) for each in results)
+        if any(numbers) and (self._tables is None or self._tables[0] != numbers):
+            self._tables = numbers, evidence(*results, self._metrics)
+        return None if self._tables is None else self._tables[1]
+
+    def describe(self) -> tuple[dict[str, Any], list[str]]:
+        """The metadata's entry "hardware" if the session asks for evidence, and notes.
+
+        kernels: by name, launches that ran bare under each witness; added_s: how long the program has waited
+        for them; not_measured: what is missing, and why.
+        """
+        if not self._asked:
+            return {}, []
+        observer = self._observer
+        if observer is None:
+            return {"hardware": {"kernels": {}, "added_s": 0.0, "not_measured": [self._why]}}, []
+        kernels: dict[str, Counter[str]] = {}
+        for subject, launches in list(observer.launches.items()):
+            kernels.setdefault(subject.kernel, Counter()).update(launches)
+        told = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
+        missing = [*observer.notes(), *self._changes(), *self._too_few()]
+        entry = {"kernels": told, "added_s": round(observer.added_s, 3), "not_measured": missing}
+        notes = [
+            f"{name}: {sum(launches.values())} launches ran bare under the hardware's instruments, unrecorded"
+            for name, launches in told.items()
+        ]
+        return {"hardware": entry}, [*notes, *missing]
+
+    def _changes(self) -> Iterator[str]:
+        for observed in list(self._observed.values()):
+            name = observed.subject.kernel
+            if observed.changed:
+                yield (
+                    f"{name}: integer arguments changed between its observed launches: its counters may not "
+                    "belong together"
+                )
+            missed = self._missed(observed)
+            if missed >= _MOST_OTHERS:
+                yield f"{name}: evidence is incomplete: {missed} launches could not be observed"
+
+    def _too_few(self) -> Iterator[str]:
+        """The configurations whose launches have not been enough."""
+        assert self._observer is not None
+        kernels: dict[str, dict[str, None]] = {}
+        for configuration, observed in list(self._observed.items()):
+            for lacking in [] if self.is_done(configuration) else self._observer.lacks(observed.subject):
+                kernels.setdefault(lacking, {})[observed.subject.kernel] = None
+        for lacking, names in sorted(kernels.items()):
+            more = ", ..." * (len(names) > _SHOWN_KERNELS)
+            shown = ", ".join(list(names)[:_SHOWN_KERNELS]) + more
+            yield f"no {lacking} of a configuration that had too few launches: {shown}"
+
+    def _missed(self, observed: _Observed) -> int:
+        assert self._observer is not None
+        return observed.others + self._observer.missed[observed.subject]
+
+
+def _integers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(each for each in arguments[_FIRST_ARGUMENT:] if isinstance(each, int))
+
+
+def machine_here(machine: Backend, options: Options) -> Machine | str:
+    """The GPU of a session that asks for evidence, or why nothing can be observed."""
+    if not options.evidence.witnesses:
+        return ""
+    if machine.device_type != "cuda":
+        return "the emulator has no hardware to ask"
+    if driver.active.get_current_target().backend != "cuda":
+        return "only NVIDIA's GPUs are asked, through CUPTI"
+    if options.events:
+        return "events=True has CUPTI to itself"
+    try:
+        return Driver()
+    except SamplerError as error:
+        return str(error)

@@ -1,0 +1,144 @@
+"""PC samples: where the hardware finds warps of a launch, and why they do not go on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from profscope.evidence.subject import Subject
+from profscope.sampler.periods import ENOUGH, FIRST, next_period
+from profscope.sampler.sampled import SampledLaunch
+from profscope.sampler.sampler import Sampler
+from profscope.sampler.sampler import Samples as Taken
+
+__all__ = ["LAUNCHES", "Probe", "Samples"]
+
+LAUNCHES: Final = 3
+"""Of a subject: the first ones find out how often to sample, and two tell how far launches are apart."""
+# Why samples of a launch are not kept.
+_UNKNOWN: Final = "CUPTI has not seen the binary that they are of"
+_NONE: Final = "there are none; the kernel is too short"
+
+
+class Probe(Protocol):
+    """The sampler of one context; see `sampler.Sampler`."""
+
+    def set_period(self, period_log2: int) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> Taken: ...
+
+    def crc(self, cubin: bytes) -> int: ...
+
+
+class Samples:
+    """The witness of one context. results: one for each launch that has samples.
+
+    reload: loads a subject's binary once more, since CUPTI may not know what was loaded before the sampler
+    was opened; returns why it cannot, "" if it can. probe: makes the sampler.
+    """
+
+    name: Final = "samples"
+
+    def __init__(
+        self,
+        reload: Callable[[Subject], str],
+        probe: Callable[[], AbstractContextManager[Probe]] = Sampler,
+    ) -> None:
+        self.results: list[SampledLaunch] = []
+        self._reload = reload
+        self._make_probe = probe
+        self._probe: Probe | None = None
+        self._opened = contextlib.ExitStack()
+        self._reloaded: set[Subject] = set()
+        self._launches: Counter[Subject] = Counter()
+        self._periods: dict[Subject, int] = {}
+        self._left_out: Counter[str] = Counter()  # why samples of launches are not kept -> launches
+
+    def open(self) -> None:
+        """Open the sampler, which takes 0.1 s. Raises SamplerError."""
+        self._probe = self._opened.enter_context(self._make_probe())
+
+    @property
+    def holds(self) -> bool:
+        return self._probe is not None
+
+    def wants(self, subject: Subject) -> bool:
+        return self._launches[subject] < LAUNCHES
+
+    def prepare(self, subject: Subject) -> str:
+        """See `Witness`. Waits for the binary to be compiled and loaded."""
+        if self._probe is None:
+            self.open()
+        if subject in self._reloaded:
+            return ""
+        why = self._reload(subject)
+        if not why:
+            self._reloaded.add(subject)
+        return why
+
+    def before(self, subject: Subject) -> None:
+        """Sample from now on."""
+        assert self._probe is not None
+        self._probe.set_period(self._periods.get(subject, FIRST))
+        self._probe.start()
+
+    def after(self, subject: Subject) -> None:
+        """Keep the samples of a launch that has ended."""
+        assert self._probe is not None
+        self._launches[subject] += 1
+        taken = self._probe.stop()
+        rows = taken.rows[taken.rows["cubin_crc"] == self._probe.crc(subject.cubin)]
+        if not len(rows) or subject.function not in taken.functions:
+            self._left_out[_UNKNOWN if taken.unknown else _NONE] += 1
+            self._periods[subject] = next_period(taken.period_log2, 0, taken.dropped)
+            return
+        own = rows[rows["function"] == taken.functions.index(subject.function)]
+        mine, everywhere = int(own["samples"].sum()), int(rows["samples"].sum())
+        self._periods[subject] = next_period(taken.period_log2, everywhere, taken.dropped)
+        self.results.append(
+            SampledLaunch(
+                kernel=subject.kernel,
+                variant_key=subject.key,
+                launch=-1,
+                binary="bare",
+                period_log2=taken.period_log2,
+                taken=mine,
+                dropped=taken.dropped,
+                rows=own,
+                reasons=taken.reasons,
+                cubin=subject.cubin,
+                ptx=subject.ptx,
+                in_callees=everywhere - mine,
+            )
+        )
+
+    def abandon(self) -> None:
+        """Stop sampling; what was sampled is lost."""
+        if self._probe is not None:
+            self._probe.stop()
+
+    def release(self) -> None:
+        """Close the sampler until the next `prepare`."""
+        self._probe = None
+        self._reloaded.clear()
+        self._opened.close()
+
+    def close(self) -> None:
+        self.release()
+
+    def notes(self) -> list[str]:
+        """What was sampled in vain or too little."""
+        notes = [
+            f"samples of {count} launch{'es' * (count > 1)} are left out: {why}"
+            for why, count in self._left_out.items()
+        ]
+        samples: dict[str, int] = {}
+        for each in self.results:
+            samples[each.kernel] = samples.get(each.kernel, 0) + each.taken
+        few = [name for name, number in sorted(samples.items()) if number < ENOUGH]
+        return notes + [f"{name}: fewer than {ENOUGH:,} samples" for name in few]

@@ -1,0 +1,71 @@
+"""What binds a kernel: by counters, by counts, or by the types of its ops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from profscope.analysis.limits import LIMITS_DTYPES, RESOURCES
+from profscope.evidence.tables import counters_table, counts_table
+from profscope.profiles import Profile
+from tests.analysis.test_roofline_and_overlap import H200, worked
+from tests.support.h200_evidence import counted, number, values
+
+NAME = "k"
+WORK = {("load x", 6): (9.6e6, 0.0), ("store", 9): (2.4e6, 0.0)}
+COUNTERS, _ = counters_table([values("gather", kernel=NAME)], number)
+COUNTS, _ = counts_table([counted("transpose, unswizzled", kernel=NAME)], number)
+
+
+def profile(**tables: object) -> Profile:
+    return Profile.of(replace(worked(WORK).tables, **tables))  # type: ignore[arg-type]
+
+
+def test_without_the_hardware_types_say_what_dram_does() -> None:
+    table = profile().limits()
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == dict(LIMITS_DTYPES)
+    assert table["resource"].tolist() == list(RESOURCES)
+    rows = table.set_index("resource")
+    assert rows.loc["dram", ["used", "unit", "basis"]].tolist() == [pytest.approx(1200), "GB/s", "types"]
+    assert rows.loc["dram", ["peak", "peak_pct"]].tolist() == pytest.approx([4800, 25])
+    assert rows.drop(index="dram")["used"].isna().all()
+    assert table.attrs["bound"] == [[NAME, 0, "bound by: unknown"]]  # nobody knows of L2 and the pipes
+
+
+def test_dots_are_held_against_the_tensor_cores() -> None:
+    rows = worked({("load x", 6): (9.6e6, 0), ("store", 9): (0, 9.894e8)}).limits().set_index("resource")
+    assert rows.loc["tensor", ["used", "unit"]].tolist() == [pytest.approx(98.94), "TFLOP/s"]
+    assert rows.loc["tensor", "peak_pct"] == pytest.approx(10)
+    assert np.isnan(rows.loc["dram", "peak_pct"])
+
+
+def test_counters_go_before_counts_and_these_before_types() -> None:
+    assert set(profile(counters=COUNTERS, counts=COUNTS).limits()["basis"]) == {"counters"}
+    arch = {**H200, "arch": "sm_90"}
+    counted_alone = worked(WORK, device=arch).tables
+    table = Profile.of(replace(counted_alone, counts=COUNTS)).limits()
+    rows = table.set_index("resource")
+    assert set(table["basis"]) == {"counts", ""}
+    assert rows.loc["issue", "used"] > 0
+    assert np.isnan(rows.loc["dram", "used"])
+
+
+def test_what_binds_each_kernel_stands_in_the_attrs() -> None:
+    table = profile(counters=COUNTERS).limits()
+    assert table.attrs["bound"] == [[NAME, 0, "bound by L2 (94 %)"]]
+
+
+def test_what_was_not_measured_is_said() -> None:
+    tables = worked(WORK).tables
+    missing = {"hardware": {"not_measured": ["no counters: only administrators may"]}}
+    asked = Profile.of(replace(tables, metadata={**tables.metadata, **missing}))
+    assert "no counters: only administrators may" in asked.limits().attrs["not_measured"]
+    assert Profile().limits().empty
+
+
+def test_the_emulator_has_no_rates() -> None:
+    table = worked(WORK, backend="emulator").limits()
+    assert table["used"].isna().all()
+    assert table.attrs["bound"] == [[NAME, 0, "bound by: unknown"]]

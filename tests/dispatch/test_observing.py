@@ -1,0 +1,323 @@
+"""Sessions with `hardware=`: which launches are observed, and what becomes of them.
+
+CUPTI is made up (`tests/support/fake_gpu.py`); the kernels, and the binaries that run, are real.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import triton
+
+import profscope
+from profscope import emulator
+from profscope.dispatch import observing
+from profscope.options import Options
+from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
+from tests.kernels.add import add_kernel
+from tests.support.fake_gpu import FakeHardware
+from tests.support.sessions import launch, session
+
+NAME = "add_kernel"
+X = torch.arange(40, dtype=torch.float32)
+PASSES = 3
+
+
+@pytest.fixture(autouse=True)
+def compiled_anew(the_class_comes_back: None) -> Iterator[None]:
+    yield
+    add_kernel.device_caches.clear()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeHardware:
+    return FakeHardware([NAME]).installed(monkeypatch)
+
+
+def observed(prof: profscope.Session) -> dict[str, int]:
+    """By witness, launches of the add."""
+    counts: dict[str, int] = prof.metadata["hardware"]["kernels"].get(NAME, {})
+    return counts
+
+
+def test_launches_behind_the_first_run_bare_and_all_others_are_recorded(
+    gpu: FakeHardware, ran: list[str]
+) -> None:
+    with session(hardware=True) as prof:
+        for _ in range(10):
+            launch()
+    assert ran == ["recorded", *["bare"] * (1 + 3 + PASSES), *["recorded"] * 2]
+    assert observed(prof) == {"counts": 1, "samples": 3, "counters": PASSES}
+    assert len(prof.launches) == 3
+    assert prof.profile.validate() == []
+    assert prof.metadata["hardware"]["not_measured"] == []
+    notes = [note for note in prof.metadata["notes"] if "instruments" in note]
+    assert notes == [f"{NAME}: 7 launches ran bare under the hardware's instruments, unrecorded"]
+    assert gpu.closed
+
+
+def test_what_was_measured_stands_in_the_tables(gpu: FakeHardware) -> None:
+    with session(hardware=True) as prof:
+        for _ in range(8):
+            launch()
+    assert {name: str(dtype) for name, dtype in prof.counts.dtypes.items()} == COUNT_DTYPES
+    assert {name: str(dtype) for name, dtype in prof.counters.dtypes.items()} == COUNTER_DTYPES
+    assert prof.counts["executed"].tolist() == [10] * 3
+    assert prof.counters.set_index("counter").loc["time", "launches"] == PASSES
+    assert prof.samples["samples"].sum() > 1_000
+    tables = (prof.counts, prof.samples, prof.counters)
+    assert [set(table["variant"]) for table in tables] == [{0}] * 3
+
+
+@pytest.mark.parametrize(
+    ("hardware", "launches"),
+    [
+        (["counts"], {"counts": 1}),
+        (["samples"], {"samples": 3}),
+        (["counters"], {"counters": PASSES}),
+        (["counters:lts__t_sectors_op_red.sum"], {"counters": PASSES}),
+        (["samples", "counts"], {"counts": 1, "samples": 3}),
+    ],
+)
+def test_only_what_is_asked_for_is_observed(
+    gpu: FakeHardware, hardware: list[str], launches: dict[str, int]
+) -> None:
+    with session(hardware=hardware) as prof:
+        for _ in range(8):
+            launch()
+    assert observed(prof) == launches
+    assert len(prof.launches) == 8 - sum(launches.values())
+    added = "lts__t_sectors_op_red.sum" in prof.counters["counter"].tolist()
+    assert added is (hardware[0].startswith("counters:"))
+
+
+def test_other_launches_are_recorded_and_timed_as_without(gpu: FakeHardware, ran: list[str]) -> None:
+    with session(hardware=["counts"], every=3, baseline=1) as prof:
+        for _ in range(11):
+            launch()
+    pairs = ["bare", "bare", "recorded", "recorded"]
+    assert ran == ["recorded", "bare", *pairs, "bare", "recorded", "bare", "bare", "recorded"]
+    assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 11, "recorded": 5}}
+
+
+def test_configurations_are_observed_each(gpu: FakeHardware) -> None:
+    with session(hardware=["counts"]) as prof:
+        for _ in range(3):
+            for n in (2500, 2512):
+                launch(n)
+    assert observed(prof) == {"counts": 2}
+    assert set(prof.counts["variant"]) == {0, 1}
+
+
+def test_the_sampler_and_the_counters_have_the_hardware_in_turn_and_rarely(gpu: FakeHardware) -> None:
+    """An enabled range profiler and an open sampler exclude each other, and changing them takes long."""
+    with session(hardware=True) as prof:
+        for _ in range(12):
+            for n in (2500, 2512):
+                launch(n)
+    assert observed(prof) == {"counts": 2, "samples": 6, "counters": 2 * PASSES}
+    assert [each for each in gpu.probe.said if each in ("open", "close")] == ["open", "close"]
+    assert gpu.cupti.said.count("RangeProfilerEnable") == 1
+
+
+def test_a_configuration_that_is_not_launched_again_holds_up_no_other(gpu: FakeHardware) -> None:
+    with session(hardware=True) as prof:
+        launch(2512)
+        launch(2512)  # counted; it wants samples from now on
+        for _ in range(100):
+            launch(2500)
+    assert observed(prof) == {"counts": 2, "samples": 3, "counters": PASSES}
+
+
+def test_launches_of_one_grid_are_observed_and_the_others_recorded(gpu: FakeHardware) -> None:
+    with session(hardware=["counters"]) as prof:
+        for _ in range(8):
+            for n in (2500, 4500):
+                launch(n)
+    assert observed(prof) == {"counters": PASSES}
+    assert len(prof.launches) == 16 - PASSES
+    assert prof.metadata["hardware"]["not_measured"] == []
+
+
+def test_integers_that_change_between_passes_are_noted(gpu: FakeHardware) -> None:
+    with session(hardware=["counters"]) as prof:
+        for n in (2500, 2501, 2502, 2503, 2505):
+            launch(n)
+    assert observed(prof) == {"counters": PASSES}
+    (note,) = prof.metadata["hardware"]["not_measured"]
+    assert note.startswith(f"{NAME}: integer arguments changed")
+
+
+def test_a_held_binary_and_threads_lose_no_launch(gpu: FakeHardware) -> None:
+    out = torch.zeros_like(X)
+    with emulator.activate():
+        bare = add_kernel.warmup(X, X, out, 40, BLOCK=1024, grid=(1,))
+    ready = threading.Barrier(4)
+
+    def work() -> None:
+        ready.wait()
+        for _ in range(5):
+            bare[(1, 1, 1)](X, X, out, 40, 1024)
+
+    with session(hardware=True) as prof:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert torch.equal(out, 2 * X)
+    assert len(prof.launches) + sum(observed(prof).values()) == 20
+    assert observed(prof)["counts"] == 1
+
+
+def test_too_few_launches_are_said(gpu: FakeHardware) -> None:
+    with session(hardware=True) as prof:
+        for _ in range(4):
+            launch()
+    assert observed(prof) == {"counts": 1, "samples": 2}
+    assert prof.metadata["hardware"]["not_measured"] == [
+        f"no {each} of a configuration that had too few launches: {NAME}" for each in ("counters", "samples")
+    ]
+
+
+def test_trials_are_not_observed(gpu: FakeHardware) -> None:
+    configs = [triton.Config({"BLOCK": block}) for block in (512, 1024)]
+    tuned = triton.autotune(configs, key=["n"])(add_kernel)
+    with session(hardware=["counts"]) as prof:
+        for _ in range(3):
+            tuned[lambda meta: (triton.cdiv(40, meta["BLOCK"]),)](X, X, torch.empty_like(X), 40)
+    assert observed(prof) == {"counts": 1}
+
+
+def test_beside_a_capture_nothing_is_observed(gpu: FakeHardware) -> None:
+    class Graphs:
+        capturing = True
+
+    with session(hardware=["counts"]) as prof:
+        assert prof._running is not None
+        graphs = prof._running.observing._graphs = Graphs()  # type: ignore[assignment]
+        launch()
+        launch()
+        graphs.capturing = False
+        launch()
+    assert observed(prof) == {"counts": 1}
+    assert len(prof.launches) == 2
+    assert prof.metadata["hardware"]["not_measured"] == [
+        "1 launch ran unobserved: a CUDA graph was being captured"
+    ]
+
+
+def test_launches_that_cannot_be_observed_are_recorded(gpu: FakeHardware, ran: list[str]) -> None:
+    gpu.captured = True
+    with session(hardware=True) as prof:
+        for _ in range(80):
+            launch()
+    assert ran == ["recorded"] * 80
+    assert any("launches could not be observed" in note for note in prof.metadata["hardware"]["not_measured"])
+
+
+def test_the_emulator_records_all_and_notes_nothing() -> None:
+    with session(hardware=True) as prof:
+        for _ in range(5):
+            launch()
+    assert len(prof.launches) == 5
+    assert prof.metadata["notes"] == []
+    assert prof.metadata["hardware"]["kernels"] == {}
+    assert [len(table) for table in (prof.counts, prof.counters, prof.samples)] == [0, 0, 0]
+
+
+def test_without_permission_all_is_recorded(gpu: FakeHardware, ran: list[str]) -> None:
+    gpu.cupti.fails = dict.fromkeys(("cuptiSassMetricsSetConfig", "cuptiProfilerInitialize"), 35)
+    gpu.probe.fails.add("open")
+    with session(hardware=True) as prof:
+        for _ in range(5):
+            launch()
+    assert ran == ["recorded"] * 5
+    missing = prof.metadata["hardware"]["not_measured"]
+    assert [note.partition(":")[0] for note in missing] == ["no counters", "no counts", "no samples"]
+    assert set(missing) <= set(prof.metadata["notes"])
+
+
+def test_a_binary_that_cannot_be_loaded_again_is_not_sampled(
+    gpu: FakeHardware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(kernel: Any) -> None:
+        raise MemoryError("no disk")
+
+    monkeypatch.setattr(observing, "recompile", fail)
+    with session(hardware=True) as prof:
+        for _ in range(6):
+            launch()
+    assert observed(prof) == {"counts": 1, "counters": PASSES}
+    assert f"{NAME}: no samples: MemoryError: no disk" in prof.metadata["notes"]
+
+
+def test_a_pause_gives_the_hardware_back_and_ends_nothing(gpu: FakeHardware) -> None:
+    with session(hardware=True) as prof:
+        for _ in range(3):
+            launch()
+        prof.pause()
+        assert gpu.probe.said[-1] == "close"
+        launch()
+        prof.resume()
+        for _ in range(8):
+            launch()
+    assert observed(prof) == {"counts": 1, "samples": 3, "counters": PASSES}
+
+
+def test_the_seconds_are_bounded(gpu: FakeHardware) -> None:
+    with session(hardware={"seconds": 1e-9}) as prof:
+        for _ in range(5):
+            launch()
+    assert sum(observed(prof).values()) == 1
+    assert prof.metadata["hardware"]["not_measured"] == ["evidence is incomplete: its 1e-09 s are spent"]
+
+
+def test_proton_behind_which_nothing_can_sample(gpu: FakeHardware, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "proton_has_sampled", lambda: "Proton's pcsampling has been on")
+    with session(hardware=True) as prof:
+        for _ in range(6):
+            launch()
+    assert observed(prof) == {"counts": 1, "counters": PASSES}
+    assert prof.metadata["hardware"]["not_measured"] == ["no samples: Proton's pcsampling has been on"]
+
+
+def test_everything_comes_back_when_the_body_raises(gpu: FakeHardware) -> None:
+    def body() -> None:
+        with session(hardware=True):
+            launch()
+            launch()
+            raise KeyError("the user's own")
+
+    with pytest.raises(KeyError, match="the user's own"):
+        body()
+    assert gpu.closed
+
+
+def test_what_is_spooled_comes_back(gpu: FakeHardware, tmp_path: Path) -> None:
+    with session(hardware=True, spool=tmp_path) as prof:
+        for _ in range(8):
+            launch()
+    loaded = profscope.load(tmp_path)
+    for name in ("counts", "counters", "samples"):
+        assert len(getattr(loaded, name)) > 0
+        assert getattr(loaded, name).equals(getattr(prof, name))
+    assert loaded.metadata["hardware"] == prof.metadata["hardware"]
+
+
+def test_events_have_cupti_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gpu:
+        device_type = "cuda"
+
+    target = SimpleNamespace(
+        active=SimpleNamespace(get_current_target=lambda: SimpleNamespace(backend="cuda"))
+    )
+    monkeypatch.setattr(observing, "driver", target)
+    why = observing.machine_here(Gpu(), Options(hardware=True, events=True))  # type: ignore[arg-type]
+    assert why == "events=True has CUPTI to itself"

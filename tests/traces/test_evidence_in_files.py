@@ -1,0 +1,157 @@
+"""Instruction counts and counters in traces and spools, and of several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profscope
+from profscope.errors import TraceError
+from profscope.evidence.tables import Evidence, evidence, with_evidence
+from profscope.profiles import Profile
+from profscope.traces.merging import Part, merged
+from profscope.traces.only import Only
+from profscope.traces.selecting import selected
+from profscope.traces.spool import SpoolWriter
+from tests.support.h200_evidence import counted, values
+from tests.support.profiles import regular_profile
+from tests.support.round_trips import SUFFIXES, assert_same
+from tests.support.trace_documents import changed
+from viewer.header import make_header, render_top
+from viewer.select import Selection
+
+KEY = "the key"
+KERNEL = "matmul_kernel"
+
+
+def of_hardware(kernel: str = KERNEL) -> Evidence:
+    own = {"kernel": kernel, "key": KEY}
+    return evidence([counted("gather", **own)], [], [values("gather", **own)])
+
+
+EVIDENCE = of_hardware()
+HARDWARE = {
+    "kernels": {KERNEL: {"counts": 1, "counters": 12}},
+    "added_s": 0.5,
+    "not_measured": ["no samples: x"],
+}
+SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
+TABLES = with_evidence(
+    replace(SPANS.tables, metadata={**SPANS.metadata, "hardware": HARDWARE}),
+    EVIDENCE.counts,
+    EVIDENCE.counters,
+    EVIDENCE.about,
+)
+PROFILE = Profile.of(TABLES)
+
+
+def test_the_profile_is_sound() -> None:
+    assert PROFILE.validate() == []
+    assert len(PROFILE.counts) > 10
+    assert PROFILE.counters["peak_pct"].isna().any()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_tables_come_back(suffix: str, tmp_path: Path) -> None:
+    PROFILE.save(tmp_path / f"t{suffix}")
+    loaded = profscope.load(tmp_path / f"t{suffix}")
+    assert_same(loaded, PROFILE)
+    assert loaded.limits().equals(PROFILE.limits())
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda ours: ours["counts"].update(rows=ours["counts"]["rows"] + 1), "does not have"),
+        (lambda ours: ours["counters"]["columns"].pop("peak_pct"), "has no 'peak_pct'"),
+        (lambda ours: ours["counters"]["columns"]["unit"].update(values=[3] * 99), "no text"),
+        (lambda ours: ours["counts"]["columns"]["line"].update(data="x"), "is d"),
+    ],
+)
+def test_damaged_tables_are_refused(damage: Callable[[Any], object], said: str, tmp_path: Path) -> None:
+    PROFILE.save(tmp_path / "t.json")
+    (tmp_path / "t.json").write_bytes(changed(tmp_path / "t.json", damage))
+    with pytest.raises(TraceError, match=said):
+        profscope.load(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize(
+    "hardware", [{"kernels": {"k": 1}}, {"added_s": "long"}, {"not_measured": "all"}, {"not_measured": [1]}]
+)
+def test_metadata_of_another_form_are_refused(hardware: dict[str, Any], tmp_path: Path) -> None:
+    PROFILE.save(tmp_path / "t.json")
+    document = changed(tmp_path / "t.json", lambda ours: ours["metadata"].update(hardware=hardware))
+    (tmp_path / "t.json").write_bytes(document)
+    with pytest.raises(TraceError, match="hardware"):
+        profscope.load(tmp_path / "t.json")
+
+
+def test_a_spool_keeps_what_was_stated_last_in_the_numbers_of_its_launches(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, {"backend": "gpu", "tool": "profscope"})
+    for stated in (of_hardware("another"), EVIDENCE):
+        writer.evidence(stated.counts, stated.counters, stated.about)
+    writer.so_far({}, ["a note"])
+    writer.close()
+    loaded = profscope.load(writer.path)
+    assert loaded.counts.equals(EVIDENCE.counts)
+    assert loaded.counters.equals(EVIDENCE.counters)
+
+
+def test_configurations_have_the_numbers_of_the_launches() -> None:
+    variants = {KERNEL: [{"key": "other", "variant": 0}, {"key": KEY, "variant": 1}]}
+    tables = replace(SPANS.tables, metadata={**SPANS.metadata, "variants": variants})
+    joined = with_evidence(tables, EVIDENCE.counts, EVIDENCE.counters, EVIDENCE.about)
+    assert set(joined.counts["variant"]) == set(joined.counters["variant"]) == {1}
+
+
+def test_counts_of_ranks_add_up_and_counters_are_of_the_first() -> None:
+    parts = [Part(replace(TABLES), f"rank{rank}.json", rank) for rank in (0, 1)]
+    whole = Profile.of(merged(parts))
+    assert whole.validate() == []
+    assert whole.counts["executed"].sum() == 2 * PROFILE.counts["executed"].sum()
+    assert set(whole.counts["launches"]) == {2}
+    assert whole.counters.equals(PROFILE.counters)
+    assert whole.metadata["hardware"] == {**HARDWARE, "kernels": {KERNEL: {"counts": 2, "counters": 24}}}
+
+
+def test_what_one_rank_could_not_measure_has_its_number() -> None:
+    other = replace(TABLES, metadata={**TABLES.metadata, "hardware": {**HARDWARE, "not_measured": []}})
+    parts = [Part(TABLES, "rank0.json", 0), Part(other, "rank1.json", 1)]
+    assert merged(parts).metadata["hardware"]["not_measured"] == ["rank 0: no samples: x"]
+
+
+def test_a_part_has_the_evidence_of_its_kernels() -> None:
+    assert len(selected(TABLES, Only(kernel=KERNEL)).counts) == len(PROFILE.counts)
+    assert len(selected(TABLES, Only(launch=0)).counters) == 0
+
+
+def test_views_say_in_one_line_what_binds_a_kernel() -> None:
+    header = make_header(PROFILE, "t.json", Selection(), 0)
+    assert header.bound == [f"{KERNEL} is bound by L2 (94 %)"]
+    assert any("bound by L2 (94 %)" in line.plain for line in render_top(header, 100))
+    told = PROFILE.report()["kernels"][0]["limits"]
+    assert told["bound"] == "bound by L2 (94 %)"
+    assert told["peak_pct"]["l2"] > 90
+    assert Profile.of(SPANS.tables).report()["kernels"][0]["limits"] is None
+
+
+def test_the_page_says_what_binds_a_kernel(tmp_path: Path) -> None:
+    PROFILE.save(tmp_path / "t.html")
+    assert "bound by L2 (94 %)" in (tmp_path / "t.html").read_text()
+
+
+def test_diff_tells_counters_that_changed() -> None:
+    counters = TABLES.counters
+    more = counters["value"].where(counters["counter"] != "dram_read", counters["value"] * 1.4)
+    hit = more.where(counters["counter"] != "l2_hit_rate", more - 30)
+    other = replace(TABLES, counters=counters.assign(value=hit))
+    table = profscope.diff(PROFILE, Profile.of(other))
+    changed = {row["counter"]: row["change"] for row in table.attrs["counters"]}
+    assert changed == {"dram_read": pytest.approx(40), "l2_hit_rate": pytest.approx(-30)}
+    (note,) = [note for note in table.attrs["notes"] if "counters" in note]
+    assert note.startswith(f"{KERNEL}: counters: dram_read +40 %, l2_hit_rate ")
+    assert profscope.diff(PROFILE, PROFILE).attrs["counters"] == []
