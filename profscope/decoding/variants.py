@@ -55,7 +55,7 @@ def about_variants(
     variant, key (of the first text of a kernel the same in every session; "" where the configuration is not
     known), what `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and
     `builds`: what each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`:
-    whether all floating-point arithmetic is that of the bare binary, None if none is known or value probes
+    whether all floating-point arithmetic is that of the bare binary, None if none is known or payloads
     add arithmetic of their own, and, where it is so, `twin`: CTAs that do not record run a body of their own,
     which is among its instructions. bare: by key, what bare binaries take, with their `arithmetic`.
     """
@@ -79,7 +79,7 @@ def about_variants(
         if known:
             resources.append({"build": "bare", **known})
         for manifest, build in of_variant.values():
-            comparable = arithmetic and build.arithmetic and not _probes_values(manifest)
+            comparable = arithmetic and build.arithmetic and not _adds_arithmetic(manifest)
             alike = build.arithmetic == arithmetic if comparable else None
             told: dict[str, Any] = {"rounds_as_bare": alike} | ({"twin": True} if manifest.twin else {})
             resource = {"build": "instrumented", **build.resources(), **told}
@@ -89,11 +89,12 @@ def about_variants(
     return about
 
 
-def _probes_values(manifest: Manifest) -> bool:
+def _adds_arithmetic(manifest: Manifest) -> bool:
+    """Whether passes may have put arithmetic on floats into the kernel, for payloads."""
     columns = (
         column for section in manifest.sections for frame in section.frames for column in frame.columns
     )
-    return any(column.name in PROBED for column in columns)
+    return any(column.name in PROBED or column.kind == "f32" for column in columns)
 
 
 def text_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:

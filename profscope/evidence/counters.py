@@ -15,7 +15,6 @@ from typing import Any, Final
 from profscope.evidence.cupti import Library, bytes_for, names_for
 from profscope.evidence.metrics import COUNTERS, MOST_PASSES, Counter, user_counters
 from profscope.evidence.subject import CounterValues, Subject
-from profscope.evidence.waiting import may_wait
 from profscope.sampler.cupti import WAITER, SamplerError
 
 __all__ = ["Counters", "DisturbedError", "Selection", "select"]
@@ -24,9 +23,6 @@ _RANGE_PROFILER: Final = 0  # CUPTI_PROFILER_TYPE_RANGE_PROFILER
 _EACH_KERNEL: Final = 1  # CUPTI_AutoRange
 _USER_REPLAY: Final = 3  # CUPTI_UserReplay
 _MOST_RANGES: Final = 4
-_WAITS: Final = (
-    "it may wait for what another kernel writes, and kernels run one at a time while they are counted"
-)
 
 
 class DisturbedError(SamplerError):
@@ -183,7 +179,7 @@ class Counters:
         """See `Witness`. Waits for what `open` began."""
         if self._selecting is not None:
             self._selecting.join()  # here, since `before` must not let other threads run
-        return _WAITS if may_wait(subject.ptx) else ""
+        return ""
 
     def before(self, subject: Subject) -> None:
         """Have the next kernel counted, in the subject's next pass."""

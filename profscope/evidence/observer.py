@@ -27,6 +27,7 @@ from profscope.evidence.driver import Machine
 from profscope.evidence.obstacles import injected_tool, other_profiler
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
+from profscope.evidence.waiting import may_wait
 from profscope.sampler.cupti import SamplerError, alone
 from profscope.sampler.sampled import SampledLaunch
 
@@ -42,6 +43,9 @@ _FIRST_PAUSE_S: Final = 20e-6
 _LONGEST_PAUSE_S: Final = 1e-3
 _MOST_PUT_OFF: Final = 64  # launches of one subject
 _EXCLUDE_EACH_OTHER: Final = ({"samples", "counters"},)  # an open PC sampler and an enabled range profiler
+_WAITS: Final = (
+    "it may wait for what another kernel writes, and kernels run one at a time while they are counted"
+)
 CAPTURING: Final = "a CUDA graph was being captured"
 _APART: Final = 0.05  # by such a part may the clocks of one configuration's passes differ
 
@@ -137,6 +141,9 @@ class Observer:
     def wants(self, subject: Subject) -> bool:
         """Whether a launch of the subject by this thread should be observed."""
         if self.is_over or subject.kernel in self.left_alone:
+            return False
+        if may_wait(subject.ptx):
+            self.left_alone[subject.kernel] = _WAITS
             return False
         witnesses = self._opened.get(self._machine.context())
         return witnesses is None or self._next(witnesses, subject) is not None

@@ -93,9 +93,9 @@ class RecordedLaunches:
                 fail(error)
             try:
                 call(pointer, x, y, z, stream, *args)
+            finally:  # a launch that has raised may have written, as one that the emulator ends by a fault
                 if route is not None and pointer is not None:
                     entries.append((program, route, lane.filling, lane.offset, ORDINARY))
-            finally:
                 lane.enqueued()
 
         return launch

@@ -129,13 +129,6 @@ def test_metrics_that_a_chip_lacks_are_left_out_but_not_those_a_user_adds() -> N
         _ = counters(FakeCupti(lacks=["dram__bytes_read.sum_"]), "dram__bytes_read.sum_").selection
 
 
-def test_a_kernel_that_may_wait_for_another_one_is_refused() -> None:
-    ptx = "$L1:\n ld.volatile.global.b32 %r1, [%rd1];\n setp.eq.b32 %p1, %r1, 0;\n @%p1 bra $L1;\n ret;\n"
-    witness = counters(FakeCupti())
-    assert not witness.prepare(SUBJECT)
-    assert "wait" in witness.prepare(Subject("kernel", "", (), "kernel", b"", ptx))
-
-
 @pytest.mark.parametrize("chip", ["TU102", "GA100", "AD102", "GH100", "GB100", "GB202"])
 def test_the_counters_of_a_chip_fit_into_the_passes(chip: str) -> None:
     """By the CUPTI that Triton brings, which needs no GPU for that."""

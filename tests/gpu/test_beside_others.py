@@ -35,7 +35,7 @@ if when == "after":
 launch_add()
 proton.finalize()
 print(prof.launches["kernel"].tolist(), prof.profile.validate())
-print(*prof.metadata["notes"], sep="\n")
+print(*prof.metadata["notes"], sep="\\n")
 """
 
 
