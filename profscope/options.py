@@ -101,8 +101,7 @@ class Options:
         "True: all three. A list: these, and 'counters:NAME' adds NVIDIA's metric NAME. {'seconds': S}: all, "
         f"while the program has waited for less than S seconds ({_SECONDS:g} by default). NVIDIA GPUs only",
         "hardware=['counts', 'samples']",
-        "which evidence some bare launches give: counts, samples, counters, counters:METRIC, or true for "
-        "all; --no-hardware takes none",
+        "which evidence some bare launches give: counts, samples, counters, counters:METRIC, or true for all",
     )
     baseline: int = _option(
         0,

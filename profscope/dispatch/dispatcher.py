@@ -37,7 +37,10 @@ class Timer(Protocol):
 
 class Observer(Protocol):
     """Runs bare launches under the hardware's instruments; see `Observing`. is_done: no launch of the
-    configuration need be observed any more. wants: the next one should be."""
+    configuration need be observed any more. wants: the next one should be. met: a kernel is about to be
+    launched for the first time."""
+
+    def met(self, kernel: CompiledKernel) -> None: ...
 
     def is_done(self, configuration: Configuration) -> bool: ...
 
@@ -151,6 +154,7 @@ class Dispatcher:
         Raises CompileError if it does not record, and what loading raises.
         """
         manifest = manifest_of_binary(kernel)
+        self._observer.met(kernel)
         load(kernel)
         call = recording_call(kernel)
         if call is None:

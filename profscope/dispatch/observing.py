@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from profscope.compat.compiling import recompile
@@ -24,10 +25,12 @@ from profscope.dispatch.proton_sampling import proton_has_sampled
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import Subject
+from profscope.evidence.waiting import may_wait
 from profscope.options import Options
 from profscope.recording.backend import Backend
 from profscope.recording.builds import ptx_of
 from profscope.recording.graphs import Graphs
+from profscope.recording.job import ranks
 from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.sampler.cupti import SamplerError
 from profscope.sampler.sampled import SampledLaunch
@@ -106,6 +109,15 @@ class Observing:
             with self._lock:
                 for observed in self._observed.values():
                     observed.binary = None
+
+    def met(self, kernel: CompiledKernel) -> None:
+        """A kernel is about to be launched for the first time.
+
+        Once one of the program's kernels may wait for another one, nothing is observed any more: while the
+        observer waits for an idle GPU, CUPTI may keep the launch back that the kernel waits for.
+        """
+        if self._observer is not None and may_wait(ptx_of(kernel)):
+            self._observer.end(f"{kernel.name} may wait for what another kernel writes")
 
     def close(self) -> None:
         """The session has ended."""
@@ -261,6 +273,8 @@ def machine_here(machine: Backend, options: Options) -> Machine | str:
         return "only NVIDIA's GPUs are asked, through CUPTI"
     if options.events:
         return "events=True has CUPTI to itself"
+    if ranks() > 1:
+        return "this is one of several ranks, whose kernels wait for one another"
     try:
         return Driver()
     except SamplerError as error:

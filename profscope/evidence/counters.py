@@ -7,7 +7,6 @@ the same configuration: nothing is launched twice, and no memory is saved or res
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,7 +14,7 @@ from typing import Any, Final
 from profscope.evidence.cupti import Library, bytes_for, names_for
 from profscope.evidence.metrics import COUNTERS, MOST_PASSES, Counter, user_counters
 from profscope.evidence.subject import CounterValues, Subject
-from profscope.sampler.cupti import WAITER, SamplerError
+from profscope.sampler.cupti import SamplerError
 
 __all__ = ["Counters", "DisturbedError", "Selection", "select"]
 
@@ -137,35 +136,26 @@ class Counters:
         self._context = context
         self._device = device
         self._added = tuple(added)
-        self._selecting: threading.Thread | None = None
-        self._selection: Selection | SamplerError | None = None
+        self._selection: Selection | None = None
         self._series: dict[Subject, _Series] = {}
         self._done: set[Subject] = set()
         self._profiler: int | None = None
         self._image_in_use: Any = None  # CUPTI has a pointer to it until it is configured anew
 
     def open(self) -> None:
-        """Begin to find out what the GPU can count, which takes 150 ms. Raises SamplerError."""
+        """Find out what the GPU can count, which takes 150 ms. Raises SamplerError.
+
+        Not in a thread: two threads within CUPTI end the process, whatever they call (CUPTI 13.0).
+        """
         self._library.call("cuptiProfilerInitialize")
         chip = self._library.call("cuptiDeviceGetChipName", deviceIndex=self._device).pChipName
-
-        def find() -> None:
-            try:
-                self._selection = select(self._library, chip, self._added)
-            except SamplerError as error:
-                self._selection = error
-
-        self._selecting = threading.Thread(target=find, name=WAITER, daemon=True)
-        self._selecting.start()
+        self._selection = select(self._library, chip, self._added)
 
     @property
     def selection(self) -> Selection:
-        """What is counted. Raises SamplerError."""
-        if self._selecting is not None:
-            self._selecting.join()
-        if isinstance(self._selection, SamplerError):
-            raise self._selection
-        assert self._selection is not None
+        """What is counted. Raises SamplerError once the witness is closed."""
+        if self._selection is None:
+            raise SamplerError("the counters are closed")
         return self._selection
 
     def wants(self, subject: Subject) -> bool:
@@ -176,9 +166,7 @@ class Counters:
         return self._profiler is not None
 
     def prepare(self, subject: Subject) -> str:
-        """See `Witness`. Waits for what `open` began."""
-        if self._selecting is not None:
-            self._selecting.join()  # here, since `before` must not let other threads run
+        """See `Witness`: nothing is to be done."""
         return ""
 
     def before(self, subject: Subject) -> None:
@@ -242,12 +230,10 @@ class Counters:
 
     def close(self) -> None:
         """Give the hardware's counters back for good, and the memory of series that are not complete."""
-        if self._selecting is not None:
-            self._selecting.join()
         self.release()
-        if isinstance(self._selection, Selection):
-            self._library.call("cuptiProfilerHostDeinitialize", pHostObject=self._selection.host)
-        self._selection = SamplerError("the counters are closed")
+        selection, self._selection = self._selection, None
+        if selection is not None:
+            self._library.call("cuptiProfilerHostDeinitialize", pHostObject=selection.host)
 
     def _image(self, selection: Selection) -> Any:
         """CUPTI's memory for the counters of one subject."""

@@ -27,7 +27,6 @@ from profscope.evidence.driver import Machine
 from profscope.evidence.obstacles import injected_tool, other_profiler
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
-from profscope.evidence.waiting import may_wait
 from profscope.sampler.cupti import SamplerError, alone
 from profscope.sampler.sampled import SampledLaunch
 
@@ -41,11 +40,9 @@ _FOR_GOOD: Final = (23, 26, 35, 36, 39, 40)  # results of CUPTI that no later la
 _LAST_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 20e-6
 _LONGEST_PAUSE_S: Final = 1e-3
+_MOST_DISTURBED: Final = 6  # launches of one subject under one witness
 _MOST_PUT_OFF: Final = 64  # launches of one subject
 _EXCLUDE_EACH_OTHER: Final = ({"samples", "counters"},)  # an open PC sampler and an enabled range profiler
-_WAITS: Final = (
-    "it may wait for what another kernel writes, and kernels run one at a time while they are counted"
-)
 CAPTURING: Final = "a CUDA graph was being captured"
 _APART: Final = 0.05  # by such a part may the clocks of one configuration's passes differ
 
@@ -133,6 +130,7 @@ class Observer:
         self._given_up: dict[tuple[str, Subject], str] = {}
         self._unfinished: dict[int, Witness] = {}  # by context: counts a launch that has not ended
         self._put_off: Counter[Subject] = Counter()
+        self._disturbed: Counter[tuple[str, Subject]] = Counter()
         self.launches: dict[Subject, Counter[str]] = {}
         self.missed: Counter[Subject] = Counter()
         self._clocks: dict[Subject, list[int]] = {}
@@ -141,9 +139,6 @@ class Observer:
     def wants(self, subject: Subject) -> bool:
         """Whether a launch of the subject by this thread should be observed."""
         if self.is_over or subject.kernel in self.left_alone:
-            return False
-        if may_wait(subject.ptx):
-            self.left_alone[subject.kernel] = _WAITS
             return False
         witnesses = self._opened.get(self._machine.context())
         return witnesses is None or self._next(witnesses, subject) is not None
@@ -177,6 +172,10 @@ class Observer:
     def is_over(self) -> bool:
         """Whether nothing is observed any more, of any subject."""
         return bool(self.why) or self.added_s >= self._seconds or os.getpid() != self._pid
+
+    def end(self, why: str) -> None:
+        """Nothing is observed any more."""
+        self.why = self.why or why
 
     def turn_off(self, witness: str, why: str) -> None:
         """There is no evidence of this kind."""
@@ -378,7 +377,11 @@ class Observer:
 
     def _failed(self, witness: Witness, subject: Subject, error: SamplerError) -> None:
         """A failure costs the evidence, never the launch."""
-        if not isinstance(error, DisturbedError):
+        if isinstance(error, DisturbedError):
+            self._disturbed[witness.name, subject] += 1
+            if self._disturbed[witness.name, subject] < _MOST_DISTURBED:
+                return
+        else:
             self._errors[witness.name] += 1
         if error.result in _FOR_GOOD or self._errors[witness.name] >= _MOST_ERRORS:
             self._off[witness.name] = str(error)

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from profscope.recording.rank_clock import RankClock, ask
 
-__all__ = ["JOB", "Job", "rank"]
+__all__ = ["JOB", "Job", "rank", "ranks"]
 
 JOB: Final = "PROFSCOPE_JOB"
 """Environment variable with the id of a run whose processes profscope itself has started."""
@@ -42,6 +42,11 @@ _PORT_OF_NOTHING: Final = 9
 def rank(environment: Mapping[str, str]) -> int | None:
     """Which process of a job this is; None where nothing says that there is a job."""
     return _number(environment, _RANKS)
+
+
+def ranks() -> int:
+    """How many processes the job has; 1 where nothing says that there is a job."""
+    return _number(os.environ, _SIZES) or 1
 
 
 def _number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:

@@ -82,7 +82,7 @@ def test_the_page_has_every_flag_and_no_other() -> None:
     }
     rows = [line for line in PAGE.splitlines() if line.startswith("| `-")]
     documented = {flag for row in rows for flag in re.findall(r"`(--?[a-z-]+)", row.split("|")[1])}
-    own = {"-o", "--output", "-f", "--force", "-q", "--quiet", "--switch", "-m", "-c", "--no-hardware"}
+    own = {"-o", "--output", "-f", "--force", "-q", "--quiet", "--switch", "-m", "-c"}
     options = {
         spelled({name: not default})[0].split("=")[0] if isinstance(default, bool) else f"--{name}"
         for name, default in ((n, getattr(Options(), n)) for n in option_names())

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import triton
+import triton.language as tl
 
 import profscope
 from profscope import emulator
@@ -95,6 +96,34 @@ def test_only_what_is_asked_for_is_observed(
     assert len(prof.launches) == 8 - sum(launches.values())
     added = "lts__t_sectors_op_red.sum" in prof.counters["counter"].tolist()
     assert added is (hardware[0].startswith("counters:"))
+
+
+@triton.jit
+def waiting_kernel(flag_ptr):
+    while tl.atomic_add(flag_ptr, 0) == 0:
+        pass
+
+
+def test_once_a_kernel_may_wait_for_another_one_nothing_is_observed(
+    gpu: FakeHardware, ran: list[str]
+) -> None:
+    with session(hardware=True) as prof:
+        launch()
+        waiting_kernel[(1,)](torch.ones(1, dtype=torch.int32))
+        for _ in range(3):
+            launch()
+    assert ran == ["recorded"] * 5
+    said = "no evidence from the hardware: waiting_kernel may wait for what another kernel writes"
+    assert said in prof.metadata["hardware"]["not_measured"]
+
+
+def test_in_a_job_of_several_ranks_nothing_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = SimpleNamespace(device_type="cuda")
+    active = SimpleNamespace(get_current_target=lambda: SimpleNamespace(backend="cuda"))
+    monkeypatch.setattr(observing, "driver", SimpleNamespace(active=active))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    why = observing.machine_here(machine, Options(hardware=True))  # type: ignore[arg-type]
+    assert "one of several ranks" in str(why)
 
 
 def test_other_launches_are_recorded_and_timed_as_without(gpu: FakeHardware, ran: list[str]) -> None:

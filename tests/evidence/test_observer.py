@@ -61,13 +61,6 @@ def test_one_launch_is_counted_and_then_one_for_each_pass() -> None:
     assert cupti.said[-2] == "RangeProfilerDisable"
 
 
-def test_a_kernel_that_may_wait_for_another_one_is_left_alone() -> None:
-    ptx = "$L1:\n ld.volatile.global.b32 %r1, [%rd1];\n setp.eq.b32 %p1, %r1, 0;\n @%p1 bra $L1;\n ret;\n"
-    observer = observer_of(cupti_of(), FakeMachine())
-    assert not observer.wants(Subject("kernel", "", (), "kernel", b"cubin", ptx))
-    assert "may wait" in observer.notes()[0]
-
-
 def test_each_context_has_witnesses_of_its_own_and_all_are_closed() -> None:
     cupti, machine = cupti_of(), FakeMachine()
     observer = observer_of(cupti, machine)

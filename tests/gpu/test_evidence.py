@@ -30,13 +30,6 @@ def gather_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
     tl.store(out_ptr + offs, tl.load(x_ptr + tl.load(index_ptr + offs)))
 
 
-@triton.jit
-def spin_kernel(flag_ptr, out_ptr):
-    while tl.atomic_add(flag_ptr, 0) == 0:
-        pass
-    tl.store(out_ptr, 1)
-
-
 def subject_of(name: str, kernel: Any) -> Subject:
     return Subject(name, "", (), kernel.name, kernel.asm["cubin"], kernel.asm["ptx"])
 
@@ -74,30 +67,6 @@ def test_each_session_counts_and_changes_no_bit(session: int, gather: Any) -> No
     assert loads["sectors_ideal"].sum() == N // 8
     assert loads["sectors"].sum() > 0.9 * N
     assert counted.counts["executed"].sum() == values.values["sm__inst_executed.sum"]
-
-
-def test_a_kernel_that_waits_for_another_one_ends() -> None:
-    flag = torch.ones(1, device="cuda", dtype=torch.int32)
-    out = torch.zeros(1, device="cuda", dtype=torch.int32)
-    subject = subject_of("spin", spin_kernel[(1,)](flag, out, num_warps=1))
-    torch.cuda.synchronize()
-    observer = Observer(Driver(), open_witnesses(), math.inf, limit_s=0.2)
-    here, other = torch.cuda.current_stream().cuda_stream, torch.cuda.Stream()
-
-    def launch() -> None:
-        spin_kernel[(1,)](flag, out, num_warps=1)
-
-    for _ in range(3):
-        flag.zero_()
-        torch.cuda.synchronize()
-        if not observer.wants(subject) or not observer.observe(subject, here, launch):
-            launch()
-        with torch.cuda.stream(other):
-            flag.fill_(1)
-        torch.cuda.synchronize()
-    observer.close()
-    assert observer.counters() == []
-    assert "spin: not observed any more" in observer.notes()[0]
 
 
 def test_kernels_of_another_thread_cost_evidence_alone(gather: Any) -> None:

@@ -182,7 +182,7 @@ def test_a_gather_is_told_by_its_line() -> None:
             gather_kernel[(1024,)](x, index, out, BLOCK=1024)
     assert torch.equal(out, x[index.long()])
     lines = prof.lines()
-    assert lines["sectors_over_ideal"].max() > 4
+    assert lines["sectors_over_ideal"].max() > 3  # of the index as well
 
 
 def test_a_users_metric_is_counted() -> None:
@@ -266,7 +266,9 @@ def test_kernels_that_wait_for_one_another_go_on() -> None:
             assert max(flags[2:].tolist()) < spins
         took = time.monotonic() - begun
     assert took < 20
-    assert any(text.startswith("spin_kernel: not observed any more") for text in missing(prof))
+    assert "no evidence from the hardware: spin_kernel may wait for what another kernel writes" in missing(
+        prof
+    )
     pair(spins)
     torch.cuda.synchronize()
     assert max(flags[2:].tolist()) < spins
@@ -353,13 +355,13 @@ def test_a_fault_is_the_users_to_see(tmp_path: Path, launches: int) -> None:
     assert any(fault in ended.stdout for fault in _FAULTS), ended.stdout + ended.stderr
 
 
-def test_a_whole_program_has_it_by_default(tmp_path: Path) -> None:
+def test_a_whole_program_has_it_if_asked(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
     )
     root = Path(profscope.__file__).parents[1]
-    for flags, rows in (([], True), (["--no-hardware"], False)):
+    for flags, rows in ((["--hardware", "true"], True), ([], False)):
         trace = tmp_path / f"t{rows}.json"
         command = [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)]
         done = subprocess.run(
