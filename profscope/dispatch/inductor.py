@@ -116,14 +116,12 @@ class InductorLaunches:
         kernels, dispatcher = self._kernels, self._dispatcher
 
         def launch(tuner: Any, *args: Any, stream: Any, benchmark_run: bool = False, **kwargs: Any) -> Any:
-            bare = partial(run, tuner, *args, stream=stream, benchmark_run=benchmark_run, **kwargs)
+            named = {**kwargs, "stream": stream, "benchmark_run": benchmark_run}
             if benchmark_run or dispatcher.passes:
-                with dispatcher.passing():
-                    return bare()
+                return dispatcher.run_bare(run, tuner, *args, **named)
             kernel = kernels.get(id(tuner)) or self._begin(tuner)
             if kernel is None or not kernel.configuration.matches:
-                with dispatcher.passing():
-                    return bare()
+                return dispatcher.run_bare(run, tuner, *args, **named)
             if tuner.launchers is not kernel.chosen:
                 self._choose(kernel, args, kwargs)
             turns = kernel.configuration.turns
@@ -131,11 +129,11 @@ class InductorLaunches:
                 with self._lock:
                     self.left_bare[kernel.name, kernel.why] += 1
             elif turns.draw() is None and (number := dispatcher.number(kernel.configuration)) is not None:
+                recorded = partial(run, tuner, *args, **named)
                 with kernel.lock:
-                    launched = partial(launched_with, tuner, kernel.own, bare)
+                    launched = partial(launched_with, tuner, kernel.own, recorded)
                     return dispatcher.launch_as(kernel.configuration, number, launched)
-            with dispatcher.passing():
-                return bare()
+            return dispatcher.run_bare(run, tuner, *args, **named)
 
         return launch
 
