@@ -114,7 +114,7 @@ class Dispatcher:
             thread.passes = before
 
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """What `run` returns, called as in `passing`, whose generator would cost each launch a microsecond."""
+        """What `run` returns, called as in `passing`, whose generator costs a launch a microsecond."""
         thread = self._thread
         before, thread.passes = thread.passes, True
         try:
