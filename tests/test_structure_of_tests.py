@@ -40,8 +40,8 @@ def test_no_file_is_too_long() -> None:
     [
         ("from tests.test_session import launch_add", ["test_session"]),
         ("import tests.ir.conftest", ["conftest"]),
-        ("from tests.launching import (\n    standin,\n    test_hook,\n)", ["test_hook"]),
-        ('_CODE = """\nfrom .test_hook import build\n"""', ["test_hook"]),
+        ("from tests.dispatch import (\n    standin,\n    test_bare,\n)", ["test_bare"]),
+        ('_CODE = """\nfrom .test_bare import build\n"""', ["test_bare"]),
         ("    from tests.emulator.test_dots import *", ["test_dots"]),
         ("from tests.support.sessions import launch_add\nimport os, sys", []),
         ("def test_import() -> None:\n    pass", []),
