@@ -26,7 +26,7 @@ from profscope.schema import (
     spans_frame,
 )
 from profscope.traces.merging_around import around_together, numbered_around
-from profscope.traces.merging_measured import merged_baseline, merged_hardware, merged_sampler
+from profscope.traces.merging_measured import merged_baseline, merged_budget, merged_hardware, merged_sampler
 from profscope.traces.merging_notes import merged_notes
 from profscope.traces.only import SAMPLES_OF_RANK
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
@@ -35,8 +35,8 @@ __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
-    "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "hardware", "program", "job",
-    "host_clock", "ranks", SAMPLES_OF_RANK,
+    "notes", "kernels", "variants", "sources", "code", "baseline", "budget", "sampler", "hardware", "program",
+    "job", "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -260,6 +260,7 @@ def _metadata(
         "sources": list(sources.values()),
         "code": list(code.values()),
         **merged_baseline([part.tables.metadata for part in parts]),
+        **merged_budget([part.tables.metadata for part in parts]),
         **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
         **merged_hardware([(part.rank, part.tables.metadata) for part in parts]),
         "ranks": ranks,
