@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from triton.runtime import driver
 
+from profscope.compat.launching import hold
+from profscope.compat.triton_parts import driver
 from profscope.dispatch.configurations import Configuration
 from profscope.options import Options
 from profscope.recording.graphs import Graphs
@@ -26,7 +27,6 @@ from profscope.recording.journal import number_of_launches
 __all__ = ["Baseline"]
 
 _LONGEST_HOLD_NS: Final = 1_000_000
-_CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
 
 
 @dataclass(eq=False)
@@ -74,8 +74,7 @@ class Baseline:
         start, end = event(enable_timing=True), event(enable_timing=True)
         begun_ns = time.perf_counter_ns()
         if timed.hold_ns:
-            with torch.cuda.stream(where):
-                torch.cuda._sleep(timed.hold_ns * _CYCLES_PER_NS)
+            hold(where, timed.hold_ns)
         start.record(where)
         result = run()
         # Where the device has come to this event already, it waits for the kernel, and so would the time.

@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from triton.compiler import CompiledKernel
-
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load, source_file
+from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.dispatch.budget import Account
 from profscope.dispatch.left_bare import reason

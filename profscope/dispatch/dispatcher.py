@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
-from triton.compiler import CompiledKernel
-
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.kernels import Door, load, plain_launcher, trials
 from profscope.compat.launching import recording_call
+from profscope.compat.triton_parts import CompiledKernel
 from profscope.dispatch.budget import Account, Budget
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
 from profscope.dispatch.policy import OBSERVED, Policy, Role

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from triton.compiler import CompiledKernel
-from triton.runtime import driver
-
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
+from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.dispatch.configurations import Binary, Configuration
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.proton_sampling import proton_has_sampled

@@ -15,15 +15,15 @@ from typing import Any, Final, Protocol
 
 import torch
 import triton
-from triton import knobs
 
 from profscope.analysis.notes import UNSEEN
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.cpp_kernels import CppKernels, cpp_kernels
+from profscope.compat.triton_parts import knobs
 from profscope.dispatch.aot_inductor import AheadOfTime
 from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
-from profscope.dispatch.cpp_kernels import CppKernels, cpp_kernels
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.inductor import InductorLaunches
 from profscope.dispatch.observing import Observing, machine_here

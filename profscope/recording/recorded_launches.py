@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from triton.compiler import CompiledKernel
-
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.compat.launching import Call, capturing_now, current_device_now
+from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY
 from profscope.recording.builds import build_of
