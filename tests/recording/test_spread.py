@@ -15,6 +15,7 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instrument_passes.launch_bits import ADDRESS_BITS, TURNS
 from instrument_passes.selection import Selection
 from profscope import Profile
 from profscope.decoding.left_out_ctas import most_unseen
@@ -64,14 +65,61 @@ def test_totals_of_one_cta_in_sixteen_stand_for_those_of_all(grid: tuple[int, ..
     assert ratio.max().max() < 1.25
 
 
-@given(ctas=st.integers(1, 1 << 20), stride_log2=st.integers(0, 31))
-def test_each_area_has_a_cta_of_the_grid_and_each_cta_an_area_or_none(ctas: int, stride_log2: int) -> None:
-    chosen = Selection()
-    areas = chosen.areas(ctas, stride_log2)
-    ids = chosen.cta(np.arange(areas + 1), stride_log2)
-    assert ids[0] == 0
-    assert (ids >> stride_log2 == np.arange(areas + 1)).all()
-    assert ids[-2] < ctas <= ids[-1]
+def turn_flips(turn: int, stride_log2: int) -> int:
+    """What the turn of a launch, as `TURNS` has it, flips: its upper s bits, as the kernel works them out."""
+    return turn >> ADDRESS_BITS << ADDRESS_BITS - 32 >> 32 - stride_log2
+
+
+@given(ctas=st.integers(1, 1 << 20), stride_log2=st.integers(0, 31), turn=st.sampled_from(TURNS))
+def test_each_area_has_a_cta_of_its_own_and_only_the_last_may_have_none(
+    ctas: int, stride_log2: int, turn: int
+) -> None:
+    chosen, flips = Selection(), turn_flips(turn, stride_log2)
+    area = np.arange(chosen.areas(ctas, stride_log2))
+    ids = chosen.cta(area, stride_log2, flips)
+    assert (ids >> stride_log2 == area).all()
+    assert (ids[:-1] < ctas).all()
+    assert chosen.cta(len(area), stride_log2, flips) >= ctas
+    assert (chosen.flips(area, ids, stride_log2) == flips).all()
+    assert turn or chosen.cta(0, stride_log2, flips) == 0
+
+
+@given(ctas=st.integers(1, 5000), stride_log2=st.integers(0, 7), first=st.integers(0, 127))
+def test_each_cta_records_once_in_as_many_launches_as_it_is_one_of(
+    ctas: int, stride_log2: int, first: int
+) -> None:
+    chosen, launches = Selection(), 1 << stride_log2
+    times = np.zeros(ctas, np.int64)
+    for launch in range(first, first + launches):
+        flips = turn_flips(TURNS[launch % len(TURNS)], stride_log2)
+        ids = chosen.cta(np.arange(chosen.areas(ctas, stride_log2)), stride_log2, flips)
+        times[ids[ids < ctas]] += 1
+    assert (times == 1).all()
+
+
+@given(ctas=st.integers(1, 1 << 31), wanted=st.integers(0, 31))
+def test_at_least_eight_ctas_record_or_all(ctas: int, wanted: int) -> None:
+    stride_log2 = Selection().stride_log2(ctas, wanted)
+    assert stride_log2 <= wanted
+    assert ctas >> stride_log2 >= min(8, ctas)
+    assert stride_log2 == wanted or ctas >> stride_log2 + 1 < 8  # and no more than it takes
+    assert Selection((3,)).stride_log2(ctas, wanted) == wanted
+
+
+@pytest.mark.parametrize(
+    ("grid", "one_in", "stride"),
+    [((1,), 64, 1), ((7,), 64, 1), ((15,), 64, 1), ((100,), 4, 4), ((101,), 4, 4), ((5, 3, 4), 64, 4)],
+)
+def test_other_ctas_record_in_each_launch(grid: tuple[int, ...], one_in: int, stride: int) -> None:
+    total = int(np.prod(grid))
+    with session(instrument="light", ctas=one_in) as prof:
+        for _ in range(stride):
+            one_heavy_kernel[grid](torch.zeros(total * 32, dtype=torch.int32), 0, 1, 1, BLOCK=32, num_warps=1)
+    assert prof.profile.validate() == []
+    assert (prof.launches["unfinished"] == 0).all()
+    assert set(prof.launches["ctas"]) <= {total // stride, -(-total // stride)}
+    assert sorted(prof.ctas["cta"]) == [*range(total)]
+    assert (prof.summary().query("kind == 'kernel'")["count"] == stride * total).all()
 
 
 @pytest.mark.parametrize("most", [64, 256])
@@ -134,8 +182,9 @@ def test_no_more_ctas_than_said_are_missed_more_often_than_one_time_in_twenty(gr
     assert most_unseen(grid, grid) == 0
 
 
-@pytest.mark.parametrize(("ctas", "told"), [(16, "one CTA of it does"), (64, "4 CTAs of it do")])
-def test_a_few_ctas_do_not_tell_how_far_off_the_totals_are(ctas: int, told: str) -> None:
-    notes = " ".join(recorded((ctas,), 16).metadata["notes"])
-    assert f"{ctas // 16} of {ctas} CTAs were recorded" in notes
-    assert f"how far a launch's totals are off {told} not tell" in notes
+def test_the_fewest_ctas_tell_how_far_off_the_totals_are() -> None:
+    (note,) = recorded((64,), 16).metadata["notes"]
+    assert note.startswith(
+        "columns_kernel: 8 of 64 CTAs were recorded, spread over the grid; by how these differ"
+    )
+    assert recorded((15,), 16).metadata["notes"] == []
