@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from instrument_passes.launch_bits import ADDRESS_BITS, TURNS
 from instrument_passes.selection import Selection
 from profscope import Profile
+from profscope.analysis.span_rows import self_times
 from profscope.decoding.left_out_ctas import most_unseen
 from tests.support.sessions import session
 
@@ -148,6 +150,56 @@ def test_a_note_says_how_far_off_the_totals_are() -> None:
     cycles = recorded(GRIDS[0], 16).df.query("kind == 'kernel'")["duration_cycles"]
     expected = cycles.std(ddof=1) / cycles.mean() * np.sqrt((1 - 64 / 1024) / 64)
     assert float(error) / 100 == pytest.approx(expected, rel=0.05)
+
+
+def expected_error(profile: Profile, of_cta: pd.Series[Any]) -> float:
+    """The standard error of a sum over all CTAs of all launches. of_cta: by launch and CTA, what it adds."""
+    variance = 0.0
+    for row in profile.launches.itertuples():
+        grid, some = row.grid_x * row.grid_y * row.grid_z, of_cta[row.launch]
+        assert len(some) == row.ctas
+        variance += grid**2 * (1 - row.ctas / grid) * some.var(ddof=1) / row.ctas
+    return math.sqrt(variance)
+
+
+def test_the_summary_and_the_lines_say_the_standard_error() -> None:
+    with session(instrument="heavy", ctas=16) as prof:
+        for grid in ((16, 64), (128, 3), (16, 64)):
+            out = torch.zeros(grid[0] * 32, dtype=torch.int32)
+            columns_kernel[grid](out, grid[0], BLOCK=32, num_warps=1)
+    table = prof.summary()
+    df = prof.df.assign(own=self_times(prof.df, "corrected_cycles"))
+    every = prof.ctas.set_index(["launch", "cta"]).index
+    for row in table.itertuples():
+        spans = df[(df["scope"] == row.scope) & (df["kind"] == row.kind)]
+        own = spans.groupby(["launch", "cta"])["own"].sum()
+        error = expected_error(prof.profile, own.reindex(every, fill_value=0))
+        assert row.self_error_pct == pytest.approx(100 * error / row.self_cycles, rel=1e-6)
+    of_line = df.groupby(["line", "launch", "cta"])["own"].sum()
+    for row in prof.lines().itertuples():
+        error = expected_error(prof.profile, of_line[row.line].reindex(every, fill_value=0))
+        took = table.loc[table["line"] == row.line, "self_cycles"].sum()
+        assert row.self_error_pct == pytest.approx(100 * error / took, rel=1e-6)
+
+
+def test_totals_are_off_by_no_more_than_a_few_standard_errors() -> None:
+    for grid in GRIDS:
+        every, some = (recorded(grid, ctas).summary().set_index(["kind", "scope"]) for ctas in (1, 16))
+        assert (every["self_error_pct"] == 0).all()
+        inside = every.index[
+            [kind in ("iteration", "op") for kind, _ in every.index]
+        ]  # alike in both binaries
+        off = (some["self_cycles"] - every["self_cycles"]).abs()[inside]
+        error = (some["self_error_pct"] / 100 * some["self_cycles"])[inside]
+        assert (error > 0).all()
+        assert (off < 3 * error).all()
+
+
+def test_no_standard_error_is_known_of_listed_ctas() -> None:
+    with session(ctas=[1, 5]) as prof:
+        columns_kernel[(16,)](torch.zeros(16 * 32, dtype=torch.int32), 16, BLOCK=32, num_warps=1)
+    assert prof.summary()["self_error_pct"].isna().all()
+    assert prof.lines()["self_error_pct"].isna().all()
 
 
 @triton.jit
