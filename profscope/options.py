@@ -82,8 +82,8 @@ class Options:
     )
     ctas: int | Sequence[int] = _option(
         1,
-        "Which CTAs record: one in n (n is rounded up to a power of two), or those with the linear ids of a "
-        "list",
+        "Which CTAs record: one in n (n is rounded up to a power of two), at least 8 and other ones in each "
+        "launch, or those with the linear ids of a list",
         "ctas=64",
         "which CTAs record: one in N, or those in a list, such as 0,17",
     )

@@ -271,6 +271,11 @@ class Session(Questions):
         return self.profile.launches
 
     @property
+    def ctas(self) -> pd.DataFrame:
+        """One row per CTA: when it began and ended, and on which SM; see `Profile`."""
+        return self.profile.ctas
+
+    @property
     def samples(self) -> pd.DataFrame:
         """Where launches under the hardware's sampler stood, and why; see `Profile`."""
         return self.profile.samples
