@@ -217,8 +217,8 @@ class Session(Questions):
         from profscope.around.event_tables import with_events
         from profscope.around.host_tables import with_host
         from profscope.decoding.assemble import assemble
+        from profscope.evidence.sample_tables import with_samples
         from profscope.evidence.tables import with_evidence
-        from profscope.sampler.tables import with_samples
 
         parts = self._parts()
         with self._lock:

@@ -23,7 +23,7 @@ FLOORS = (
     ("profscope.emulator",),
     ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis", "profscope.binaries"),
-    ("profscope.sampler", "profscope.around"),
+    ("profscope.around",),
     ("profscope.evidence",),
     ("profscope.traces",),
     ("profscope.plotting", "profscope.notebooks"),

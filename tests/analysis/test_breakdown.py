@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.analysis.breakdown import PARTS, breakdown, sm_time
-from profscope.sampler.tables import sample_tables
+from profscope.evidence.sample_tables import sample_tables
 from tests.support.captures import captured
 from tests.support.profiles import profiles, regular_profile
 from tests.support.sessions import session
