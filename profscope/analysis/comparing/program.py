@@ -24,8 +24,9 @@ class Judged(NamedTuple):
 def program(a: Side, b: Side, groups: Sequence[Judged], table: pd.DataFrame) -> dict[str, Any]:
     """Entry "program" of a comparison's attrs.
 
-    launches_a, launches_b: how many were recorded; total_a, total_b: their time; changed_a, changed_b: the part, 0 to 1, of those
-    whose time has changed or that were not judged; not_judged_a, not_judged_b: of the latter alone.
+    launches_a, launches_b: how many were recorded. total_a, total_b: their time. changed_a, changed_b: the
+    part of it, 0 to 1, whose time has changed or that was not judged; not_judged_a, not_judged_b: of the
+    latter alone.
     not_judged: by group of these its `name`, `why`, and the parts `a` and `b` of the program's time.
     """
     rows = table[(table["kind"] == LAUNCH) & (table["status"] == "changed")]
