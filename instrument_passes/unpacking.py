@@ -2,7 +2,8 @@
 
 Triton unpacks loaded data right behind the load, ahead of the clock read that ends its span. If that takes an
 instruction, the warp waits for the data before it reads the clock. So in the LLVM IR that the optimiser has
-left, data that are unpacked right ahead of a clock read are unpacked where they are first used instead.
+left, all that is made of loaded data between a load and the clock read that ends its span is made where it is
+first used instead.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from typing import Final
 __all__ = ["unpacked_late"]
 
 _READS_CLOCK: Final = re.compile(r' asm sideeffect "(?:@\$1 )?mov\.u32 \$0, %clock;"')
-_UNPACKS: Final = re.compile(r"^  %[\w.$-]+ = (?:bitcast|extractelement|extractvalue|trunc) ")
+_LOADS: Final = re.compile(
+    r' = (?:load|atomicrmw|cmpxchg) | asm sideeffect "[^"]*(?<![a-z])(?:ld|atom)\.|@llvm\.nvvm\.ldmatrix'
+)
+_STAYS: Final = re.compile(r"(?:[a-z]+ )?call |load |atomicrmw |cmpxchg |phi |alloca ")
+_BYTE: Final = re.compile(r'^  %([\w.$-]+) = ((?:tail )?call )i8( asm sideeffect ".*)', re.DOTALL)
 _RESULT: Final = re.compile(r"^  (%[\w.$-]+) = ")
 _NAME: Final = re.compile(r"%[\w.$-]+")
 _NUMBER: Final = re.compile(r"%(\d+)\b")
+_PLACE: Final = re.compile(r", !dbg !\d+")
 _ENDS_BLOCK: Final = re.compile(r"^  (?:br|switch|indirectbr|ret|unreachable)\b")
 _LABEL: Final = re.compile(r"^[\w.$-]+:")
 
@@ -31,7 +37,7 @@ def unpacked_late(text: str) -> str:
         return text
     lines: list[str] = []
     for function in _functions(text.splitlines(keepends=True)):
-        moved = [line for block in _blocks(function) for line in _sunk(block)]
+        moved = [line for block in _blocks(function) for line in _sunk([*_in_words(block)])]
         lines += moved if moved == function else _numbered(moved, function)
     return "".join(lines)
 
@@ -55,39 +61,79 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
     yield lines[first:]
 
 
+def _in_words(block: list[str]) -> Iterator[str]:
+    """A block's lines, with a byte that a load brings cut out of its register by a line of its own: else the
+    backend does so right behind the load."""
+    for line in block:
+        byte = _BYTE.match(line) if _LOADS.search(line) else None
+        if byte is None:
+            yield line
+        else:
+            place = _PLACE.search(line)
+            yield f"  %loaded.{byte[1]} = {byte[2]}i16{byte[3]}"
+            yield f"  %{byte[1]} = trunc i16 %loaded.{byte[1]} to i8{place[0] if place else ''}\n"
+
+
 def _sunk(block: list[str]) -> list[str]:
-    """A block's lines. Those that unpack right ahead of a clock read come before their first use, or last."""
+    """A block's lines. What unpacks loaded data ahead of a clock read comes before its first use, or last."""
     held: dict[str, str] = {}  # by result, lines that wait for their use
-    ahead: list[str] = []  # those that unpack, up to here
     lines: list[str] = []
+    since = 0  # the first line behind the last clock read
 
     def put(line: str) -> None:
-        for name in _NAME.findall(line.partition(" = ")[2] or line):
+        for name in _operands(line):
             if name in held:
                 put(held.pop(name))
         lines.append(line)
 
     for line in block:
-        if _UNPACKS.match(line):
-            ahead.append(line)
-            continue
-        if _READS_CLOCK.search(line):
-            held |= {_result(each): each for each in ahead}
-        else:
-            for each in ahead:
-                put(each)
-        ahead = []
+        if reads_clock := _READS_CLOCK.search(line):
+            unpacking = _unpacking(lines[since:], line)
+            lines[since:] = [each for each in lines[since:] if _result(each) not in unpacking]
+            held |= unpacking
         if _ENDS_BLOCK.match(line):
             while held:
                 put(held.pop(next(iter(held))))
         put(line)
-    return block if held or ahead else lines
+        if reads_clock:
+            since = len(lines)
+    return block if held else lines
+
+
+def _unpacking(lines: list[str], clock: str) -> dict[str, str]:
+    """By result, those of the lines ahead of a clock read that compute with what a load at its place brought,
+    and that no other of them needs."""
+    loads = (each for each in lines if _LOADS.search(each) and _place(each) == _place(clock))
+    loaded = {name for each in loads if (name := _result(each))}
+    unpacking: dict[str, str] = {}
+    for line in lines:
+        name = _result(line)
+        if name and not _STAYS.match(line.partition(" = ")[2]) and not loaded.isdisjoint(_operands(line)):
+            unpacking[name] = line
+            loaded.add(name)
+    needed: set[str] = set()
+    for line in reversed(lines):
+        name = _result(line)
+        if name not in unpacking or name in needed:
+            unpacking.pop(name, None)
+            needed.update(_operands(line))
+    return unpacking
+
+
+def _operands(line: str) -> list[str]:
+    return _NAME.findall(line.partition(" = ")[2] or line)
+
+
+def _place(line: str) -> str:
+    """Its place in the source; "" if the module has none."""
+    match = _PLACE.search(line)
+    return match[0] if match else ""
 
 
 def _result(line: str) -> str:
+    """The name of its result; "" if it has none."""
     match = _RESULT.match(line)
-    assert match is not None
-    return match[1]
+    return match[1] if match else ""
 
 
 def _numbered(moved: list[str], before: list[str]) -> list[str]:

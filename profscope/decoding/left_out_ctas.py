@@ -39,8 +39,8 @@ def how_far_off(launches: Sequence[TimedBundle]) -> str:
         return ""
     fewest = min(sample.recorded for sample in samples)
     if fewest < FEWEST:
-        of_it = "one CTA of it does" if fewest <= 1 else f"{fewest:.0f} CTAs of it do"
-        return f"how far a launch's totals are off {of_it} not tell"
+        recorded = "one CTA of a launch is" if fewest <= 1 else f"{fewest:.0f} CTAs of a launch are"
+        return f"{recorded} too few to say how far its totals may be off"
     error = max(map(_standard_error, samples))
     unseen = max(most_unseen(round(sample.recorded), round(sample.grid)) / sample.grid for sample in samples)
     shown = f"of {error:.1%}" if error >= _LEAST_SHOWN else f"below {_LEAST_SHOWN:.1%}"

@@ -1,9 +1,10 @@
 """Read a file into a profile: our own exactly, other tools' as far as they go (see `importers`)."""
 
+import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from profscope.errors import TraceError
 from profscope.progress import working
@@ -64,6 +65,7 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
     file = TraceFile(Path(path), verify=verify, only=only)
     with working(f"loading {one_line(file.path.name)}"):
         tables = _read(file)
+    tables = replace(tables, metadata=_encodable(tables.metadata))
     wrong = next(misshapen(tables.metadata), None) or misfit(tables)
     if wrong:
         raise TraceError(f"{file} is no trace that can be read: it has {wrong}")
@@ -74,6 +76,17 @@ def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
             "(without --no-verify)"
         )
     return Loaded(tables, file.left_out)
+
+
+def _encodable(metadata: dict[str, Any]) -> dict[str, Any]:
+    """With a question mark for each lone surrogate: JSON can spell one, UTF-8 and so the views cannot."""
+    text = json.dumps(metadata, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        spelled: dict[str, Any] = json.loads(text.encode(errors="replace"))
+        return spelled
+    return metadata
 
 
 def _read(file: TraceFile) -> Tables:

@@ -25,8 +25,8 @@ from tests.support.sessions import session
 @triton.jit
 def scaled_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs, mask=offs < n, other=1).to(tl.float32)
-    y = tl.load(y_ptr + offs, mask=offs < n, other=0).to(tl.float32)
+    x = tl.load(x_ptr + offs, mask=offs < n, other=1.0).to(tl.float32)
+    y = tl.load(y_ptr + offs, mask=offs < n, other=0.0).to(tl.float32)
     tl.store(out_ptr + offs, tl.exp(x - tl.max(x, 0)) * y, mask=offs < n)
 
 
@@ -40,36 +40,55 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 KERNELS = pytest.mark.parametrize(
-    ("kernel", "dtype"),
-    [(scaled_kernel, "fp16"), (scaled_kernel, "bf16"), (add_kernel, "i8")],
-    ids=lambda each: each if isinstance(each, str) else each.fn.__name__,
+    ("kernel", "dtype", "block"),
+    [
+        (scaled_kernel, "fp16", 256),
+        (scaled_kernel, "bf16", 256),
+        (scaled_kernel, "fp8e5", 256),
+        (add_kernel, "i8", 256),
+        (add_kernel, "i1", 256),
+        (add_kernel, "i1", 128),
+    ],
+    ids=lambda each: each.fn.__name__ if isinstance(each, triton.JITFunction) else str(each),
 )
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "i8": torch.int8}
+DTYPES = {
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp8e5": torch.float8_e5m2,
+    "i8": torch.int8,
+    "i1": torch.bool,
+}
+
+
+@triton.jit
+def narrow_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs).to(tl.int8))
 
 
 @KERNELS
-def test_a_load_ends_at_its_issue(kernel: triton.JITFunction, dtype: str) -> None:
-    x, y = torch.arange(1024).to(DTYPES[dtype]) % 7, torch.ones(1024).to(DTYPES[dtype])
+def test_a_load_ends_at_its_issue(kernel: triton.JITFunction, dtype: str, block: int) -> None:
+    x, y = (torch.arange(1024) % 7).to(DTYPES[dtype]), torch.ones(1024).to(DTYPES[dtype])
     bare, out = torch.zeros_like(x), torch.zeros_like(x)
     with session() as prof:
-        kernel[(4,)](x, y, out, 1024, BLOCK=256)
+        kernel[(4,)](x, y, out, 1024, BLOCK=block)
     with activate():
-        kernel[(4,)](x, y, bare, 1024, BLOCK=256)
-    assert torch.equal(out, bare)
+        kernel[(4,)](x, y, bare, 1024, BLOCK=block)
+    assert torch.equal(out.view(torch.uint8), bare.view(torch.uint8))
     loads = prof.df[prof.df["scope"].str.startswith("load ")]
     assert set(loads["duration_cycles"] < COSTS[Cost.GLOBAL_LOAD].latency) == {True}
 
 
 @KERNELS
 def test_nothing_reads_loaded_data_ahead_of_the_next_clock_read(
-    kernel: triton.JITFunction, dtype: str
+    kernel: triton.JITFunction, dtype: str, block: int
 ) -> None:
     pointers = dict.fromkeys(("x_ptr", "y_ptr", "out_ptr"), f"*{dtype}")
     spec = Spec(
         "unpacking",
         kernel,
         pointers | {"n": "i32"},
-        {"BLOCK": 256},
+        {"BLOCK": block},
         aligned=("x_ptr", "y_ptr", "out_ptr", "n"),
     )
     with recording_builds(Options()):
@@ -83,31 +102,45 @@ def test_nothing_reads_loaded_data_ahead_of_the_next_clock_read(
         assert not any(access(each).reads & access(code[load]).writes for each in code[load + 1 : clock])
 
 
+def test_what_the_program_does_with_the_data_stays_where_it_is() -> None:
+    x, out = torch.arange(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int8)
+    with session() as prof:
+        narrow_kernel[(1,)](x, out, BLOCK=64, num_warps=1)
+    assert torch.equal(out, x.to(torch.int8))
+    stores = prof.df[prof.df["scope"] == "store"]
+    assert set(stores["duration_cycles"] < COSTS[Cost.GLOBAL_LOAD].latency) == {True}, (
+        "the wait is ahead of it"
+    )
+
+
 def test_numbers_stay_in_order() -> None:
     clock = 'tail call i32 asm sideeffect "mov.u32 $0, %clock;", "=r"()\n'
+    load = 'tail call i32 asm sideeffect "ld.global.b32 { $0 }, [ $1 + 0 ];", "=r,l"(ptr addrspace(1) %0)\n'
     text = (
-        "define void @k(i32 %0) {\n"
-        "  %2 = bitcast i32 %0 to <2 x half>\n"
-        "  %3 = extractelement <2 x half> %2, i64 0\n"
-        f"  %4 = {clock}"
-        "  %5 = add i32 %4, %0\n"
-        "  %6 = fpext half %3 to float\n"
-        "  br label %7\n"
+        "define void @k(ptr addrspace(1) %0) {\n"
+        f"  %2 = {load}"
+        "  %3 = bitcast i32 %2 to <2 x half>\n"
+        "  %4 = extractelement <2 x half> %3, i64 0\n"
+        f"  %5 = {clock}"
+        "  %6 = add i32 %5, 1\n"
+        "  %7 = fpext half %4 to float\n"
+        "  br label %8\n"
         "\n"
-        "7:\n"
+        "8:\n"
         "  ret void\n"
         "}\n"
     )
     assert unpacked_late(text) == (
-        "define void @k(i32 %0) {\n"
-        f"  %2 = {clock}"
-        "  %3 = add i32 %2, %0\n"
-        "  %4 = bitcast i32 %0 to <2 x half>\n"
-        "  %5 = extractelement <2 x half> %4, i64 0\n"
-        "  %6 = fpext half %5 to float\n"
-        "  br label %7\n"
+        "define void @k(ptr addrspace(1) %0) {\n"
+        f"  %2 = {load}"
+        f"  %3 = {clock}"
+        "  %4 = add i32 %3, 1\n"
+        "  %5 = bitcast i32 %2 to <2 x half>\n"
+        "  %6 = extractelement <2 x half> %5, i64 0\n"
+        "  %7 = fpext half %6 to float\n"
+        "  br label %8\n"
         "\n"
-        "7:\n"
+        "8:\n"
         "  ret void\n"
         "}\n"
     )

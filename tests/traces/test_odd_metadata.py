@@ -126,3 +126,13 @@ def test_it_is_saved_all_the_same(real: Profile, tmp_path: Path) -> None:
     odd.save(tmp_path / "t.json")
     with pytest.raises(TraceError, match=r"it has metadata\['variants'\].* without variant"):
         profscope.load(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_that_utf8_cannot_hold_is_shown_all_the_same(real: Profile, tmp_path: Path, name: str) -> None:
+    """The line of a load, with a lone surrogate in it."""
+    metadata = json.loads(json.dumps(real.metadata))
+    source = metadata["sources"][0]
+    source["text"] = source["text"].replace("tl.load", "\ud800")
+    prof = profscope.load(written(real, metadata, tmp_path, name))
+    assert any("x = ?(x_ptr" in text for text in prof.lines()["source"])

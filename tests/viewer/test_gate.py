@@ -129,7 +129,9 @@ def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
         assert f"<h2>{heading.replace('>', '&gt;')}</h2>" in page.read_text()
 
 
-def test_an_unchanged_program_passes_however_often_it_launches(kernels: Kernels, gate: Any) -> None:
+def test_an_unchanged_program_passes_however_often_it_launches(
+    kernels: Kernels, gate: Any, folder: Path
+) -> None:
     def program(times: int) -> None:
         both(kernels)
         row_sums(kernels.row_sums, 24, times)
@@ -138,6 +140,8 @@ def test_an_unchanged_program_passes_however_often_it_launches(kernels: Kernels,
     assert (status, errors) == (0, "")
     assert all(each["says"].startswith("the same, ") for each in shown["kernels"])
     assert (shown["program"]["changed_a"], shown["program"]["changed_b"]) == (0, 0)
+    text = run("diff", *(str(folder / f"{name}.pftrace.gz") for name in "ab")).stdout
+    assert " in B, 3 and 5 launches; no launch changed" in " ".join(text.split())
 
 
 def test_more_launches_of_one_size_are_no_regression(kernels: Kernels, gate: Any) -> None:

@@ -111,7 +111,7 @@ def test_the_keys_do_what_they_say() -> None:
     asyncio.run(walk())
 
 
-@pytest.mark.parametrize("width", [100, 130])
+@pytest.mark.parametrize("width", [80, 130])
 def test_the_footer_fits_and_names_the_key_for_all_keys(width: int) -> None:
     async def walk() -> None:
         app = ExplorerApp(PROFILE, "ns", lambda file, line: "")

@@ -24,8 +24,9 @@ class Judged(NamedTuple):
 def program(a: Side, b: Side, groups: Sequence[Judged], table: pd.DataFrame) -> dict[str, Any]:
     """Entry "program" of a comparison's attrs.
 
-    total_a, total_b: the time of all recorded launches; changed_a, changed_b: the part, 0 to 1, of those
-    whose time has changed or that were not judged; not_judged_a, not_judged_b: of the latter alone.
+    launches_a, launches_b: how many were recorded. total_a, total_b: their time. changed_a, changed_b: the
+    part of it, 0 to 1, whose time has changed or that was not judged; not_judged_a, not_judged_b: of the
+    latter alone.
     not_judged: by group of these its `name`, `why`, and the parts `a` and `b` of the program's time.
     """
     rows = table[(table["kind"] == LAUNCH) & (table["status"] == "changed")]
@@ -33,7 +34,10 @@ def program(a: Side, b: Side, groups: Sequence[Judged], table: pd.DataFrame) -> 
     took = [
         (_took(a, each.pair.kernel, each.pair.a), _took(b, each.pair.kernel, each.pair.b)) for each in groups
     ]
-    result: dict[str, Any] = {}
+    result: dict[str, Any] = {
+        "launches_a": sum(_launches(a, each.pair.kernel, each.pair.a) for each in groups),
+        "launches_b": sum(_launches(b, each.pair.kernel, each.pair.b) for each in groups),
+    }
     for side, times in zip("ab", zip(*took, strict=True), strict=True):
         total = sum(times)
         open_time = sum(time for time, each in zip(times, groups, strict=True) if each.why_not)
@@ -52,3 +56,7 @@ def program(a: Side, b: Side, groups: Sequence[Judged], table: pd.DataFrame) -> 
 
 def _took(side: Side, kernel: str, group: LaunchGroup | None) -> float:
     return 0.0 if group is None else float(side.durations(side.all_launches(kernel, group)).took.sum())
+
+
+def _launches(side: Side, kernel: str, group: LaunchGroup | None) -> int:
+    return 0 if group is None else len(side.all_launches(kernel, group))

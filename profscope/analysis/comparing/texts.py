@@ -21,8 +21,11 @@ def program_text(program: Mapping[str, Any], unit: str) -> str:
     """
     a, b = (_duration(program[f"total_{side}"], unit) for side in "ab")
     changed, not_judged = ((program[f"{name}_a"], program[f"{name}_b"]) for name in ("changed", "not_judged"))
-    text = f"{a} in A, {b} in B; "
-    text += f"changed: {_parts(changed)}" if any(changed) else "nothing changed"
+    launches = program["launches_a"], program["launches_b"]
+    how_many = "" if launches[0] == launches[1] else f", {launches[0]:,} and {launches[1]:,} launches"
+    same = "no launch changed" if how_many else "nothing changed"
+    text = f"{a} in A, {b} in B{how_many}; "
+    text += f"changed: {_parts(changed)}" if any(changed) else same
     return f"{text} (not judged: {_parts(not_judged)})" if any(not_judged) else text
 
 
