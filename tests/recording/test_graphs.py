@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
 from profscope.decoding.raw import Mark
 from profscope.options import Options
@@ -60,7 +61,7 @@ class Device:
             assert pointer & LaunchBits.ENABLE
 
             def run() -> None:
-                address = pointer & -BASE_ALIGNMENT
+                address = pointer & (1 << ADDRESS_BITS) - BASE_ALIGNMENT
                 if self.zeroed:
                     assert ctypes.string_at(address, self.bytes) == bytes(self.bytes)
                 ctypes.memset(address, value, self.bytes)
