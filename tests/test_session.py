@@ -260,11 +260,11 @@ def test_kernels_chooses_by_name() -> None:
 
 def test_every_other_cta() -> None:
     with session(ctas=2) as prof:
-        out = launch_add(10_000)
-    assert torch.equal(out, torch.arange(10_000) * 2.0)
-    assert prof.df["cta"].unique().tolist() == [0, 3, 4, 7, 8]  # one of every two
-    assert prof.launches[["grid_x", "ctas"]].to_numpy().tolist() == [[10, 5]]
-    assert any("5 of 10 CTAs were recorded" in note for note in prof.metadata["notes"])
+        out = launch_add(16_000)
+    assert torch.equal(out, torch.arange(16_000) * 2.0)
+    assert (prof.df["cta"].unique() // 2).tolist() == list(range(8))  # one of every two
+    assert prof.launches[["grid_x", "ctas"]].to_numpy().tolist() == [[16, 8]]
+    assert any("8 of 16 CTAs were recorded" in note for note in prof.metadata["notes"])
 
 
 def test_the_tables_may_be_read_inside_the_block() -> None:

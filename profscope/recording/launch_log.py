@@ -204,7 +204,8 @@ class LaunchLog:
         buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
         if not has_records(buffer):
             return buffer
-        buffer = without_vacant_area(buffer, launch.manifest, launch.ctas)
+        with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
+            buffer = without_vacant_area(buffer, launch.manifest, launch.ctas)
         if launch.guessed:
             key = launch.manifest.digest, launch.ctas
             self.ring_log2[key] = needed_ring_log2(buffer, launch.manifest)

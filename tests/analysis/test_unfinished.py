@@ -75,7 +75,7 @@ def test_ctas_without_an_end_are_not_scaled_up(tmp_path: Path) -> None:
 def test_ctas_left_out_by_choice_still_are() -> None:
     with session(ctas=2) as prof:
         faulty(39)  # which records: the emulator runs those that do not first
-        add(8)
+        add(16)
     ended, unfinished = (prof.launches[name].tolist() for name in ("ctas", "unfinished"))
     assert unfinished == [20 - ended[0], 0]
     ((count, sampled, *_),) = figures(prof)

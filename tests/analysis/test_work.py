@@ -146,7 +146,7 @@ def test_of_launches_with_sampled_ctas_no_rate_is_known() -> None:
 
 
 def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
-    every, half = (add(8 * 1024, ctas=stride).summary() for stride in (1, 2))
+    every, half = (add(16 * 1024, ctas=stride).summary() for stride in (1, 2))
     assert set(every["sampled"]) == {1.0}
     assert set(half["sampled"]) == {0.5}
     columns = ["scope", "count", "bytes_at_most"]
@@ -155,17 +155,17 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
         half[columns].sort_values("scope", ignore_index=True),
     )
     assert half["share"].sum() == pytest.approx(1)
-    recorded = add(8 * 1024, ctas=2).df
+    recorded = add(16 * 1024, ctas=2).df
     assert half["total_cycles"].sum() == 2 * recorded["corrected_cycles"].sum()
     kernel = half[half["kind"] == "kernel"].iloc[0]
     assert kernel["mean_cycles"] == recorded[recorded["depth"] == 0]["corrected_cycles"].mean()
 
 
 def test_the_viewer_says_that_it_scaled() -> None:
-    profile = add(8 * 1024, ctas=2).profile
+    profile = add(16 * 1024, ctas=2).profile
     (table,) = make_tables(profile, "cycles", 0, [Group("add_kernel")])
     title = render_table(table, 200)[0].plain
-    assert "4 CTAs" in title
+    assert "8 CTAs" in title
     assert "scaled up from 50.0% of its CTAs" in title
     assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
 

@@ -40,14 +40,16 @@ def test_a_plan_fits_the_limit_and_leaves_out_no_more_ctas_than_it_must(
 ) -> None:
     bits = plan(manifest, ctas, limit, ring_log2, stride_log2)
     settled = MIN_RING_LOG2 if ring_log2 is None else ring_log2
-    if bits is None:
-        assert LAUNCH_HEADER.itemsize + manifest.cta_bytes(settled) > limit
+    if bits is None:  # of three CTAs two areas record one or two
+        assert LAUNCH_HEADER.itemsize + min(ctas, 2) * manifest.cta_bytes(settled) > limit
         return
+    wanted = manifest.selection.stride_log2(ctas, stride_log2)
     assert needed_bytes(manifest, ctas, bits) <= limit
-    assert bits.stride_log2 >= stride_log2
+    assert bits.stride_log2 >= wanted
+    assert ctas >> bits.stride_log2 >= 1  # so that there is a first area
     if ring_log2 is not None:
         assert bits.ring_log2 == ring_log2
-    if bits.stride_log2 > stride_log2:
+    if bits.stride_log2 > wanted:
         assert needed_bytes(manifest, ctas, LaunchBits(bits.stride_log2 - 1, bits.ring_log2)) > limit
 
 

@@ -16,6 +16,7 @@ import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
 
+import profscope
 from instrument_passes.launch_bits import ADDRESS_BITS, TURNS
 from instrument_passes.selection import Selection
 from profscope import Profile
@@ -193,6 +194,18 @@ def test_totals_are_off_by_no_more_than_a_few_standard_errors() -> None:
         error = (some["self_error_pct"] / 100 * some["self_cycles"])[inside]
         assert (error > 0).all()
         assert (off < 3 * error).all()
+
+
+def test_other_ctas_are_no_change() -> None:
+    profiles = []
+    for launches in (2, 3):
+        with session(instrument="heavy", ctas=16) as prof:
+            for _ in range(launches):
+                columns_kernel[(16, 64)](torch.zeros(512, dtype=torch.int32), 16, BLOCK=32, num_warps=1)
+        profiles.append(prof)
+    table = profscope.diff(*profiles)
+    assert (table["change"] != 0).any()
+    assert not table["significant"].any()
 
 
 def test_no_standard_error_is_known_of_listed_ctas() -> None:

@@ -103,10 +103,11 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
             continue
         of_a, of_b = operands
         floor = _floor(pair, sides, single=of_a.is_single or of_b.is_single)
-        whole = of_launches(pair, of_a.durations, of_b.durations, floor, exact=a.emulated)
+        exact = a.emulated and not (of_a.is_sampled or of_b.is_sampled)
+        whole = of_launches(pair, of_a.durations, of_b.durations, floor, exact=exact)
         groups.append(Judged(pair, "" if whole else "how long its launches took is not known"))
         parts += whole
-        parts += of_rows(pair, of_a, of_b, lines, floor, exact=a.emulated)
+        parts += of_rows(pair, of_a, of_b, lines, floor, exact=exact)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
         missing += missing_of(pair, of_a, of_b, emulated=a.emulated)
     if not parts:

@@ -14,7 +14,7 @@ from profscope.analysis.comparing.figures import Durations, Figures
 from profscope.analysis.comparing.floors import Floor
 from profscope.analysis.comparing.pairs import COMPARED, Pair
 from profscope.analysis.comparing.places import Lines, matched
-from profscope.analysis.span_rows import Floats, Ints
+from profscope.analysis.span_rows import Floats, Ints, grid_scales
 
 __all__ = ["LAUNCH", "Operand", "Rows", "of_launches", "of_one_side", "of_rows"]
 
@@ -42,6 +42,11 @@ class Operand:
         """Whether one launch is all there is."""
         return len(self.figures.launches) < 2 and len(self.durations.took) < 2
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether a launch recorded only some of its CTAs: other ones than the next."""
+        return bool((grid_scales(self.figures.launches) != 1).any())
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -67,7 +72,7 @@ def of_one_side(pair: Pair, durations: Durations) -> Rows:
 
 def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: bool) -> list[Rows]:
     """The row of a pair's launches; none where their times are not known. exact: whether figures have no
-    noise, as the emulator's."""
+    noise, as the emulator's of launches with all CTAs."""
     if not len(a.took) or not len(b.took):
         return []
     samples = [sample_of_launches(each.took[None, :]) for each in (a, b)]
