@@ -2,7 +2,7 @@
 
 A form is a type, a tuple of types, a range of integers, `[form]` for a list, `Row` for a list of so
 many entries, a dict of forms by name for an object whose entries may lack or be null, or `Needs` for one of
-which some may not. EACH is the name of all entries that are not named otherwise.
+which some may not. EACH is the name of all entries that are not named otherwise; these are never null.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ def _of_object(value: Any, form: Needs, where: str) -> Iterator[str]:
     if lacks:
         yield f"{where} without {', '.join(lacks)}"
     forms = {**form.others, **form.needed}
+    of_others = forms.pop(EACH, None)
     for name, inner in value.items():
-        inner_form = forms.get(name, forms.get(EACH))
-        if inner_form is not None and inner is not None:
+        inner_form = forms.get(name, of_others)
+        if inner_form is not None and (inner is not None or name not in forms):
             yield from misfits(inner, inner_form, f"{where}[{name!r}]")
 
 

@@ -240,9 +240,11 @@ def _metadata(
 ) -> dict[str, Any]:
     first = parts[0].tables.metadata
     own_notes = merged_notes({part.rank: part.tables.metadata.get("notes") or () for part in parts})
-    sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
+    sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources") or ()}
     code = {
-        (each["kernel"], each["key"]): each for part in parts for each in part.tables.metadata.get("code", ())
+        (each["kernel"], each["key"]): each
+        for part in parts
+        for each in part.tables.metadata.get("code") or ()
     }
     ranks = [
         {"rank": part.rank, "part": part.name, "launches": len(part.tables.launches), **clock}
