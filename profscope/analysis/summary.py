@@ -1,6 +1,7 @@
 """Sum a span table up: one row per kernel and scope."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd

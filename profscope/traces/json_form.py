@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ANY", "EACH", "NUMBER", "Needs", "Row", "misfits"]
+__all__ = ["ANY", "ANY_NUMBER", "EACH", "NUMBER", "Needs", "Row", "misfits"]
 
 NUMBER: Final = (int, float)
+ANY_NUMBER: Final = "number"  # NaN and the infinite ones, too
 ANY: Final = object
 EACH: Final = "*"
 _MOST: Final = 1 << 63  # what 64 bits can hold
@@ -70,6 +71,8 @@ def _of_object(value: Any, form: Needs, where: str) -> Iterator[str]:
 def _fits(value: Any, form: Any) -> bool:
     if form is ANY:
         return True
+    if form is ANY_NUMBER:
+        return isinstance(value, float) or _fits(value, NUMBER)
     if isinstance(form, range):
         return type(value) is int and value in form
     if isinstance(value, bool):
