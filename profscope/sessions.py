@@ -113,6 +113,7 @@ class Session(Questions):
             return
         recorder.close()
         if recorder.spooler is not None:
+            recorder.spooler.write()  # first of all: what is stated of the launches may fail
             recorder.spooler.close(
                 *self._so_far(self._running), self._running.observing.tables(), self._running.scopes
             )

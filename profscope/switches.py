@@ -8,11 +8,11 @@ prof = profscope.stop()
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from profscope.errors import OptionError, SessionError
+from profscope.recording.host_scopes import called, runs_later
 from profscope.recording.open_sessions import OPEN
 from profscope.sessions import Session, session
 
@@ -93,12 +93,11 @@ def profile(function: Callable[P, T] | None = None, /, **options: Any) -> Any:
     if function is None:
         session(**options)  # says what is wrong with the options
         return functools.partial(profile, **options)
-    for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
-        if kind(function):
-            raise OptionError(
-                f"@profscope.profile cannot see {function.__name__}() run: its call returns before that; "
-                "open a profscope.session() inside it"
-            )
+    if runs_later(function):
+        raise OptionError(
+            f"@profscope.profile cannot see {called(function)} run: its call returns before that; "
+            "open a profscope.session() inside it"
+        )
 
     @functools.wraps(function)
     def recorded(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -316,7 +316,7 @@ def _shown(header: Header) -> list[str]:
 
 def _measure(metadata: dict[str, Any]) -> str:
     """What loads were measured to: "latency" if those of any kernel were to their data; "" if unknown."""
-    measured = {about.get("measure", "") for about in (metadata.get("kernels") or {}).values()}
+    measured = {about.get("measure") or "" for about in (metadata.get("kernels") or {}).values()}
     return next((measure for measure in MEASURED if measure in measured), "")
 
 

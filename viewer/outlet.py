@@ -47,7 +47,7 @@ def print_rows(rows: Sequence[Row], form: str) -> None:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(names)
+        writer.writerow(map(_no_formula, names))
         for each, of_row in zip(rows, cells, strict=True):
             is_text = [isinstance(each.get(name), str) for name in names]
             writer.writerow(

@@ -23,6 +23,7 @@ HOST_TIME_DTYPES: Final = {
 }
 """The columns of `host_times`, with their pandas dtypes, in order."""
 
+_CLOCKS: Final = ("timer_ns", "perf_counter_ns", "unix_ns", "error_ns")
 _DRIFT: Final = 1e-4
 """By so much of the time that has passed the GPU's timer may go wrong against the host's clock where only one
 moment of the two is known. A quartz is off by less than 100 millionths."""
@@ -46,12 +47,15 @@ def host_times(tables: Tables) -> pd.DataFrame:
     Times are missing, and error_ns is NaN, where nobody has read both clocks: the emulator has a clock of its
     own, and older profiles and other tools do not say. `attrs["not_measured"]` says so.
     """
-    launches, anchors = tables.launches, _anchors(tables.metadata)
+    launches = tables.launches
     columns = {name: launches[name] for name in ("launch", "kernel", "device")}
     times = {name: np.zeros(len(launches), np.int64) for name in HOST_TIME_DTYPES if name.endswith("_ns")}
     error = np.full(len(launches), np.nan)
     device = launches["device"].to_numpy()
-    for number, known in anchors.items():
+    for number in launches["device"].unique().tolist():
+        known = _anchors(tables.metadata, number)
+        if known is None:
+            continue
         mine = (device == number) & np.isfinite(launches["ns_uncertainty"].to_numpy())
         for end in ("start", "end"):
             timer = launches[f"{end}_ns"].to_numpy()[mine]
@@ -78,7 +82,7 @@ def unix_ns(tables: Tables, timer_ns: int) -> int | None:
     """A moment of the GPU's timer by the host's clock; None where that is not known, or there are several
     GPUs, each with a timer of its own."""
     devices = tables.launches["device"].unique().tolist()
-    known = _anchors(tables.metadata).get(devices[0]) if len(devices) == 1 else None
+    known = _anchors(tables.metadata, devices[0]) if len(devices) == 1 else None
     if known is None:
         return None
     return timer_ns + int(_distance(np.array([timer_ns]), known, "unix")[0])
@@ -90,7 +94,7 @@ def on_timer(tables: Tables, times_unix_ns: Any) -> Any:
     if not len(tables.launches):
         return times_unix_ns
     devices = tables.launches["device"].unique().tolist()
-    known = _anchors(tables.metadata).get(devices[0]) if len(devices) == 1 else None
+    known = _anchors(tables.metadata, devices[0]) if len(devices) == 1 else None
     if known is None:
         return None
     # The clocks' distance changes by microseconds in a second: a first guess of the moment is good enough.
@@ -98,16 +102,14 @@ def on_timer(tables: Tables, times_unix_ns: Any) -> Any:
     return times_unix_ns - _distance(guess, known, "unix")
 
 
-def _anchors(metadata: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """By device, the moments when both clocks were read, in order, each clock an array."""
+def _anchors(metadata: dict[str, Any], device: int) -> dict[str, Any] | None:
+    """The moments when a device's clock and the host's were read, in order: by clock an array. None if there
+    are none."""
     devices = (metadata.get("host_clock") or {}).get("devices") or {}
-    known = {}
-    for device, moments in devices.items():
-        ordered = sorted(moments, key=lambda each: each["timer_ns"])
-        known[int(device)] = {
-            name: np.array([each[name] for each in ordered], np.int64) for name in ordered[0]
-        }
-    return known
+    moments = sorted(devices.get(str(device)) or [], key=lambda each: each["timer_ns"])
+    if not moments:
+        return None
+    return {name: np.array([each[name] for each in moments], np.int64) for name in _CLOCKS}
 
 
 def _distance(timer: Any, known: dict[str, Any], clock: str) -> Any:

@@ -20,7 +20,7 @@ Places = Mapping[tuple[str, int], tuple[str, str, int]]
 
 def by_variant(metadata: Mapping[str, Any]) -> Places:
     """By kernel and variant what MODEL has of it; empty for a profile without kernels of torch.compile."""
-    variants: Mapping[str, Any] = metadata.get("variants", {})
+    variants: Mapping[str, Any] = metadata.get("variants") or {}
     return {
         (kernel, entry["variant"]): (model["module"], model["model_file"], model["model_line"])
         for kernel, entries in variants.items()

@@ -35,9 +35,10 @@ def host_clock_error_ns(tables: Tables) -> float | None:
     """By how much a difference of times of two ranks' hosts may be off; None where these are not on one
     clock, or there is one rank only."""
     ranks = tables.metadata.get("ranks") or []
-    if len(ranks) < 2 or not all("host_clock_error_ns" in each for each in ranks):
+    errors = [each.get("host_clock_error_ns") for each in ranks]
+    if len(errors) < 2 or None in errors:
         return None
-    return float(sum(sorted(each["host_clock_error_ns"] for each in ranks)[-2:]))
+    return float(sum(sorted(errors)[-2:]))
 
 
 def _together(table: pd.DataFrame, number: pd.Series[Any]) -> pd.Series[Any]:

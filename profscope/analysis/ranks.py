@@ -56,7 +56,7 @@ def ranks(tables: Tables) -> pd.DataFrame:
         rows.append(
             {
                 "rank": rank,
-                "host": (about.get("job") or {}).get("host", ""),
+                "host": (about.get("job") or {}).get("host") or "",
                 "device": launches["device"].iloc[0],
                 "launches": len(launches),
                 "busy_ns": _busy_ns(launches),

@@ -30,7 +30,7 @@ def sampled_code(
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
     own = [each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant)]
     own = [each for each in own if binary in ("", each["binary"])]
-    own.sort(key=lambda each: ("bare", "spans").index(each["binary"]))
+    own.sort(key=lambda each: bool(each["binary"] != "bare"))
     entry = next((each for each in own if each.get("sass")), None)
     if entry is None:
         return None

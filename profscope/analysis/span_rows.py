@@ -257,5 +257,5 @@ def grid_scales(launches: pd.DataFrame) -> Floats:
 def not_samples(metadata: dict[str, Any]) -> frozenset[str]:
     """The kernels of a profile whose recorded CTAs do not speak for their grids."""
     kernels = metadata.get("kernels") or {}
-    recorded = {name: about.get("recorded", {}) for name, about in kernels.items()}
+    recorded = {name: about.get("recorded") or {} for name, about in kernels.items()}
     return frozenset(name for name, about in recorded.items() if not about.get("sample", True))

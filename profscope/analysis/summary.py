@@ -1,6 +1,7 @@
 """Sum a span table up: one row per kernel and scope."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -180,7 +181,7 @@ def _launches_seen(groups: list[tuple[str, int]], listed: list[int], tables: Tab
     replays = launches.loc[launches["graph"] >= 0, "kernel"].value_counts()
     seen = []
     for (kernel, variant), count in zip(groups, listed, strict=True):
-        turns = tables.metadata.get("sampling", {}).get("kernels", {}).get(kernel)
+        turns: Any = ((tables.metadata.get("sampling") or {}).get("kernels") or {}).get(kernel)
         left_out = turns is not None and turns["recorded"] < turns["launches"]
         if left_out:
             seen.append(turns["launches"] + int(replays.get(kernel, 0)))

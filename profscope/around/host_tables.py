@@ -45,7 +45,7 @@ def with_host(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
     stretch = innermost(launch, inside[:, 1], inside[:, 2], inside[:, 0], outside)
     scope = np.where(stretch >= 0, np.append(inside[:, 3], NONE)[stretch], stretch)
     launches = tables.launches.assign(host=np.maximum(scope, NONE))
-    notes = list(tables.metadata.get("notes", ()))
+    notes = list(tables.metadata.get("notes") or ())
     unsure = int((scope == SEVERAL).sum())
     if unsure:
         notes.append(

@@ -59,7 +59,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     told_apart = sorted(timed, key=attrgetter("index"))
     numbers = number_variants(told_apart)
     variants = {each.index: variant for each, variant in zip(told_apart, numbers, strict=True)}
-    described = about_variants(told_apart, numbers, metadata.get("bare", {}))
+    described = about_variants(told_apart, numbers, metadata.get("bare") or {})
     kernels: dict[str, list[TimedBundle]] = {}
     for bundle in told_apart:
         kernels.setdefault(bundle.manifest.kernel, []).append(bundle)

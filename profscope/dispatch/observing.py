@@ -194,10 +194,10 @@ class Observing:
 
     def tables(self) -> Evidence | None:
         """What there is so far; None if that is nothing."""
-        from profscope.evidence.tables import evidence  # here, since pandas takes its time
-
         if self._observer is None:
             return None
+        from profscope.evidence.tables import evidence  # here, since pandas takes its time
+
         results = self._observer.counts(), self._observer.samples(), self._observer.counters()
         numbers = tuple(len(each) for each in results)
         if any(numbers) and (self._tables is None or self._tables[0] != numbers):

@@ -119,8 +119,8 @@ def with_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any])
     }
     keys = zip(samples["kernel"], samples["variant"].tolist(), strict=True)
     variants = np.array([new.get(key, key[1]) for key in keys], np.int32)
-    told = {**tables.metadata.get("sampler", {}), **sampler, "binaries": binaries}
-    notes = [*tables.metadata.get("notes", []), *sampler["notes"]]
+    told = {**(tables.metadata.get("sampler") or {}), **sampler, "binaries": binaries}
+    notes = [*(tables.metadata.get("notes") or ()), *sampler["notes"]]
     metadata = {**tables.metadata, "notes": notes, "sampler": told}
     return replace(tables, samples=samples.assign(variant=variants), metadata=metadata)
 

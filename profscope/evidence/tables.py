@@ -66,7 +66,7 @@ def with_evidence(
         keys = zip(table["kernel"], table["variant"].tolist(), strict=True)
         return table.assign(variant=np.array([new.get(key, key[1]) for key in keys], np.int32))
 
-    metadata = {**tables.metadata, "notes": [*tables.metadata.get("notes", []), *about["notes"]]}
+    metadata = {**tables.metadata, "notes": [*(tables.metadata.get("notes") or ()), *about["notes"]]}
     return replace(tables, counts=numbered(counts), counters=numbered(counters), metadata=metadata)
 
 

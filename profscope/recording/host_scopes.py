@@ -22,7 +22,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from profscope.errors import OptionError
 from profscope.recording.entered_scopes import HERE, HOST_THREADS, INNERMOST, Entered, standing
 
-__all__ = ["HOST_NAMES", "HostScopes", "Row", "about_to_launch", "scope"]
+__all__ = ["HOST_NAMES", "HostScopes", "Row", "about_to_launch", "called", "runs_later", "scope"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -362,18 +362,18 @@ class scope:  # noqa: N801  it reads as a statement
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """The function, each call of which is this scope; of an async one, until it has been awaited."""
-        for kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction):
-            if kind(function):
-                raise OptionError(
-                    f"@profscope.scope({self._name!r}) cannot see {function.__name__}() run: a generator "
-                    "runs after its call returned; use `with profscope.scope(...)` inside it"
-                )
-        if inspect.iscoroutinefunction(function):
+        later = runs_later(function)
+        if later == "generator":
+            raise OptionError(
+                f"@profscope.scope({self._name!r}) cannot see {called(function)} run: a generator "
+                "runs after its call returned; use `with profscope.scope(...)` inside it"
+            )
+        if later == "coroutine":
 
             @functools.wraps(function)
             async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:
                 with scope(self._name, **self._metrics):
-                    return await function(*args, **kwargs)
+                    return await function(*args, **kwargs)  # type: ignore[misc]
 
             return awaited  # type: ignore[return-value]
 
@@ -383,6 +383,25 @@ class scope:  # noqa: N801  it reads as a statement
                 return function(*args, **kwargs)
 
         return scoped
+
+
+def runs_later(function: Callable[..., Any]) -> str:
+    """ "coroutine" or "generator" if it runs after its call has returned, else "". Also of an object that has
+    a `__call__`, and of a partial."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    for each in (function, type(function).__call__):
+        if inspect.iscoroutinefunction(each):
+            return "coroutine"
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            return "generator"
+    return ""
+
+
+def called(function: Callable[..., Any]) -> str:
+    """A function's name for an error, "f()"; of a partial or an object its `repr`."""
+    name = getattr(function, "__name__", None)
+    return repr(function) if name is None else f"{name}()"
 
 
 def _is_unicode(name: str) -> bool:

@@ -50,7 +50,7 @@ class Spooler:
 
     def full(self) -> None:
         """Write what has drained, in the background; waits where the disk is behind by several arenas."""
-        self._writes.append(self._thread.submit(self._write))
+        self._writes.append(self._thread.submit(self.write))
         while len(self._writes) > _AHEAD:
             self._writes.popleft().result()
 
@@ -66,7 +66,7 @@ class Spooler:
         evidence: None if there is none; the same object again is not written again. scopes: all are written
         again, where there are a quarter more.
         """
-        self._write()
+        self.write()
         with self._lock:
             self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
             if evidence is not None and evidence is not self._evidence:
@@ -112,7 +112,8 @@ class Spooler:
             return [], [*self.notes, why]
         return launches, self.notes + [self.error] * bool(self.error)
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write what has drained, before returning."""
         with self._lock:
             while (taken := self._arrivals.take(_BATCH_BYTES)) is not None:
                 launches, notes = taken

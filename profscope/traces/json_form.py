@@ -2,7 +2,7 @@
 
 A form is a type, a tuple of types, a range of integers, `[form]` for a list, `Row` for a list of so
 many entries, a dict of forms by name for an object whose entries may lack or be null, or `Needs` for one of
-which some may not. EACH is the name of all entries that are not named otherwise.
+which some may not. EACH is the name of all entries that are not named otherwise; these are never null.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ANY", "EACH", "NUMBER", "Needs", "Row", "misfits"]
+__all__ = ["ANY", "ANY_NUMBER", "EACH", "NUMBER", "Needs", "Row", "misfits"]
 
 NUMBER: Final = (int, float)
+ANY_NUMBER: Final = "number"  # NaN and the infinite ones, too
 ANY: Final = object
 EACH: Final = "*"
 _MOST: Final = 1 << 63  # what 64 bits can hold
@@ -60,15 +61,18 @@ def _of_object(value: Any, form: Needs, where: str) -> Iterator[str]:
     if lacks:
         yield f"{where} without {', '.join(lacks)}"
     forms = {**form.others, **form.needed}
+    of_others = forms.pop(EACH, None)
     for name, inner in value.items():
-        inner_form = forms.get(name, forms.get(EACH))
-        if inner_form is not None and inner is not None:
+        inner_form = forms.get(name, of_others)
+        if inner_form is not None and (inner is not None or name not in forms):
             yield from misfits(inner, inner_form, f"{where}[{name!r}]")
 
 
 def _fits(value: Any, form: Any) -> bool:
     if form is ANY:
         return True
+    if form is ANY_NUMBER:
+        return isinstance(value, float) or _fits(value, NUMBER)
     if isinstance(form, range):
         return type(value) is int and value in form
     if isinstance(value, bool):

@@ -258,9 +258,11 @@ def _metadata(
 ) -> dict[str, Any]:
     first = parts[0].tables.metadata
     own_notes = merged_notes({part.rank: part.tables.metadata.get("notes") or () for part in parts})
-    sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources", ())}
+    sources = {str(each): each for part in parts for each in part.tables.metadata.get("sources") or ()}
     code = {
-        (each["kernel"], each["key"]): each for part in parts for each in part.tables.metadata.get("code", ())
+        (each["kernel"], each["key"]): each
+        for part in parts
+        for each in part.tables.metadata.get("code") or ()
     }
     ranks = [
         {"rank": part.rank, "part": part.name, "launches": len(part.tables.launches), **clock}
@@ -291,7 +293,7 @@ def _kernels(parts: Sequence[Part], variants: dict[tuple[int, str, int], int]) -
     for part in parts:
         for name, about in (part.tables.metadata.get("kernels") or {}).items():
             own = {**about}
-            if "work" in about:
+            if about.get("work"):
                 own["work"] = [
                     entry | {"variant": variants.get((part.rank, name, entry["variant"]), entry["variant"])}
                     for entry in about["work"]
@@ -304,15 +306,15 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     together = {**other, **one}
     for name in ("in_flight", "unpaired"):
         if name in one and name in other:
-            together[name] = one[name] + other[name]
-    if "work" in one and "work" in other:
+            together[name] = (one[name] or 0) + (other[name] or 0)
+    if one.get("work") and other.get("work"):
         together["work"] = _work([*one["work"], *other["work"]])
-    if "recorded" in one and "recorded" in other:
+    if one.get("recorded") and other.get("recorded"):
         counts = ("ctas", "unfinished", "grid_ctas")
         a, b = one["recorded"], other["recorded"]
         together["recorded"] = {
             **a,
-            **{name: a.get(name, 0) + b.get(name, 0) for name in counts},
+            **{name: (a.get(name) or 0) + (b.get(name) or 0) for name in counts},
             "sample": bool(a.get("sample")) and bool(b.get("sample")),
         }
     return together
@@ -326,9 +328,9 @@ def _work(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             together[key] = entry
             continue
         known = together[key]
-        scopes: dict[tuple[Any, ...], dict[str, Any]] = {}
+        scopes: dict[str, dict[str, Any]] = {}
         for row in (*known["scopes"], *entry["scopes"]):
-            place = tuple(value for name, value in row.items() if name not in ("bytes", "flops"))
+            place = str([value for name, value in row.items() if name not in ("bytes", "flops")])
             same = scopes.get(place)
             scopes[place] = row if same is None else row | {n: same[n] + row[n] for n in ("bytes", "flops")}
         counts = {name: known[name] + entry[name] for name in ("launches", "ns")}

@@ -18,7 +18,7 @@ def merged_baseline(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     kernels: dict[str, dict[str, dict[str, Any]]] = {}
     for each in told:
-        for name, entries in each["kernels"].items():
+        for name, entries in (each.get("kernels") or {}).items():
             of_kernel = kernels.setdefault(name, {})
             for entry in entries:
                 known = of_kernel.get(entry["key"])
@@ -40,7 +40,7 @@ def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {
         **one,
         **{name: [*one[name], *other[name]] for name in ("bare_ns", "instrumented_ns")},
-        **{name: one.get(name, 0) + other.get(name, 0) for name in ("unrecorded", "waited")},
+        **{name: (one.get(name) or 0) + (other.get(name) or 0) for name in ("unrecorded", "waited")},
     }
 
 
@@ -59,7 +59,7 @@ def merged_hardware(parts: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str,
     return {
         "hardware": {
             "kernels": {kernel: dict(launches) for kernel, launches in sorted(kernels.items())},
-            "added_s": max(hardware.get("added_s", 0.0) for _, hardware in told),
+            "added_s": max(hardware.get("added_s") or 0.0 for _, hardware in told),
             "not_measured": [
                 missing if len(own) == len(told) else f"rank {', '.join(map(str, own))}: {missing}"
                 for missing, own in ranks.items()
@@ -120,6 +120,6 @@ def _sampled(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _figures(several: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     periods = {cycles for each in several for cycles in each.get("period_cycles") or ()}
-    return {name: sum(each.get(name, 0) for each in several) for name in _ADDED_UP} | {
+    return {name: sum(each.get(name) or 0 for each in several) for name in _ADDED_UP} | {
         "period_cycles": sorted(periods)
     }

@@ -12,11 +12,13 @@ __all__ = ["misshapen"]
 
 _RESOURCES: Final = dict.fromkeys(("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions"), int)
 _BINARY: Final = Needs(
-    {"kernel": str, "variant": int, "binary": str, "key": str},
+    {
+        "kernel": str, "variant": int, "binary": str, "key": str,
+        "instructions": [Row((str, int, str, {EACH: int}))],
+    },
     {
         **dict.fromkeys(("launches", "samples", "dropped"), int),
         "period_cycles": [NUMBER],
-        "instructions": [Row((str, int, str, {EACH: int}))],
         "timed": [Row((int, int, str, int, str))], "sass": str, "apart": Row((NUMBER, NUMBER)),
     },
 )  # fmt: skip
@@ -41,11 +43,15 @@ _VARIANT: Final = Needs(
         "model": _MODEL,
     },
 )  # fmt: skip
-_TIMED: Final = {
-    "key": str, "variant": int, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER], "unrecorded": int,
-    "waited": int,
-}  # fmt: skip
+_TIMED: Final = Needs(
+    {"key": str, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER]},
+    dict.fromkeys(("variant", "unrecorded", "waited"), int),
+)
 _SOURCE: Final = Needs({"file": str, "line": int, "name": str, "text": str}, {"sha256": str})
+_RANK: Final = range(-1, 1 << 31)
+_OF_RANK: Final = {
+    "clock": str, "job": {"host": str}, **dict.fromkeys(("clock_error_ns", "host_clock_error_ns"), NUMBER)
+}  # fmt: skip
 _CLOCKS: Final = {"unix_ns": int, "error_ns": NUMBER}
 _CODE: Final = Needs({"kernel": str, "key": str, "ttgir": str, "ptx": str}, {"variant": int})
 _KERNEL: Final = {"measure": str, "recorded": _RECORDED, "work": [_WORK]}
@@ -62,22 +68,22 @@ _FORM: Final[dict[str, Any]] = {
     "sources": [_SOURCE],
     "code": [_CODE],
     "job": {
-        "rank": int,
-        "world_size": int,
+        "rank": _RANK,
+        "world_size": range(1 << 20),
         "id": str,
         "began_unix_ns": int,
         "clock": [Needs(_CLOCKS | {"offset_ns": int})],
     },
-    "ranks": [Needs({"rank": int})],
-    SAMPLES_OF_RANK: int,
-    "host_clock": {"devices": {EACH: [Needs(_CLOCKS | {"timer_ns": int})]}},
+    "ranks": [Needs({"rank": _RANK}, _OF_RANK)],
+    SAMPLES_OF_RANK: _RANK,
+    "host_clock": {"devices": {EACH: [Needs(_CLOCKS | {"timer_ns": int, "perf_counter_ns": int})]}},
     "sampler": {"binaries": [_BINARY], "kernels": {EACH: {EACH: int}}, "period_cycles": [NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
     | {"notes": [str]},
     "hardware": {"kernels": {EACH: {EACH: int}}, "added_s": NUMBER, "not_measured": [str]},
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
     "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "host_ns", "gpu_ns"), NUMBER)),
-    "sampling": {"every": int, "kernels": {EACH: {"launches": int, "recorded": int}}},
+    "sampling": {"every": int, "kernels": {EACH: Needs({"launches": int, "recorded": int})}},
     "building": {"bare_launches": {EACH: int}},
     "bare": {EACH: {"arithmetic": str, **_RESOURCES}},
     "part": {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from profscope.traces.json_form import ANY, EACH, NUMBER, Needs, Row, misfits
+from profscope.traces.json_form import ANY, ANY_NUMBER, EACH, Needs, Row, misfits
 from profscope.traces.metadata_form import misshapen
 
 __all__ = ["malformed"]
@@ -31,7 +31,7 @@ _FORMS: Final = {
     ),
     "scopes": Needs(
         {
-            "scope": [str], "source": [str], "metrics": [{EACH: NUMBER}],
+            "scope": [str], "source": [str], "metrics": [{EACH: ANY_NUMBER}],
             "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int],
             "depth": [_NUMBER], "parent": [_PLACE],
             "inside": [Row((int, int, int, _NUMBER))], "outside": [Row((int, int, int))],

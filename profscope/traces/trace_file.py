@@ -30,8 +30,9 @@ END_BYTES = 64
 LONGEST_REASON = 300
 """Characters of what a library says of a damaged file."""
 
-BLANKS = b"\xef\xbb\xbf \t\r\n"
-"""White space, and the mark that some editors begin a file with."""
+BLANKS = b" \t\r\n"
+MARK = b"\xef\xbb\xbf"
+"""Some editors begin a file with it."""
 
 BEGINS = (GZIP_MAGIC, b"\n", b"PSspool", b"PAR1")
 """Of traces that are no JSON: of gzip, of Perfetto's packets, of spools, of Parquet."""
@@ -110,7 +111,7 @@ class TraceFile:
         An event array may lack its closing bracket, as the Chrome trace format allows. Raises TraceError for
         a file that begins as JSON does and is none.
         """
-        if self.head.lstrip(BLANKS)[:1] not in (b"{", b"["):
+        if not _begins_as_json(self.head):
             return []
         content = b"".join(self.pieces())
         text = content.decode("utf-8-sig", errors="replace").strip()
@@ -211,7 +212,11 @@ class TraceFile:
 
 def may_be_trace(start: bytes) -> bool:
     """Whether a file that starts so can be a trace."""
-    return start.startswith(BEGINS) or start.lstrip(BLANKS)[:1] in (b"{", b"[")
+    return start.startswith(BEGINS) or _begins_as_json(start)
+
+
+def _begins_as_json(start: bytes) -> bool:
+    return start.removeprefix(MARK).lstrip(BLANKS).startswith((b"{", b"["))
 
 
 def one_line(text: object) -> str:
@@ -263,7 +268,7 @@ def _name_content(head: bytes) -> str:
         if head.startswith(signature):
             return name
     head = head[:512]
-    text = head.lstrip(BLANKS).lower()
+    text = head.removeprefix(MARK).lstrip(BLANKS).lower()
     if not text:
         return "blank"
     if text.startswith((b"<!doctype html", b"<html")):

@@ -90,7 +90,7 @@ def test_a_program_finds_the_builtins_and_environment_of_its_own(run: Run) -> No
     ],
 )
 def test_a_limit_that_the_program_has_lowered_fails_the_run(run: Run, lowered: str, why: str) -> None:
-    ran = run(f"spooled()\n{lowered}", "-q")
+    ran = run(lowered, "-q")
     assert ran.returncode == 1
     (line,) = [line for line in ran.stderr.splitlines() if line.startswith("profscope run: ")]
     assert why in line

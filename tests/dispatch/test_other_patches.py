@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,12 +11,17 @@ import pytest
 import torch
 from torch.autograd.profiler import record_function
 from triton import knobs
-from triton.compiler import CompiledKernel
+from triton.backends import backends
+from triton.backends.nvidia.compiler import CUDABackend
+from triton.compiler import ASTSource, CompiledKernel
+from triton.profiler import language as proton
 from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from instrument_passes.toolchain import triton_version
 from profscope import emulator
+from profscope.compat.compiling import RecordedCompiler
 from tests.support.sessions import launch, session
 
 # Each patch point of a session that records a program's Triton kernels on the emulator. (Those of Inductor
@@ -29,13 +35,25 @@ POINTS: list[tuple[Any, str]] = [
 ]
 POINT = pytest.mark.parametrize(("owner", "name"), POINTS, ids=lambda each: getattr(each, "__name__", each))
 
+# Those that are patched while a kernel is compiled with records, or while the emulator is active.
+PASSING: list[tuple[Any, str]] = [
+    *((backend.compiler, "add_stages") for backend in backends.values()),
+    (ASTSource, "hash"),
+    (proton, "record"),
+    (CompiledKernel, "_init_handles"),
+]
+if triton_version() < (3, 8):
+    PASSING.append((CUDABackend, "instrumentation"))
+
 
 @pytest.fixture(autouse=True)
 def all_comes_back() -> Iterator[None]:
-    before = [vars(owner)[name] for owner, name in POINTS]
+    points = [*POINTS, *PASSING]
+    before = [vars(owner).get(name) for owner, name in points]
     yield
-    for (owner, name), value in zip(POINTS, before, strict=True):
-        setattr(owner, name, value)
+    for (owner, name), value in zip(points, before, strict=True):
+        if value is not None or name in vars(owner):
+            setattr(owner, name, value)
 
 
 def over(current: Any) -> Any:
@@ -110,6 +128,31 @@ def test_set_before_it_stays_and_is_called(owner: Any, name: str) -> None:
     setattr(owner, name, theirs)
     assert records()
     assert vars(owner)[name] is theirs
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    with emulator.activate(), RecordedCompiler("key", lambda *_: None).recording():
+        yield
+
+
+@pytest.mark.parametrize(("owner", "name"), PASSING, ids=lambda each: getattr(each, "__name__", each))
+def test_what_is_patched_for_a_while(owner: Any, name: str) -> None:
+    plain = getattr(owner, name)
+    with compiling():
+        assert getattr(owner, name) is not plain
+        within = over(getattr(owner, name))
+        setattr(owner, name, within)
+    assert getattr(owner, name) is within
+    with compiling():
+        setattr(owner, name, plain)
+    assert getattr(owner, name) is plain
+    before = over(plain)
+    setattr(owner, name, before)
+    with compiling():
+        assert getattr(owner, name) is not before
+    assert getattr(owner, name) is before
+    assert records()
 
 
 @pytest.mark.parametrize("every", [1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import math
 import sys
 import threading
 import types
@@ -110,13 +111,14 @@ def test_files_have_them(recorded: profscope.Session, suffix: str, tmp_path: Pat
 
 def test_spool_has_them(tmp_path: Path) -> None:
     with session(spool=tmp_path) as prof:
-        with profscope.scope("first"):
+        with profscope.scope("first", loss=math.nan, bound=math.inf):
             launch_add()
         prof.flush()
         killed = profscope.load(prof.spool)  # type: ignore[arg-type]
         with profscope.scope("second"):
             launch_add()
     assert killed.host["scope"].tolist() == ["first"]
+    assert killed.host["bound"].tolist() == [math.inf]
     read = profscope.load(prof.spool)  # type: ignore[arg-type]
     pd.testing.assert_frame_equal(read.host, prof.host)
     assert read.launches["host"].tolist() == prof.launches["host"].tolist() == [0, 1]

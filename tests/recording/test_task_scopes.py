@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -64,16 +66,18 @@ def test_a_task_begins_in_the_scope_that_creates_it_and_one_open_before_the_sess
     assert prof.launches["host"].tolist() == [0, 0, 1]
 
 
-def test_the_scope_of_an_async_function_lasts_until_it_has_run() -> None:
-    @profscope.scope("step", tokens=2)
-    async def step() -> str:
+class Step:
+    async def __call__(self) -> str:
         launch_add(100)
         await asyncio.sleep(0)
         launch_add(100)
         return "done"
 
+
+@pytest.mark.parametrize("step", [Step().__call__, Step(), functools.partial(Step())])
+def test_the_scope_of_an_async_function_lasts_until_it_has_run(step: Any) -> None:
     with session(instrument=["kernel-span"]) as prof:
-        assert asyncio.run(step()) == "done"
+        assert asyncio.run(profscope.scope("step", tokens=2)(step)()) == "done"
     assert prof.host["tokens"].tolist() == [2]
     assert prof.launches["host"].tolist() == [0, 0]
 
@@ -85,6 +89,7 @@ def test_a_generator_is_no_scope() -> None:
     async def stream() -> AsyncIterator[int]:
         yield 1
 
-    for function in (batches, stream):
-        with pytest.raises(OptionError, match=function.__name__):
-            profscope.scope("data")(function)
+    for function in (batches, stream, functools.partial(batches), functools.partial(stream)):
+        for decorate in (profscope.scope("data"), profscope.profile):
+            with pytest.raises(OptionError, match=r"cannot see .*(batches|stream)"):
+                decorate(function)

@@ -21,6 +21,7 @@ from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.traces.merging import Part, merged
 from profscope.traces.merging_notes import merged_notes
+from profscope.traces.metadata_form import misshapen
 from tests.support.profiles import profile_metadata, regular_profile
 
 
@@ -67,6 +68,26 @@ def test_two_parts_are_the_whole(whole: Profile) -> None:
     assert together.metadata["variants"] == whole.metadata["variants"]
     assert [each["rank"] for each in together.metadata["ranks"]] == [0, 1]
     assert together.metadata["notes"][1:] == ["rank 0: odd"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        dict.fromkeys(("sources", "code", "notes", "variants", "kernels", "job", "host_clock", "sampling")),
+        {"baseline": {"pairs": 2}},
+        {"baseline": {"kernels": None}},
+        {"kernels": {"matmul_kernel": dict.fromkeys(("work", "recorded", "in_flight", "unpaired"))}},
+        {"kernels": {"matmul_kernel": {"recorded": {"ctas": None, "sample": None}}}},
+        {"sampler": {"launches": None, "binaries": None, "kernels": None}},
+        {"hardware": {"added_s": None, "kernels": None, "not_measured": None}},
+    ],
+)
+def test_entries_that_are_null_are_as_those_that_lack(odd: dict[str, Any], whole: Profile) -> None:
+    parts = [Part(part(whole, [2 * rank, 2 * rank + 1], **odd), "", rank) for rank in range(2)]
+    assert not list(misshapen(parts[0].tables.metadata))
+    together = Profile.of(merged(parts))
+    assert together.validate() == []
+    assert len(together.report()["kernels"]) == 2
 
 
 def test_merge_refuses_one_part_twice(

@@ -155,6 +155,15 @@ def test_a_trace_with_changed_metadata_answers_or_is_refused(
         (("code", 0, "ttgir"), None, "metadata['code'][0] without ttgir"),
         (("options", "baseline"), float("nan"), "metadata['options']['baseline'] that is nan"),
         (("job", "clock"), [{"unix_ns": 1}], "metadata['job']['clock'][0] without error_ns, offset_ns"),
+        (("baseline", "kernels", "*", 0, "key"), None, "without key"),
+        (("baseline", "kernels", "*", 0), {"key": "k"}, "without bare_ns, instrumented_ns"),
+        (("sampling",), {"kernels": {"k": {"launches": 2}}}, "metadata['sampling']['kernels']['k'] without"),
+        (
+            ("host_clock",),
+            {"devices": {"0": [{"timer_ns": 1}]}},
+            "without error_ns, perf_counter_ns, unix_ns",
+        ),
+        (("kernels",), {"k": None}, "metadata['kernels']['k'] that is no object"),
     ],
 )
 def test_what_is_wrong_is_named(
@@ -183,15 +192,14 @@ def test_a_launch_of_another_form_costs_that_launch(mark: Any, spool: Path) -> N
 
 def test_forms() -> None:
     form = Needs({"n": range(4)}, {"pairs": [Row((str, NUMBER))], "by": {EACH: bool}})
-    assert not list(
-        misfits({"n": 3, "pairs": [["a", 1.5]], "by": {"x": True, "y": None}, "else": []}, form, "it")
-    )
-    wrong = {"n": 4, "pairs": [["a"], ["a", float("inf")]], "by": {"x": 1}}
+    assert not list(misfits({"n": 3, "pairs": [["a", 1.5]], "by": {"x": True}, "else": None}, form, "it"))
+    wrong = {"n": 4, "pairs": [["a"], ["a", float("inf")]], "by": {"x": 1, "y": None}}
     assert list(misfits(wrong, form, "it")) == [
         "it['n'] that is 4",
         "it['pairs'][0] that has 1 entries, not 2",
         "it['pairs'][1][1] that is inf",
         "it['by']['x'] that is 1",
+        "it['by']['y'] that is None",
     ]
     assert list(misfits({}, form, "it")) == ["it without n"]
     assert list(misfits([], form, "it")) == ["it that is no object"]

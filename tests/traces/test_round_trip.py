@@ -10,6 +10,7 @@ from hypothesis import given, settings
 import profscope.profiles
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.traces.perfetto.protobuf import read_varint
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
@@ -43,6 +44,24 @@ def test_regular_profile_round_trips(suffix: str, tmp_path: Path) -> None:
     profile.launches["cold"] = [True, False]
     profile.save(tmp_path / f"t{suffix}")
     assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
+
+
+@pytest.mark.parametrize("second", [b"[", b"{"])
+@pytest.mark.parametrize("first", b"\xef\xbb\xbf")
+def test_a_packet_whose_length_looks_like_json(first: int, second: bytes, tmp_path: Path) -> None:
+    """Behind its first byte, a newline, stands how long it is."""
+    path = tmp_path / "t.pftrace"
+    profile = regular_profile(launches=1, ctas=2, warps=1, iterations=1)
+    profile.save(path)
+    length, _ = read_varint(path.read_bytes(), 1)
+    wanted = (first & 0x7F) + (second[0] << 7)
+    profile.metadata["notes"] = [*profile.metadata["notes"], "x" * (wanted - length)]
+    profile.save(path)
+    more, _ = read_varint(path.read_bytes(), 1)
+    profile.metadata["notes"][-1] = "x" * (2 * wanted - length - more)
+    profile.save(path)
+    assert path.read_bytes().startswith(bytes([10, first]) + second)
+    assert_same(profscope.profiles.load(path), profile)
 
 
 @given(profiles(max_actions=5))

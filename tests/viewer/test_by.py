@@ -15,6 +15,7 @@ from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
 from viewer.by_view import make_rows
 from viewer.filters import Rows
+from viewer.outlet import print_rows
 
 DATA = Path(__file__).parents[1] / "data"
 PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
@@ -178,3 +179,8 @@ def test_csv_has_no_formulas(tmp_path: Path) -> None:
     scopes = [row["key"] for row in csv.DictReader(io.StringIO(shown))]
     assert {"'" + name for name in names.values()} <= set(scopes)
     assert all(row["self"].isdecimal() for row in csv.DictReader(io.StringIO(shown)))
+
+
+def test_names_of_metrics_are_no_formulas(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([{"scope": "step", "=cmd()": 1.5}], "csv")
+    assert capsys.readouterr().out == "scope,'=cmd()\nstep,1.5\n"

@@ -87,7 +87,7 @@ def _of_one_run(parts: list[Part]) -> tuple[list[Part], list[Part]]:
     for part in parts:
         job = part.tables.metadata.get("job") or {}
         if job.get("id"):
-            began[job["id"]] = max(began.get(job["id"], 0), job.get("began_unix_ns", 0))
+            began[job["id"]] = max(began.get(job["id"], 0), job.get("began_unix_ns") or 0)
     last = max(began, key=lambda each: began[each], default=None)
     old = [
         part for part in parts if (part.tables.metadata.get("job") or {}).get("id") not in (None, "", last)
