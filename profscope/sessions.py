@@ -277,7 +277,7 @@ class Session(Questions):
 
     @property
     def counts(self) -> pd.DataFrame:
-        """How often each instruction of bare launches ran; see `Profile`."""
+        """How often each instruction ran, in bare launches or on the emulator; see `Profile`."""
         return self.profile.counts
 
     @property

@@ -6,7 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from instrument_passes.dialect import PROBED
+from instrument_passes.manifest import Manifest
 from profscope.dispatch.configurations import Configurations
+from profscope.recording.programs import manifest_of_binary
 
 if TYPE_CHECKING:
     from profscope.emulator.device import Device
@@ -43,9 +46,23 @@ class EmulatedCounts:
         if launches and (self._tables is None or self._tables[0] != launches):
             recorded = [each.recorded for each in self._configurations.all() if each.recorded is not None]
             kernels = [
-                CountedKernel(kernel.name, "" if build is None else build.key, kernel.asm["ptx"], totals)
+                CountedKernel(
+                    kernel.name,
+                    "" if build is None else build.key,
+                    kernel.asm["ptx"],
+                    totals,
+                    _is_probed(manifest_of_binary(kernel)),
+                )
                 for kernel, build in ((each.kernel, each.build) for each in recorded)
                 if (totals := self._counts.get(kernel.function)) is not None
             ]
             self._tables = launches, emulated_evidence(kernels)
         return None if self._tables is None else self._tables[1]
+
+
+def _is_probed(manifest: Manifest) -> bool:
+    """Whether the binary looks into tensors, as `value-probe` does."""
+    names = {
+        column.name for section in manifest.sections for frame in section.frames for column in frame.columns
+    }
+    return set(PROBED) <= names

@@ -22,22 +22,27 @@ __all__ = ["CountedKernel", "emulated_evidence"]
 
 @dataclass(frozen=True, eq=False)
 class CountedKernel:
-    """A recorded binary. kernel, key: as of `Subject`. ptx: what was executed, records and all."""
+    """A recorded binary. kernel, key: as of `Subject`. ptx: what was executed, records and all.
+    is_probed: its records have values of tensors in them."""
 
     kernel: str
     key: str
     ptx: str = field(repr=False)
     totals: Totals = field(repr=False)
+    is_probed: bool
 
 
 def emulated_evidence(kernels: Sequence[CountedKernel]) -> Evidence:
     """As `tables.evidence`. Of a configuration with several binaries the one that executed most stands for
-    it, and a note says so."""
+    it, and a note says so. One that is probed is left out: threads exchange the values, as a kernel does."""
     number = numbering({})
     of_configurations: dict[tuple[str, str], list[CountedKernel]] = {}
     for kernel in kernels:
-        of_configurations.setdefault((kernel.kernel, kernel.key), []).append(kernel)
-    notes = [
+        if not kernel.is_probed:
+            of_configurations.setdefault((kernel.kernel, kernel.key), []).append(kernel)
+    probed = dict.fromkeys(kernel.kernel for kernel in kernels if kernel.is_probed)
+    notes = [f"{name}: instructions are not counted with value-probe, which adds some" for name in probed]
+    notes += [
         f"{name}: instructions of one of its {len(several)} binaries are counted"
         for (name, _), several in of_configurations.items()
         if len(several) > 1
