@@ -4,7 +4,7 @@ Instructions of a block are executed together, so a block and each of its predic
 access by itself. What only serves records is no instruction of the kernel and has no number (`records.py`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,13 +39,12 @@ class LaunchCounts:
     threads: list[int]
     divergent: list[int]
     active: list[int]
-    transactions: list[list[int]]
+    transactions: Array
 
     @classmethod
     def of(cls, blocks: int, predicates: int, instructions: int) -> "LaunchCounts":
-        return cls(
-            [0] * blocks, [0] * blocks, [0] * blocks, [0] * predicates, [[0] * 5 for _ in range(instructions)]
-        )
+        transactions = np.zeros((instructions, 5), np.int64)
+        return cls([0] * blocks, [0] * blocks, [0] * blocks, [0] * predicates, transactions)
 
     def block(self, number: int, mask: Array | None, shape: tuple[int, int, int], threads: int) -> None:
         """`threads` threads of a batch of this shape run a block, those of `mask`."""
@@ -104,25 +103,30 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
 
 @dataclass(eq=False)
 class Totals:
-    """Sums over `launches`: by column of COLUMNS, one for each of `instructions`."""
+    """Sums over `launches`, of each of `instructions`."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0
-    columns: dict[str, Array] = field(default_factory=dict)
+    _sums: tuple[Array, ...] = ()  # the fields of LaunchCounts
 
     def add(self, launch: LaunchCounts) -> None:
         """Those of a launch that has ended."""
-        rows = self.instructions
-        new = {
-            "executed": [launch.warps[row.block] for row in rows],
-            "threads": [
-                launch.threads[row.block] if row.predicate < 0 else launch.active[row.predicate]
-                for row in rows
-            ],
-            "divergent": [
-                launch.divergent[row.block] if row.instruction.opcode.startswith("br") else 0 for row in rows
-            ],
-        } | dict(zip(COLUMNS[2:7], zip(*launch.transactions, strict=True), strict=True))
+        fields = launch.warps, launch.threads, launch.divergent, launch.active, launch.transactions
+        new = tuple(np.asarray(values, np.int64) for values in fields)
+        self._sums = tuple(a + b for a, b in zip(self._sums, new, strict=True)) if self._sums else new
         self.launches += 1
-        for name in COLUMNS:
-            self.columns[name] = self.columns.get(name, 0) + np.array(new[name], np.int64)
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """By column of COLUMNS, one for each instruction. At least one launch has ended."""
+        warps, threads, divergent, active, transactions = self._sums
+        block = np.array([row.block for row in self.instructions])
+        predicate = np.array([row.predicate for row in self.instructions])
+        is_branch = np.array([row.instruction.opcode.startswith("br") for row in self.instructions])
+        by_predicate = np.append(active, 0)[predicate]
+        return {
+            "executed": warps[block],
+            "threads": np.where(predicate < 0, threads[block], by_predicate),
+            **dict(zip(COLUMNS[2:7], transactions.T, strict=True)),
+            "divergent": np.where(is_branch, divergent[block], 0),
+        }
