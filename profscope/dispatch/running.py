@@ -266,7 +266,9 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
             records.log.__len__, records.lanes.scopes_of, records.lanes.launched, records.lanes.alone
         )
         kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
-        counts = EmulatedCounts(machine.emulated, dispatcher.configurations) if machine.emulated else None
+        counts = None
+        if machine.emulated is not None and not observing.observes:
+            counts = EmulatedCounts(machine.emulated, dispatcher.configurations)
         optional = (part for part in (aside, kineto, counts) if part is not None)
         parts: tuple[_Part, ...] = (
             records, observing, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional

@@ -1,7 +1,5 @@
-"""What a session on the emulator counts, against figures that follow from the kernels' addresses.
-
-The transposed tile takes as many wavefronts a round as Nsight Compute says of an H200.
-"""
+"""What a session on the emulator counts, against figures that follow from the kernels' addresses, and against
+what an H200 has counted."""
 
 from __future__ import annotations
 
@@ -14,8 +12,15 @@ import pytest
 import torch
 
 import profscope
-from bench.evidence_kernels import copy_kernel, division_kernel, gather_kernel, scatter_kernel
-from bench.planted_kernels import swizzled, transpose_kernel, unswizzled
+from bench.evidence_kernels import (
+    copy_kernel,
+    division_kernel,
+    float64_kernel,
+    gather_kernel,
+    scatter_kernel,
+    softmax_kernel,
+)
+from bench.planted_kernels import atomics_kernel, swizzled, transpose_kernel, unswizzled
 from profscope.schema import COUNT_DTYPES
 from tests.kernels.matmul import matmul_kernel
 from tests.support.h200_evidence import KERNELS
@@ -91,10 +96,9 @@ def test_division_in_indices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "a_load"),
-    [("transpose, unswizzled", unswizzled, 32), ("transpose, swizzled", swizzled, 1)],
+    ("layout", "a_load"), [(unswizzled, 32), (swizzled, 1)], ids=["unswizzled", "swizzled"]
 )
-def test_a_column_of_shared_memory(name: str, layout: Callable[[], Any], a_load: int) -> None:
+def test_a_column_of_shared_memory(layout: Callable[[], Any], a_load: int) -> None:
     size, rounds = 64, 3
     x, out = torch.randn(size, size), torch.empty(CTAS, size, size)
     counts = counted(
@@ -105,11 +109,38 @@ def test_a_column_of_shared_memory(name: str, layout: Callable[[], Any], a_load:
     assert loads["executed"].sum() == stores["executed"].sum() == accesses
     assert (loads["wavefronts"].sum(), loads["wavefronts_ideal"].sum()) == (a_load * accesses, accesses)
     assert (stores["wavefronts"].sum(), stores["wavefronts_ideal"].sum()) == (accesses, accesses)
-    there, programs_there, rounds_there = KERNELS[name]["totals"], 1056, 32
-    for column in ("wavefronts", "wavefronts_ideal"):
-        each = there[column] / (programs_there * rounds_there)
-        assert counts[column].sum() == CTAS * rounds * each
-    assert counts["sectors"].sum() / CTAS == there["sectors"] / programs_there
+
+
+def launch_of(name: str) -> Callable[[], Any]:
+    """CTAS programs of what an H200 has run more programs of (`bench.evidence_kernels.CASES`)."""
+    x, out = torch.randn(CTAS * 4096), torch.empty(CTAS * 4096)
+    if name == "atomics":
+        counter, sums = torch.zeros(1), torch.empty(CTAS)
+        return lambda: atomics_kernel[(CTAS,)](x, counter, sums, 16, EACH=True, BLOCK=256)
+    if name.startswith("transpose"):
+        layout = swizzled() if name == "transpose, swizzled" else unswizzled()
+        return lambda: transpose_kernel[(CTAS,)](x, out, 32, SIZE=64, SHARED=layout, num_warps=4)
+    if name == "softmax":
+        return lambda: softmax_kernel[(CTAS,)](x, out, 4096, BLOCK=4096, num_warps=8)
+    kernel = {"copy": copy_kernel, "float64": float64_kernel}[name]
+    return lambda: kernel[(CTAS,)](x, out, BLOCK=1024)
+
+
+@pytest.mark.parametrize(
+    ("name", "programs_there"),
+    [
+        ("copy", 1 << 16),
+        ("softmax", 8192),
+        ("float64", 1 << 14),
+        ("atomics", 1056),
+        ("transpose, unswizzled", 1056),
+        ("transpose, swizzled", 1056),
+    ],
+)
+def test_as_many_sectors_and_wavefronts_as_on_an_h200(name: str, programs_there: int) -> None:
+    counts, there = counted(launch_of(name)).counts, KERNELS[name]["totals"]
+    for column in ("sectors", "sectors_ideal", "wavefronts", "wavefronts_ideal", "local_sectors"):
+        assert counts[column].sum() / CTAS == there[column] / programs_there, column
 
 
 def matmul(size: int = 128) -> Callable[[], Any]:
