@@ -42,7 +42,8 @@ class EmulatedCounts:
         """Of the launches so far; None if there are none."""
         from profscope.evidence.emulated import CountedKernel, emulated_evidence  # pandas takes its time
 
-        launches = sum(totals.launches for totals in self._counts.values())
+        counts = dict(self._counts)  # another thread may launch meanwhile
+        launches = sum(totals.launches for totals in counts.values())
         if launches and (self._tables is None or self._tables[0] != launches):
             recorded = [each.recorded for each in self._configurations.all() if each.recorded is not None]
             kernels = [
@@ -54,7 +55,7 @@ class EmulatedCounts:
                     _is_probed(manifest_of_binary(kernel)),
                 )
                 for kernel, build in ((each.kernel, each.build) for each in recorded)
-                if (totals := self._counts.get(kernel.function)) is not None
+                if (totals := counts.get(kernel.function)) is not None
             ]
             self._tables = launches, emulated_evidence(kernels)
         return None if self._tables is None else self._tables[1]

@@ -69,8 +69,8 @@ class Launch:
     def keep(self, counts: LaunchCounts | None) -> None:
         """Add the counts of the launch, which has ended, to those of its program."""
         if counts is not None and self.device.counts is not None:
-            totals = self.device.counts.setdefault(self.program, Totals(self.program.counted))
-            totals.add(counts)
+            totals = self.device.counts.get(self.program) or Totals(self.program.counted)
+            self.device.counts[self.program] = totals.plus(counts)
 
     def begin(self) -> Grid:
         """What the launch's CTAs share from now on."""

@@ -284,8 +284,9 @@ def copy_async(
     if not active.any():
         return
     count_access(batch, "shared", mask, site, into, into_offset, size)
-    reads = mask if kept is None else batch.join(mask, kept > 0)
-    count_access(batch, "global", reads, site, where, offset, size)
+    if batch.counts is not None:
+        reads = mask if kept is None else batch.join(mask, kept > 0)
+        count_access(batch, "global", reads, site, where, offset, size)
     if kept is not None and not (kept == size).all():
         partial = active & (kept > 0) & (kept < size)
         if partial.any():

@@ -101,25 +101,25 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
     return int(np.count_nonzero(any_thread) * (shape[0] * shape[1] // any_thread.size))
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Totals:
-    """Sums over `launches`, of each of `instructions`."""
+    """Sums over `launches`, of each of `instructions`. sums: as the fields of LaunchCounts."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0
-    _sums: tuple[Array, ...] = ()  # the fields of LaunchCounts
+    sums: tuple[Array, ...] = ()
 
-    def add(self, launch: LaunchCounts) -> None:
-        """Those of a launch that has ended."""
+    def plus(self, launch: LaunchCounts) -> "Totals":
+        """With those of one launch more."""
         fields = launch.warps, launch.threads, launch.divergent, launch.active, launch.transactions
         new = tuple(np.asarray(values, np.int64) for values in fields)
-        self._sums = tuple(a + b for a, b in zip(self._sums, new, strict=True)) if self._sums else new
-        self.launches += 1
+        sums = tuple(a + b for a, b in zip(self.sums, new, strict=True)) if self.sums else new
+        return Totals(self.instructions, self.launches + 1, sums)
 
     @property
     def columns(self) -> dict[str, Array]:
-        """By column of COLUMNS, one for each instruction. At least one launch has ended."""
-        warps, threads, divergent, active, transactions = self._sums
+        """By column of COLUMNS, one for each instruction. There is a launch at least."""
+        warps, threads, divergent, active, transactions = self.sums
         block = np.array([row.block for row in self.instructions])
         predicate = np.array([row.predicate for row in self.instructions])
         is_branch = np.array([row.instruction.opcode.startswith("br") for row in self.instructions])
