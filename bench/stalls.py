@@ -34,7 +34,7 @@ from bench.cold import chase_kernel, timed_chase_kernel
 from bench.timing import device_us, synchronize
 from profscope.binaries.blame import blame
 from profscope.evidence.samples import LAUNCHES
-from profscope.sampler.sampled import SampledLaunch
+from profscope.evidence.subject import SampledLaunch
 
 __all__ = ["Case", "Verdict", "cases", "judged", "main", "sampled"]
 

@@ -16,6 +16,7 @@ from profscope import language, profiles
 from profscope.options import Options
 from profscope.plotting.plots import Plots
 from profscope.schema import (
+    CTA_DTYPES,
     EVENT_DTYPES,
     HOST_DTYPES,
     LAUNCH_DTYPES,
@@ -34,6 +35,7 @@ _OF_BOTH: Final = ("save", "show", "verdict", "plot")
 _DTYPES: Final = {
     "df": SPAN_DTYPES,
     "launches": LAUNCH_DTYPES,
+    "ctas": CTA_DTYPES,
     **MEASURED_DTYPES,
     "host": HOST_DTYPES,
     "events": EVENT_DTYPES,

@@ -1,4 +1,4 @@
-"""What a launch tells its kernel in the low bits of the buffer's address: part of the format of `records.py`.
+"""What a launch tells its kernel in bits of the buffer's address: part of the format of `records.py`.
 
 Apart from that, so that options and selections can be checked without numpy.
 """
@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-__all__ = ["BASE_ALIGNMENT", "MAX_RING_LOG2", "MIN_RING_LOG2", "VECTOR", "LaunchBits"]
+__all__ = [
+    "ADDRESS_BITS",
+    "BASE_ALIGNMENT",
+    "MAX_RING_LOG2",
+    "MIN_RING_LOG2",
+    "TURNS",
+    "VECTOR",
+    "LaunchBits",
+]
 
 VECTOR: Final = 16  # bytes of the widest store
 MAX_RING_LOG2: Final = 20
@@ -43,4 +51,12 @@ class LaunchBits:
         return cls(bits >> cls.STRIDE_SHIFT & cls.MASK, MIN_RING_LOG2 + ring & cls.MASK)
 
 
+ADDRESS_BITS: Final = 57  # of a GPU's addresses at most; the bits above them are the launch's turn
+_TURN_BITS: Final = 64 - ADDRESS_BITS
+TURNS: Final = tuple(
+    int(f"{number:0{_TURN_BITS}b}"[::-1], 2) << ADDRESS_BITS for number in range(1 << _TURN_BITS)
+)
+"""What is added to the addresses of launches that follow each other, over and over, so that other CTAs
+record in each (see `Selection`). Bits are reversed: any 2^s in a row have all values of the upper s bits,
+for s up to 7."""
 BASE_ALIGNMENT: Final = 1 << (LaunchBits.RING_SHIFT + LaunchBits.MASK.bit_length())

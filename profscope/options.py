@@ -82,8 +82,8 @@ class Options:
     )
     ctas: int | Sequence[int] = _option(
         1,
-        "Which CTAs record: one in n (n is rounded up to a power of two), or those with the linear ids of a "
-        "list",
+        "Which CTAs record: one in n (n is rounded up to a power of two), at least 8 and other ones in each "
+        "launch, or those with the linear ids of a list",
         "ctas=64",
         "which CTAs record: one in N, or those in a list, such as 0,17",
     )
@@ -93,6 +93,16 @@ class Options:
         "that a session can stay open around a training job",
         "every=100",
         "record one launch in N of each kernel, the first one included; the others run the bare kernel",
+    )
+    overhead_pct: float | None = _option(
+        None,
+        "What recording may add to the program's time, in percent. Of each configuration the first launch is "
+        "recorded, then two pairs of bare and recorded launches are timed, and of the others as many are "
+        "recorded as the budget allows; prof.overhead() says what it came to. None records all that every= "
+        "and ctas= choose, and so does the emulator",
+        "overhead_pct=1",
+        "record only so many launches that the program gets slower by no more than this percentage; on the "
+        "emulator all are recorded",
     )
     hardware: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
@@ -201,6 +211,7 @@ class Options:
         except re.error as error:
             raise OptionError(f"kernels={self.kernels!r} is not a regular expression: {error}") from error
         _check_int("every", self.every, 1, 1 << 31, "a number of launches")
+        _check_percentage("overhead_pct", self.overhead_pct)
         for name in ("events", "wait", "sources"):
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
@@ -323,6 +334,13 @@ def _plain(value: Any) -> Any:
 def _check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     if not isinstance(value, str) or value not in choices:  # an array compares entry by entry
         raise OptionError(f"{name}={value!r} is not one of {', '.join(choices)}")
+
+
+def _check_percentage(name: str, value: object) -> None:
+    """Raises OptionError unless it is None, or more than 0 and at most 100."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 < value <= 100):  # type: ignore[operator]
+        raise OptionError(f"{name}={value!r} must be a percentage, more than 0 and at most 100, or None")
 
 
 def _check_int(name: str, value: object, low: int, high: int, what: str) -> None:

@@ -9,6 +9,10 @@ are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time
 `parent` is the row of the span around this one, that of an async span the row of the span that started it; -1
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
 
+`ctas` has one row per CTA, ordered by launch and cta: when it began and ended, by its SM's clock and in ns,
+from its first warp's begin to its last warp's end. `recorded` says whether it has spans. CTAs that did not
+come to their end have no row.
+
 `samples` says where the hardware found warps, and why they did not go on. `launch` is that of the table of
 launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare" or
 "spans". `samples` warps stood at the instruction `pc`, bytes from the function's start, for the reason
@@ -52,6 +56,7 @@ __all__ = [
     "CALL_ARROW",
     "COUNTER_DTYPES",
     "COUNT_DTYPES",
+    "CTA_DTYPES",
     "EVENT_DTYPES",
     "EVENT_KINDS",
     "GPU_KINDS",
@@ -64,6 +69,7 @@ __all__ = [
     "SAMPLE_DTYPES",
     "SPAN_DTYPES",
     "Tables",
+    "ctas_frame",
     "empty_frame",
     "events_frame",
     "host_frame",
@@ -124,6 +130,19 @@ LAUNCH_DEFAULTS = {
 }
 """Columns of a launch that a table may leave out, and what holds then: one configuration, no
 CTA that was to record and did not come to its end, no job of ranks, and no scopes of the host's."""
+
+CTA_DTYPES = {
+    "kernel": "category",
+    "variant": "int32",
+    "launch": "int32",
+    "cta": "int32",
+    "sm": "int32",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "start_cycle": "int64",
+    "duration_cycles": "int64",
+    "recorded": "bool",
+}
 
 SAMPLE_DTYPES = {
     "kernel": "str",
@@ -255,6 +274,14 @@ def launches_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return _frame(columns, LAUNCH_DTYPES)
 
 
+def ctas_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """A table of CTAs in the schema's column order and dtypes; empty when given nothing.
+
+    Raises KeyError for a missing column.
+    """
+    return _frame(columns, CTA_DTYPES)
+
+
 def samples_frame(columns: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """A table of samples in the schema's column order and dtypes; empty when given nothing.
 
@@ -335,6 +362,7 @@ class Tables:
     events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
     counts: how often each instruction ran, in bare launches or on the emulator, the columns of COUNT_DTYPES.
     counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
+    ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
     """
 
     df: pd.DataFrame = field(default_factory=spans_frame)
@@ -345,6 +373,7 @@ class Tables:
     events: pd.DataFrame = field(default_factory=events_frame)
     counts: pd.DataFrame = field(default_factory=lambda: measured_frame("counts"))
     counters: pd.DataFrame = field(default_factory=lambda: measured_frame("counters"))
+    ctas: pd.DataFrame = field(default_factory=ctas_frame)
 
     @property
     def emulated(self) -> bool:

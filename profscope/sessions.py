@@ -217,8 +217,8 @@ class Session(Questions):
         from profscope.around.event_tables import with_events
         from profscope.around.host_tables import with_host
         from profscope.decoding.assemble import assemble
+        from profscope.evidence.sample_tables import with_samples
         from profscope.evidence.tables import with_evidence
-        from profscope.sampler.tables import with_samples
 
         parts = self._parts()
         with self._lock:
@@ -269,6 +269,11 @@ class Session(Questions):
     def launches(self) -> pd.DataFrame:
         """One row per launch; see `Profile`."""
         return self.profile.launches
+
+    @property
+    def ctas(self) -> pd.DataFrame:
+        """One row per CTA: when it began and ended, and on which SM; see `Profile`."""
+        return self.profile.ctas
 
     @property
     def samples(self) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import parse_pipeline
 from profscope import profiles
 from profscope.options import Options
-from profscope.schema import LAUNCH_DTYPES, SPAN_DTYPES
+from profscope.schema import CTA_DTYPES, LAUNCH_DTYPES, SPAN_DTYPES
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -83,7 +83,7 @@ def test_the_page_of_the_tables_has_each_column_in_order() -> None:
     part = tables[tables.index("## Spans") : tables.index("## Others")]
     rows = [line.split("|")[1] for line in part.splitlines() if line.startswith("| `")]
     columns = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert columns == [*SPAN_DTYPES, *LAUNCH_DTYPES]
+    assert columns == [*SPAN_DTYPES, *LAUNCH_DTYPES, *CTA_DTYPES]
 
 
 def test_the_page_of_the_options_has_each() -> None:

@@ -16,6 +16,7 @@ from profscope.analysis.corrections import are_corrected
 from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.notes import UNSEEN
+from profscope.analysis.overhead import budget_line
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.options import Options
 from profscope.profiles import Profile
@@ -73,7 +74,7 @@ class Header:
     on loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
     program: of all that ran around the kernels, where it was recorded. bound: what binds the longest kernels,
-    if the hardware was asked."""
+    if the hardware was asked. budget: what recording added, if it had a budget."""
 
     verdict: str
     in_brief: str
@@ -101,6 +102,7 @@ class Header:
     profile_bytes: int
     program: list[str]
     bound: list[str]
+    budget: str
     notes: list[str]
 
 
@@ -144,6 +146,7 @@ def make_header(
         profile_bytes=int(launches["profile_bytes"].sum()),
         program=_program(profile),
         bound=_bound(profile),
+        budget=budget_line(metadata),
         notes=[str(note) for note in metadata.get("notes") or ()],
     )
 
@@ -196,6 +199,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Measured", MEASURED.get(header.measure, "").split(), " "),
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(header), ", "),
+        ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
         *_noted(header),
     ]
@@ -216,6 +220,7 @@ def render_top(header: Header, width: int) -> list[Text]:
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
         ("Shown", _shown(header), ", "),
         ("Verdict", header.in_brief.split(), " "),
+        ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
         ("Records", _records(header) if header.dropped else [], ", "),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.lowering.area import Area
 from instrument_passes.selection import SPREAD, Selection
 
@@ -11,7 +12,7 @@ __all__ = ["choose_area"]
 def choose_area(p: str, area: Area, selection: Selection) -> str:
     """Text that defines the area's `slot` and `elsewhere`.
 
-    There is, with this prefix: `_stride` i32.
+    There are, with this prefix: `_stride` i32; `_raw` i64, the address with all bits.
     """
     return _in_list(p, area, selection.ids) if selection.ids else _spread(p, area)
 
@@ -22,7 +23,13 @@ def _spread(p: str, area: Area) -> str:
         {area.slot} = arith.shrui {area.cta}, {p}_stride : i32
         {p}_back = arith.shli {area.slot}, {p}_stride : i32
         {p}_factor = arith.constant {SPREAD - (1 << 32)} : i32
-        {p}_multiple = arith.muli {area.slot}, {p}_factor : i32
+        {p}_even = arith.muli {area.slot}, {p}_factor : i32
+        {p}_half = arith.constant 32 : i64
+        {p}_top = arith.shrui {p}_raw, {p}_half : i64
+        {p}_word = arith.trunci {p}_top : i64 to i32
+        {p}_above = arith.constant {-1 << ADDRESS_BITS - 32} : i32
+        {p}_turn = arith.andi {p}_word, {p}_above : i32
+        {p}_multiple = arith.xori {p}_even, {p}_turn : i32
         {p}_one = arith.constant 1 : i32
         {p}_upper = arith.shrui {p}_multiple, {p}_one : i32
         {p}_thirty_one = arith.constant 31 : i32

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from instrument_passes.dialect import BUFFER, is_record
 from instrument_passes.ir import Module, Op, Region
+from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
 from instrument_passes.lowering.choose import choose_area
@@ -57,7 +58,7 @@ def find_area(
         {p}_given = tt.addptr {buffer}, {p}_negated : !tt.ptr<i8>, i64
         {p}_raw = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
         {area.flags} = arith.trunci {p}_raw : i64 to i32
-        {p}_high = arith.constant {-BASE_ALIGNMENT} : i64
+        {p}_high = arith.constant {(1 << ADDRESS_BITS) - BASE_ALIGNMENT} : i64
         {p}_base = arith.andi {p}_raw, {p}_high : i64
         {_field(p, area.flags, LaunchBits.STRIDE_SHIFT, f"{p}_stride")}
         {_field(p, area.flags, LaunchBits.RING_SHIFT, f"{p}_ring")}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from instrument_passes.ops.info import OpInfo
 from instrument_passes.ops.table import OPS
 from profscope.analysis.answers import Answer
+from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import Peak, peak_of, sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.room import room_on_sm
@@ -100,8 +101,10 @@ class Judged:
 
     @cached_property
     def shape(self) -> Shape | None:
-        """How launches filled the device; None where not all of their CTAs were recorded."""
-        return shape_of(self.ctas, self.sm_count, self.room) if self.whole else None
+        """How launches filled the device; None where it is not known when each of their CTAs ran."""
+        known = len(self.tables.ctas) > 0
+        ctas = every_cta(self.tables, self.launches) if known else self.ctas if self.whole else None
+        return None if ctas is None else shape_of(ctas, self.sm_count, self.room)
 
     @cached_property
     def place(self) -> tuple[str, int]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.corrections import are_corrected, weighed
+from profscope.analysis.cta_rows import ctas_of_spans
 from profscope.analysis.judged import DURATION, Judged, Spans, Unjudged, op_class
 from profscope.analysis.span_rows import Ints, grid_scales, not_samples, own_times, sites
 from profscope.analysis.summing import SummedSpans
@@ -67,7 +68,7 @@ def _judged(
 ) -> Judged:
     df = tables.df
     begins, counts = launches["begin"].to_numpy(), launches["rows"].to_numpy()
-    ctas, first = _ctas(df, begins, counts)
+    ctas, first = ctas_of_spans(df, begins, counts)
     last = np.append(first[1:], 0)
     of_launch = np.searchsorted(begins, first, "right") - 1
     ends = (begins + counts)[of_launch]
@@ -84,33 +85,6 @@ def _judged(
     spans, table = _spans(tables, cta, rows, known)
     whole = bool((launches["scale"] == 1).all()) and kernel not in not_samples(tables.metadata)
     return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
-
-
-def _ctas(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.DataFrame, Ints]:
-    """The CTAs of ranges of rows, in their order; and the first row of each."""
-    depth = df["depth"].to_numpy()
-    rows = np.concatenate(
-        [b + np.flatnonzero(depth[b : b + n] == 0) for b, n in zip(begins, counts, strict=True)]
-    )
-    launch, cta = df["launch"].to_numpy()[rows], df["cta"].to_numpy()[rows]
-    change = np.ones(len(rows), np.bool_)
-    change[1:] = (launch[1:] != launch[:-1]) | (cta[1:] != cta[:-1])
-    at = np.flatnonzero(change)
-    start, cycle = df["start_ns"].to_numpy()[rows], df["start_cycle"].to_numpy()[rows]
-    end = start + df["duration_ns"].to_numpy()[rows]
-    start_cycle = np.minimum.reduceat(cycle, at)
-    table = pd.DataFrame(
-        {
-            "launch": launch[at],
-            "cta": cta[at],
-            "sm": df["sm"].to_numpy()[rows[at]],
-            "start_ns": np.minimum.reduceat(start, at),
-            "end_ns": np.maximum.reduceat(end, at),
-            "start_cycle": start_cycle,
-            "cycles": np.maximum.reduceat(cycle + df[DURATION].to_numpy()[rows], at) - start_cycle,
-        }
-    )
-    return table, rows[at]
 
 
 def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> tuple[Spans, pd.DataFrame]:

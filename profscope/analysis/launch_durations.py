@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from profscope.analysis.span_rows import ended, outermost
+from profscope.analysis.cta_rows import ctas_of
+from profscope.analysis.span_rows import ended
 from profscope.schema import Tables
 
 __all__ = ["busiest_sms", "longest_first", "took"]
@@ -23,7 +24,7 @@ def took(tables: Tables, unit: str) -> pd.Series:
     cycles = ns * launches["clock_ghz"].fillna(0.0)
     if not tables.emulated:
         return cycles
-    counted = launches["launch"].map(busiest_sms(tables.df))
+    counted = launches["launch"].map(busiest_sms(tables))
     return counted.where(counted.notna() & ns.notna(), cycles)
 
 
@@ -35,10 +36,10 @@ def longest_first(tables: Tables, launches: pd.DataFrame) -> "pd.Series[float]":
     return times.sort_values(ascending=False, kind="stable")
 
 
-def busiest_sms(df: pd.DataFrame) -> "pd.Series[float]":
+def busiest_sms(tables: Tables) -> "pd.Series[float]":
     """By launch, the cycles of the SM that was busy longest: all of it, where all begin at
     once, as on the emulator."""
-    roots = df[["launch", "sm", "start_cycle", "duration_cycles"]].iloc[outermost(df)]
-    roots = roots.assign(end=roots["start_cycle"] + roots["duration_cycles"])
-    of_sm = roots.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
+    ctas = ctas_of(tables)
+    ctas = ctas.assign(end=ctas["start_cycle"] + ctas["cycles"])
+    of_sm = ctas.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
     return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")

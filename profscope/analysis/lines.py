@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from profscope.analysis.distances import compared
@@ -20,7 +21,9 @@ from profscope.analysis.line_rows import (
 )
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.op_labels import with_global_bytes
+from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.sources import Sources
+from profscope.analysis.summing import summed_spans
 from profscope.schema import Tables
 
 __all__ = ["lines", "lines_alone", "lines_of"]
@@ -33,6 +36,7 @@ _DTYPES = {
     "call_path": "str",
     "source": "str",
     "self_share": "Float64",
+    "self_error_pct": "Float64",
     "share_samples": "Float64",
     "share_samples_low": "Float64",
     "share_samples_high": "Float64",
@@ -70,6 +74,7 @@ def lines(tables: Tables) -> pd.DataFrame:
     | `file`, `line`, `call_path` | str, int32, str | the line; "" and 0 for what no line is known of |
     | `source` | str | its text, "" where it is not known |
     | `self_share` | Float64 | self time of the spans there, over all warp time of launches with spans |
+    | `self_error_pct` | Float64 | standard error of that time in percent, as in the summary |
     | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
     | `share_samples_low`, `share_samples_high` | Float64 | the interval of 95 % for it (`shares_between`) |
     | `share_samples_recorded` | Float64 | of the binary that records |
@@ -121,7 +126,8 @@ def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.Data
     counted = placed(tables.counts[tables.counts["executed"] > 0])
     paths = [table[[*ROW, "call_path"]] for table in (inside, bare, recorded, counted)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
-    rows["self_share"], _ = _shares(rows, known.times, "self_time")
+    rows["self_share"], took = _shares(rows, known.times, "self_time")
+    rows["self_error_pct"] = _errors(tables, rows, took)
     for name, table in (("samples", bare), ("samples_recorded", recorded)):
         share, rows[name] = _shares(rows, table, "samples")
         enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
@@ -158,6 +164,19 @@ def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Se
     keys = pd.MultiIndex.from_frame(rows.reset_index()[CONFIGURATION])
     total = pd.Series(whole.reindex(keys).to_numpy(), rows.index, dtype="float64")
     return (weights / total.where(total > 0)).astype("Float64"), weights
+
+
+def _errors(tables: Tables, rows: pd.DataFrame, took: "pd.Series[int]") -> "pd.Series[float]":
+    """By row, the standard error of its self time in percent; took: that time. Missing without spans."""
+    if tables.df.empty:
+        return pd.Series(pd.NA, rows.index, dtype="Float64")
+    spans = summed_spans(tables)
+    own = placed(spans.rows)
+    place = rows.index.get_indexer(pd.MultiIndex.from_frame(own[ROW]))
+    place[(own["kind"] == GAP).to_numpy()] = -1
+    errors = standard_errors(tables, spans, place, len(rows))
+    known = pd.Series(error_pct(errors, np.asarray(took, np.float64)), rows.index)
+    return known.astype("Float64").where(rows["self_share"].notna())
 
 
 def _with_intervals(rows: pd.DataFrame) -> pd.DataFrame:

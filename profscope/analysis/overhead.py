@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from profscope.analysis.paired import LAYOUT_NOISE, ratio_of
 from profscope.analysis.span_rows import ended
 from profscope.schema import Tables
 
-__all__ = ["OVERHEAD_DTYPES", "bare_times", "overhead", "variant_entry"]
+__all__ = ["OVERHEAD_DTYPES", "bare_times", "budget_line", "overhead", "variant_entry"]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
@@ -74,7 +74,8 @@ def overhead(tables: Tables) -> pd.DataFrame:
       apart. It is widened by LAYOUT_NOISE. It is a model, and no measurement.
     - "unknown": neither.
 
-    `attrs["not_measured"]` says, line by line, what is missing and why.
+    `attrs["not_measured"]` says, line by line, what is missing and why, `attrs["budget"]` what recording
+    added to the whole program (`budget_line`).
     """
     rows: list[dict[str, Any]] = []
     said: list[str] = []
@@ -85,7 +86,22 @@ def overhead(tables: Tables) -> pd.DataFrame:
         row = _row(tables, roots, str(kernel), int(variant), of_group)
         rows.append(row)
         said += _missing(row, tables)
-    return answer_frame(rows, OVERHEAD_DTYPES, said)
+    frame = answer_frame(rows, OVERHEAD_DTYPES, said)
+    frame.attrs["budget"] = budget_line(tables.metadata)
+    return frame
+
+
+def budget_line(metadata: Mapping[str, Any]) -> str:
+    """What recording added to the program, in percent of its time, by the session's own measure; "" without
+    `session(overhead_pct=)`. First launches, which are always recorded, are not in it, nor is compiling."""
+    budget = metadata.get("budget")
+    if not budget or not budget["elapsed_ns"]:
+        return ""
+    host, gpu = (100 * budget[name] / budget["elapsed_ns"] for name in ("host_ns", "gpu_ns"))
+    return (
+        f"recording added at most {host + gpu:.2g} % (host {host:.2g} %, GPU {gpu:.2g} %) behind first "
+        f"launches, overhead_pct={budget['overhead_pct']:g}"
+    )
 
 
 def _row(

@@ -10,6 +10,7 @@ from profscope.analysis.corrections import are_corrected
 from profscope.analysis.host_paths import scope_paths
 from profscope.analysis.model_places import with_model
 from profscope.analysis.overhead import bare_times
+from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     Flags,
@@ -36,8 +37,8 @@ _COUNTED = 4
 _FEW = 1 << 16
 """Durations that are put in order sooner than threads for them begin."""
 
-# What rows are made with and do not show: how much of their time is all of a warp's time.
-_BESIDE = "root"
+# What rows are made with and do not show: how much of their time is all of a warp's time, and the error.
+_BESIDE = ["root", "error"]
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
@@ -45,14 +46,17 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
-    cycles total, self, mean, p50, p90, p99 and max (`total_ns`, ..., `max_cycles`); share; sampled; launches
-    and launches_seen; those of `with_work`; of kernels of torch.compile those of `with_model`.
+    cycles total, self, mean, p50, p90, p99 and max (`total_ns`, ..., `max_cycles`); share; sampled;
+    self_error_pct; launches and launches_seen; those of `with_work`; of kernels of torch.compile those of
+    `with_model`.
     Percentiles are nearest-rank: durations that were seen.
     `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
     0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
     records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
+    `self_error_pct` is their standard error, in percent of the self time: 0 where all CTAs recorded, missing
+    (NaN) where it is not known.
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
@@ -117,7 +121,7 @@ def _summed(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
         ascending=[False, True, True, False, False],
         kind="stable",
     )
-    return ranked.drop(columns=["weight", _BESIDE]).reset_index(drop=True)
+    return ranked.drop(columns=["weight", *_BESIDE]).reset_index(drop=True)
 
 
 def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame:
@@ -133,7 +137,9 @@ def _of_spans(tables: Tables, spans: SummedSpans, ordered: bool) -> pd.DataFrame
         for name in (*PERCENTILES, "max"):
             table[f"{name}_{unit}"] = known.get(name, pd.NA)
     table = table if ordered else table.astype(_MISSING)
-    return table.assign(root=figures["root"])
+    errors = standard_errors(tables, spans, np.arange(len(table)), len(table))
+    own = figures[f"self_{tables.unit}"].astype(np.float64)
+    return table.assign(root=figures["root"], error=error_pct(errors, own))
 
 
 def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
@@ -157,6 +163,7 @@ def _with_groups(table: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     seen = np.array([*_launches_seen(keys, listed, tables), 0], np.int64)
     return table.assign(
         sampled=sampled[at],
+        self_error_pct=table["error"],
         launches=added(counted(launches))[at].astype(np.int64),
         launches_seen=seen[at],
     )

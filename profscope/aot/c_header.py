@@ -57,9 +57,7 @@ def c_header(name: str, document: dict[str, Any]) -> str:
 
 /* ctas: of the grid, those of all clusters. */
 static inline uint64_t {name}_profile_bytes(uint64_t ctas, unsigned stride_log2, unsigned ring_log2) {{
-    uint64_t full = ctas >> stride_log2;
-    uint32_t within = (uint32_t)full * UINT32_C({profile["spread"]}) >> 1 >> (31 - stride_log2);
-    uint64_t areas = full + ((full << stride_log2) + within < ctas);
+    uint64_t areas = (ctas + (UINT64_C(1) << stride_log2) - 1) >> stride_log2;
     (void)ring_log2;
     return {profile["header_bytes"]} + areas * {area};
 }}

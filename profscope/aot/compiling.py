@@ -9,16 +9,12 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from triton.experimental.gluon._runtime import GluonASTSource
-from triton.runtime import driver
-from triton.runtime.jit import JITFunction
 
 from instrument_passes.manifest import Manifest
 from profscope.aot.description import COMPILED_IN, SCHEMA, Parameter, profile_layout
 from profscope.aot.signatures import Signature
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.triton_parts import GPUTarget, JITFunction, driver, source_class
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import CompileError, OptionError
 from profscope.options import Options
@@ -50,8 +46,9 @@ def compiled(
     if not isinstance(function, JITFunction):
         raise OptionError(f"export: {kernel!r} is no @triton.jit or @gluon.jit function")
     said = Signature.of(function.__name__, list(function.arg_names), signature)
-    language = GluonASTSource if function.is_gluon() else ASTSource
-    source = language(fn=function, signature=said.types, constexprs=said.constants, attrs=said.attributes)
+    source = source_class(function)(
+        fn=function, signature=said.types, constexprs=said.constants, attrs=said.attributes
+    )
     given = {name: value for name, value in configuration.items() if value is not None}
     compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
     with compiler.recording():

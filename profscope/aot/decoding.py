@@ -15,6 +15,7 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER
 from instrument_passes.selection import Selection
 from profscope.aot.description import Description
+from profscope.decoding.areas import without_vacant_area
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError, RecordError
@@ -93,7 +94,7 @@ def _trimmed(data: Bytes, manifest: Manifest, ctas: int | None, name: Any) -> tu
             f"{name}: {data.nbytes} bytes, where {total} CTAs with ring_log2={bits.ring_log2} and "
             f"stride_log2={bits.stride_log2} write {needed + LAUNCH_HEADER.itemsize}"
         )
-    return data[: LAUNCH_HEADER.itemsize + needed], total
+    return without_vacant_area(data[: LAUNCH_HEADER.itemsize + needed], manifest, total), total
 
 
 def _ctas(areas: int, plane: int, selection: Selection, stride_log2: int, name: Any) -> int:

@@ -17,7 +17,6 @@ from instrument_passes.records import (
     MIN_RING_LOG2,
     LaunchBits,
 )
-from instrument_passes.selection import SPREAD
 from profscope.decoding.build import Build
 from profscope.errors import ManifestError, RecordError
 from profscope.version import __version__
@@ -108,15 +107,13 @@ def _check(description: Description) -> None:
 def profile_layout(manifest: Manifest) -> dict[str, int]:
     """How large a launch's buffer is, and what its pointer says, in numbers that a launcher can use.
 
-        full    = CTAs of the grid >> stride_log2
-        within  = (full * spread mod 2^32) >> (32 - stride_log2)
-        areas   = full, and one more where (full << stride_log2) + within < CTAs of the grid
+        areas   = CTAs of the grid / 2^stride_log2, rounded up
         bytes   = header_bytes + areas * (cta_bytes + (ring_bytes << ring_log2))
         pointer = address | enable_bits | stride_log2 << stride_shift
                   | (ring_log2 - min_ring_log2) << ring_shift
 
     All bytes are zero before the launch; the address is a multiple of `alignment`. One CTA of every
-    2^stride_log2 records: of those from k << stride_log2 on, the one that `within` says with k for `full`.
+    2^stride_log2 records.
     Rings have 2^ring_log2 rows; `ring_log2` is one that most kernels need no more than. `ring_bytes` is 0
     where there are no rings.
     """
@@ -126,7 +123,6 @@ def profile_layout(manifest: Manifest) -> dict[str, int]:
         "ring_bytes": manifest.warps * manifest.ring_bytes,
         "alignment": BASE_ALIGNMENT,
         "enable_bits": LaunchBits.ENABLE,
-        "spread": SPREAD,
         "stride_shift": LaunchBits.STRIDE_SHIFT,
         "ring_shift": LaunchBits.RING_SHIFT,
         "min_ring_log2": MIN_RING_LOG2,

@@ -14,12 +14,13 @@ from profscope.options import Options
 
 __all__ = ["RUN_DEFAULTS", "add_flags", "example", "option_names", "run_options", "spelled"]
 
-RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64}
+RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0}
 """What a whole program's session has by default where that is not what a session has."""
 
 _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "memory": "MIB", "measure": "issue|latency",
     "backend": "auto|gpu|emulator", "hardware": "EVIDENCE[,EVIDENCE...]",
+    "overhead_pct": "PERCENT",
 }  # fmt: skip
 
 

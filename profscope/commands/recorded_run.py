@@ -19,7 +19,7 @@ from profscope.commands.flushing import Flushing
 from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
-from profscope.dispatch.cpp_kernels import CppKernels, cpp_kernels
+from profscope.compat.cpp_kernels import CppKernels, cpp_kernels
 from profscope.emulator.without_gpu import say_how
 from profscope.errors import ProfscopeError
 from profscope.options import Options

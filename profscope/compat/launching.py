@@ -15,7 +15,7 @@ import torch
 from triton.compiler import CompiledKernel
 from triton.runtime import _allocation
 
-__all__ = ["Call", "capturing_now", "current_device_now", "recording_call"]
+__all__ = ["Call", "capturing_now", "current_device_now", "hold", "recording_call"]
 
 # (pointer, x, y, z, stream, function, packed metadata, launch metadata, enter hook, exit hook, *arguments)
 Call = Callable[..., None]
@@ -23,6 +23,7 @@ Call = Callable[..., None]
 _FIRST: Final = ("self", "gridX", "gridY", "gridZ", "stream", "function")
 _SINCE_3_7: Final = ("kernel_metadata", "launch_metadata", "launch_enter_hook", "launch_exit_hook", "args")
 _OF_3_6: Final = ("args",)
+_CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
 
 
 def recording_call(kernel: CompiledKernel) -> Call | None:
@@ -74,6 +75,12 @@ def _global_scratch(launcher: Any) -> Callable[[int, int], Any] | None:
         return _allocation._allocator.get()(ctas * each, alignment, stream)
 
     return allocate
+
+
+def hold(stream: torch.cuda.Stream | None, ns: int) -> None:
+    """Keep a stream of a GPU busy for at least so long."""
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(ns * _CYCLES_PER_NS)
 
 
 def current_device_now() -> Callable[[], int]:

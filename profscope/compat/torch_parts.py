@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["lacking"]
+__all__ = ["lacking", "package_runner"]
+
+
+def package_runner() -> Any:
+    """The class whose `run` runs a package of AOTInductor's on a GPU; None if this torch has none."""
+    inside = getattr(sys.modules.get("torch"), "_C", None)
+    return getattr(getattr(inside, "_aoti", None), "AOTIModelContainerRunnerCuda", None)
 
 
 def lacking(owner: Any, *names: str) -> str:

@@ -30,6 +30,7 @@ __all__ = [
     "read_areas",
     "read_buffer",
     "segments",
+    "without_vacant_area",
     "words_of_areas",
 ]
 
@@ -104,7 +105,7 @@ def read_areas(
         return None
     cta_bytes = manifest.cta_bytes(bits.ring_log2)
     packed = np.ndarray((len(buffers), areas), CTA_HEADER, data.data, 0, (data.strides[0], cta_bytes))
-    due = _ctas_due(manifest.selection, areas, bits)
+    due = _ctas_due(manifest.selection, packed, bits)
     if ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
         return None
     return data, _unpacked(packed)
@@ -136,7 +137,7 @@ def _checked_header(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> np.voi
 def _cta_headers(buffer: npt.NDArray[np.uint8], manifest: Manifest, bits: LaunchBits) -> npt.NDArray[np.void]:
     areas = _area_count(buffer, manifest, bits)
     packed = packed_headers(buffer, areas, manifest.cta_bytes(bits.ring_log2))
-    due = _ctas_due(manifest.selection, areas, bits)
+    due = _ctas_due(manifest.selection, packed, bits)
     if ((packed["end_clock"] != 0) & (packed["cta"] != due)).any():
         raise _damage_at(packed, due, manifest)
     return _unpacked(packed)
@@ -222,9 +223,35 @@ def words_of_areas(
     return words[:, : manifest.warps * in_segment].reshape(len(words), manifest.warps, in_segment)
 
 
-def _ctas_due(selection: Selection, areas: int, bits: LaunchBits) -> Ints:
-    """The CTAs whose records are in the areas, by linear id."""
+def without_vacant_area(
+    buffer: npt.NDArray[np.uint8], manifest: Manifest, ctas: int
+) -> npt.NDArray[np.uint8]:
+    """The buffer of a launch of `ctas` CTAs, less a last area that is of none of them in this launch's turn.
+
+    Raises RecordError for one that is truncated.
+    """
+    bits = LaunchBits.decode(int(launch_header(buffer)["launch_bits"]))
+    if manifest.selection.ids or not ctas % (1 << bits.stride_log2):
+        return buffer
+    areas = _area_count(buffer, manifest, bits)
+    cta_bytes = manifest.cta_bytes(bits.ring_log2)
+    due = _ctas_due(manifest.selection, packed_headers(buffer, areas, cta_bytes), bits)
+    return buffer[:-cta_bytes] if areas and due[-1] >= ctas else buffer
+
+
+def _ctas_due(selection: Selection, packed: npt.NDArray[np.void], bits: LaunchBits) -> Ints:
+    """The CTAs whose records are in the areas, by linear id. packed: their headers, of one or more launches;
+    those that have begun tell in whose turn it was."""
+    number = np.arange(packed.shape[-1], dtype=np.int64)
     if selection.ids:
-        return np.array(selection.ids[:areas], np.int64)
-    due: Ints = selection.cta(np.arange(areas, dtype=np.int64), bits.stride_log2)
+        return np.array(selection.ids[: len(number)], np.int64)
+    if not len(number):
+        return number
+    ctas = packed["cta"].astype(np.int64)
+    begun = (ctas != 0) | (packed["start_clock_low"] != 0) | (packed["start_ns_low"] != 0)
+    begun &= ctas >> bits.stride_log2 == number  # a damaged one tells nothing
+    of_each = np.where(begun, selection.flips(number, ctas, bits.stride_log2), -1)
+    first = np.argmax(begun, axis=-1)[..., None]
+    flips = np.maximum(np.take_along_axis(of_each, first, axis=-1), 0)
+    due: Ints = selection.cta(number, bits.stride_log2, flips)
     return due

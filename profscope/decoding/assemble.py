@@ -14,10 +14,11 @@ import pandas as pd
 
 from profscope.decoding.about import about_kernel, selection_notes, unfinished_notes
 from profscope.decoding.bundles import Bundle, decoded, groups
+from profscope.decoding.cta_times import CtaTimes, cta_times
 from profscope.decoding.gaps import NAME
 from profscope.decoding.launch import TimedBundle
 from profscope.decoding.raw import Mark, RawLaunch
-from profscope.decoding.tables import SpanTable, span_table
+from profscope.decoding.tables import span_table
 from profscope.decoding.timebase import Readings, TimeBase, fit
 from profscope.decoding.variants import (
     about_code,
@@ -27,7 +28,7 @@ from profscope.decoding.variants import (
     rounding_notes,
     text_notes,
 )
-from profscope.schema import Tables, launches_frame
+from profscope.schema import Tables, ctas_frame, launches_frame
 from profscope.threads import worker_pool
 
 __all__ = ["assemble"]
@@ -49,7 +50,12 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
         bases = _time_bases(bundles, readings)
         bundles = _without_gaps(bundles, len(launches))
         spans = span_table(list(zip(bundles, bases, strict=True)), pool, of_blocks)
-    timed = [_timed(bundle, base, spans) for bundle, base in zip(bundles, bases, strict=True)]
+    times = cta_times(list(zip(bundles, bases, strict=True)), spans)
+    start_ns, end_ns = times.of_launches(len(spans.sizes))
+    timed = [
+        TimedBundle(bundle, base, start_ns[bundle.places], end_ns[bundle.places])
+        for bundle, base in zip(bundles, bases, strict=True)
+    ]
     told_apart = sorted(timed, key=attrgetter("index"))
     numbers = number_variants(told_apart)
     variants = {each.index: variant for each, variant in zip(told_apart, numbers, strict=True)}
@@ -72,7 +78,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     }
     beside = {name: value for name, value in metadata.items() if name != "bare"}
     told = {**beside, "notes": said, **about}
-    return Tables(spans.df, frame, told)
+    return Tables(spans.df, frame, told, ctas=ctas_frame(_cta_columns(times, frame)))
 
 
 def _cold_notes(launches: pd.DataFrame) -> list[str]:
@@ -103,22 +109,16 @@ def _time_bases(bundles: Sequence[Bundle], readings: Sequence[Readings]) -> list
     return [base_of[at] for at in range(len(bundles))]
 
 
-def _timed(bundle: Bundle, base: TimeBase, spans: SpanTable) -> TimedBundle:
-    """Where a launch has no spans, the clocks in its headers tell the time: they are read a little inside of
-    what spans would say."""
-    start_ns, end_ns = spans.start_ns[bundle.places], spans.end_ns[bundle.places]
-    empty = spans.sizes[bundle.places] == 0
-    if empty.any():
-        headers = bundle.decoded.headers
-        written = headers["start_clock"] != 0
-        of, sm = bundle.launch_of_header[written], headers["sm"][written].astype(np.int32)
-        never = np.iinfo(np.int64).max
-        first, last = np.full(len(bundle), never), np.full(len(bundle), -never)
-        np.minimum.at(first, of, base.to_ns(headers["start_clock"][written].astype(np.int64), sm))
-        np.maximum.at(last, of, base.to_ns(headers["end_clock"][written].astype(np.int64), sm))
-        empty &= last >= 0
-        start_ns[empty], end_ns[empty] = first[empty], last[empty]
-    return TimedBundle(bundle, base, start_ns, end_ns)
+def _cta_columns(times: CtaTimes, launches: pd.DataFrame) -> dict[str, Any]:
+    """The columns of the table of CTAs. launches: the table of launches, a row for each place."""
+    kernel: Any = pd.Categorical(launches["kernel"]).take(times.place)
+    return {
+        "kernel": kernel,
+        **{name: launches[name].to_numpy()[times.place] for name in ("variant", "launch")},
+        **{name: getattr(times, name) for name in ("cta", "sm", "start_ns", "end_ns", "start_cycle")},
+        "duration_cycles": times.end_cycle - times.start_cycle,
+        "recorded": np.ones(len(times.place), np.bool_),
+    }
 
 
 def _launch_columns(

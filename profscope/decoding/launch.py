@@ -20,8 +20,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TimedBundle:
-    """L launches, decoded. base: from their cycles to ns; start_ns, end_ns: by launch, of its first and last
-    span."""
+    """L launches, decoded. base: from their cycles to ns; start_ns, end_ns: by launch, when its first CTA
+    began and its last one ended."""
 
     bundle: Bundle
     base: TimeBase

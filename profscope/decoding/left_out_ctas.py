@@ -14,14 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from instrument_passes.selection import FEWEST
 from profscope.decoding.launch import TimedBundle
 
-__all__ = ["FEWEST", "how_far_off", "most_unseen"]
+__all__ = ["how_far_off", "most_unseen"]
 
-FEWEST: Final = 8
-"""CTAs of a launch. A standard deviation from n of them has a standard error of 1 / sqrt(2 (n - 1)) of its
-own, more than a quarter of it here (S. Ahn and J. A. Fessler, "Standard errors of mean, variance, and
-standard deviation estimators", 2003)."""
 _MISSED: Final = 0.05  # the chance to see none, at which something may still be there
 _LEAST_SHOWN: Final = 0.001
 
@@ -68,7 +65,7 @@ def most_unseen(recorded: int, grid: int) -> int:
 def _standard_error(sample: _Sample) -> float:
     """Of what CTAs drawn at random say of the time of all, relative to it: variation * sqrt((1 - sampled) /
     recorded) (Cochran, Sampling Techniques, 1977, equation 2.20, whose variation divides by one less than
-    there are). More launches do not make it less: the same CTAs record in each of one grid."""
+    there are)."""
     return sample.variation * math.sqrt((1 - sample.recorded / sample.grid) / (sample.recorded - 1))
 
 

@@ -27,13 +27,10 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class SpanTable(NamedTuple):
-    """The span table of Profile.df; and by launch, how many spans it has, when the first starts and the last
-    ends, ns, 0 where there are none."""
+    """The span table of Profile.df; and by launch, how many spans it has."""
 
     df: pd.DataFrame
     sizes: Ints
-    start_ns: Ints
-    end_ns: Ints
 
 
 def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_blocks: Executor) -> SpanTable:
@@ -73,7 +70,6 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         "line": lines,
         "stage": stages,
     }
-    start_ns, end_ns = np.zeros(launches, np.int64), np.zeros(launches, np.int64)
 
     def fill(index: int) -> None:
         bundle, base = bundles[index]
@@ -85,8 +81,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         if bundle.decoded.layout is not None:
             (place,) = bundle.places
             rows = slice(int(row_base[place]), int(row_base[place + 1]))
-            took = fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
-            start_ns[place], end_ns[place] = took
+            fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
             return
         target = _rows(row_base[bundle.places], sizes[index])
         if isinstance(target, slice):
@@ -94,12 +89,6 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         else:
             mine = {name: np.empty(len(target), values.dtype) for name, values in columns.items()}
         rank = _fill_bundle(mine, known, bundle, base, sizes[index], target, of_blocks)
-        some = np.flatnonzero(sizes[index])
-        begins = (np.cumsum(sizes[index]) - sizes[index])[some]
-        if len(some):
-            start_ns[bundle.places[some]] = np.minimum.reduceat(mine["start_ns"], begins)
-            ends = mine["start_ns"] + mine["duration_ns"]
-            end_ns[bundle.places[some]] = np.maximum.reduceat(ends, begins)
         if not isinstance(target, slice):
             for name, values in columns.items():
                 values[target] = mine[name]
@@ -117,7 +106,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         | ({"stage": _categorical(stage, list(STAGES))} if stage is not None else {}),
         copy=False,
     )
-    return SpanTable(df, np.diff(row_base), start_ns, end_ns)
+    return SpanTable(df, np.diff(row_base))
 
 
 def _spans_each(bundle: Bundle) -> Ints:

@@ -21,11 +21,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import torch
-
 from profscope.compat.after_import import after_import
 from profscope.compat.patches import patched
-from profscope.compat.torch_parts import lacking
+from profscope.compat.torch_parts import lacking, package_runner
 from profscope.recording.processes import mapped_files
 
 __all__ = ["AheadOfTime", "kernels_in", "launches_from_cpp"]
@@ -64,7 +62,7 @@ class AheadOfTime:
                 (_GRAPHS, "CompiledFxGraph", self.counting_graphs),
             ):
                 stack.enter_context(after_import(name, partial(patch, owner, wrap)))
-            runner = getattr(getattr(torch._C, "_aoti", None), "AOTIModelContainerRunnerCuda", None)
+            runner = package_runner()
             if runner is not None:
                 stack.enter_context(patched(runner, "run", self.counting))
             yield

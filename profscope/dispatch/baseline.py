@@ -1,4 +1,5 @@
-"""Sessions with `baseline=`: pairs of a bare launch and a recorded one are timed, so that they compare.
+"""Pairs of a bare launch and a recorded one are timed, so that they compare: with `baseline=`, and so that
+`overhead_pct=` knows what a recorded launch costs.
 
 `policy.py` tells which launches these are; the dispatcher launches each of them through here. Two events of
 the device stand around a launch. They are read when they have passed: nothing in the launch path waits.
@@ -13,9 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import torch
-from triton.runtime import driver
 
+from profscope.compat.launching import hold
+from profscope.compat.triton_parts import driver
 from profscope.dispatch.configurations import Configuration
 from profscope.options import Options
 from profscope.recording.graphs import Graphs
@@ -24,7 +27,6 @@ from profscope.recording.journal import number_of_launches
 __all__ = ["Baseline"]
 
 _LONGEST_HOLD_NS: Final = 1_000_000
-_CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
 
 
 @dataclass(eq=False)
@@ -42,10 +44,13 @@ class _Timed:
 
 class Baseline:
     """The timed launches of a session. device_type: torch's, of the machine that runs them. graphs: None if
-    there are none."""
+    there are none. pairs: timed of each configuration."""
 
-    def __init__(self, options: Options, device_type: str, graphs: Graphs | None = None) -> None:
+    def __init__(
+        self, options: Options, device_type: str, graphs: Graphs | None = None, pairs: int = 0
+    ) -> None:
         self._options = options
+        self._pairs = pairs
         self._graphs = graphs
         self._on_gpu = device_type == "cuda"
         self._timed: dict[Configuration, _Timed] = {}
@@ -69,14 +74,15 @@ class Baseline:
         start, end = event(enable_timing=True), event(enable_timing=True)
         begun_ns = time.perf_counter_ns()
         if timed.hold_ns:
-            with torch.cuda.stream(where):
-                torch.cuda._sleep(timed.hold_ns * _CYCLES_PER_NS)
+            hold(where, timed.hold_ns)
         start.record(where)
         result = run()
         # Where the device has come to this event already, it waits for the kernel, and so would the time.
         waited = self._on_gpu and start.query()
         end.record(where)
-        if waited or timed.hold_ns:  # kernels that are shorter than their launches give the host no lead
+        if self._options.baseline and (
+            waited or timed.hold_ns
+        ):  # kernels that are shorter than their launches give the host no lead
             needed_ns = 2 * (time.perf_counter_ns() - begun_ns)
             timed.hold_ns = min(_LONGEST_HOLD_NS, needed_ns + waited * timed.hold_ns)
         with self._lock:
@@ -84,9 +90,24 @@ class Baseline:
             if not waited:
                 times = timed.bare_ns if is_bare else timed.recorded_ns
                 self._pending.append((times, pair, start, end))
-            while self._pending and self._pending[0][-1].query():
-                self._read()
+            self._read_passed()
         return result
+
+    def extra_ns(self, configuration: Configuration) -> float:
+        """How much longer a recorded launch takes on the GPU than a bare one, by the pairs that have passed.
+
+        0 if none was timed, as while the GPU waits for the host; and on the emulator, whose time is not the
+        program's."""
+        if not self._on_gpu:
+            return 0.0
+        with self._lock:
+            self._read_passed()
+            timed = self._timed.get(configuration)
+            pairs = [] if timed is None else sorted(timed.bare_ns.keys() & timed.recorded_ns.keys())
+            if timed is None or not pairs:
+                return 0.0
+            more = [timed.recorded_ns[pair] - timed.bare_ns[pair] for pair in pairs]
+        return max(0.0, float(np.median(more)))
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
@@ -95,13 +116,14 @@ class Baseline:
         pairs, a bare launch's and a recorded one's at the same place of the two lists;
         `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known.
         """
-        if not self._options.baseline:
-            return {}, []
+        option = "baseline=" if self._options.baseline else "overhead_pct="
         with self._lock:
             while self._pending:
                 self._pending[0][-1].synchronize()
                 self._read()
             every = list(self._timed.items())
+        if not every and not self._options.baseline:
+            return {}, []
         kernels: dict[str, dict[str, dict[str, Any]]] = {}
         bare = Counter[str]()
         for configuration, timed in every:
@@ -115,18 +137,23 @@ class Baseline:
             entry["waited"] += timed.waited
             bare[configuration.name] += timed.bare
         notes = [
-            f"{name}: {number_of_launches(count)} ran bare to be timed, unrecorded (baseline=)"
+            f"{name}: {number_of_launches(count)} ran bare to be timed, unrecorded ({option})"
             for name, count in sorted(bare.items())
             if count
         ]
         waited = sum(timed.waited for _, timed in every)
-        if waited:
+        if waited and self._options.baseline:  # the budget knows then that the host is what counts
             notes.append(
                 f"no time is known of {number_of_launches(waited)} that ran to be timed (baseline=): "
                 "the GPU was idle and waited for the host"
             )
         told = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
-        return {"baseline": {"pairs": self._options.baseline, "kernels": told}}, notes
+        return {"baseline": {"pairs": self._pairs, "kernels": told}}, notes
+
+    def _read_passed(self) -> None:
+        """Read what has passed by now, without waiting."""
+        while self._pending and self._pending[0][-1].query():
+            self._read()
 
     def _read(self) -> None:
         """The oldest of those under way has passed."""

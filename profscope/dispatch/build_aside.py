@@ -20,8 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from triton import knobs
-
+from profscope.compat.triton_parts import knobs
 from profscope.options import Options
 from profscope.recording.cuda_driver import allow_capture
 from profscope.recording.messages import one_line

@@ -15,11 +15,9 @@ import threading
 import time
 from typing import Final
 
-from triton import knobs
-from triton.runtime import driver
-
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.inductor import precompiled, reloaded
+from profscope.compat.triton_parts import driver, knobs
 from profscope.dispatch.build_aside import Job, Session
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.recording_stages import RecordingStages

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from triton.compiler import CompiledKernel
-
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load, source_file
+from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
+from profscope.dispatch.budget import Account
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.turns import Turns
@@ -48,19 +48,30 @@ class Configuration:
     """One configuration of a kernel on one device. Thread-safe.
 
     matches: its launches are to be recorded. bare, recorded: its binaries, None before they are needed, or
-    if they cannot be built: `why` says why there is no recorded one.
+    if they cannot be built: `why` says why there is no recorded one. account: of what its recorded launches
+    cost, None without `overhead_pct=`.
     """
 
     def __init__(self, name: str, policy: Policy, *, matches: bool) -> None:
         self.name = name
+        self.account: Account | None = None
         self.matches = matches
         self.turns = Turns(policy)
         self.bare: Binary | None = None
         self.recorded: Binary | None = None
         self.why = ""
         self.lock = threading.RLock()
+        self._policy = policy
         if not matches:
             self.turns.pause()
+
+    def take(self) -> int | None:
+        """The number of a launch that has drawn None; None if it is bare after all, see `Turns.take`."""
+        return self.turns.take(None if self.account is None else self._delay)
+
+    def _delay(self, number: int) -> int:
+        assert self.account is not None
+        return 0 if self._policy.is_fixed(number) else self.account.delay(number)
 
     @property
     def key(self) -> str:
@@ -97,11 +108,18 @@ class Configuration:
 
 
 class Configurations:
-    """Those of a session. Thread-safe. matches: whether kernels of a name are to be recorded."""
+    """Those of a session. Thread-safe. matches: whether kernels of a name are to be recorded. account: opens
+    the account of one that is; None without `overhead_pct=`."""
 
-    def __init__(self, policy: Policy, matches: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        matches: Callable[[str], bool],
+        account: Callable[[Configuration], Account] | None = None,
+    ) -> None:
         self._policy = policy
         self._matches = matches
+        self._account = account
         self._lock = threading.Lock()
         self._by_key: dict[tuple[str, str, int], Configuration] = {}
         self._others: list[Configuration] = []
@@ -136,4 +154,7 @@ class Configurations:
         return counts
 
     def _new(self, name: str, *, matches: bool = True) -> Configuration:
-        return Configuration(name, self._policy, matches=matches and self._matches(name))
+        made = Configuration(name, self._policy, matches=matches and self._matches(name))
+        if made.matches and self._account is not None:
+            made.account = self._account(made)
+        return made

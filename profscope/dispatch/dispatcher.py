@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
-from triton.compiler import CompiledKernel
-
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.kernels import Door, load, plain_launcher, trials
 from profscope.compat.launching import recording_call
+from profscope.compat.triton_parts import CompiledKernel
+from profscope.dispatch.budget import Account, Budget
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
 from profscope.dispatch.policy import OBSERVED, Policy, Role
 from profscope.errors import CompileError
@@ -33,6 +33,9 @@ class Timer(Protocol):
         is_bare: bool,
     ) -> Any:  # fmt: skip
         """What `run` returns, which launches on the stream. pair: of which it is timed for."""
+
+    def extra_ns(self, configuration: Configuration) -> float:
+        """How much longer a recorded launch takes on the GPU than a bare one; 0 if that is not known."""
 
 
 class Observer(Protocol):
@@ -62,7 +65,7 @@ class Dispatcher:
     """Installed for the length of a session, and again each time it goes on. Thread-safe.
 
     seen: kernels of which a binary was launched; tried: those that an autotuner timed. compiler: of recorded
-    binaries; launches: records them.
+    binaries; launches: records them. budget: None without `overhead_pct=`.
     """
 
     def __init__(
@@ -73,8 +76,13 @@ class Dispatcher:
         launches: RecordedLaunches,
         timer: Timer,
         observer: Observer,
+        budget: Budget | None = None,
     ) -> None:
-        self.configurations = Configurations(policy, matches)
+        def account(configuration: Configuration) -> Account:
+            assert budget is not None
+            return budget.open(partial(timer.extra_ns, configuration))
+
+        self.configurations = Configurations(policy, matches, None if budget is None else account)
         self.compiler = compiler
         self.seen: set[str] = set()
         self.tried: set[str] = set()
@@ -154,7 +162,7 @@ class Dispatcher:
                 turns.observing = False
             elif not turns.is_first and self._observer.wants(configuration):
                 return OBSERVED
-        return turns.take()
+        return configuration.take()
 
     def adopt(self, kernel: CompiledKernel) -> Binary:
         """A kernel compiled with records as a binary that is loaded and launched through here.
@@ -215,7 +223,9 @@ class Dispatcher:
         if role is Role.OBSERVED:
             return self._observe(configuration, args)
         if role is Role.RECORDED and not policy.is_of_pair(number) and recorded is not None:
-            return recorded.launch(*args)
+            if configuration.account is None or not number:  # the first one sets much up, once
+                return recorded.launch(*args)
+            return configuration.account.charge(partial(recorded.launch, *args), is_bare=False)
         bare = configuration.bare_binary()
         if bare is None:  # as of torch.compile, and it could not be compiled again
             assert recorded is not None
@@ -224,6 +234,8 @@ class Dispatcher:
             return bare.launch(*args)
         is_bare, pair = role is Role.BARE, policy.timed_pair(number)
         run = partial((bare if is_bare else recorded).launch, *args)
+        if configuration.account is not None:
+            run = partial(configuration.account.charge, run, is_bare=is_bare)
         return self._timer.launch(configuration, pair, args[STREAM], run, is_bare=is_bare)
 
     def _observe(self, configuration: Configuration, args: Arguments) -> Any:
@@ -232,7 +244,7 @@ class Dispatcher:
         if bare is not None and self._observer.launch(configuration, bare, args):
             turns.observe()
             return None
-        number = turns.take()
+        number = configuration.take()
         if number is None and bare is not None:
             return bare.launch(*args)
         return self._play(configuration, number or 0, args)

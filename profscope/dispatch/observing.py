@@ -14,17 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from triton.compiler import CompiledKernel
-from triton.runtime import driver
-
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
+from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.dispatch.configurations import Binary, Configuration
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.proton_sampling import proton_has_sampled
+from profscope.evidence.cupti import SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
-from profscope.evidence.subject import Subject
+from profscope.evidence.subject import SampledLaunch, Subject
 from profscope.evidence.waiting import may_wait
 from profscope.options import Options
 from profscope.recording.backend import Backend
@@ -32,8 +31,6 @@ from profscope.recording.builds import ptx_of
 from profscope.recording.graphs import Graphs
 from profscope.recording.job import ranks
 from profscope.recording.recorded_launches import RecordedLaunches
-from profscope.sampler.cupti import SamplerError
-from profscope.sampler.sampled import SampledLaunch
 
 if TYPE_CHECKING:
     from profscope.evidence.tables import Evidence

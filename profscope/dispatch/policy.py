@@ -68,6 +68,10 @@ class Policy:
         pair, at = divmod(number - _FIRST_PAIR, _OF_A_PAIR)
         return pair if self.is_of_pair(number) and at % 2 else None
 
+    def is_fixed(self, number: int) -> bool:
+        """Whether a launch has its role whatever recording costs: the first one, and those of pairs."""
+        return number < self._rest
+
     def bare_from(self, number: int) -> int:
         """How many launches in a row, from this one on, are bare and nothing else."""
         if number < self._rest:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from triton._C.libtriton import ir
-
 from instrument_passes.errors import InstrumentError
 from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
@@ -22,6 +20,7 @@ from instrument_passes.scope_tags import tag_scopes, without_points, without_sco
 from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
 from profscope.compat.proton import conflict
+from profscope.compat.triton_parts import ir
 from profscope.dispatch.rounding import Rounding
 from profscope.errors import CompileError, ScopeError
 from profscope.language import RECORDING

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 import triton
-from triton import knobs
 
 from profscope.analysis.notes import UNSEEN
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.cpp_kernels import CppKernels, cpp_kernels
+from profscope.compat.triton_parts import knobs
 from profscope.dispatch.aot_inductor import AheadOfTime
 from profscope.dispatch.baseline import Baseline
+from profscope.dispatch.budget import Budget, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
-from profscope.dispatch.cpp_kernels import CppKernels, cpp_kernels
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.emulated_counts import EmulatedCounts
 from profscope.dispatch.inductor import InductorLaunches
@@ -92,6 +93,7 @@ class Running:
     observing: Observing
     emulated_counts: EmulatedCounts | None
     baseline: Baseline
+    budget: Budget | None
     inductor: InductorLaunches
     ahead: AheadOfTime
     job: Job
@@ -122,6 +124,7 @@ class Running:
             *self.dispatcher.notes(),
             *observed,
             *timed,
+            *self._captured(),
             *self._undescribed(),
             *self.scopes.notes(),
             *([] if self.kineto is None else self.kineto.notes),
@@ -130,6 +133,8 @@ class Running:
         if not self.recorder.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
         more = {"clock": self.machine.clock(), "bare": self._bare()}
+        if self.budget is not None:
+            more["budget"] = self.budget.describe()
         told = self.metadata | sampling | building | hardware | baseline | more
         return told | self.job.describe(), notes
 
@@ -167,7 +172,7 @@ class Running:
 
         Trials and replays do not count, neither among those recorded nor among those that there were.
         """
-        if self.options.every == 1:
+        if self.options.every == 1 and self.budget is None:
             return {}, []
         launches, recorded = self.dispatcher.configurations.launches(), self.recorder.recorded()
         kernels = {
@@ -182,6 +187,15 @@ class Running:
             if counts["recorded"] < counts["launches"]
         ]
         return {"sampling": {"every": self.options.every, "kernels": kernels}}, notes
+
+    def _captured(self) -> list[str]:
+        captured = self.recorder.launches.captured.total()
+        if self.budget is None or not captured:
+            return []
+        return [
+            f"{captured} launches that CUDA graphs captured record at each replay, whatever overhead_pct= "
+            "says; every= leaves replays out"
+        ]
 
     def _bare(self) -> dict[str, Any]:
         """What the bare binaries take that recorded ones stand for, by the configuration's key, and their
@@ -255,10 +269,14 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         records = recorder(options, machine, metadata)
         observing = Observing(options, records.launches, records.graphs, machine_here(machine, options))
         stack.callback(observing.close)
-        baseline = Baseline(options, machine.device_type, records.graphs)
-        policy = Policy(every=options.every, observes=observing.observes, pairs=options.baseline)
+        budget = budget_here(options, machine)
+        pairs = pairs_timed(options.baseline, budget)
+        baseline = Baseline(options, machine.device_type, records.graphs, pairs)
+        policy = Policy(every=options.every, observes=observing.observes, pairs=pairs)
         compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
-        dispatcher = Dispatcher(policy, options.matches, compiler, records.launches, baseline, observing)
+        dispatcher = Dispatcher(
+            policy, options.matches, compiler, records.launches, baseline, observing, budget
+        )
         aside = builds_aside(options, machine)
         inductor = InductorLaunches(dispatcher, records.launches.capturing, records.preparation, aside)
         ahead = AheadOfTime()
@@ -269,7 +287,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
         counts = None
         if machine.emulated is not None and not observing.observes:
             counts = EmulatedCounts(machine.emulated, dispatcher.configurations)
-        optional = (part for part in (aside, kineto, counts) if part is not None)
+        optional = (part for part in (budget, aside, kineto, counts) if part is not None)
         parts: tuple[_Part, ...] = (
             records, observing, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional
         )  # fmt: skip
@@ -288,6 +306,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
             observing,
             counts,
             baseline,
+            budget,
             inductor,
             ahead,
             job,
@@ -300,6 +319,13 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
 def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:
     """What builds recorded binaries of torch.compile in other processes; None if launches wait for theirs."""
     return None if options.wait or machine.device_type == "cpu" else BuildAside(options, "gpu")
+
+
+def budget_here(options: Options, machine: backend.Backend) -> Budget | None:
+    """What recording may add; None if all is recorded, as on the emulator, whose time is no program's."""
+    if options.overhead_pct is None or machine.device_type == "cpu":
+        return None
+    return Budget(options.overhead_pct)
 
 
 def is_recording() -> bool:

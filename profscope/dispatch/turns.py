@@ -35,18 +35,29 @@ class Turns:
 
     def _begin(self, number: int) -> None:
         """The launch with this number is next."""
-        launches = 0 if self.observing else self._policy.bare_from(number)
+        self._plan(0 if self.observing else self._policy.bare_from(number))
+
+    def _plan(self, launches: int) -> None:
+        """So many launches are bare, from the next one on."""
         self._begun += launches
         self._left = repeat(BARE, launches)
         self.draw: Callable[[], Any] = partial(next, self._left, None)
 
-    def take(self) -> int | None:
+    def take(self, delay: Callable[[int], int] | None = None) -> int | None:
         """The number of the launch that has drawn None; None if it is bare after all: another thread was
-        quicker, and its launch has taken this turn."""
+        quicker, and its launch has taken this turn, or `delay` puts it off.
+
+        delay: asked with its number for how many launches, this one included, cannot be recorded yet.
+        """
         with self._lock:
             if next(self._left, None) is not None:
                 return None
             number = self._begun
+            put_off = 0 if delay is None else delay(number)
+            if put_off:
+                self._plan(put_off + self._policy.bare_from(number + put_off))
+                next(self._left)
+                return None
             self._begun += 1
             self._begin(number + 1)
             return number

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from profscope.evidence.cupti import Library, bytes_for, names_for
+from profscope.evidence.cupti import Library, SamplerError, bytes_for, names_for
 from profscope.evidence.metrics import COUNTERS, MOST_PASSES, Counter, user_counters
 from profscope.evidence.subject import CounterValues, Subject
-from profscope.sampler.cupti import SamplerError
 
 __all__ = ["Counters", "DisturbedError", "Selection", "select"]
 

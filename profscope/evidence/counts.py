@@ -8,11 +8,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from profscope.evidence.cupti import Library, bytes_for
+from profscope.evidence.cupti import Library, SamplerError, bytes_for
 from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import InstanceValue, InstructionData, MetricConfig, MetricDetails
 from profscope.evidence.subject import CountedLaunch, Subject
-from profscope.sampler.cupti import SamplerError
 
 __all__ = ["Counts"]
 

@@ -1,21 +1,173 @@
-"""The CUPTI library of this process, and its calls for counters and instruction counts."""
+"""The CUPTI library of this process, and its calls for PC sampling, instruction counts and counters.
+
+In its continuous mode CUPTI 13 stands still for ever where one thread opens, starts, stops or closes the
+sampler while another one launches (seen on an H200: each waits for a lock that the other one has). So these
+calls are made while no other thread runs Python, and after a pause in which launches that have begun come to
+their end. A thread that launches without Python's lock for longer, from C++ alone, could still do harm.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib.util
 import os
-from collections.abc import Sequence
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from profscope.evidence.structures import STRUCTURES
-from profscope.sampler.cupti import HAS_SAMPLED, SamplerError, check, cubin_crc, library_path
+from profscope.errors import ProfscopeError
+from profscope.evidence.structures import STRUCTURES, CubinCrc
 
-__all__ = ["Library", "bytes_for", "names_for"]
+__all__ = [
+    "HAS_SAMPLED",
+    "OVERFLOW",
+    "WAITER",
+    "Cupti",
+    "Library",
+    "SamplerError",
+    "alone",
+    "bytes_for",
+    "check",
+    "cubin_crc",
+    "library_path",
+    "names_for",
+]
+
+WAITER: Final = "profscope-idle"  # the name of threads that never launch
+HAS_SAMPLED: Final[set[int]] = set()
+"""This process, by its id, once it has: a fact that outlives sessions."""
+_ALONE: Final = ("Enable", "Start", "Stop", "Disable")
+_PAUSE_US: Final = 300
+_HANDOVER_S: Final = 0.05  # for how long threads that want Python's lock are to wait; a call takes some ms
+OVERFLOW: Final = 8  # CUPTI_ERROR_OUT_OF_MEMORY: the hardware's buffer was full
+_ONLY_ADMINISTRATORS: Final = (
+    "the driver lets only administrators read performance counters here "
+    "(NVreg_RestrictProfilingToAdminUsers=0 allows all; in a container, the capability SYS_ADMIN)"
+)
+_ANOTHER: Final = "another profiler has the GPU's counters; run without it (Nsight's tools, for one)"
+_ADVICE: Final = {
+    23: _ANOTHER,  # CUPTI_ERROR_DISABLED
+    26: _ANOTHER,  # CUPTI_ERROR_HARDWARE_BUSY
+    35: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
+    36: _ANOTHER,  # CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED
+    39: _ANOTHER,  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+    40: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
+}
+"""What lies behind some of CUPTI's results, and what would help."""
 
 _BESIDE: Final = ("libnvperf_target.so", "libnvperf_host.so")
 _HOST: Final = "cuptiProfilerHost"
 _OLDEST: Final = 24  # CUPTI's API version in CUDA 12.6, the first with both interfaces
+
+
+class SamplerError(ProfscopeError):
+    """The GPU's sampler cannot be used here; the text says why, and what would help. result: CUPTI's number
+    for it, 0 where it is none of CUPTI's."""
+
+    def __init__(self, said: str, result: int = 0) -> None:
+        super().__init__(said)
+        self.result = result
+
+
+def library_path(maps: str | None = None) -> Path:
+    """Where CUPTI is: the one that is loaded (torch's), which sees this process's kernels; else Triton's.
+
+    maps: what /proc/self/maps says. Raises SamplerError if there is none.
+    """
+    if maps is None:
+        try:
+            maps = Path("/proc/self/maps").read_text()
+        except OSError as error:
+            raise SamplerError(str(error)) from error
+    for line in maps.splitlines():
+        if "/libcupti.so" in line:
+            return Path(line.split(maxsplit=5)[-1])
+    spec = importlib.util.find_spec("triton")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for path in sorted(Path(folder).glob("backends/nvidia/lib/cupti/libcupti.so*")):
+            return path
+    raise SamplerError("neither torch nor Triton brings NVIDIA's CUPTI library here")
+
+
+class Cupti:
+    """Calls of one CUDA context. Raises SamplerError if there is no library, no context on this thread, or no
+    lock that keeps other threads from launching."""
+
+    def __init__(self) -> None:
+        path = library_path()
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise SamplerError("this Python runs threads at the same time, which CUPTI cannot stand")
+        try:
+            self._library = ctypes.CDLL(str(path))
+            self._holding = ctypes.PyDLL(str(path))  # the same one, called without giving up Python's lock
+            driver = ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise SamplerError(str(error)) from error
+        self._context = ctypes.c_void_p()
+        driver.cuCtxGetCurrent(ctypes.byref(self._context))
+        if not self._context:
+            raise SamplerError("this thread has no CUDA context yet; use the GPU first")
+        version = ctypes.c_uint32()
+        check(self._library, "cuptiGetVersion", self._library.cuptiGetVersion(ctypes.byref(version)))
+        self.version = int(version.value)
+        self.path = path
+
+    def call(self, name: str, parameters: Any) -> None:
+        """Call `cuptiPCSampling<name>` for the context."""
+        parameters.size = ctypes.sizeof(parameters)
+        parameters.context = self._context
+        function = f"cuptiPCSampling{name}"
+        if name in _ALONE:
+            with alone():
+                result = getattr(self._holding, function)(ctypes.byref(parameters))
+        else:
+            result = getattr(self._library, function)(ctypes.byref(parameters))
+        check(self._library, function, result)
+        HAS_SAMPLED.add(os.getpid())
+
+    def crc(self, cubin: bytes) -> int:
+        """See `cubin_crc`."""
+        return cubin_crc(self._library, cubin)
+
+
+def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
+    """What records have in place of a binary. Needs no GPU. Raises SamplerError."""
+    parameters = CubinCrc(cubin_size=len(cubin), cubin=cubin)
+    parameters.size = ctypes.sizeof(parameters)
+    check(library, "cuptiGetCubinCrc", library.cuptiGetCubinCrc(ctypes.byref(parameters)))
+    return int(parameters.crc)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """In the body of the with statement no other thread runs Python, and those that launch have done so."""
+    own = {thread.ident for thread in threading.enumerate() if thread.name == WAITER}
+    if not sys._current_frames().keys() - own - {threading.get_ident()}:
+        yield  # there is none
+        return
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_HANDOVER_S)
+    try:
+        time.sleep(1e-6 * _PAUSE_US)  # who waited for the lock already, and for less, gets it now
+        ctypes.PyDLL(None).usleep(_PAUSE_US)
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def check(library: ctypes.CDLL, function: str, result: int) -> None:
+    """Raises SamplerError with what CUPTI calls a result that is none of success."""
+    if not result:
+        return
+    text = ctypes.c_char_p()
+    library.cuptiGetResultString(result, ctypes.byref(text))
+    said = (text.value or b"").decode() or f"error {result}"
+    advice = f": {_ADVICE[result]}" if result in _ADVICE else ""
+    raise SamplerError(f"{function} says {said}{advice}", result)
 
 
 class Library:

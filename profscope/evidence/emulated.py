@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from instrument_passes.sass.rows import SourcePlace, ptx_places
+from profscope.evidence.sample_tables import numbering
 from profscope.evidence.tables import Evidence
-from profscope.sampler.tables import numbering
 from profscope.schema import COUNT_DTYPES, measured_frame
 
 if TYPE_CHECKING:

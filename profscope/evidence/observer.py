@@ -22,13 +22,11 @@ from typing import Any, Final, Protocol
 
 from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
-from profscope.evidence.cupti import Library
+from profscope.evidence.cupti import Library, SamplerError, alone
 from profscope.evidence.driver import Machine
 from profscope.evidence.obstacles import injected_tool, other_profiler
 from profscope.evidence.samples import Samples
-from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
-from profscope.sampler.cupti import SamplerError, alone
-from profscope.sampler.sampled import SampledLaunch
+from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
 
 __all__ = ["CAPTURING", "SECONDS", "Observer", "Witness", "open_witnesses"]
 

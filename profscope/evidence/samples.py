@@ -8,11 +8,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from profscope.evidence.subject import Subject
-from profscope.sampler.periods import ENOUGH, FIRST, next_period
-from profscope.sampler.sampled import SampledLaunch
-from profscope.sampler.sampler import Sampler
-from profscope.sampler.sampler import Samples as Taken
+from profscope.evidence.pc_sampler import Sampler
+from profscope.evidence.pc_sampler import Samples as Taken
+from profscope.evidence.periods import ENOUGH, FIRST, next_period
+from profscope.evidence.subject import SampledLaunch, Subject
 
 __all__ = ["LAUNCHES", "Probe", "Samples"]
 

@@ -14,9 +14,8 @@ import pandas as pd
 from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.metrics import COUNTERS, COUNTS, Counter, user_counters
-from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
-from profscope.sampler.sampled import SampledLaunch
-from profscope.sampler.tables import numbering, sample_tables
+from profscope.evidence.sample_tables import numbering, sample_tables
+from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
 from profscope.schema import MEASURED_DTYPES, Tables, measured_frame
 
 __all__ = ["Evidence", "Number", "counters_table", "counts_table", "evidence", "with_evidence"]

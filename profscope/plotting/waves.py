@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.room import room_on_sm
@@ -20,6 +22,7 @@ from profscope.plotting.canvas import DIM, INK, LINE, axes_for, label_time, shor
 from profscope.plotting.picked import Picked, picked
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text
+from profscope.traces.html.spans import times
 
 __all__ = ["wave_of_cta", "waves"]
 
@@ -37,23 +40,26 @@ _ABOVE: Final = 1.18  # of the axis, in slots
 def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | None) -> Figure:
     """See `Plots.waves`."""
     chosen = picked(tables, launch, kernel, "prof.plot.waves()")
-    if not chosen.is_whole:
+    ctas = every_cta(chosen.tables, chosen.tables.launches)
+    if ctas is None:
         raise DrawError(
             f"prof.plot.waves() needs all CTAs of the launch: {chosen.part} (session(ctas=None) records all)"
         )
-    ctas = chosen.ctas
-    if (ctas.sm < 0).any():
+    sm = ctas["sm"].to_numpy(np.int64)
+    if (sm < 0).any():
         raise DrawError("prof.plot.waves(): nobody says which SM a CTA ran on")
-    shape = _shape(chosen)
+    as_spans = ctas.assign(duration_ns=ctas["end_ns"] - ctas["start_ns"], duration_cycles=ctas["cycles"])
+    start, duration = times(replace(chosen.tables, df=as_spans))
+    end = start + duration
+    shape = _shape(chosen, ctas.assign(start_ns=start, end_ns=end))
     each = shape.room or shape.per_sm
-    wave = wave_of_cta(ctas.sm, ctas.start, each)
-    end = ctas.start + ctas.duration
-    longest = chosen.longest
+    wave = wave_of_cta(sm, start, each)
+    longest = max(1.0, float(end.max()))
     scale, unit = unit_scale(longest, chosen.unit)
     edges = np.unique(np.concatenate([np.linspace(0, longest, _POINTS), [0.0]]))
     count = int(wave.max()) + 1
     band, in_band = _bands(wave, count)
-    layers = _running(edges, ctas.start, end, band)
+    layers = _running(edges, start, end, band)
     figure, ax = axes_for(ax, 8.0, 3.4)
     ax.stackplot(edges / scale, layers, colors=_colours(len(layers)), linewidth=0, step="post")
     ran = "" if sm_count_of(tables.metadata) else " that ran one"
@@ -63,7 +69,7 @@ def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | 
         (longest / scale, shape.slots), xytext=(-2, 3), textcoords="offset points", ha="right", va="bottom",
         fontsize=8, color=INK,
     )  # fmt: skip
-    tail = float(ctas.start.max()) / scale
+    tail = float(start.max()) / scale
     ax.fill_between(
         [tail, longest / scale], shape.slots, facecolor="none", edgecolor=LINE, hatch="////", linewidth=0,
         zorder=0,
@@ -96,30 +102,11 @@ def wave_of_cta(sm: Ints, start: Ints, per_sm: int) -> Ints:
     return wave
 
 
-def _shape(chosen: Picked) -> Shape:
+def _shape(chosen: Picked, ctas: pd.DataFrame) -> Shape:
     """As `prof.findings()` and `prof.report()` have it, of this launch."""
-    ctas = chosen.ctas
-    df = chosen.tables.df
-    end = (ctas.start + ctas.duration).astype(np.int64)
-    cycle = df["start_cycle"].to_numpy()
-    begins = np.minimum.reduceat(cycle, ctas.first)
-    ends = np.maximum.reduceat(
-        np.where((df["kind"] != "async").to_numpy(), cycle + df["duration_cycles"].to_numpy(), cycle),
-        ctas.first,
-    )
-    table = pd.DataFrame(
-        {
-            "launch": 0,
-            "sm": ctas.sm,
-            "start_ns": ctas.start,
-            "end_ns": end,
-            "start_cycle": begins,
-            "cycles": ends - begins,
-        }
-    )
     metadata = chosen.tables.metadata
     (variant,) = chosen.tables.launches["variant"].unique().tolist()
-    return shape_of(table, sm_count_of(metadata), room_on_sm(metadata, chosen.kernel, variant))
+    return shape_of(ctas, sm_count_of(metadata), room_on_sm(metadata, chosen.kernel, variant))
 
 
 def _bands(wave: Ints, count: int) -> tuple[Ints, int]:

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
+from profscope.compat.launching import current_device_now
 from profscope.recording import cuda_driver
 from profscope.recording.buffers import Full, Lane, Slice
 from profscope.recording.generations import Arena, Bytes, Generation
@@ -99,6 +100,7 @@ class DeviceBuffers:
     def __init__(self, device: int, budget_bytes: int, full: Full) -> None:
         self.limit_bytes = arena_bytes(budget_bytes)
         self._device = device
+        self._current_device = current_device_now()
         self._full = full
         self._side = torch.cuda.Stream(device)
         self._zeroing = torch.cuda.Stream(device)
@@ -198,7 +200,7 @@ class DeviceBuffers:
 
     def _on_device(self, stream: torch.cuda.Stream) -> contextlib.AbstractContextManager[Any]:
         """Makes its device the current one, as the driver wants it; mostly it is, and to ask is cheap."""
-        is_current = torch._C._cuda_getDevice() == self._device
+        is_current = self._current_device() == self._device
         return contextlib.nullcontext() if is_current else torch.cuda.stream(stream)
 
     def _new_arena(self) -> Arena:

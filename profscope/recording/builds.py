@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from triton.runtime.jit import JITCallable
-
 from instrument_passes.analyses.occupancy import limits_of
+from profscope.compat.triton_parts import JITCallable
 from profscope.decoding.build import Build, SourceText
 from profscope.recording.code_size import instruction_count
 from profscope.recording.origins import ORIGINS

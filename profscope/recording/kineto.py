@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch.autograd import profiler as autograd_profiler
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
-from profscope.compat.patches import Method, patched
+from profscope.compat.patches import Method
+from profscope.compat.torch_profiler import is_profiling, of_all_threads, on_host, quiet
 from profscope.errors import SessionError
 from profscope.recording.cupti_calls import note_no_questions
 
@@ -56,7 +56,6 @@ _OVERHEAD: Final = (
 )  # fmt: skip
 """Times that CUPTI itself took: "overhead", where an event says of what activity it is."""
 
-_BEGINS: Final = "_run_on_profiler_start"  # of torch's module: what puts the flag up
 _OWN: Final = "profscope_"  # kernels that ask a GPU for its clock
 _TAKEN: Final = (
     "events are missing: the program ran a torch.profiler of its own, and there is only one at a time; "
@@ -79,12 +78,8 @@ class Kineto:
     def installed(self) -> Iterator[None]:
         """Kineto watches the body of a with statement. Raises SessionError where it cannot."""
         refuse_kineto(on_gpu=self._on_gpu)
-        # Which operator a call lies in its time and thread tell: CUPTI need not be told of each.
         try:
-            config = torch._C._profiler._ExperimentalConfig(
-                profile_all_threads=True, disable_external_correlation=True
-            )
-            getattr(autograd_profiler, _BEGINS)
+            config = of_all_threads()
         except (AttributeError, TypeError) as error:
             why = str(error).partition("\n")[0]
             raise SessionError(
@@ -97,8 +92,7 @@ class Kineto:
             watching.__enter__()
             stack.callback(self._end, watching)
             self._others = 0
-            stack.enter_context(patched(autograd_profiler, _BEGINS, self._counting))
-            autograd_profiler._is_profiler_enabled = False
+            stack.enter_context(quiet(self._counting))
             if self._on_gpu:
                 note_no_questions()
             yield
@@ -122,7 +116,7 @@ class Kineto:
 
     def _end(self, watching: Any) -> None:
         self.changes += 1
-        if self._others and not _is_active():  # which has ended since
+        if self._others and not is_profiling():  # which has ended since
             self.notes = [_TAKEN]
             return
         try:
@@ -141,7 +135,7 @@ class Kineto:
 
 def refuse_kineto(*, on_gpu: bool) -> None:
     """Raises SessionError where Kineto cannot watch."""
-    if _is_active():
+    if is_profiling():
         raise SessionError(
             "events=True: a torch.profiler is active, and there is only one at a time; end it before the "
             "session, or leave out events=True"
@@ -197,17 +191,11 @@ def groups_in(trace: str) -> dict[int, str]:
     return {int(number[1]): process_group(args) for args in said if (number := _NUMBER.search(args))}
 
 
-def _is_active() -> bool:
-    """Whether one of the program's is: one that watches all threads is known by the flag alone."""
-    return bool(torch.autograd._profiler_enabled() or autograd_profiler._is_profiler_enabled)
-
-
 def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
     """The columns of Kineto's events, less those that _KINDS leaves out. notes: gets what is missing."""
     events = results.events()
     kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
     kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
-    cpu = torch._C._autograd.DeviceType.CPU
     names = [event.name() for event, _ in kept]
     return {
         "name": names,
@@ -215,7 +203,7 @@ def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
             "collective" if kind == "kernel" and _COLLECTIVE in name else kind
             for name, (_, kind) in zip(names, kept, strict=True)
         ],
-        "on_gpu": [event.device_type() != cpu for event, _ in kept],
+        "on_gpu": [not on_host(event) for event, _ in kept],
         "device": [event.device_index() for event, _ in kept],
         "resource": [event.device_resource_id() for event, _ in kept],
         "start_unix_ns": [event.start_ns() for event, _ in kept],
@@ -232,7 +220,7 @@ def _kind(event: Any) -> str:
         return _KINDS.get(event.activity_type(), "")
     # Older versions of torch say it by the name.
     name = event.name()
-    if event.device_type() != torch._C._autograd.DeviceType.CPU:
+    if not on_host(event):
         if event.is_user_annotation() or "Sync" in name:
             return ""
         return "copy" if name.startswith("Memcpy") else "set" if name.startswith("Memset") else "kernel"

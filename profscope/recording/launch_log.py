@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
-from profscope.decoding.areas import has_records, launch_header
+from profscope.decoding.areas import has_records, launch_header, without_vacant_area
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.decoding.unwritten import wrote_nothing
@@ -55,11 +55,12 @@ class Route(NamedTuple):
     plan: Plan
     device: int
     buffers: Buffers | _TrimmedBuffers
+    turns: Iterator[int]  # what the bits above the address are in each launch
 
     @staticmethod
-    def of(buffers: Buffers, plan: Plan, stream: int, device: int) -> Route:
+    def of(buffers: Buffers, plan: Plan, stream: int, device: int, turns: Iterator[int]) -> Route:
         """With what every launch needs of the plan and the buffers in reach."""
-        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers)
+        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +202,10 @@ class LaunchLog:
         Those of a guess are trimmed, and kept in place of what they were part of.
         """
         buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
-        if launch.guessed and has_records(buffer):
+        if not has_records(buffer):
+            return buffer
+        buffer = without_vacant_area(buffer, launch.manifest, launch.ctas)
+        if launch.guessed:
             key = launch.manifest.digest, launch.ctas
             self.ring_log2[key] = needed_ring_log2(buffer, launch.manifest)
             with contextlib.suppress(RecordError):  # the profile will say what is wrong with it

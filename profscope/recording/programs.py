@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from triton.compiler import CompiledKernel
-
 from instrument_passes.errors import ManifestError
 from instrument_passes.ir.tokens import unquote
 from instrument_passes.manifest import ATTRIBUTE, Manifest
+from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.errors import CompileError
 

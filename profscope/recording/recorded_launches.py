@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from triton.compiler import CompiledKernel
-
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.compat.launching import Call, capturing_now, current_device_now
+from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY
 from profscope.recording.builds import build_of
@@ -86,7 +85,8 @@ class RecordedLaunches:
                 ctas = x * y * z * of_cluster
                 route = settled.get((digest, ctas, stream, device)) or find(manifest, ctas, stream, device)
                 if route is not None:
-                    pointer = route.place(lane, route.needed, stream, route.bits, route.plan.zero)
+                    bits = route.bits | next(route.turns)
+                    pointer = route.place(lane, route.needed, stream, bits, route.plan.zero)
                     if pointer is None:  # the buffers are closed
                         self._journal.skip(self._journal.stopped)
             except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
@@ -132,7 +132,7 @@ class RecordedLaunches:
         if plan is None:
             return call(_NOWHERE, *args)
         address, offset = graph.place(plan.needed)
-        call(address | plan.pointer_bits, *args)
+        call(address | plan.pointer_bits | next(self._routes.turns(program.manifest, ctas)), *args)
         graph.launches.append((program, plan, offset))
         with self._lock:
             self.captured[program.manifest.kernel] += 1

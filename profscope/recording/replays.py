@@ -51,5 +51,5 @@ class Replays:
         buffers.copy(filling, offset, memory)
         mark = Mark(graph=graph.index, replay=replay, cold=memory.nbytes > cold_bytes(graph.device))
         for program, plan, at in graph.launches:
-            route = Route.of(buffers, plan, stream, graph.device)
+            route = Route.of(buffers, plan, stream, graph.device, iter(()))
             self._log.entries.append((program, route, filling, offset + at, mark))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from collections.abc import Iterator
 
 import torch
 
+from instrument_passes.launch_bits import TURNS
 from instrument_passes.manifest import Manifest
 from profscope.options import Options
 from profscope.recording.arenas import DeviceBuffers
@@ -38,6 +41,7 @@ class Routes:
         self._planner = Planner(options, backend, log, journal.skip)
         self._lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
+        self._turns: dict[tuple[int, int], Iterator[int]] = {}
         journal.when_stopped(self.settled.clear)
 
     def find(self, manifest: Manifest, ctas: float, stream: int, device: int) -> Route | None:
@@ -52,12 +56,16 @@ class Routes:
         buffers = None if plan is None else self.buffers(device)
         if plan is None or buffers is None:
             return None
-        route = Route.of(buffers, plan, stream, device)
+        route = Route.of(buffers, plan, stream, device, self.turns(manifest, ctas))
         if not plan.guessed:
             self.settled[manifest.digest, ctas, stream, device] = route
             if self._journal.stopped:  # while the route was looked for
                 self.settled.clear()
         return route
+
+    def turns(self, manifest: Manifest, ctas: int) -> Iterator[int]:
+        """Of the launches of a program and grid, which take turns on all streams and devices: see `TURNS`."""
+        return self._turns.setdefault((manifest.digest, ctas), itertools.cycle(TURNS))
 
     def plan_captured(self, manifest: Manifest, ctas: int, free_bytes: int) -> Plan | None:
         """The plan of a launch that is captured into a CUDA graph; waits for nothing."""

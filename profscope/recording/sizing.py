@@ -85,9 +85,11 @@ def plan(
     can be are cut, and the drops counted.
 
     ring_log2: the rings' length if it was learned from an earlier launch, else None:
-    then they get what `_FIRST_RINGS` says. stride_log2: which CTAs are wanted (see `Selection`); more are
-    left out as memory demands, since a gap in the grid distorts less than a gap in time.
+    then they get what `_FIRST_RINGS` says. stride_log2: which CTAs are wanted (see `Selection`). More record
+    where these are too few for a sample; and fewer as memory demands, since a gap in the grid distorts less
+    than a gap in time.
     """
+    stride_log2 = manifest.selection.stride_log2(ctas, stride_log2)
     if ring_log2 is None:
         ring_log2 = MIN_RING_LOG2
         while manifest.ring_bytes and ring_log2 < MAX_RING_LOG2:

@@ -14,19 +14,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.span_rows import OfLaunches
 from profscope.errors import TraceError
 from profscope.schema import (
     COUNT_DTYPES,
     MEASURED_DTYPES,
     SPAN_DTYPES,
     Tables,
+    ctas_frame,
     launches_frame,
     measured_frame,
     payload_names,
     spans_frame,
 )
 from profscope.traces.merging_around import around_together, numbered_around
-from profscope.traces.merging_measured import merged_baseline, merged_hardware, merged_sampler
+from profscope.traces.merging_measured import merged_baseline, merged_budget, merged_hardware, merged_sampler
 from profscope.traces.merging_notes import merged_notes
 from profscope.traces.only import SAMPLES_OF_RANK
 from profscope.traces.rank_times import Aligned, OnRank0, aligned
@@ -35,8 +37,8 @@ __all__ = ["Part", "merged"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
-    "notes", "kernels", "variants", "sources", "code", "baseline", "sampler", "hardware", "program", "job",
-    "host_clock", "ranks", SAMPLES_OF_RANK,
+    "notes", "kernels", "variants", "sources", "code", "baseline", "budget", "sampler", "hardware", "program",
+    "job", "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -81,6 +83,7 @@ def merged(parts: Sequence[Part], notes: Sequence[str] = (), samples_of: int | N
         metadata,
         host=host,
         events=events,
+        ctas=ctas_frame(_columns([tables.ctas for tables in own])),
         **_measured(of_ranks),
     )
 
@@ -160,13 +163,28 @@ def _renumbered(
         end_ns=launches["end_ns"] + times,
         rank=np.full(len(launches), part.rank, np.int32),
     )
+    launches = numbered(launches, offset)
     measured: dict[str, Any] = {name: numbered(getattr(tables, name), offset) for name in MEASURED_DTYPES}
     return replace(
         tables,
         df=df,
-        launches=numbered(launches, offset),
+        launches=launches,
+        ctas=_ctas(tables.ctas, launches, shift, offset),
         **measured,
         **numbered_around(tables, part.rank, offset, on_rank_0),
+    )
+
+
+def _ctas(ctas: pd.DataFrame, launches: pd.DataFrame, shift: pd.Series[Any], offset: int) -> pd.DataFrame:
+    """launches: as numbered in the whole, `offset` above their own; shift: ns to add, by own number."""
+    launch = ctas["launch"].to_numpy()
+    ns = shift.reindex(launch).to_numpy(np.int64)
+    variant = OfLaunches(launches, launches["variant"].to_numpy(), 0).of(launch + offset)
+    return ctas.assign(
+        variant=variant.astype(np.int32),
+        launch=(launch + offset).astype(np.int32),
+        start_ns=ctas["start_ns"] + ns,
+        end_ns=ctas["end_ns"] + ns,
     )
 
 
@@ -260,6 +278,7 @@ def _metadata(
         "sources": list(sources.values()),
         "code": list(code.values()),
         **merged_baseline([part.tables.metadata for part in parts]),
+        **merged_budget([part.tables.metadata for part in parts]),
         **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
         **merged_hardware([(part.rank, part.tables.metadata) for part in parts]),
         "ranks": ranks,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["merged_baseline", "merged_hardware", "merged_sampler"]
+__all__ = ["merged_baseline", "merged_budget", "merged_hardware", "merged_sampler"]
 
 _ADDED_UP: Final = ("launches", "samples", "dropped")
 
@@ -24,6 +24,15 @@ def merged_baseline(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 known = of_kernel.get(entry["key"])
                 of_kernel[entry["key"]] = entry if known is None else _timed(known, entry)
     return {"baseline": told[0] | {"kernels": {name: list(own.values()) for name, own in kernels.items()}}}
+
+
+def merged_budget(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The metadata's entry "budget" of the parts that have one: times are added up."""
+    told = [part["budget"] for part in parts if part.get("budget")]
+    if not told:
+        return {}
+    times = {name: sum(each[name] for each in told) for name in ("elapsed_ns", "host_ns", "gpu_ns")}
+    return {"budget": told[0] | times}
 
 
 def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from profscope.traces.around import packed_around, unpacked_around
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
 from profscope.traces.limits import most_cells
+from profscope.traces.packed_ctas import packed_ctas, unpacked_ctas
 from profscope.traces.packed_table import packed_table, unpacked_table
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
@@ -64,6 +65,8 @@ def object_text(tables: Tables, spans: dict[str, Any]) -> str:
     for name, dtypes in MEASURED_DTYPES.items():
         if len(getattr(tables, name)):
             ours[name] = packed_table(getattr(tables, name), dtypes)
+    if len(tables.ctas):
+        ours["ctas"] = packed_ctas(tables.ctas, tables.launches)
     return json_text({OBJECT: ours, DIGEST: _digest(ours)})
 
 
@@ -95,7 +98,10 @@ def object_tables(
         for name in MEASURED_DTYPES.keys() & ours.keys():
             columns = unpacked_table(ours[name], MEASURED_DTYPES[name], most_cells(file.size))
             beside[name] = measured_frame(name, columns)
-        tables = Tables(launches=_launches(ours["launches"]), metadata=ours["metadata"] | {}, **beside)
+        launches = _launches(ours["launches"])
+        if "ctas" in ours:
+            beside["ctas"] = unpacked_ctas(ours["ctas"], launches, most_cells(file.size))
+        tables = Tables(launches=launches, metadata=ours["metadata"] | {}, **beside)
         if read_spans is not None:
             return replace(tables, df=read_spans(tables, ours["spans"]))
         with worker_pool() as pool:

@@ -41,6 +41,7 @@ def selected(tables: Tables, only: Only) -> Tables:
             raise TraceError(f"no spans for {name} {value}; there are: {_ranges(numbers[kept])}")
         kept = kept & (numbers == value)
     df = _kept_spans(tables.df, kept)
+    ctas = tables.ctas[_of_part(tables.ctas, launches, parts)].reset_index(drop=True)
     if parts:
         launches = _cut_to(launches, df)
     of_all = only.rank is None or only.rank == tables.metadata.get(SAMPLES_OF_RANK)
@@ -48,9 +49,17 @@ def selected(tables: Tables, only: Only) -> Tables:
     metadata = _metadata(tables, launches, is_whole, parts)
     launches = launches.reset_index(drop=True).assign(host=np.int64(-1))  # host scopes are of all launches
     if parts or only.launch is not None or not of_all:
-        return Tables(df, launches, metadata)
+        return Tables(df, launches, metadata, ctas=ctas)
     measured = {name: _measured(getattr(tables, name), launches) for name in MEASURED_DTYPES}
-    return Tables(df, launches, metadata, **measured)
+    return Tables(df, launches, metadata, ctas=ctas, **measured)
+
+
+def _of_part(ctas: pd.DataFrame, launches: pd.DataFrame, parts: dict[str, int]) -> NDArray[np.bool_]:
+    """Which CTAs are of these launches, and of the part of each that is asked for; a warp is no CTA."""
+    own = ctas["launch"].isin(launches["launch"]).to_numpy() & ("warp" not in parts)
+    for name in parts.keys() & {"cta", "sm"}:
+        own = own & (ctas[name].to_numpy() == parts[name])
+    return np.asarray(own, np.bool_)
 
 
 def _measured(table: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:

@@ -39,7 +39,7 @@ def unsound(tables: Tables) -> str | None:
 
 
 def _problems(tables: Tables) -> Iterator[str]:
-    for name in ("df", "launches", *MEASURED_DTYPES, "host", "events"):
+    for name in ("df", "launches", "ctas", *MEASURED_DTYPES, "host", "events"):
         table, what = getattr(tables, name), "spans" if name == "df" else name
         yield from _texts(table, what)
         yield from _numbers(table, what)

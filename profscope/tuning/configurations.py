@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from triton.runtime.autotuner import Autotuner, Heuristics
-
+from profscope.compat.triton_parts import Autotuner, Heuristics
 from profscope.errors import OptionError
 from profscope.options import Options
 

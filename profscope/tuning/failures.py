@@ -5,9 +5,7 @@ from __future__ import annotations
 import traceback
 from typing import Final
 
-from triton.compiler.errors import CompilationError
-from triton.runtime.errors import OutOfResources
-
+from profscope.compat.triton_parts import CompilationError, OutOfResources
 from profscope.recording.messages import one_line
 
 __all__ = ["why_not_built"]

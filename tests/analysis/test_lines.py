@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from profscope.analysis.line_rows import folded_path
 from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.sources import Sources
+from profscope.evidence.sample_tables import sample_tables
 from profscope.profiles import Profile
-from profscope.sampler.tables import sample_tables
 from tests.support.captures import captured
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile

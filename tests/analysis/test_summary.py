@@ -105,6 +105,7 @@ def test_units_are_in_the_names() -> None:
         *SITE_COLUMNS,
         *names,
         "sampled",
+        "self_error_pct",
         "launches",
         "launches_seen",
         *WORK_COLUMNS,

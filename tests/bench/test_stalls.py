@@ -9,7 +9,7 @@ import pytest
 
 from bench.stalls import Case, cases, judged, main, sampled
 from profscope import emulator
-from profscope.sampler.sampled import SampledLaunch
+from profscope.evidence.subject import SampledLaunch
 
 CAPTURE = Path(__file__).parents[1] / "data/sampler/chase.npz"
 

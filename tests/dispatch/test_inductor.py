@@ -14,7 +14,7 @@ import pytest
 import torch
 import triton
 from triton import knobs
-from triton.runtime import _allocation
+from triton.runtime import _allocation, driver
 
 import profscope.compat.inductor
 from profscope import emulator
@@ -47,6 +47,8 @@ def inductor() -> Any:
 @pytest.fixture(autouse=True)
 def the_emulator_is_the_gpu(monkeypatch: pytest.MonkeyPatch, inductor: Any) -> Iterator[None]:
     monkeypatch.setenv("PROFSCOPE_EMULATOR", "1")
+    for name in ("_active", "_default"):  # launches outside of sessions make the emulator the default driver
+        monkeypatch.setattr(driver, name, getattr(driver, name))
     tuner = inductor.heuristics.CachingAutotuner
     before = dict(vars(tuner))
     allocator = _allocation._allocator.get()

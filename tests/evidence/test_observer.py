@@ -12,9 +12,9 @@ from profscope.evidence import counts as counts_module
 from profscope.evidence import observer as observer_module
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
+from profscope.evidence.cupti import SamplerError
 from profscope.evidence.observer import Observer, Witness
 from profscope.evidence.subject import Subject
-from profscope.sampler.cupti import SamplerError
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 
 SUBJECT = Subject("kernel", "", (), "kernel", b"cubin", "")

@@ -8,11 +8,10 @@ import pytest
 from profscope.evidence import counts as counts_module
 from profscope.evidence.counters import Counters, DisturbedError, select
 from profscope.evidence.counts import Counts
-from profscope.evidence.cupti import Library
+from profscope.evidence.cupti import Library, SamplerError, library_path
 from profscope.evidence.metrics import COUNTERS, MOST_PASSES
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import Subject
-from profscope.sampler.cupti import SamplerError, library_path
 from tests.support.fake_cupti import CRC, FakeCupti
 from tests.support.fake_sampler import STRANGER, FakeProbe
 

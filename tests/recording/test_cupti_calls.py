@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from profscope.evidence.cupti import library_path
 from profscope.recording import cupti_calls
-from profscope.sampler.cupti import library_path
 
 _WORKS: list[str] = [
     "Launch", "Memcpy", "Memset", "MemAlloc", "Malloc", "MemFree", "Synchronize", "Wait", "EventRecord",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from profscope.sampler.sampled import SampledLaunch
+from profscope.evidence.subject import SampledLaunch
 
 __all__ = ["CAPTURES", "captured"]
 

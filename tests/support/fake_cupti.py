@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from profscope.evidence.cupti import SamplerError
 from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import STRUCTURES, InstanceValue, InstructionData, MetricDetails
-from profscope.sampler.cupti import SamplerError
 
 # ruff: noqa: N802, N803  the names are CUPTI's
 __all__ = ["CRC", "FakeCupti", "FakeMachine"]

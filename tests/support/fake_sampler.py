@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from profscope.sampler.cupti import SamplerError
-from profscope.sampler.sampler import SAMPLE, Samples
+from profscope.evidence.cupti import SamplerError
+from profscope.evidence.pc_sampler import SAMPLE, Samples
 
 __all__ = ["CRC", "STRANGER", "FakeProbe"]
 

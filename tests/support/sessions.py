@@ -89,7 +89,7 @@ def assert_equal(
 ) -> None:
     """Two profiles have the same tables, dtypes and metadata, but for some entries."""
     pd.testing.assert_frame_equal(first.df, second.df)
-    for name in ("launches", "samples"):
+    for name in ("launches", "ctas", "samples"):
         pd.testing.assert_frame_equal(getattr(first, name), getattr(second, name))
     rest = [{k: v for k, v in each.metadata.items() if k not in but} for each in (first, second)]
     assert rest[0] == rest[1]

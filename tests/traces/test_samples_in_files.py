@@ -13,11 +13,11 @@ import pytest
 
 import profscope
 from profscope.errors import TraceError
+from profscope.evidence.sample_tables import sample_tables
 from profscope.evidence.tables import evidence
 from profscope.profiles import Profile
 from profscope.recording.arrivals import Arrivals
 from profscope.recording.spooler import Spooler
-from profscope.sampler.tables import sample_tables
 from profscope.traces.spool import SpoolWriter
 from tests.support.captures import captured
 from tests.support.profiles import regular_profile

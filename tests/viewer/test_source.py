@@ -15,8 +15,8 @@ import pytest
 
 from instrument_passes.kept_text import packed, unpacked
 from profscope.analysis.line_rows import placed
+from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile, load
-from profscope.sampler.tables import sample_tables, with_samples
 from profscope.schema import spans_frame
 from tests.support.captures import captured as sampled_launch
 from tests.support.command_line import run

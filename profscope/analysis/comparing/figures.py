@@ -127,7 +127,7 @@ class Side:
 
     @cached_property
     def _busiest_sms(self) -> pd.Series[float]:
-        return busiest_sms(self.tables.df)
+        return busiest_sms(self.tables)
 
     def add_up(self) -> None:
         """All spans, now; else they are when figures are first asked for."""

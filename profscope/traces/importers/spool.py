@@ -6,8 +6,8 @@ from typing import Final
 from profscope.around.host_tables import with_host
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
+from profscope.evidence.sample_tables import with_samples
 from profscope.evidence.tables import with_evidence
-from profscope.sampler.tables import with_samples
 from profscope.schema import Tables
 from profscope.traces.soundness import unsound
 from profscope.traces.spool import SUFFIX, version_of

@@ -20,8 +20,8 @@ from profscope.analysis.launch_durations import took
 from profscope.analysis.markup import plain, tag
 from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sampled_code import sampled_code
+from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile, diff, load
-from profscope.sampler.tables import sample_tables, with_samples
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 from profscope.traces.html.comparison import comparison_page, side_by_side

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.errors import ToolchainError
+from profscope.evidence import sample_tables as module
+from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile
-from profscope.sampler import tables as module
-from profscope.sampler.tables import sample_tables, with_samples
 from profscope.schema import samples_frame
 from tests.support.captures import CAPTURES, captured
 from tests.support.examples import examples

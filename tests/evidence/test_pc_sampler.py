@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profscope.sampler import sampler
-from profscope.sampler.cupti import OVERFLOW, SamplerError
-from profscope.sampler.sampler import Sampler
-from profscope.sampler.structures import PC_RECORD, STALL, Data, Kind
+from profscope.evidence import pc_sampler as sampler
+from profscope.evidence.cupti import OVERFLOW, SamplerError
+from profscope.evidence.pc_sampler import Sampler
+from profscope.evidence.structures import PC_RECORD, STALL, Data, Kind
 
 PREFIX = "smsp__pcsamp_"
 NAMES = {

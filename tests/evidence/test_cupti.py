@@ -14,9 +14,9 @@ import pytest
 import triton
 
 from profscope.errors import ProfscopeError
-from profscope.sampler import cupti, structures
-from profscope.sampler.cupti import SamplerError, cubin_crc, library_path
-from profscope.sampler.sampler import Sampler
+from profscope.evidence import cupti, structures
+from profscope.evidence.cupti import SamplerError, cubin_crc, library_path
+from profscope.evidence.pc_sampler import Sampler
 
 DATA = Path(__file__).parents[1] / "data/sampler"
 BACKEND = Path(triton.__file__).parent / "backends/nvidia"

@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from profscope.sampler.cupti import OVERFLOW, Cupti, SamplerError
-from profscope.sampler.periods import FIRST
-from profscope.sampler.structures import (
+from profscope.evidence.cupti import OVERFLOW, Cupti, SamplerError
+from profscope.evidence.periods import FIRST
+from profscope.evidence.structures import (
     PC_RECORD,
     STALL,
     Attribute,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.sampler.periods import ENOUGH, FIRST, FREQUENT, RARE, next_period
+from profscope.evidence.periods import ENOUGH, FIRST, FREQUENT, RARE, next_period
 
 counts = st.integers(0, 1 << 40)
 

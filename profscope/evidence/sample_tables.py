@@ -17,7 +17,7 @@ from profscope.analysis.estimates import expected_distance, variation_distance
 from profscope.binaries.blame import blame
 from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
-from profscope.sampler.sampled import SampledLaunch
+from profscope.evidence.subject import SampledLaunch
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
 __all__ = ["numbering", "sample_tables", "with_samples"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from profscope.sampler.cupti import SamplerError
-from profscope.sampler.gpu import Cuda
+from profscope.evidence.cupti import SamplerError
+from profscope.evidence.driver import Driver as Cuda
 
 FOREVER_S = 60.0
 

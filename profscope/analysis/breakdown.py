@@ -1,0 +1,255 @@
+"""Where the time of launches goes, in parts that add up to all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.cta_rows import every_cta
+from profscope.analysis.devices import sm_count_of
+from profscope.analysis.estimates import FEWEST_SAMPLES
+from profscope.analysis.judged import op_class
+from profscope.analysis.launch_shape import shape_of
+from profscope.analysis.line_rows import GAP, Witnesses, configurations, witnesses
+from profscope.analysis.room import room_on_sm
+from profscope.analysis.span_rows import Ints, ended
+from profscope.schema import Tables
+
+__all__ = ["BREAKDOWN_DTYPES", "PARTS", "SmTime", "breakdown", "breakdown_of", "sm_time"]
+
+BREAKDOWN_DTYPES: Final = {
+    "kernel": "str",
+    "variant": "int32",
+    "part": "str",
+    "reason": "str",
+    "file": "str",
+    "line": "int32",
+    "call_path": "str",
+    "share": "float64",
+    "basis": "str",
+}
+
+PARTS: Final = ("idle-sms", "tail", "imbalance", "between-ctas", "issuing", "waiting", "op", "unknown")
+
+_REASONS: Final[Mapping[str, str]] = {
+    "long_scoreboard": "memory",
+    "lg_throttle": "memory",
+    "drain": "memory",
+    "membar": "memory",
+    "tex_throttle": "memory",
+    "short_scoreboard": "shared memory",
+    "mio_throttle": "shared memory",
+    "gmma": "tensor cores",
+    "warpgroup_arrive": "tensor cores",
+    "math_pipe_throttle": "pipe busy",
+    "barrier": "barrier",
+    "sleeping": "barrier",
+    "wait": "dependency",
+    "branch_resolving": "branch",
+    "no_instructions": "instruction fetch",
+    "imc_miss": "constant cache",
+    "dispatch_stall": "dispatch",
+    "not_selected": "issue slot",
+}
+"""By stall what a warp waits for (NVIDIA, "Nsight Compute Profiling Guide", Warp Stall Reasons)."""
+
+_ISSUED: Final = "selected"
+_MMA: Final = "mma"
+_LATENCY: Final = " latency"  # ends the names of spans that end with their data
+_WORK: Final = ("part", "reason", "file", "line", "call_path")
+
+
+class SmTime(NamedTuple):
+    """What SMs did in some launches, in ns of one SM, added up. idle: SMs that ran no CTA of their launch;
+    after: the others, behind their last CTA; between: before their first one, and where none ran; busy: any
+    CTA ran."""
+
+    idle: float
+    after: float
+    between: float
+    busy: float
+
+    @property
+    def whole(self) -> float:
+        return self.idle + self.after + self.between + self.busy
+
+
+def breakdown(tables: Tables) -> pd.DataFrame:
+    """Where the time of each kernel's launches goes: SMs times duration, in parts that add up to 1.
+
+    | column | dtype | |
+    |---|---|---|
+    | `kernel`, `variant` | str, int32 | as in the summary |
+    | `part` | str | see below |
+    | `reason` | str | what was waited for, or the class of the instruction or op; "" for other parts |
+    | `file`, `line`, `call_path` | str, int32, str | as in `lines()`; "" and 0 for parts that have no line |
+    | `share` | float64 | of the configuration's launches; adds up to 1 |
+    | `basis` | str | "ctas", "samples" or "spans" |
+
+    | part | |
+    |---|---|
+    | `idle-sms` | SMs that ran no CTA |
+    | `tail` | SMs behind their last CTA |
+    | `imbalance` | of that time what uneven CTAs cost (`imbalance_pct` of the finding) |
+    | `between-ctas` | SMs before their first CTA, and between one CTA and the next |
+    | `issuing` | samples: a warp issues its instruction |
+    | `waiting` | a warp waits, for `reason`: memory, shared memory, tensor cores, barrier, dependency, ... |
+    | `op` | spans: a warp is in an op of the class `reason`; whether it issues or waits is not known |
+    | `unknown` | spans: no op's span covers it |
+
+    The first four are of SMs, from the begin and end of each CTA. The time in which an SM ran a CTA is
+    divided by the hardware's samples of the bare kernel (`session(hardware=True)`), if there are 200, else by
+    the self times of spans, as warps have them. Nothing that is unknown is charged to a line.
+
+    attrs["not_measured"]: a list of texts, what is missing and why.
+    """
+    return breakdown_of(tables, witnesses(tables))
+
+
+def breakdown_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
+    """`breakdown` of tables whose witnesses are known."""
+    return joined_frame(_answers(tables, known), BREAKDOWN_DTYPES)
+
+
+def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
+    """What SMs did in the launches of these CTAs, all of which are there.
+
+    ctas: launch, sm, start_ns and end_ns of each; sms: of the device.
+    """
+    launch, _ = pd.factorize(ctas["launch"])
+    begin = _by(np.minimum, launch, ctas["start_ns"].to_numpy())
+    end = _by(np.maximum, launch, ctas["end_ns"].to_numpy())
+    start, stop = ctas["start_ns"].to_numpy() - begin[launch], ctas["end_ns"].to_numpy() - begin[launch]
+    length = end - begin
+    key, _ = pd.factorize(launch.astype(np.int64) * (1 << 20) + ctas["sm"].to_numpy())
+    order = np.lexsort((start, key))
+    key, start, stop, launch = key[order], start[order], stop[order], launch[order]
+    # CTAs of one SM overlap: what is behind the latest end before it is new.
+    apart = key * (int(length.max()) + 1)
+    latest = np.maximum.accumulate(stop + apart) - apart
+    before = np.concatenate([[0], latest[:-1]])
+    before[np.flatnonzero(np.diff(key, prepend=-1))] = 0
+    busy = np.maximum(0, stop - np.maximum(start, before)).sum()
+    first_rows = np.flatnonzero(np.diff(key, prepend=-1))
+    last = latest[np.append(first_rows[1:], len(key)) - 1]
+    of_sm = length[launch[first_rows]]
+    whole = float(length.sum()) * max(sms, int(np.bincount(launch[first_rows]).max()))
+    after = float((of_sm - last).sum())
+    return SmTime(
+        idle=whole - float(of_sm.sum()),
+        after=after,
+        between=float(of_sm.sum()) - after - float(busy),
+        busy=float(busy),
+    )
+
+
+def _answers(tables: Tables, known: Witnesses) -> Iterator[Answer]:
+    spans, samples, launches = (
+        dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
+    )
+    for key in dict.fromkeys([*launches, *samples]):
+        kernel, variant = key
+        said: list[str] = []
+        parts = _parts_of_sms(tables, kernel, variant, launches.get(key), said)
+        work = _of_samples(samples.get(key), kernel, variant, said)
+        work = _of_spans(spans.get(key)) if work is None else work
+        at_work = 1 - sum(each["share"] for each in parts)
+        rows = parts + [each | {"share": each["share"] * at_work} for each in work]
+        yield Answer([{"kernel": kernel, "variant": variant} | each for each in rows if each["share"]], said)
+
+
+def _parts_of_sms(
+    tables: Tables, kernel: str, variant: int, launches: pd.DataFrame | None, said: list[str]
+) -> list[dict[str, Any]]:
+    """The rows of SMs without a CTA; none, and why, if not every CTA is known."""
+    sms = sm_count_of(tables.metadata)
+    whole = None if launches is None else ended(launches)
+    ctas = None if whole is None or whole.empty else every_cta(tables, whole)
+    if ctas is None or not sms:
+        why = "no launch has all of its CTAs" if sms else "how many SMs the device has is not known"
+        said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
+        return []
+    time = sm_time(ctas, sms)
+    shape = shape_of(ctas, sms, room_on_sm(tables.metadata, kernel, variant))
+    imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
+    parts = {
+        "idle-sms": time.idle,
+        "tail": time.after - imbalance,
+        "imbalance": imbalance,
+        "between-ctas": time.between,
+    }
+    return [_row(part, "", "ctas", ns / time.whole) for part, ns in parts.items() if time.whole]
+
+
+def _of_samples(
+    samples: pd.DataFrame | None, kernel: str, variant: int, said: list[str]
+) -> list[dict[str, Any]] | None:
+    """Rows by line and reason, whose shares add up to 1; None if there are too few samples."""
+    count = 0 if samples is None else int(samples["samples"].sum())
+    if samples is None or count < FEWEST_SAMPLES:
+        why = f"{count} PC samples" if count else "no PC samples: session(hardware=True) takes some"
+        said.append(f"{kernel} #{variant}: issuing, waiting: {why}")
+        return None
+    stall = samples["stall"].astype("str")
+    reason = stall.map(_REASONS).fillna("other")
+    reason = reason.mask((stall != _ISSUED) & (samples["blamed_class"] == _MMA), "tensor cores")
+    reason = reason.mask(stall == _ISSUED, samples["class"])
+    part = pd.Series(np.where(stall == _ISSUED, "issuing", "waiting"), samples.index)
+    table = samples[["file", "line", "call_path"]].assign(part=part, reason=reason)
+    return _summed(table, samples["samples"].to_numpy(), "samples")
+
+
+def _of_spans(spans: pd.DataFrame | None) -> list[dict[str, Any]]:
+    """Rows by line and class of op, whose shares add up to 1."""
+    if spans is None or not spans["self_time"].sum():
+        return [_row("unknown", "", "spans", 1.0)]
+    kinds: list[tuple[str, str]] = []
+    for kind, scope in zip(spans["kind"], spans["scope"], strict=True):
+        cls = op_class(str(scope)) if kind == "op" else ""
+        if not cls or kind == GAP:
+            kinds.append(("unknown", ""))
+        elif cls == "barrier":
+            kinds.append(("waiting", "barrier"))
+        elif cls == "load" and str(scope).endswith(_LATENCY):
+            kinds.append(("waiting", "memory"))
+        else:
+            kinds.append(("op", cls))
+    table = spans[["file", "line", "call_path"]].assign(
+        part=[part for part, _ in kinds], reason=[reason for _, reason in kinds]
+    )
+    nowhere = table["part"] == "unknown"
+    table = table.assign(
+        file=table["file"].mask(nowhere, ""),
+        line=table["line"].mask(nowhere, 0),
+        call_path=table["call_path"].mask(nowhere, ""),
+    )
+    return _summed(table, spans["self_time"].to_numpy(), "spans")
+
+
+def _summed(table: pd.DataFrame, weights: Any, basis: str) -> list[dict[str, Any]]:
+    by = table.assign(weight=weights).groupby(list(_WORK), sort=False, observed=True)["weight"].sum()
+    by = (by / by.sum()).sort_values(ascending=False, kind="stable")
+    return [
+        dict(zip(_WORK, key, strict=True)) | {"share": float(share), "basis": basis}
+        for key, share in zip(by.index, by, strict=True)
+    ]
+
+
+def _row(part: str, reason: str, basis: str, share: float) -> dict[str, Any]:
+    return {
+        "part": part, "reason": reason, "file": "", "line": 0, "call_path": "", "share": share,
+        "basis": basis,
+    }  # fmt: skip
+
+
+def _by(pick: np.ufunc, group: Ints, values: Ints) -> Ints:
+    """The least or greatest value of each group, which are numbered from 0."""
+    picked = np.full(int(group.max()) + 1, values[0])
+    first = np.unique(group, return_index=True)[1]
+    picked[:] = values[first]
+    pick.at(picked, group, values)
+    return picked

@@ -1,0 +1,116 @@
+"""The parts of launches' time: they add up, and what is unknown is charged to nobody."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profscope
+from profscope.analysis.breakdown import PARTS, breakdown, sm_time
+from profscope.evidence.sample_tables import sample_tables
+from tests.support.captures import captured
+from tests.support.profiles import profiles, regular_profile
+from tests.support.sessions import session
+
+MOST_NS = 60
+
+
+@st.composite
+def made_launches(draw: st.DrawFn) -> pd.DataFrame:
+    """CTAs of one to three launches on four SMs; some overlap, some leave gaps."""
+    rows = []
+    for launch in range(draw(st.integers(1, 3))):
+        for _ in range(draw(st.integers(1, 8))):
+            start = draw(st.integers(0, MOST_NS))
+            length = draw(st.integers(0, MOST_NS))
+            origin = 1_700_000_000_000_000_000 + 10_000 * launch
+            rows.append((launch, draw(st.integers(0, 3)), origin + start, origin + start + length))
+    return pd.DataFrame(rows, columns=["launch", "sm", "start_ns", "end_ns"])
+
+
+@given(made_launches(), st.integers(4, 6))
+def test_what_sms_did_is_that_of_each_nanosecond(ctas: pd.DataFrame, sms: int) -> None:
+    expected: dict[str, int] = defaultdict(int)
+    for _, launch in ctas.groupby("launch"):
+        begin, end = launch["start_ns"].min(), launch["end_ns"].max()
+        for sm in range(sms):
+            own = launch[launch["sm"] == sm]
+            for ns in range(begin, end):
+                if own.empty:
+                    what = "idle"
+                elif ((own["start_ns"] <= ns) & (ns < own["end_ns"])).any():
+                    what = "busy"
+                else:
+                    what = "after" if ns >= own["end_ns"].max() else "between"
+                expected[what] += 1
+    found = sm_time(ctas, sms)
+    assert found._asdict() == {name: expected[name] for name in found._fields}
+
+
+@given(profiles())
+def test_shares_of_each_configuration_add_up_to_one(profile: profscope.Profile) -> None:
+    table = breakdown(profile.tables)
+    known = set(zip(profile.launches["kernel"], profile.launches["variant"], strict=True))
+    shares = table.groupby(["kernel", "variant"])["share"].sum()
+    assert set(shares.index) == known
+    assert shares.to_list() == pytest.approx([1.0] * len(known))
+    assert set(table["part"]) <= set(PARTS)
+    assert (table["share"] > 0).all()
+    assert (table.loc[table["part"] == "unknown", "file"] == "").all()
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, tl.load(x_ptr + at))
+
+
+def test_ctas_that_leave_sms_without_work() -> None:
+    """The emulator has 16 SMs: four CTAs leave twelve of them idle."""
+    x = torch.ones(4 * 128)
+    with session() as prof:
+        copy_kernel[(4,)](x, torch.empty_like(x), BLOCK=128)
+    table = prof.breakdown()
+    by_part = table.groupby("part")["share"].sum()
+    assert by_part["idle-sms"] == 12 / 16
+    assert by_part.sum() == pytest.approx(1.0)
+    assert "issuing" not in by_part.index
+    lines = table[table["part"] == "op"]
+    assert set(zip(lines["reason"], lines["basis"], strict=True)) == {("load", "spans"), ("store", "spans")}
+    assert table.attrs["not_measured"] == [
+        "copy_kernel #0: issuing, waiting: no PC samples: session(hardware=True) takes some"
+    ]
+
+
+def test_some_ctas_say_nothing_of_idle_sms() -> None:
+    x = torch.ones(64 * 128)
+    with session(ctas=[0, 1]) as prof:
+        copy_kernel[(64,)](x, torch.empty_like(x), BLOCK=128)
+    table = prof.breakdown()
+    assert set(table["part"]) == {"op", "unknown"}
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table.attrs["not_measured"][0] == (
+        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: no launch has all of its CTAs"
+    )
+
+
+def test_a_pointer_chase_waits_for_memory() -> None:
+    """What an H200's sampler saw of it: 98 % long scoreboards, at the line of its load."""
+    samples, sampler = sample_tables([captured("chase")])
+    tables = regular_profile(launches=1).tables
+    launches = tables.launches.assign(kernel="chase_kernel")
+    df = tables.df.assign(kernel=pd.Categorical(["chase_kernel"] * len(tables.df)))
+    metadata = tables.metadata | {"sampler": sampler}
+    table = breakdown(replace(tables, df=df, launches=launches, samples=samples, metadata=metadata))
+    by_reason = table[table["basis"] == "samples"].groupby(["part", "reason"])["share"].sum()
+    assert by_reason["waiting", "memory"] / by_reason.sum() > 0.9
+    assert (by_reason["issuing"] > 0).any()
+    assert "unknown" not in set(table["part"])

@@ -1,0 +1,111 @@
+"""The table of CTAs: when each began and ended, and on which SM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given
+
+from profscope.decoding.assemble import assemble
+from profscope.decoding.raw import RawLaunch
+from profscope.profiles import Profile
+from profscope.schema import CTA_DTYPES
+from tests.support.programs import BODY, bodies, launches
+from tests.support.sessions import CASES, count, session
+from tests.support.synth import Launch, Program, Work, launch
+
+
+def assembled(*made: Launch, ctas: int) -> Profile:
+    raws = [RawLaunch(at, one.manifest, 0, 0, ctas, one.buffer) for at, one in enumerate(made)]
+    return Profile.of(assemble(raws, {"backend": "gpu"}))
+
+
+def extents(df: pd.DataFrame) -> pd.DataFrame:
+    """By launch and CTA, where its spans begin and end, cycles and ns."""
+    ends = df.assign(end=df["start_cycle"] + df["duration_cycles"], end_ns=df["start_ns"] + df["duration_ns"])
+    return ends.groupby(["launch", "cta"]).agg(
+        sm=("sm", "first"),
+        start=("start_cycle", "min"),
+        end=("end", "max"),
+        start_ns=("start_ns", "min"),
+        end_ns=("end_ns", "max"),
+    )
+
+
+@given(body=bodies, options=launches)
+def test_a_cta_covers_its_spans(body: tuple[object, ...], options: dict[str, int]) -> None:
+    made = launch([Program(body, 2)], **options)  # type: ignore[arg-type]
+    profile = assembled(made, ctas=options["ctas"])
+    ctas = profile.ctas
+    assert ctas.dtypes.astype(str).to_dict() == CTA_DTYPES
+    assert len(ctas) == profile.launches["ctas"].sum()
+    seen = extents(profile.df)
+    own = ctas.set_index(["launch", "cta"]).loc[seen.index]
+    assert (own["sm"] == seen["sm"]).all()
+    assert (own["start_cycle"] <= seen["start"]).all()
+    assert (own["start_cycle"] + own["duration_cycles"] >= seen["end"]).all()
+    for row in profile.launches.itertuples():
+        of_launch = ctas[ctas["launch"] == row.launch]
+        assert (of_launch["start_ns"].min(), of_launch["end_ns"].max()) == (row.start_ns, row.end_ns)
+
+
+def test_launches_decoded_together_have_the_ctas_of_each_alone() -> None:
+    made = [launch([Program((Work(2_000), *BODY), 2)], ctas=5, start_clock=1 << 30) for _ in range(3)]
+    together = assembled(*made, ctas=5).ctas
+    assert together["launch"].tolist() == np.repeat(range(3), 5).tolist()
+    assert together["cta"].tolist() == [*range(5)] * 3
+    for at, one in enumerate(made):
+        alone = assembled(one, ctas=5).ctas.drop(columns=["launch", "start_ns", "end_ns"])
+        own = together[together["launch"] == at].reset_index(drop=True)
+        pd.testing.assert_frame_equal(own[list(alone.columns)], alone)
+
+
+@triton.jit
+def uneven_kernel(out_ptr, columns, BLOCK: tl.constexpr):  # noqa: N803
+    """CTAs of every third column return at once."""
+    column = tl.program_id(0)
+    if column % 3 == 2:
+        return
+    cta = (tl.program_id(2) * tl.num_programs(1) + tl.program_id(1)) * columns + column
+    tl.store(out_ptr + cta * BLOCK + tl.arange(0, BLOCK), column)
+
+
+@pytest.mark.parametrize("instrument", ["light", "heavy"])
+@pytest.mark.parametrize("grid", [(1,), (7,), (5, 3, 4)])
+def test_every_cta_of_a_grid_has_a_row(grid: tuple[int, ...], instrument: str) -> None:
+    total = int(np.prod(grid))
+    with session(instrument=instrument) as prof:
+        for _ in range(2):
+            uneven_kernel[grid](torch.zeros(total * 64, dtype=torch.int32), grid[0], BLOCK=64, num_warps=2)
+    ctas = prof.ctas
+    assert ctas["cta"].tolist() == [*range(total)] * 2
+    assert ctas["recorded"].all()
+    assert set(ctas["kernel"]) == {"uneven_kernel"}
+    seen = extents(prof.df)
+    own = ctas.set_index(["launch", "cta"])
+    assert seen.index.equals(own.index)  # those that return at once, too
+    assert (own["start_cycle"] == seen["start"]).all()
+    assert (own["start_cycle"] + own["duration_cycles"] == seen["end"]).all()
+    assert (own[["sm", "start_ns"]] == seen[["sm", "start_ns"]]).all(axis=None)
+    assert (own["end_ns"] == seen["end_ns"]).all()
+
+
+@pytest.mark.parametrize("options", [{"ctas": [3, 5]}, {"ctas": 4}], ids=str)
+def test_ctas_without_records_have_no_row(options: dict[str, Any]) -> None:
+    with session(**options) as prof:
+        count(3, ctas=64)
+    assert prof.ctas["cta"].tolist() == sorted(prof.df["cta"].unique())
+
+
+def test_partitions_are_part_of_their_cta() -> None:
+    case = CASES["attention"]
+    with session(instrument="heavy") as prof, torch.no_grad():
+        case.launch(case.inputs("cpu"))
+    seen, own = extents(prof.df), prof.ctas.set_index(["launch", "cta"])
+    assert (own["duration_cycles"] == seen["end"] - seen["start"]).all()
