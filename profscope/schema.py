@@ -360,7 +360,7 @@ class Tables:
     samples: where launches under the sampler stood, and why, the columns of SAMPLE_DTYPES.
     host: one row per scope of the host's code, the columns of HOST_DTYPES and metrics.
     events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
-    counts: how often each instruction of bare launches ran, the columns of COUNT_DTYPES.
+    counts: how often each instruction ran, in bare launches or on the emulator, the columns of COUNT_DTYPES.
     counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
     ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
     """

@@ -115,7 +115,7 @@ class Session(Questions):
         if recorder.spooler is not None:
             recorder.spooler.write()  # first of all: what is stated of the launches may fail
             recorder.spooler.close(
-                *self._so_far(self._running), self._running.observing.tables(), self._running.scopes
+                *self._so_far(self._running), self._running.evidence(), self._running.scopes
             )
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
@@ -198,7 +198,7 @@ class Session(Questions):
         if self._open:  # leaving the session has done it
             parts.recorder.drain()
             if spooler is not None:
-                spooler.flush(*self._so_far(parts), parts.observing.tables(), parts.scopes)
+                spooler.flush(*self._so_far(parts), parts.evidence(), parts.scopes)
         return spooler
 
     @staticmethod
@@ -235,7 +235,7 @@ class Session(Questions):
                     seen = None if parts.kineto is None else parts.kineto.columns()
                     if seen is not None:
                         tables = with_events(tables, seen)
-                    evidence = parts.observing.tables()
+                    evidence = parts.evidence()
                     if evidence is not None:
                         if evidence.samples is not None:
                             tables = with_samples(tables, *evidence.samples)
@@ -283,7 +283,7 @@ class Session(Questions):
 
     @property
     def counts(self) -> pd.DataFrame:
-        """How often each instruction of bare launches ran; see `Profile`."""
+        """How often each instruction ran, in bare launches or on the emulator; see `Profile`."""
         return self.profile.counts
 
     @property

@@ -170,6 +170,11 @@ def _records(table: Any) -> Iterator[dict[str, Any]]:
     yield from table.to_dict("records")
 
 
+def _has_time(row: dict[str, Any], timed: set[tuple[Any, Any]]) -> bool:
+    """Whether spans or samples say something of a row of lines(): of others only instructions are counted."""
+    return bool(row["samples"] or row["samples_recorded"]) or (row["file"], row["line"]) in timed
+
+
 class _Maker:
     """Makes the lines of one kernel and variant from their rows of lines() and summary()."""
 
@@ -190,7 +195,8 @@ class _Maker:
         self._known = {text.file for text in texts}
         root = next(((row["file"], row["line"]) for row in scopes if row["kind"] == "kernel"), ("", 0))
         self._root = file_with_source(str(root[0]), self._known), int(root[1])
-        self._rows = [(self._steps(row), row) for row in rows]
+        timed = {(row["file"], row["line"]) for row in scopes}
+        self._rows = [(self._steps(row), row) for row in rows if _has_time(row, timed)]
         self._scopes = [(self._steps(row), row) for row in scopes]
 
     def _steps(self, row: dict[str, Any]) -> tuple[Step, ...]:

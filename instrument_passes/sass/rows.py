@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from instrument_passes.analyses.places import Place, Places, call_paths
 from instrument_passes.errors import IRError, ToolchainError
@@ -22,7 +22,7 @@ from instrument_passes.sass.ptx import Frame, Ptx, embedded, is_of, read_ptx
 from instrument_passes.sass.waits import waits_of
 from instrument_passes.toolchain import disassembled
 
-__all__ = ["Instructions", "Row", "instructions_in", "instructions_of"]
+__all__ = ["Instructions", "Row", "SourcePlace", "instructions_in", "instructions_of", "ptx_places"]
 
 _KEPT: Final = 32  # binaries that are not read again
 
@@ -51,6 +51,29 @@ class Instructions:
     kernel: str
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
+
+
+class SourcePlace(NamedTuple):
+    """Where an instruction comes from, as in `Row`."""
+
+    file: str
+    line: int
+    column: int
+    call_path: str
+
+
+@lru_cache(maxsize=_KEPT)
+def ptx_places(ptx: str) -> tuple[SourcePlace, ...]:
+    """By line of the PTX from 1, at [line - 1], where it comes from. Functions are read from their files."""
+    lines = read_ptx(ptx)
+    chains = tuple(dict.fromkeys(lines.chains))
+    places = dict(zip(chains, _places(chains, _functions(chains), lines.kernel), strict=True))
+    paths = call_paths(dict.fromkeys(("", place) for place in places.values()))
+    known = {
+        chain: SourcePlace(place.file, place.line, _column(place), paths["", place])
+        for chain, place in places.items()
+    }
+    return tuple(known[chain] for chain in lines.chains)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any, Final
 
 import pandas as pd
 
 from profscope.analysis.line_rows import ROW
-from profscope.analysis.pipes import pipe_of
+from profscope.analysis.pipes import slots_of
 
 __all__ = ["LINE_COLUMNS", "line_counts"]
 
@@ -20,6 +21,9 @@ LINE_COLUMNS: Final = (
     "wavefronts_over_ideal",
     "active_threads",
 )
+_SUMMED: Final = [
+    "executed", "threads", "sectors", "sectors_ideal", "wavefronts", "wavefronts_ideal",
+]  # fmt: skip
 _CYCLES: Final = {"tensor": 32.0, "xu": 2.0, "tma": 2.0, "lsu": 1.0, "fp64": 0.5, "alu": 0.5, "fma": 0.25}
 """About how many cycles a warp instruction keeps its pipe of an SM of Hopper busy; the pipe of a line is the
 one that the line keeps busy longest."""
@@ -39,30 +43,31 @@ def line_counts(counts: pd.DataFrame) -> pd.DataFrame:
 
     counts: the table `counts`, with lines `placed`.
     """
-    rows = counts.assign(pipe=counts["opcode"].astype("str").map(pipe_of))
-    kernels = rows.groupby(["kernel", "variant"], observed=True)["executed"].sum().to_dict()
-    pipes = rows.groupby(["kernel", "variant", "pipe"], observed=True)["executed"].sum().to_dict()
+    kernels, pipes = Counter[tuple[str, int]](), Counter[tuple[str, int, str]]()
+    lines: dict[Any, Counter[str]] = {}
+    for *key, opcode, executed in counts[[*ROW, "opcode", "executed"]].itertuples(index=False, name=None):
+        own = lines.setdefault(tuple(key), Counter())
+        for pipe, slots in slots_of(opcode).items():
+            own[pipe] += slots * executed
+            kernels[key[0], key[1]] += slots * executed
+            pipes[key[0], key[1], pipe] += slots * executed
+    sums = counts.groupby(ROW, observed=True)[_SUMMED].sum()
     found: list[dict[str, Any]] = []
-    keys: list[Any] = []
-    for key, group in rows.groupby(ROW, observed=True):
-        keys.append(key)
-        executed = int(group["executed"].sum())
-        of_pipe = {str(pipe): int(number) for pipe, number in group.groupby("pipe")["executed"].sum().items()}
+    for key, group in zip(sums.index, sums.to_dict("records"), strict=True):
+        of_pipe, of_kernel = lines[key], key[:2]
         busy = {pipe: number * _CYCLES[pipe] for pipe, number in of_pipe.items() if pipe and number}
         pipe = max(busy, key=lambda each: busy[each]) if busy else ""
-        of_kernel = key[:2]
         found.append(
             {
-                "issue_share": _ratio(executed, kernels[of_kernel]),
+                "issue_share": _ratio(of_pipe.total(), kernels[of_kernel]),
                 "pipe": pipe,
                 "pipe_share": _ratio(of_pipe[pipe], pipes[(*of_kernel, pipe)]) if pipe else math.nan,
-                "sectors_over_ideal": _ratio(group["sectors"].sum(), group["sectors_ideal"].sum()),
-                "wavefronts_over_ideal": _ratio(group["wavefronts"].sum(), group["wavefronts_ideal"].sum()),
-                "active_threads": _ratio(group["threads"].sum(), executed),
+                "sectors_over_ideal": _ratio(group["sectors"], group["sectors_ideal"]),
+                "wavefronts_over_ideal": _ratio(group["wavefronts"], group["wavefronts_ideal"]),
+                "active_threads": _ratio(group["threads"], group["executed"]),
             }
         )
-    index = pd.MultiIndex.from_tuples(keys, names=ROW)
-    return pd.DataFrame(found, columns=[*LINE_COLUMNS], index=index)
+    return pd.DataFrame(found, columns=[*LINE_COLUMNS], index=sums.index)
 
 
 def _ratio(part: float, whole: float) -> float:

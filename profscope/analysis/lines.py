@@ -97,8 +97,9 @@ def lines(tables: Tables) -> pd.DataFrame:
     `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span;
     `distances()` compares them over what both can tell.
 
-    The columns from `issue_share` to `active_threads` are of instruction counts (`session(hardware=True)`),
-    and missing without them. Arithmetic counts at its own line.
+    The columns from `issue_share` to `active_threads` are of instruction counts (`session(hardware=True)`, or
+    the emulator's), and missing without them. Arithmetic counts at its own line. An instruction of PTX counts
+    as those that ptxas makes of it.
 
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what

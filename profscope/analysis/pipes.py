@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["PIPES", "pipe_of"]
+from profscope.analysis.ptx_slots import ptx_slots
+
+__all__ = ["PIPES", "pipe_of", "slots_of"]
 
 PIPES: Final = ("fma", "alu", "fp64", "xu", "lsu")
 """Those that have a counter of their own, and an instruction takes one slot of."""
@@ -47,3 +49,8 @@ def pipe_of(opcode: str) -> str:
     if name == "HFMA2" and "MMA" in modifiers:
         return "tensor"
     return _PIPES.get(name, "")
+
+
+def slots_of(opcode: str) -> Mapping[str, int]:
+    """How many instructions of each pipe it is: one of SASS is one, one of PTX what ptxas makes of it."""
+    return ptx_slots(opcode) if opcode[:1].islower() else {pipe_of(opcode): 1}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 import triton
@@ -25,6 +25,7 @@ from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
+from profscope.dispatch.emulated_counts import EmulatedCounts
 from profscope.dispatch.inductor import InductorLaunches
 from profscope.dispatch.observing import Observing, machine_here
 from profscope.dispatch.policy import Policy
@@ -39,6 +40,9 @@ from profscope.recording.origins import ORIGINS
 from profscope.recording.other_ranges import OtherRanges
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
+
+if TYPE_CHECKING:
+    from profscope.evidence.tables import Evidence
 
 __all__ = ["Running", "is_recording", "running"]
 
@@ -87,6 +91,7 @@ class Running:
     recorder: Recorder
     dispatcher: Dispatcher
     observing: Observing
+    emulated_counts: EmulatedCounts | None
     baseline: Baseline
     budget: Budget | None
     inductor: InductorLaunches
@@ -147,6 +152,10 @@ class Running:
             "graph": self.ahead.counting_graphs,
         }
         return partial(before[gate](original), launched)
+
+    def evidence(self) -> Evidence | None:
+        """What the hardware, or the emulator, has counted so far; None if that is nothing."""
+        return self.observing.tables() if self.emulated_counts is None else self.emulated_counts.tables()
 
     @property
     def around_changes(self) -> int:
@@ -275,7 +284,10 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
             records.log.__len__, records.lanes.scopes_of, records.lanes.launched, records.lanes.alone
         )
         kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
-        optional = (part for part in (budget, aside, kineto) if part is not None)
+        counts = None
+        if machine.emulated is not None and not observing.observes:
+            counts = EmulatedCounts(machine.emulated, dispatcher.configurations)
+        optional = (part for part in (budget, aside, kineto, counts) if part is not None)
         parts: tuple[_Part, ...] = (
             records, observing, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional
         )  # fmt: skip
@@ -292,6 +304,7 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
             records,
             dispatcher,
             observing,
+            counts,
             baseline,
             budget,
             inductor,

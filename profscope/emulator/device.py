@@ -15,6 +15,7 @@ import numpy as np
 
 from profscope.emulator.arrays import Array
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
+from profscope.emulator.machine.counts import Totals
 from profscope.errors import OptionError
 
 __all__ = ["Device", "Model", "Placement"]
@@ -84,7 +85,8 @@ class Device:
     """One emulated GPU: a model, the cycles since it was switched on, and the work it did.
 
     `turn` is held by the launch that runs. `late` has, of each kernel whose CTAs could not be kept in the
-    order of their clocks, how many accesses came late, and by how many cycles at most.
+    order of their clocks, how many accesses came late, and by how many cycles at most. `counts` are those of
+    each program of the launches that are to be counted; None: none is.
     """
 
     model: Model = field(default_factory=Model)
@@ -92,6 +94,7 @@ class Device:
     lane_instructions: int = 0  # PTX instructions times the threads that executed them
     turn: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
     late: dict[str, tuple[int, int]] = field(default_factory=dict)
+    counts: dict[Any, Totals] | None = None
 
     @property
     def now_ns(self) -> int:

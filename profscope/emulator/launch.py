@@ -7,6 +7,7 @@ import numpy as np
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.device import Device, Placement
 from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.counts import LaunchCounts, Totals
 from profscope.emulator.machine.execute import run
 from profscope.emulator.machine.grid import Grid
 from profscope.emulator.machine.memory import GlobalMemory
@@ -22,7 +23,10 @@ MAX_BLOCKS = 5_000_000
 
 @dataclass
 class Launch:
-    """`parameters` are arrays of one element, the bits of each kernel parameter; `grid` counts CTAs."""
+    """`parameters` are arrays of one element, the bits of each kernel parameter; `grid` counts CTAs.
+
+    One that `is_counted` adds to the device's `counts` of the program, if there are any.
+    """
 
     program: Program
     device: Device
@@ -32,6 +36,7 @@ class Launch:
     memory: GlobalMemory
     parameters: list[Array]
     max_blocks: int = MAX_BLOCKS
+    is_counted: bool = False
     steps: Steps = field(default_factory=Steps)
 
     def __post_init__(self) -> None:
@@ -46,7 +51,9 @@ class Launch:
         placement = Placement.of(model, self.warps, self.shared_bytes)
         total = self.grid[0] * self.grid[1] * self.grid[2]
         with self.device.turn, working(f"emulating {self.program.name}", total, self.steps):
-            self.run_all(self.begin(), placement)
+            begun = self.begin()
+            self.run_all(begun, placement)
+            self.keep(begun.counts)
             self.device.cycles += int(placement.free.max()) + model.cycles(model.launch_overhead_ns)
 
     def run_all(self, begun: Grid, placement: Placement) -> None:
@@ -58,6 +65,12 @@ class Launch:
             self.run_in_rounds(begun, total, placement)
         else:
             self.place_afterwards(self.durations(begun, total), placement)
+
+    def keep(self, counts: LaunchCounts | None) -> None:
+        """Add the counts of the launch, which has ended, to those of its program."""
+        if counts is not None and self.device.counts is not None:
+            totals = self.device.counts.get(self.program) or Totals(self.program.counted)
+            self.device.counts[self.program] = totals.plus(counts)
 
     def begin(self) -> Grid:
         """What the launch's CTAs share from now on."""
@@ -76,6 +89,7 @@ class Launch:
             begin=self.device.cycles,
             is_ordered=program.graph.is_ordered,
             max_blocks=self.max_blocks,
+            counts=program.new_counts() if self.is_counted and self.device.counts is not None else None,
         )
 
     @property

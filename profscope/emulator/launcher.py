@@ -141,6 +141,7 @@ class Launcher:
             warps=self.num_warps,
             shared_bytes=self.shared,
             memory=GlobalMemory([*known, *program.variables], pointers, live_tensors),
+            is_counted=profile is not None,
             parameters=[pack(kind, value) for kind, value in zip(types, values, strict=True)],
         ).run()
 

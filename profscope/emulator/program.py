@@ -7,6 +7,7 @@ import numpy as np
 
 from profscope.emulator.arrays import Array
 from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
 from profscope.emulator.ptx.parser import parse
 from profscope.emulator.ptx.syntax import Module, Register
@@ -25,7 +26,8 @@ class Program:
 
     `variables` are the module's own global arrays; `static_shared` is the bytes of its sized shared ones.
 
-    `reads_clock` says that results may depend on when and where a CTA runs.
+    `reads_clock` says that results may depend on when and where a CTA runs. `counted` are the instructions
+    that it would have without records, and `predicates` how many predicates switch some of them off.
     """
 
     name: str
@@ -36,6 +38,12 @@ class Program:
     variables: list[Allocation]
     static_shared: int
     reads_clock: bool
+    counted: tuple[Counted, ...]
+    predicates: int
+
+    def new_counts(self) -> LaunchCounts:
+        """Counts of a launch that begins."""
+        return LaunchCounts.of(len(self.blocks), self.predicates, len(self.counted))
 
 
 def load(ptx: bytes, name: str) -> Program:
@@ -52,10 +60,12 @@ def _translated(ptx: bytes, name: str) -> Program:
         module = parse(ptx.decode())
         graph = build(module, name)
         variables, symbols, static_shared = _variables(module)
-        blocks, initial = translate(graph, symbols)
+        blocks, initial, counted, predicates = translate(graph, symbols)
     except EmulatorError as error:
         raise EmulatorError(f"{name}: {error}") from error
-    return Program(name, ptx, graph, blocks, initial, variables, static_shared, _reads_clock(graph))
+    return Program(
+        name, ptx, graph, blocks, initial, variables, static_shared, _reads_clock(graph), counted, predicates
+    )
 
 
 def _variables(module: Module) -> tuple[list[Allocation], dict[str, int], int]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from profscope.emulator.costs import COSTS, Cost
+from profscope.emulator.device import Device
 from profscope.errors import SessionError
 from profscope.recording.host_clock import HostClocks
 from profscope.recording.record_cost import record_cost
@@ -23,13 +24,15 @@ __all__ = ["Backend", "select", "uses_gpu"]
 class Backend:
     """device_type: torch device type of its buffers; metadata(): the entries "backend" and "device";
     clock(): the entry "clock", what a record costs there, {} if not known;
-    notes(): what it could not do faithfully so far, a line each; host_clocks: None where time is no GPU's."""
+    notes(): what it could not do faithfully so far, a line each; host_clocks: None where time is no GPU's;
+    emulated: the emulator's device, None on a GPU."""
 
     device_type: str
     metadata: Callable[[], dict[str, Any]]
     clock: Callable[[], dict[str, Any]] = dict
     notes: Callable[[], list[str]] = list
     host_clocks: HostClocks | None = None
+    emulated: Device | None = None
 
 
 @contextlib.contextmanager
@@ -50,6 +53,7 @@ def select(name: str) -> Iterator[Backend]:
             lambda: {"backend": "emulator", "device": emulator.describe()},
             _emulated_clock,
             lambda: driver.device.notes(late),
+            emulated=driver.device,
         )
 
 

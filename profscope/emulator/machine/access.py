@@ -11,7 +11,7 @@ from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
 from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, MemoryViolationError
 
-__all__ = ["atomic", "copy_async", "load", "store"]
+__all__ = ["atomic", "copy_async", "count_access", "load", "store"]
 
 LANES = 32
 
@@ -61,6 +61,18 @@ def load(
     return tuple(elements[..., i] for i in range(count))
 
 
+def count_access(
+    batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, size: int
+) -> None:
+    """Count what an access takes of the memory, if anybody wants to know."""
+    if batch.counts is None or site.counted < 0 or (mask is not None and not mask.any()):
+        return
+    if space == "generic":
+        chosen = None if mask is None else np.broadcast_to(mask, batch.shape)
+        space, offset = resolve(batch, site, where, offset, chosen)
+    batch.counts.access(site.counted, space, mask, batch.shape, where, offset, size)
+
+
 def gather(
     batch: Batch, space: str, site: Site, where: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
@@ -89,6 +101,7 @@ def store(
 ) -> None:
     """Write each thread's elements; where threads write the same place, the last one's stay."""
     size = dtype.itemsize * len(data)
+    count_access(batch, space, mask, site, where, offset, size)
     shape = np.broadcast_shapes(where.shape, *(d.shape for d in data))
     chosen = None
     if mask is not None:
@@ -270,6 +283,10 @@ def copy_async(
     active = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
     if not active.any():
         return
+    count_access(batch, "shared", mask, site, into, into_offset, size)
+    if batch.counts is not None:
+        reads = mask if kept is None else batch.join(mask, kept > 0)
+        count_access(batch, "global", reads, site, where, offset, size)
     if kept is not None and not (kept == size).all():
         partial = active & (kept > 0) & (kept < size)
         if partial.any():
@@ -298,6 +315,7 @@ def atomic(
     old = np.zeros(batch.shape, dtype)
     if not full.any():
         return old
+    count_access(batch, space, mask, site, where, offset, size)
     if space == "generic":
         space, offset = resolve(batch, site, where, offset, full)
     if space == "shared":

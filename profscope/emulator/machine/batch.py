@@ -48,6 +48,7 @@ class Batch:
         self.memos: dict[Any, tuple[Any, Array]] = {}
         self.special = grid.special(ctas, sms)
         self.steps = 0
+        self.counts = grid.counts
 
     @property
     def is_done(self) -> bool:
@@ -114,6 +115,11 @@ class Batch:
         if predicate.all():
             return mask
         return predicate if mask is None else mask & predicate
+
+    def count_predicate(self, number: int, mask: Array | None) -> None:
+        """A predicate of the block is true for the threads of `mask`."""
+        if self.counts is not None:
+            self.counts.predicate(number, mask, self.shape)
 
     def parameter(self, index: int, dtype: DType) -> Array:
         return self.grid.parameters[index].view(dtype)[..., :1]
@@ -198,8 +204,10 @@ def _joined(parts: Sequence[Batch], values: Sequence[Array]) -> Array:
     )
 
 
-def compact(mask: Array) -> Array:
-    """The mask without the axes along which it does not vary."""
+def compact(mask: Array) -> Array | None:
+    """The mask without the axes along which it does not vary; None if it is of all threads."""
+    if mask.all():
+        return None
     for axis in (2, 1):
         if mask.shape[axis] > 1:
             first = mask.take([0], axis=axis)

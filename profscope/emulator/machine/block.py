@@ -11,10 +11,14 @@ __all__ = ["Meeting", "Site", "TranslatedBlock"]
 
 @dataclass(frozen=True)
 class Site:
-    """An instruction at run time: what errors name, and the pointer parameters its address comes from."""
+    """An instruction at run time: what errors name, and the pointer parameters its address comes from.
+
+    `counted` is its number among those that are counted, -1 if it is not.
+    """
 
     instruction: Instruction
     pointers: frozenset[int] = frozenset()
+    counted: int = -1
 
 
 @dataclass(frozen=True)

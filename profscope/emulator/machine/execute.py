@@ -61,11 +61,13 @@ def step(batch: Batch, number: int, mask: Array | None) -> None:
     batch.steps += 1
     threads = batch.size if mask is None else int(mask.sum()) * (batch.size // mask.size)
     batch.grid.device.lane_instructions += block.instructions * threads
+    if batch.counts is not None:
+        batch.counts.block(number, mask, batch.shape, threads)
     batch.memos.clear()
     if block.end == "jump":
         arrive(batch.at, block.next, mask)
     elif block.end == "branch":
-        branch(batch, block.taken, block.next, condition, mask)
+        branch(batch, number, condition, mask)
     elif block.end == "barrier":
         arrive(batch.waiting, number, mask)
     elif block.end == "switch":
@@ -91,8 +93,9 @@ def arrive(where: dict[int, Array | None], number: int, mask: Array | None) -> N
     where[number] = None if joined is None or joined.all() else joined
 
 
-def branch(batch: Batch, taken: int, otherwise: int, condition: Array, mask: Array | None) -> None:
-    """Threads of `mask` go on at block `taken` where the condition is true, else at `otherwise`."""
+def branch(batch: Batch, number: int, condition: Array, mask: Array | None) -> None:
+    """Threads of `mask` at block `number` go on where it says for a condition that is true, or is not."""
+    taken, otherwise = batch.grid.blocks[number].taken, batch.grid.blocks[number].next
     if mask is None:
         yes, no = condition, ~condition
         if yes.all():
@@ -103,9 +106,11 @@ def branch(batch: Batch, taken: int, otherwise: int, condition: Array, mask: Arr
             return
     else:
         yes, no = mask & condition, mask & ~condition
-    for number, part in ((taken, yes), (otherwise, no)):
+    if batch.counts is not None:
+        batch.counts.branch(number, yes, no, batch.shape)
+    for target, part in ((taken, yes), (otherwise, no)):
         if part.any():
-            arrive(batch.at, number, compact(part))
+            arrive(batch.at, target, compact(part))
 
 
 def switch(batch: Batch, block: TranslatedBlock, index: Array, mask: Array | None) -> None:
@@ -116,7 +121,7 @@ def switch(batch: Batch, block: TranslatedBlock, index: Array, mask: Array | Non
     ):
         part = unreached & (index == value)
         if part.any():
-            arrive(batch.at, number, None if part.all() else compact(part))
+            arrive(batch.at, number, compact(part))
             unreached = unreached & ~part
     if unreached.any():
         assert block.site is not None

@@ -8,6 +8,7 @@ import numpy as np
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.device import Device
 from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.counts import LaunchCounts
 from profscope.emulator.machine.memory import GlobalMemory
 
 __all__ = ["Grid"]
@@ -19,6 +20,7 @@ class Grid:
 
     `initial` are the registers' values and `parameters` the kernel parameters' bits, arrays of one element.
     The launch begins in the device's cycle `begin`. What runs `max_blocks` blocks is taken for endless.
+    `counts` is None where nobody wants to know them.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Grid:
     begin: int
     is_ordered: bool  # by the CTAs' clocks where they meet
     max_blocks: int
+    counts: LaunchCounts | None = None
     fixed: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -51,6 +51,7 @@ class _Parser:
         self.tokens = tokens
         self.files = files
         self.at = 0
+        self.instructions = 0
 
     # --- tokens ---
 
@@ -283,7 +284,8 @@ class _Parser:
                 operands[-1] = Vector((operands[-1], second))
             if self.peek().text != ";":
                 self.expect(",")
-        return Instruction(opcode, tuple(operands), predicate, line, source)
+        self.instructions += 1
+        return Instruction(opcode, tuple(operands), predicate, line, source, self.instructions - 1)
 
     def operand(self, scopes: list[Scope]) -> Operand:
         token = self.next()

@@ -54,13 +54,16 @@ Operand = Register | Immediate | Symbol | Vector | Address
 
 @dataclass(frozen=True)
 class Instruction:
-    """`predicate` is (register, negated) or None; `line` counts lines of the PTX text from 1."""
+    """`predicate` is (register, negated) or None; `line` counts lines of the PTX text from 1, `number` its
+    instructions from 0.
+    """
 
     opcode: str
     operands: tuple[Operand, ...]
     predicate: tuple[Register, bool] | None
     line: int
     source: SourceLine | None
+    number: int = -1
 
     def __str__(self) -> str:
         """`ld.global.b32 at PTX line 60 (add.py:18)`, for error messages."""

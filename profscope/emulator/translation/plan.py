@@ -2,19 +2,22 @@
 
 import re
 
+from profscope.emulator.machine.counts import Counted
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.opcodes.table import Form, Meaning, Op
 from profscope.emulator.ptx.syntax import Instruction, Register
 from profscope.emulator.translation.graph import Graph
 from profscope.emulator.translation.kinds import raw, width
 from profscope.emulator.translation.pointers import pointer_sources
+from profscope.emulator.translation.records import record_instructions
 
 __all__ = ["Plan"]
 
 
 class Plan:
     """`slots` gives each register that outlives a block its number, `slot_kinds` the kind it is kept as;
-    `symbols` are the addresses of variables; `pointers` as `pointer_sources`.
+    `symbols` are the addresses of variables; `pointers` as `pointer_sources`. `counted` are the instructions
+    that the kernel would have without records, and `predicates` how many predicates switch some of them off.
     """
 
     def __init__(self, graph: Graph, symbols: dict[str, int]) -> None:
@@ -29,6 +32,20 @@ class Plan:
             self.slots[register] = len(self.slot_kinds)
             self.slot_kinds.append(kinds.get(register) or self.register_kind(register))
         self.pointers = pointer_sources(graph)
+        self.records = record_instructions(graph, self.pointers)
+        self.counted: list[Counted] = []
+        self.predicates = 0
+
+    def count(self, instruction: Instruction, block: int, predicate: int) -> int:
+        """The number of an instruction among those that are counted; -1 if it only serves records."""
+        if id(instruction) in self.records:
+            return -1
+        self.counted.append(Counted(instruction, block, predicate))
+        return len(self.counted) - 1
+
+    def new_predicate(self) -> int:
+        self.predicates += 1
+        return self.predicates - 1
 
     def meaning(self, instruction: Instruction) -> tuple[Op, Form, Meaning]:
         row, form = lookup(instruction)

@@ -6,6 +6,7 @@ from types import CodeType
 from profscope.emulator.arrays import Array
 from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES
 from profscope.emulator.machine.block import Meeting, Site, TranslatedBlock
+from profscope.emulator.machine.counts import Counted
 from profscope.emulator.ptx.syntax import Immediate
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.kinds import constant
@@ -18,14 +19,17 @@ __all__ = ["translate"]
 NEVER = 1 << 40  # cycles to what a block does not lead to
 
 
-def translate(graph: Graph, symbols: dict[str, int]) -> tuple[list[TranslatedBlock], list[Array]]:
-    """The blocks' functions, and the registers' initial values. `symbols` gives each variable its address."""
+def translate(
+    graph: Graph, symbols: dict[str, int]
+) -> tuple[list[TranslatedBlock], list[Array], tuple[Counted, ...], int]:
+    """The blocks' functions, the registers' initial values, the instructions that are counted, and how many
+    predicates switch some of them off. `symbols` gives each variable its address."""
     plan = Plan(graph, symbols)
     writers: list[BlockWriter] = []
     functions = []
     on_its_way: dict[int, dict[str, int]] = {}  # into blocks that were cut off, which follow the one before
     for number, block in enumerate(graph.blocks):
-        writer = BlockWriter(plan, block, on_its_way.pop(number, {}))
+        writer = BlockWriter(plan, number, on_its_way.pop(number, {}))
         functions.append(_function(graph.name, f"block_{number}", writer))
         writers.append(writer)
         if writer.is_cut:
@@ -33,7 +37,7 @@ def translate(graph: Graph, symbols: dict[str, int]) -> tuple[list[TranslatedBlo
     ahead = _cycles_to_meeting(writers)
     blocks = [_block(*parts, ahead) for parts in zip(graph.blocks, functions, writers, strict=True)]
     initial = [constant(0, kind) for kind in plan.slot_kinds]
-    return blocks, initial
+    return blocks, initial, tuple(plan.counted), plan.predicates
 
 
 def _function(kernel: str, name: str, writer: BlockWriter) -> Callable[..., Array | None]:

@@ -15,7 +15,6 @@ from profscope.emulator.costs import COSTS, Cost
 from profscope.emulator.machine.block import Site
 from profscope.emulator.opcodes.table import Form, Meaning
 from profscope.emulator.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
-from profscope.emulator.translation.graph import Block
 from profscope.emulator.translation.kinds import LOAD, STORE, constant, converter, raw, width
 from profscope.emulator.translation.liveness import reads, writes
 from profscope.emulator.translation.plan import Plan
@@ -45,9 +44,10 @@ def keep(p: Array, new: Array, old: Array) -> Array:
 class BlockWriter:
     """Writes the Python of one block."""
 
-    def __init__(self, plan: Plan, block: Block, ready: dict[str, int]) -> None:
+    def __init__(self, plan: Plan, number: int, ready: dict[str, int]) -> None:
         self.plan = plan
-        self.block = block
+        self.number = number
+        self.block = plan.graph.blocks[number]
         self.lines: list[str] = []
         self.namespace: dict[str, Any] = {"keep": keep, "invert": np.invert}
         self.names = 0
@@ -55,6 +55,7 @@ class BlockWriter:
         self.constants: dict[tuple[int, str, int], str] = {}
         self.inverted: dict[str, str] = {}  # of a predicate's variable
         self.active: dict[str, str] = {}  # the mask joined with a predicate's variable
+        self.predicates: dict[str, int] = {}  # of a predicate's variable, its number among those counted
         self.ready = ready  # cycle since the last tick at which a register can be read
         self.time = 0
         self.ticked = 0  # cycles of the block before the last tick
@@ -159,7 +160,8 @@ class BlockWriter:
         if instruction is self.block.instructions[0]:
             self.first_issue = self.ticked + issued
         predicate = self.predicate(instruction)
-        outputs = self.call(instruction, form, meaning, predicate)
+        counted = self.count(instruction, predicate)
+        outputs = self.call(instruction, form, meaning, predicate, counted)
         for (operand, kind), variable in zip(meaning.results, outputs, strict=True):
             self.assign(operand, kind, variable, predicate, meaning.on_machine)
         cycles = COSTS[row.cost]
@@ -168,6 +170,18 @@ class BlockWriter:
         latency = self.load_latency(form) if row.name == "ld" else cycles.latency
         for register in writes(instruction):
             self.ready[register] = issued + latency
+
+    def count(self, instruction: Instruction, predicate: tuple[str, str] | None) -> int:
+        """The instruction's number among those that are counted, or -1; emit the count of its predicate."""
+        if id(instruction) in self.plan.records:
+            return -1
+        if predicate is None:
+            return self.plan.count(instruction, self.number, -1)
+        value, mask = predicate
+        if value not in self.predicates:
+            self.predicates[value] = self.plan.new_predicate()
+            self.lines.append(f"m.count_predicate({self.predicates[value]}, {mask})")
+        return self.plan.count(instruction, self.number, self.predicates[value])
 
     def load_latency(self, form: Form) -> int:
         space = form.pick("shared", "local", "param", "const")
@@ -189,7 +203,12 @@ class BlockWriter:
         return value, self.active[value]
 
     def call(
-        self, instruction: Instruction, form: Form, meaning: Meaning, predicate: tuple[str, str] | None
+        self,
+        instruction: Instruction,
+        form: Form,
+        meaning: Meaning,
+        predicate: tuple[str, str] | None,
+        counted: int,
     ) -> list[str]:
         """Emit the call of the instruction's function; returns the variables of its results."""
         if instruction.opcode.startswith("ld.param"):
@@ -201,7 +220,8 @@ class BlockWriter:
                 return arguments
         if meaning.on_machine:
             mask = predicate[1] if predicate else "mask"
-            site = self.bind("S", Site(instruction, self.plan.pointers.get(id(instruction), frozenset())))
+            pointers = self.plan.pointers.get(id(instruction), frozenset())
+            site = self.bind("S", Site(instruction, pointers, counted))
             arguments = ["m", mask, site, *arguments]
         elif not meaning.results:
             return []
@@ -262,6 +282,8 @@ class BlockWriter:
             self.time += COSTS[Cost.CONTROL].issue
         if self.block.end in ("branch", "switch") and last is not None:
             result = self.direction(last)
+        elif last is not None:
+            self.count(last, None)
         written = {name for i in self.block.instructions for name in writes(i)}
         kept = sorted(written & self.block.live_out)
         if not self.is_cut:
@@ -284,6 +306,15 @@ class BlockWriter:
         block = self.block
         return block.end == "jump" and block.next >= 0 and self.plan.graph.blocks[block.next].continues
 
+    def count_branch(self, last: Instruction, condition: str) -> None:
+        """Count a branch, for the threads that its predicate does not switch off."""
+        if not condition or id(last) in self.plan.records:
+            self.count(last, None)
+            return
+        number = self.plan.new_predicate()
+        self.lines.append(f"m.count_predicate({number}, m.join(mask, {condition}))")
+        self.plan.count(last, self.number, number)
+
     def direction(self, last: Instruction) -> str:
         """The variable with a branch's condition, or with a switch's index (-1: to `next`)."""
         condition = ""
@@ -291,6 +322,7 @@ class BlockWriter:
             register, negated = last.predicate
             condition = self.value(register, "pred")
             condition = self.let(f"invert({condition})") if negated else condition
+        self.count_branch(last, condition)
         if self.block.end == "branch":
             return condition
         index = self.value(last.operands[0], "i32")

@@ -1,0 +1,132 @@
+"""How many sectors and wavefronts the warps of an access take, by its addresses.
+
+Global memory: the distinct 32-byte sectors of a warp's active lanes. Shared memory: 32 banks of 4 bytes give
+one word each in a wavefront, so a warp takes one for each of the different words that its lanes want of the
+busiest bank. Accesses of 8 bytes are done for half a warp at a time, those of 16 bytes for a quarter. Local
+memory: a thread's 4-byte words lie 32 words apart, so that one word of all lanes fills four sectors.
+
+The fewest are those of as many bytes, without gaps and conflicts; never more than there are.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from profscope.emulator.arrays import LANES, Array
+
+__all__ = ["local_sectors", "sectors", "wavefronts"]
+
+SECTOR = 32
+WORD = 4
+BANKS = 32
+LINE = WORD * BANKS
+NOWHERE = np.iinfo(np.int64).max
+
+Figures = tuple[int, int]
+"""How many, and the fewest, of all rows together."""
+
+Count = Callable[[Array, Array | None, int], Figures]
+
+_known: dict[tuple[object, ...], Figures] = {}
+_MOST_KNOWN = 2048
+_LARGE = 1 << 13  # bytes of addresses that are not kept
+
+
+def sectors(addresses: Array, offset: int, active: Array | None, size: int) -> Figures:
+    """Of accesses of `size` bytes at `addresses` + `offset`, multiples of `size`. addresses: (warps, lanes);
+    active: likewise, None for all."""
+    return _by_likeness(addresses, offset, active, size, SECTOR, _sectors)
+
+
+def wavefronts(addresses: Array, offset: int, active: Array | None, size: int) -> Figures:
+    """As `sectors`, of shared memory, where the same addresses come again and again."""
+    if addresses.nbytes > _LARGE:
+        return _by_likeness(addresses, offset, active, size, LINE, _wavefronts)
+    key = (addresses.tobytes(), offset, None if active is None else active.tobytes(), size)
+    return _remembered(key, addresses + offset, active, size, _wavefronts)
+
+
+def local_sectors(addresses: Array, offset: int, active: Array | None, size: int) -> int:
+    """As `sectors`, of local memory. addresses: within each thread's own."""
+    words = ((addresses + offset) >> 2)[..., None] + np.arange(max(1, size // WORD))
+    ids = words * (LANES * WORD // SECTOR) + (np.arange(LANES) * WORD // SECTOR)[:, None]
+    wanted = None if active is None else np.repeat(active, ids.shape[2], axis=1)
+    return int(_distinct(ids.reshape(len(ids), -1), wanted).sum())
+
+
+def _by_likeness(
+    addresses: Array, offset: int, active: Array | None, size: int, period: int, count: Count
+) -> Figures:
+    """Sums over rows. Rows that differ by a multiple of the period are alike; if all are, one is counted."""
+    if active is not None:
+        full = active.all(axis=1)
+        if full.all():
+            active = None
+        elif 2 * np.count_nonzero(full) > len(full):
+            some = _by_likeness(addresses[full], offset, None, size, period, count)
+            rest = _by_likeness(addresses[~full], offset, active[~full], size, period, count)
+            return some[0] + rest[0], some[1] + rest[1]
+    first = addresses[:, :1]
+    phases = (first + offset) & (period - 1)
+    row = addresses[:1] - first[:1]
+    alike = len(addresses) == 1 or (
+        (phases == phases[0]).all()
+        and (active is None or (active == active[0]).all())
+        and (addresses - first == row).all()
+    )
+    if not alike:
+        return count(addresses + offset, active, size)
+    row = row + phases[:1]
+    mask = None if active is None else active[:1]
+    key = (row.tobytes(), None if mask is None else mask.tobytes(), size, period)
+    taken, fewest = _remembered(key, row, mask, size, count)
+    return taken * len(addresses), fewest * len(addresses)
+
+
+def _remembered(
+    key: tuple[object, ...], addresses: Array, active: Array | None, size: int, count: Count
+) -> Figures:
+    found = _known.get(key)
+    if found is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        found = _known[key] = count(addresses, active, size)
+    return found
+
+
+def _sectors(addresses: Array, active: Array | None, size: int) -> Figures:
+    return _with_fewest(_distinct(addresses >> 5, active), addresses, active, size, SECTOR)
+
+
+def _wavefronts(addresses: Array, active: Array | None, size: int) -> Figures:
+    lanes, parts = addresses.shape[1], max(1, size // WORD)
+    at_a_time = min(lanes, LINE // max(WORD, size))
+    words = ((addresses >> 2)[..., None] + np.arange(parts)).reshape(-1, at_a_time * parts)
+    if active is not None:
+        words = np.where(np.repeat(active, parts, axis=1).reshape(words.shape), words, NOWHERE)
+    words = np.sort(words, axis=1)
+    is_new = words != NOWHERE
+    is_new[:, 1:] &= words[:, 1:] != words[:, :-1]
+    step = np.arange(len(words))[:, None]
+    banks = (step * BANKS + (words & (BANKS - 1)))[is_new]
+    busiest = np.bincount(banks, minlength=len(words) * BANKS).reshape(-1, BANKS).max(axis=1)
+    taken = busiest.reshape(len(addresses), -1).sum(axis=1)
+    return _with_fewest(taken, addresses, active, size, LINE)
+
+
+def _with_fewest(taken: Array, addresses: Array, active: Array | None, size: int, each: int) -> Figures:
+    lanes = addresses.shape[1] if active is None else active.sum(axis=1)
+    fewest = np.minimum(taken, -(-lanes * size // each))
+    return int(taken.sum()), int(fewest.sum())
+
+
+def _distinct(ids: Array, active: Array | None) -> Array:
+    """How many different ids the active ones of each row are."""
+    if active is not None:
+        ids = np.where(active, ids, NOWHERE)
+    steps = ids[:, 1:] - ids[:, :-1]
+    if steps.size and steps.min() < 0:
+        ids = np.sort(ids, axis=1)
+        steps = ids[:, 1:] - ids[:, :-1]
+    count = 1 + np.count_nonzero(steps, axis=1)
+    return count if active is None else count - (ids[:, -1] == NOWHERE)

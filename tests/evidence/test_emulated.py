@@ -1,0 +1,197 @@
+"""What a session on the emulator counts, against figures that follow from the kernels' addresses, and against
+what an H200 has counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+import profscope
+from bench.evidence_kernels import (
+    copy_kernel,
+    division_kernel,
+    float64_kernel,
+    gather_kernel,
+    scatter_kernel,
+    softmax_kernel,
+)
+from bench.planted_kernels import atomics_kernel, swizzled, transpose_kernel, unswizzled
+from profscope.schema import COUNT_DTYPES
+from tests.kernels.matmul import matmul_kernel
+from tests.support.h200_evidence import KERNELS
+
+BLOCK = 128  # an element for each thread
+CTAS = 4
+WARPS = CTAS * BLOCK // 32
+SECTOR = 32
+
+
+def counted(launch: Callable[[], Any], times: int = 1, **options: Any) -> profscope.Profile:
+    with profscope.session(backend="emulator", **options) as prof:
+        for _ in range(times):
+            launch()
+    return prof.profile
+
+
+def rows(counts: pd.DataFrame, opcode: str) -> pd.DataFrame:
+    return counts[counts["opcode"].astype("str").str.startswith(opcode)]
+
+
+def sectors_of(counts: pd.DataFrame, opcode: str) -> list[tuple[int, int]]:
+    table = rows(counts, opcode)
+    return list(zip(table["sectors"].tolist(), table["sectors_ideal"].tolist(), strict=True))
+
+
+def apart() -> torch.Tensor:
+    """Indices of float32 in sectors of their own, in random order."""
+    return 8 * torch.randperm(CTAS * BLOCK, generator=torch.Generator().manual_seed(0)).to(torch.int32)
+
+
+def test_a_gather() -> None:
+    n = CTAS * BLOCK
+    x, index, out = torch.randn(8 * n), apart(), torch.empty(n)
+    prof = counted(lambda: gather_kernel[(CTAS,)](x, index, out, BLOCK=BLOCK), times=2)
+    counts = prof.counts
+    assert {name: str(dtype) for name, dtype in counts.dtypes.items()} == dict(COUNT_DTYPES)
+    assert set(counts["launches"]) == {2}
+    assert sectors_of(counts, "ld.global") == [
+        (2 * 4 * WARPS, 2 * 4 * WARPS),
+        (2 * 32 * WARPS, 2 * 4 * WARPS),
+    ]
+    assert sectors_of(counts, "st.global") == [(2 * 4 * WARPS, 2 * 4 * WARPS)]
+    loads = rows(counts, "ld.global")
+    assert loads["executed"].tolist() == [2 * WARPS] * 2
+    assert loads["threads"].tolist() == [2 * n] * 2
+    lines = prof.lines()
+    (line,) = set(loads["line"])
+    row = lines[lines["line"] == line].iloc[0]
+    assert "tl.load(index_ptr" in row["source"]
+    assert row["sectors_over_ideal"] == pytest.approx((4 + 32 + 4) / (4 + 4 + 4))
+    assert row["active_threads"] == 32
+
+
+def test_a_scattered_store() -> None:
+    n = CTAS * BLOCK
+    x, index, out = torch.randn(n), apart(), torch.empty(8 * n)
+    counts = counted(lambda: scatter_kernel[(CTAS,)](x, index, out, BLOCK=BLOCK)).counts
+    assert sectors_of(counts, "st.global") == [(32 * WARPS, 4 * WARPS)]
+    assert sectors_of(counts, "ld.global") == [(4 * WARPS, 4 * WARPS)] * 2
+
+
+def test_division_in_indices() -> None:
+    n, n_cols = CTAS * BLOCK, 100
+    x, out = torch.randn(5 * 4100 + n_cols + 24), torch.empty(n)
+    counts = counted(lambda: division_kernel[(CTAS,)](x, out, n_cols, BLOCK=BLOCK)).counts
+    divisions = rows(counts, "div").set_index("opcode")["executed"].to_dict()
+    assert divisions == {"div.s64": 0, "div.u32": WARPS}  # LLVM asks first whether 32 bits are enough
+    addresses = [x.data_ptr() + 4 * (i // n_cols * 4100 + i % n_cols) for i in range(n)]
+    warps = [addresses[first : first + 32] for first in range(0, n, 32)]
+    taken = sum(len({address // SECTOR for address in warp}) for warp in warps)
+    assert sectors_of(counts, "ld.global") == [(taken, 4 * WARPS)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "a_load"), [(unswizzled, 32), (swizzled, 1)], ids=["unswizzled", "swizzled"]
+)
+def test_a_column_of_shared_memory(layout: Callable[[], Any], a_load: int) -> None:
+    size, rounds = 64, 3
+    x, out = torch.randn(size, size), torch.empty(CTAS, size, size)
+    counts = counted(
+        lambda: transpose_kernel[(CTAS,)](x, out, rounds, SIZE=size, SHARED=layout(), num_warps=4)
+    ).counts
+    accesses = CTAS * rounds * size * size // 32
+    loads, stores = rows(counts, "ld.shared"), rows(counts, "st.shared")
+    assert loads["executed"].sum() == stores["executed"].sum() == accesses
+    assert (loads["wavefronts"].sum(), loads["wavefronts_ideal"].sum()) == (a_load * accesses, accesses)
+    assert (stores["wavefronts"].sum(), stores["wavefronts_ideal"].sum()) == (accesses, accesses)
+
+
+def launch_of(name: str) -> Callable[[], Any]:
+    """CTAS programs of what an H200 has run more programs of (`bench.evidence_kernels.CASES`)."""
+    x, out = torch.randn(CTAS * 4096), torch.empty(CTAS * 4096)
+    if name == "atomics":
+        counter, sums = torch.zeros(1), torch.empty(CTAS)
+        return lambda: atomics_kernel[(CTAS,)](x, counter, sums, 16, EACH=True, BLOCK=256)
+    if name.startswith("transpose"):
+        layout = swizzled() if name == "transpose, swizzled" else unswizzled()
+        return lambda: transpose_kernel[(CTAS,)](x, out, 32, SIZE=64, SHARED=layout, num_warps=4)
+    if name == "softmax":
+        return lambda: softmax_kernel[(CTAS,)](x, out, 4096, BLOCK=4096, num_warps=8)
+    kernel = {"copy": copy_kernel, "float64": float64_kernel}[name]
+    return lambda: kernel[(CTAS,)](x, out, BLOCK=1024)
+
+
+@pytest.mark.parametrize(
+    ("name", "programs_there"),
+    [
+        ("copy", 1 << 16),
+        ("softmax", 8192),
+        ("float64", 1 << 14),
+        ("atomics", 1056),
+        ("transpose, unswizzled", 1056),
+        ("transpose, swizzled", 1056),
+    ],
+)
+def test_as_many_sectors_and_wavefronts_as_on_an_h200(name: str, programs_there: int) -> None:
+    counts, there = counted(launch_of(name)).counts, KERNELS[name]["totals"]
+    for column in ("sectors", "sectors_ideal", "wavefronts", "wavefronts_ideal", "local_sectors"):
+        assert counts[column].sum() / CTAS == there[column] / programs_there, column
+
+
+def matmul(size: int = 128) -> Callable[[], Any]:
+    a, b, c = (torch.randn(size, size).half() for _ in range(3))
+    tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8}
+    numbers = (size,) * 6
+    return lambda: matmul_kernel[((size // 64) ** 2,)](a, b, c, *numbers, **tiles)
+
+
+def test_a_matmul() -> None:
+    size, tiles = 128, 4
+    counts = counted(matmul(size)).counts
+    copies = rows(counts, "cp.async.cg")
+    assert copies["sectors"].sum() == copies["sectors_ideal"].sum() == tiles * 2 * (64 * size * 2) // SECTOR
+    assert rows(counts, "st.global")["sectors"].sum() == size * size * 2 // SECTOR
+    mmas = rows(counts, "mma")
+    assert set(mmas["opcode"]) == {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}
+    assert mmas["executed"].sum() == size**3 // (16 * 8 * 16)
+    reads = rows(counts, "ldmatrix")
+    assert reads["wavefronts"].sum() == reads["wavefronts_ideal"].sum() == 4 * reads["executed"].sum()
+
+
+ACCESSES = ("ld.global", "st.global", "cp.async.cg", "ldmatrix", "ld.shared", "st.shared", "mma", "bar")
+
+
+def test_records_count_nowhere() -> None:
+    """Whatever is recorded, and in whichever CTAs, the accesses are those of the kernel."""
+    found = []
+    for options in ({"instrument": "light"}, {"instrument": "heavy"}, {"instrument": "heavy", "ctas": 2}):
+        counts = counted(matmul(), **options).counts
+        kind = counts["opcode"].astype("str").str.extract(f"^({'|'.join(ACCESSES)})")[0]
+        figures = [*list(COUNT_DTYPES)[list(COUNT_DTYPES).index("executed") : -1]]
+        found.append(counts.assign(kind=kind).dropna().groupby(["kind", "line"])[figures].sum())
+    for other in found[1:]:
+        pd.testing.assert_frame_equal(found[0], other)
+
+
+def test_a_probed_kernel_is_not_counted() -> None:
+    prof = counted(matmul(), instrument=["kernel-span", "value-probe{classes=mma}"])
+    assert prof.counts.empty
+    assert (
+        "matmul_kernel: instructions are not counted with value-probe, which adds some"
+        in prof.metadata["notes"]
+    )
+
+
+def test_counts_are_saved_and_spooled(tmp_path: Path) -> None:
+    x, out = torch.randn(CTAS * BLOCK), torch.empty(CTAS * BLOCK)
+    prof = counted(lambda: copy_kernel[(CTAS,)](x, out, BLOCK=BLOCK), times=2, spool=str(tmp_path / "spool"))
+    prof.save(tmp_path / "prof.json")
+    assert prof.counts["sectors"].sum() == 2 * 2 * 4 * WARPS
+    (spool,) = (tmp_path / "spool").iterdir()
+    for path in (tmp_path / "prof.json", spool):
+        pd.testing.assert_frame_equal(profscope.load(path).counts, prof.counts)
