@@ -122,7 +122,8 @@ def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() ->
 def test_sampled_ctas_are_reported(strides: int) -> None:
     made = launch([Program(BODY)], ctas=9, stride_log2=strides)
     notes = assembled([made], ctas=9).metadata["notes"]
-    recorded = made.manifest.selection.areas(9, strides)
+    recorded = len(read_buffer(made.buffer, made.manifest).ctas)
+    assert recorded in (9 >> strides, 1 + (9 >> strides))  # the last area may be of no CTA
     said = [note.partition(";")[0] for note in notes]
     assert said == [f"made_up: {recorded} of 9 CTAs were recorded, spread over the grid"] * (strides > 0)
 

@@ -49,10 +49,10 @@ def check(raws: Sequence[RawLaunch]) -> Tables:
     return together
 
 
-def faulty(buffer: npt.NDArray[np.uint8], manifest: Manifest, ctas: int, fault: str) -> None:
+def faulty(buffer: npt.NDArray[np.uint8], manifest: Manifest, fault: str) -> None:
     """Damage a launch's buffer."""
-    ring_log2 = read_buffer(buffer, manifest).bits.ring_log2
-    headers = packed_headers(buffer, ctas, manifest.cta_bytes(ring_log2))
+    read = read_buffer(buffer, manifest)
+    headers = packed_headers(buffer, len(read.ctas), manifest.cta_bytes(read.bits.ring_log2))
     if fault == "unfinished":
         headers["end_clock"][-1] = 0
     if fault == "empty":
@@ -86,7 +86,7 @@ def test_any_launches_decoded_as_one(
         made = launch([Program(body, 2)], **{**options, "seed": seed})  # type: ignore[arg-type]
         buffer = made.buffer.copy()
         buffer[4:8] = np.array([manifest.digest], "<u4").view(np.uint8)
-        faulty(buffer, manifest, manifest.selection.areas(ctas, options["stride_log2"]), fault)
+        faulty(buffer, manifest, fault)
         raws.append(RawLaunch(index, manifest, device, 7, ctas, buffer))
     check(raws)
 
@@ -111,8 +111,8 @@ def test_launches_that_a_gpu_recorded(name: str) -> None:
         buffer = arrays["buffer"]
     ctas = len(read_buffer(buffer, manifest).ctas)
     raws = [RawLaunch(index, manifest, 0, index % 3, ctas, buffer.copy()) for index in range(7)]
-    faulty(raws[3].buffer, manifest, ctas, "unfinished")
-    faulty(raws[5].buffer, manifest, ctas, "wrong digest")
+    faulty(raws[3].buffer, manifest, "unfinished")
+    faulty(raws[5].buffer, manifest, "wrong digest")
     area_bytes = manifest.cta_bytes(read_buffer(buffer, manifest).bits.ring_log2)
     for raw in raws[1:]:  # each begins later than the one before
         headers = packed_headers(raw.buffer, ctas, area_bytes)
