@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
 from instrument_passes.sass.ptx import Frame, is_of, read_ptx
 
 FILES = '\t.file\t1 "/home/me/work.py"\n\t.file\t2 "/triton/language/standard.py"\n'
@@ -91,3 +98,41 @@ def test_the_ptx_of_a_cubin_is_known_without_comments_and_lines() -> None:
     assert is_of(text, ["", "{", "", "add.f32 %f1, %f2, %f3;", "}", ""])
     assert not is_of(text, ["", "{", "", "sub.f32 %f1, %f2, %f3;", "}", ""])
     assert not is_of(text, ["", "{", "}"])
+
+
+ASSEMBLY = """\
+	.loc	1 87 46                 // work.py:87:46
+	// begin inline asm
+	.loc	1 87 46                 // work.py:87:46
+	mov.u32 %r1, 0x0;
+	.loc	1 88 46                 // work.py:88:46
+	ld.global.b32 { %r1 }, [ %rd1 + 0 ];
+	// end inline asm
+	.loc	1 88 14                 // work.py:88:14
+	add.s32 %r2, %r1, 1;
+"""
+
+
+def test_lines_of_an_assembly_are_no_lines_of_the_source() -> None:
+    """As Triton 3.8 prints a load: each line of an assembly one further."""
+    load, add = (Frame("/home/me/work.py", 87, 46),), (Frame("/home/me/work.py", 88, 14),)
+    assert chains(ASSEMBLY) == [load] * 7 + [add] * 2
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)  # the load
+    tl.store(out_ptr + at, x)  # the store
+
+
+def test_loads_and_stores_stand_at_their_lines() -> None:
+    """Whatever Triton compiles."""
+    signature = {"x_ptr": "*fp32", "out_ptr": "*fp32", "BLOCK": "constexpr"}
+    source = ASTSource(copy_kernel, signature, {"BLOCK": 128})
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    text = Path(__file__).read_text().splitlines()
+    for opcode, comment in (("ld.global", "# the load"), ("st.global", "# the store")):
+        (at,) = [number for number, line in enumerate(ptx.splitlines()) if opcode in line]
+        line = read_ptx(ptx).chains[at][0].line
+        assert text[line - 1].endswith(comment)

