@@ -52,8 +52,8 @@ class Shape:
 
 
 class _Filled(NamedTuple):
-    """What launches took, in ns, arrays of shape (launches,). mean: of their CTAs; last: from the begin of the
-    last CTA to the end; of_sms: how long SMs ran any CTA in that time, added up; of_ctas: that of CTAs;
+    """What launches took, in ns, of shape (launches,). mean: of their CTAs; last: from the begin of the last
+    CTA to the end; of_sms: how long SMs ran any CTA in that time, added up; of_ctas: that of CTAs;
     fullest: the mean of CTAs on the SMs that ran most of them."""
 
     ctas: Ints
@@ -130,7 +130,10 @@ def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[Floats, Flo
     """imbalance_pct and tail_pct by launch."""
     waves = filled.ctas / slots
     shares = (waves <= 1) & bool(room)  # all CTAs fit on the device at once
-    mean, busy = np.where(shares, filled.fullest, filled.mean), np.where(shares, filled.of_sms, filled.of_ctas)
+    mean, busy = (
+        np.where(shares, filled.fullest, filled.mean),
+        np.where(shares, filled.of_sms, filled.of_ctas),
+    )
     empty = np.where(shares, sms, slots)
     waves, turns = np.where(shares, filled.ctas / sms, waves), np.where(shares, 1.0, waves)
     imbalance = np.maximum(0.0, 1 - np.ceil(turns) * mean / filled.whole)
