@@ -183,6 +183,35 @@ def test_the_summary_and_the_lines_say_the_standard_error() -> None:
         assert row.self_error_pct == pytest.approx(100 * error / took, rel=1e-6)
 
 
+def four_times(profile: Profile, **told: list[int]) -> Profile:
+    """A profile of one launch with three more like it. told: columns of the table of launches."""
+    spans = len(profile.df)
+    tables = {}
+    for name in ("df", "launches", "ctas"):
+        table = getattr(profile.tables, name)
+        copies = [table.assign(launch=np.full(len(table), at, np.int32)) for at in range(4)]
+        tables[name] = pd.concat(copies, ignore_index=True)
+    for name in ("parent", "wait"):
+        values = tables["df"][name]
+        shift = np.repeat(np.arange(4) * spans, spans)
+        tables["df"][name] = np.where(values < 0, -1, values + shift).astype(values.dtype)
+    launches = tables["launches"].assign(**{name: np.array(each, np.int32) for name, each in told.items()})
+    return Profile(tables["df"], launches, profile.metadata, ctas=tables["ctas"])
+
+
+def test_replays_of_a_graph_are_as_far_off_as_one_launch() -> None:
+    """The same CTAs record in each, so that more of them tell nothing new."""
+    one = recorded(GRIDS[0], 16)
+    replays = four_times(one, graph=[0] * 4, replay=[0, 1, 2, 3])
+    of_two_each = four_times(one, graph=[0] * 4, replay=[0, 0, 1, 1])
+    error = one.summary()["self_error_pct"]
+    assert (error > 0).any()
+    for profile, launches in ((four_times(one), 4), (of_two_each, 2), (replays, 1)):
+        assert profile.validate() == []
+        found = profile.summary()["self_error_pct"]
+        assert found.to_list() == pytest.approx((error / math.sqrt(launches)).to_list())
+
+
 def test_totals_are_off_by_no_more_than_a_few_standard_errors() -> None:
     for grid in GRIDS:
         every, some = (recorded(grid, ctas).summary().set_index(["kind", "scope"]) for ctas in (1, 16))
