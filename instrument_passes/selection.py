@@ -21,10 +21,12 @@ from instrument_passes.launch_bits import LaunchBits
 
 __all__ = ["FEWEST", "MAX_LISTED", "SPREAD", "Selection"]
 
-# A constant of MurmurHash3's, whose multiples fall evenly, also those that a column of a grid takes. Where
-# work rises from column to column, of 2 to 1,024, what 64 to 256 of 4,096 to 65,536 CTAs tell is off by 1.4 %
-# in the mean and 8 % at most; what every 2^s-th tells, by 50 and 83 %.
-SPREAD: Final = 0x85EBCA6B
+# Found by search among odd numbers: its multiples fall evenly, few of them and many, also those that a column
+# of a grid takes. Where work rises from column to column, of 2 to 1,024, what 64 to 256 of 4,096 to 65,536
+# CTAs tell is off by 1.0 % in the mean and 4.4 % at most; what every 2^s-th tells, by 50 and 83 %. Of 8 CTAs
+# the total is off by more than three of its standard errors in 1 of 140 grids (1 of 18 with a constant of
+# MurmurHash3's, which takes only even CTAs, or only odd ones, of 32).
+SPREAD: Final = 0xEC6C81ED
 FEWEST: Final = 8
 """CTAs of a launch that record at least. A standard deviation from n of them has a standard error of
 1 / sqrt(2 (n - 1)) of its own, more than a quarter of it here (S. Ahn and J. A. Fessler, "Standard errors of

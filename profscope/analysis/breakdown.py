@@ -16,7 +16,7 @@ from profscope.analysis.judged import op_class
 from profscope.analysis.launch_shape import shape_of
 from profscope.analysis.line_rows import GAP, Witnesses, configurations, witnesses
 from profscope.analysis.room import room_on_sm
-from profscope.analysis.span_rows import Ints, ended
+from profscope.analysis.span_rows import Ints, ended, grid_ctas
 from profscope.schema import Tables
 
 __all__ = ["BREAKDOWN_DTYPES", "PARTS", "SmTime", "breakdown", "breakdown_of", "sm_time"]
@@ -154,26 +154,29 @@ def _answers(tables: Tables, known: Witnesses) -> Iterator[Answer]:
     for key in dict.fromkeys([*launches, *samples]):
         kernel, variant = key
         said: list[str] = []
-        parts = _parts_of_sms(tables, kernel, variant, launches.get(key), said)
+        parts, at_work = _parts_of_sms(tables, kernel, variant, launches.get(key), said)
         work = _of_samples(samples.get(key), kernel, variant, said)
         work = _of_spans(spans.get(key)) if work is None else work
-        at_work = 1 - sum(each["share"] for each in parts)
         rows = parts + [each | {"share": each["share"] * at_work} for each in work]
         yield Answer([{"kernel": kernel, "variant": variant} | each for each in rows if each["share"]], said)
 
 
 def _parts_of_sms(
     tables: Tables, kernel: str, variant: int, launches: pd.DataFrame | None, said: list[str]
-) -> list[dict[str, Any]]:
-    """The rows of SMs without a CTA; none, and why, if not every CTA is known."""
+) -> tuple[list[dict[str, Any]], float]:
+    """The rows of SMs without a CTA, and the share of the time that is left; none, and why, if not every CTA
+    and the SM it ran on is known."""
     sms = sm_count_of(tables.metadata)
     whole = None if launches is None else ended(launches)
-    ctas = None if whole is None or whole.empty else every_cta(tables, whole)
-    if ctas is None or not sms:
-        why = "no launch has all of its CTAs" if sms else "how many SMs the device has is not known"
+    known = whole is not None and len(whole) > 0 and (grid_ctas(whole) > 0).all()
+    ctas = every_cta(tables, whole) if known and whole is not None else None
+    if ctas is None or not sms or (ctas["sm"] < 0).any():
+        why = "of some launch not every CTA is known" if sms else "how many SMs the device has is not known"
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
-        return []
+        return [], 1.0
     time = sm_time(ctas, sms)
+    if not time.whole:
+        return [], 1.0
     shape = shape_of(ctas, sms, room_on_sm(tables.metadata, kernel, variant))
     imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
     parts = {
@@ -182,7 +185,7 @@ def _parts_of_sms(
         "imbalance": imbalance,
         "between-ctas": time.between,
     }
-    return [_row(part, "", "ctas", ns / time.whole) for part, ns in parts.items() if time.whole]
+    return [_row(part, "", "ctas", ns / time.whole) for part, ns in parts.items()], time.busy / time.whole
 
 
 def _of_samples(

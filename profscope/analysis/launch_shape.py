@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.span_rows import Floats, Ints
+
 __all__ = ["ALIKE", "UNLIKE", "Shape", "shape_of"]
 
 ALIKE = 0.05
@@ -50,18 +52,18 @@ class Shape:
 
 
 class _Filled(NamedTuple):
-    """What a launch took, in ns. mean: of its CTAs; last: from the begin of the last CTA to its end; of_sms:
-    how long SMs ran any CTA in that time, added up; of_ctas: that of CTAs; fullest: the mean of CTAs on the
-    SMs that ran most of them."""
+    """What launches took, in ns, of shape (launches,). mean: of their CTAs; last: from the begin of the last
+    CTA to the end; of_sms: how long SMs ran any CTA in that time, added up; of_ctas: that of CTAs;
+    fullest: the mean of CTAs on the SMs that ran most of them."""
 
-    ctas: float
-    variation: float
-    mean: float
-    whole: float
-    last: float
-    of_ctas: float
-    of_sms: float
-    fullest: float
+    ctas: Ints
+    variation: Floats
+    mean: Floats
+    whole: Ints
+    last: Ints
+    of_ctas: Ints
+    of_sms: Ints
+    fullest: Floats
 
 
 def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
@@ -83,42 +85,61 @@ def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
     per_sm = _most_at_once(ctas)
     sms = max(sm_count, ctas["sm"].nunique())
     slots = (room or per_sm) * sms
-    figures = []
-    for _, each in _of_one_grid(ctas).groupby("launch", sort=False):
-        start, end = each["start_ns"].to_numpy(), each["end_ns"].to_numpy()
-        length, last = end - start, int(start.max())
-        cycles, sm = each["cycles"].to_numpy(), each["sm"].to_numpy()
-        of_sm = each.groupby("sm", sort=False)
-        on_sm = of_sm["sm"].transform("size").to_numpy()
-        filled = _Filled(
-            len(each),
-            float(cycles.std() / max(1.0, cycles.mean())),
-            float(length.mean()),
-            max(1, int(end.max() - start.min())),
-            int(end.max()) - last,
-            int(np.maximum(end - np.maximum(start, last), 0).sum()),
-            int((of_sm["end_ns"].max() - last).clip(lower=0).sum()),
-            float(length[on_sm == on_sm.max()].mean()),
-        )
-        took = length.mean(), length.max(), cycles.mean(), cycles.max()
-        figures.append(
-            (len(each), np.unique(sm).size, *took, filled.variation, *_lost(filled, slots, sms, room))
-        )
-    count, ran, *rest = np.median(np.array(figures, np.float64), axis=0).tolist()
+    figures = _figures(_of_one_grid(ctas), slots, sms, room)
+    count, ran, *rest = np.median(figures, axis=1).tolist()
     shape = Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest)
     return replace(shape, room=room)
 
 
-def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[float, float]:
-    """imbalance_pct and tail_pct of a launch."""
-    mean, busy = filled.mean, filled.of_ctas
-    waves = turns = filled.ctas / slots
-    if room and waves <= 1:
-        mean, busy, slots = filled.fullest, filled.of_sms, sms
-        waves, turns = filled.ctas / sms, 1.0
-    imbalance = max(0.0, 1 - np.ceil(turns) * mean / filled.whole) if filled.variation >= ALIKE else 0.0
-    tail = max(0.0, (slots * filled.last - busy) / (slots * filled.whole) - imbalance)
-    return 100 * float(imbalance), 100 * float(min(tail, 1 - waves / np.ceil(waves)))
+def _figures(ctas: pd.DataFrame, slots: int, sms: int, room: int) -> Floats:
+    """By launch, the figures of a `Shape` that are medians, shape (figures, launches)."""
+    launch, _ = pd.factorize(ctas["launch"])
+    order = np.lexsort((ctas["sm"].to_numpy(), launch))
+    launch = launch[order]
+    start, end, cycles, sm = (ctas[name].to_numpy()[order] for name in ("start_ns", "end_ns", "cycles", "sm"))
+    length = end - start
+    first = np.flatnonzero(np.diff(launch, prepend=-1))
+    first_on_sm = np.flatnonzero((np.diff(launch, prepend=-1) != 0) | (np.diff(sm, prepend=-1) != 0))
+    sm_of_launch = np.searchsorted(first_on_sm, first)  # the first SM of each launch
+    count = np.diff(first, append=len(launch))
+    on_sm = np.diff(first_on_sm, append=len(launch))
+    last, stop = np.maximum.reduceat(start, first), np.maximum.reduceat(end, first)
+    begun_last = last[launch]
+    behind = np.maximum(end - np.maximum(start, begun_last), 0)
+    of_sm = np.maximum(np.maximum.reduceat(end, first_on_sm) - begun_last[first_on_sm], 0)
+    most = np.maximum.reduceat(on_sm, sm_of_launch)[launch[first_on_sm]]
+    full = np.repeat(on_sm == most, on_sm)
+    mean_cycles = np.add.reduceat(cycles, first) / count
+    deviation = np.sqrt(np.add.reduceat((cycles - mean_cycles[launch]) ** 2, first) / count)
+    filled = _Filled(
+        count,
+        deviation / np.maximum(1.0, mean_cycles),
+        np.add.reduceat(length, first) / count,
+        np.maximum(1, stop - np.minimum.reduceat(start, first)),
+        stop - last,
+        np.add.reduceat(behind, first),
+        np.add.reduceat(of_sm, sm_of_launch),
+        np.add.reduceat(length * full, first) / np.add.reduceat(full.astype(np.int64), first),
+    )
+    ran = np.diff(sm_of_launch, append=len(first_on_sm))
+    took = filled.mean, np.maximum.reduceat(length, first), mean_cycles, np.maximum.reduceat(cycles, first)
+    return np.array([count, ran, *took, filled.variation, *_lost(filled, slots, sms, room)], np.float64)
+
+
+def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[Floats, Floats]:
+    """imbalance_pct and tail_pct by launch."""
+    waves = filled.ctas / slots
+    shares = (waves <= 1) & bool(room)  # all CTAs fit on the device at once
+    mean, busy = (
+        np.where(shares, filled.fullest, filled.mean),
+        np.where(shares, filled.of_sms, filled.of_ctas),
+    )
+    empty = np.where(shares, sms, slots)
+    waves, turns = np.where(shares, filled.ctas / sms, waves), np.where(shares, 1.0, waves)
+    imbalance = np.maximum(0.0, 1 - np.ceil(turns) * mean / filled.whole)
+    imbalance[filled.variation < ALIKE] = 0.0
+    tail = np.maximum(0.0, (empty * filled.last - busy) / (empty * filled.whole) - imbalance)
+    return 100 * imbalance, 100 * np.minimum(tail, 1 - waves / np.ceil(waves))
 
 
 def _of_one_grid(ctas: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 from profscope.analysis.pieces import each_piece
 from profscope.analysis.span_rows import (
@@ -32,7 +33,8 @@ def standard_errors(tables: Tables, spans: SummedSpans, place: Ints, places: int
 
     A launch that recorded n of N CTAs adds N^2 (1 - n/N) s^2 / n to the variance, s^2 being that of a CTA's
     self time (W. G. Cochran, "Sampling Techniques", 1977, equation 2.8). Launches are independent: other CTAs
-    record in each. 0 where all CTAs recorded; NaN where one CTA of a launch did, or those of a list.
+    record in each. Replays of a CUDA graph are not, and count as one long launch. 0 where all CTAs recorded;
+    NaN where one CTA of a launch did, or those of a list.
     """
     launches = tables.launches
     scale = grid_scales(launches)
@@ -53,10 +55,24 @@ def standard_errors(tables: Tables, spans: SummedSpans, place: Ints, places: int
     return np.asarray(np.sqrt(np.bincount(where, np.where(told[of], added, np.nan), places)), np.float64)
 
 
+def _first_replays(launches: pd.DataFrame) -> Ints:
+    """By row of the table of launches, that of the launch in the graph's first replay; its own where no graph
+    replayed it. The same CTAs record in all replays."""
+    rows = np.arange(len(launches))
+    of_graph = (launches["graph"] >= 0).to_numpy()
+    if not of_graph.any():
+        return rows
+    replays = launches.assign(row=rows)[of_graph]
+    position = replays.groupby(["rank", "graph", "replay"]).cumcount().rename("position")
+    rows[of_graph] = replays.groupby(["rank", "graph", position])["row"].transform("min")
+    return rows
+
+
 def _cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> tuple[Ints, Ints, Floats]:
-    """Of each place of each CTA of the sampled launches: row of the table of launches, place, self time."""
+    """Of each place of each CTA of the sampled launches: row of the table of launches (of replays that of the
+    first), place, self time."""
     df = spans.df
-    number = OfLaunches(tables.launches, np.where(sampled, np.arange(len(sampled)), -1), -1)
+    number = OfLaunches(tables.launches, np.where(sampled, _first_replays(tables.launches), -1), -1)
     duration = getattr(spans.durations, tables.unit)
     columns = [df[name].to_numpy() for name in ("launch", "cta", "parent")]
 

@@ -7,6 +7,7 @@ the device stand around a launch. They are read when they have passed: nothing i
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections import Counter, deque
@@ -14,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from profscope.compat.launching import hold
@@ -62,12 +62,11 @@ class Baseline:
         is_bare: bool,
     ) -> Any:  # fmt: skip
         """What `run` returns, which launches on the stream. pair: of which it is timed for; None if it only
-        goes before a launch of its kind. Nothing is timed while a thread captures a CUDA graph: events must
-        not be asked then."""
+        goes before a launch of its kind. Nothing is timed while a thread captures a CUDA graph."""
         with self._lock:
             timed = self._timed.setdefault(configuration, _Timed())
             timed.bare += is_bare
-        if pair is None or (self._graphs is not None and self._graphs.capturing):
+        if pair is None or self._capturing:
             return run()
         where = _stream(stream) if self._on_gpu else None
         event = driver.active.get_device_interface().Event
@@ -101,13 +100,14 @@ class Baseline:
         if not self._on_gpu:
             return 0.0
         with self._lock:
-            self._read_passed()
+            if not self._capturing:
+                self._read_passed()
             timed = self._timed.get(configuration)
             pairs = [] if timed is None else sorted(timed.bare_ns.keys() & timed.recorded_ns.keys())
             if timed is None or not pairs:
                 return 0.0
             more = [timed.recorded_ns[pair] - timed.bare_ns[pair] for pair in pairs]
-        return max(0.0, float(np.median(more)))
+        return max(0.0, statistics.median(more))
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
@@ -149,6 +149,11 @@ class Baseline:
             )
         told = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
         return {"baseline": {"pairs": self._pairs, "kernels": told}}, notes
+
+    @property
+    def _capturing(self) -> bool:
+        """Whether a thread captures a CUDA graph: to ask an event would end the capture with an error."""
+        return self._graphs is not None and self._graphs.capturing
 
     def _read_passed(self) -> None:
         """Read what has passed by now, without waiting."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import profscope
 from profscope.analysis.breakdown import PARTS, breakdown, sm_time
 from profscope.evidence.sample_tables import sample_tables
+from profscope.schema import Tables
 from tests.support.captures import captured
 from tests.support.profiles import profiles, regular_profile
 from tests.support.sessions import session
@@ -98,7 +100,7 @@ def test_some_ctas_say_nothing_of_idle_sms() -> None:
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.attrs["not_measured"][0] == (
-        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: no launch has all of its CTAs"
+        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: of some launch not every CTA is known"
     )
 
 
@@ -114,3 +116,29 @@ def test_a_pointer_chase_waits_for_memory() -> None:
     assert by_reason["waiting", "memory"] / by_reason.sum() > 0.9
     assert (by_reason["issuing"] > 0).any()
     assert "unknown" not in set(table["part"])
+
+
+def no_grid(tables: Tables) -> Tables:
+    return replace(tables, launches=tables.launches.assign(grid_x=0, grid_y=0, grid_z=0))
+
+
+def no_sms(tables: Tables) -> Tables:
+    return replace(tables, ctas=tables.ctas.assign(sm=-1))
+
+
+def one_cta_less(tables: Tables) -> Tables:
+    return replace(tables, ctas=tables.ctas.iloc[1:])
+
+
+@pytest.mark.parametrize("cut", [no_grid, no_sms, one_cta_less])
+def test_what_a_foreign_trace_does_not_know_is_not_called_idle(cut: Callable[[Tables], Tables]) -> None:
+    x = torch.ones(4 * 128)
+    with session() as prof:
+        for _ in range(2):
+            copy_kernel[(4,)](x, torch.empty_like(x), BLOCK=128)
+    table = breakdown(cut(prof.tables))
+    assert set(table["part"]) == {"op", "unknown"}
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table.attrs["not_measured"][0] == (
+        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: of some launch not every CTA is known"
+    )

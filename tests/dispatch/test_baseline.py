@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -141,3 +141,31 @@ def test_a_pair_without_one_of_its_times_is_left_out() -> None:
     timed.bare_ns, timed.recorded_ns = {0: 3.0, 1: 7.0, 2: 9.0}, {0: 5.0, 2: 11.0, 3: 13.0}
     (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["instrumented_ns"]) == ([3.0, 9.0], [5.0, 11.0])
+
+
+def test_what_a_recorded_launch_takes_longer_is_told_without_asking_events_of_a_capture() -> None:
+    """An event that is asked while a CUDA graph is captured ends the capture with an error."""
+
+    class Graphs:
+        capturing = True
+
+    class Event:
+        asked = 0
+
+        def query(self) -> bool:
+            assert not Graphs.capturing
+            Event.asked += 1
+            return True
+
+        def elapsed_time(self, end: Event) -> float:
+            return 0.75
+
+    timer = Baseline(Options(overhead_pct=1), "cuda", cast(Any, Graphs()), pairs=2)
+    kernel = Configuration("k", Policy(), matches=True)
+    timed = timer._timed[kernel] = _Timed(bare_ns={0: 0.25e6, 1: 0.25e6}, recorded_ns={0: 0.5e6})
+    timer._pending.append((timed.recorded_ns, 1, Event(), Event()))
+    assert timer.extra_ns(kernel) == 0.25e6
+    assert Event.asked == 0
+    Graphs.capturing = False
+    assert timer.extra_ns(kernel) == 0.375e6
+    assert Event.asked == 1

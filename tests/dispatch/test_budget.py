@@ -97,6 +97,16 @@ def test_about_as_much_is_recorded_as_may_be() -> None:
     assert budget_line({"budget": program.budget.describe()}).startswith("recording added at most ")
 
 
+@pytest.mark.parametrize("percent", [5e-324, 1e-308, 1e-12])
+def test_next_to_nothing_is_a_budget(percent: float) -> None:
+    program = Program(percent, extra_ns=1_000)
+    configuration = program.configurations.add("kernel")
+    with program.budget.installed():
+        for _ in range(100):
+            program.launch(configuration, 1_000)
+    assert program.recorded["kernel"] == 1 + 2 * PAIRS
+
+
 def test_a_pause_earns_nothing() -> None:
     program = Program(10.0, extra_ns=1)
     with program.budget.installed():

@@ -136,6 +136,27 @@ def test_ctas_are_spread_over_columns_as_over_rows(columns: int, most: int) -> N
             assert place.mean() == pytest.approx((count - 1) / 2, abs=0.05 * count)
 
 
+@pytest.mark.parametrize("most", [8, 16, 32])
+def test_few_ctas_seldom_tell_more_than_three_standard_errors_too_much_or_too_little(most: int) -> None:
+    """Of grids whose work rises by column or row, or of which half of the columns have more."""
+    off = []
+    for ctas in (32, 64, 96, 128, 256, 512, 1024, 4096):
+        stride_log2 = Selection().stride_log2(ctas, (ctas // most).bit_length() - 1)
+        if not stride_log2 > 0 or ctas < 2 * most:
+            continue
+        every = np.arange(ctas)
+        areas = np.arange(Selection().areas(ctas, stride_log2))
+        for columns in (n for n in (2, 3, 4, 6, 8, 12, 16, 64, 100) if 2 * n <= ctas):
+            column = every % columns
+            for work in (column + 1.0, every // columns + 1.0, 1.0 + 3 * (column < columns // 2)):
+                for turn in TURNS[: min(8, 1 << stride_log2)]:
+                    ids = Selection.cta(areas, stride_log2, turn_flips(turn, stride_log2))
+                    some = work[ids[ids < ctas]]
+                    error = math.sqrt((1 - len(some) / ctas) * some.var(ddof=1) / len(some))
+                    off.append(abs(some.mean() - work.mean()) > 3 * error + 1e-9)
+    assert np.mean(off) < 0.015
+
+
 _STANDARD_ERROR = re.compile(r"totals have a standard error (?:of|below) ([0-9.]+)%")
 
 
@@ -182,6 +203,35 @@ def test_the_summary_and_the_lines_say_the_standard_error() -> None:
         error = expected_error(prof.profile, of_line[row.line].reindex(every, fill_value=0))
         took = table.loc[table["line"] == row.line, "self_cycles"].sum()
         assert row.self_error_pct == pytest.approx(100 * error / took, rel=1e-6)
+
+
+def four_times(profile: Profile, **told: list[int]) -> Profile:
+    """A profile of one launch with three more like it. told: columns of the table of launches."""
+    spans = len(profile.df)
+    tables = {}
+    for name in ("df", "launches", "ctas"):
+        table = getattr(profile.tables, name)
+        copies = [table.assign(launch=np.full(len(table), at, np.int32)) for at in range(4)]
+        tables[name] = pd.concat(copies, ignore_index=True)
+    for name in ("parent", "wait"):
+        values = tables["df"][name]
+        shift = np.repeat(np.arange(4) * spans, spans)
+        tables["df"][name] = np.where(values < 0, -1, values + shift).astype(values.dtype)
+    launches = tables["launches"].assign(**{name: np.array(each, np.int32) for name, each in told.items()})
+    return Profile(tables["df"], launches, profile.metadata, ctas=tables["ctas"])
+
+
+def test_replays_of_a_graph_are_as_far_off_as_one_launch() -> None:
+    """The same CTAs record in each, so that more of them tell nothing new."""
+    one = recorded(GRIDS[0], 16)
+    replays = four_times(one, graph=[0] * 4, replay=[0, 1, 2, 3])
+    of_two_each = four_times(one, graph=[0] * 4, replay=[0, 0, 1, 1])
+    error = one.summary()["self_error_pct"]
+    assert (error > 0).any()
+    for profile, launches in ((four_times(one), 4), (of_two_each, 2), (replays, 1)):
+        assert profile.validate() == []
+        found = profile.summary()["self_error_pct"]
+        assert found.to_list() == pytest.approx((error / math.sqrt(launches)).to_list())
 
 
 def test_totals_are_off_by_no_more_than_a_few_standard_errors() -> None:
