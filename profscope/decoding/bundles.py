@@ -142,12 +142,23 @@ def _as_one(raws: Sequence[RawLaunch]) -> DecodedLaunch | None:
     if len(raws) == 1:
         launch = decode_launch(first.buffer, first.manifest)
         _check_grid(first, launch.grid_x, launch.grid_y)
+        _check_ctas(first, launch)
         return launch
     several = decode_as_one([raw.buffer for raw in raws], first.manifest, first.ctas)
     if several is None:
         return None
     _check_grid(first, several.grid_x, several.grid_y)  # CTAs of another grid are no launch's of these
     return with_transactions(several)
+
+
+def _check_ctas(raw: RawLaunch, launch: DecodedLaunch) -> None:
+    """Raises RecordError for a CTA that is none of the launch's grid."""
+    greatest = int(launch.headers["cta"].max(initial=0))
+    if greatest >= raw.ctas:
+        raise RecordError(
+            f"damaged profile buffer of kernel {raw.manifest.kernel}: it holds CTA {greatest} of a launch of "
+            f"{raw.ctas}"
+        )
 
 
 def _check_grid(launch: RawLaunch, grid_x: int, grid_y: int) -> None:

@@ -182,6 +182,8 @@ def decode_as_one(
     data, headers = areas
     bits = LaunchBits.decode(int(header["launch_bits"]))
     launches, each = headers.shape
+    if (headers["cta"] >= ctas).any():  # damaged
+        return None
     sms = int(headers["sm"].max(initial=0)) + 1
     if launches * sms > np.iinfo(headers["sm"].dtype).max or launches * ctas > np.iinfo(np.int32).max:
         return None

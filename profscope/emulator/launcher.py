@@ -147,9 +147,12 @@ class Launcher:
 
 
 def _profile_allocator(allocation: Any, active: Any) -> Callable[..., Any]:
-    """The one that was set; from 3.8 on the driver's own if none was (before, the unset one raises)."""
+    """The one that was set; from 3.8 on the driver's own if none was (before, the unset one raises). That is
+    asked when it is called: few launches need one."""
     has_one = getattr(allocation, "has_profile_allocator", lambda: True)
-    chosen: Callable[..., Any] = (
-        allocation._profile_allocator.get() if has_one() else active.allocate_default_profile_scratch
-    )
-    return chosen
+
+    def allocate(*need: Any) -> Any:
+        own = allocation._profile_allocator.get() if has_one() else active.allocate_default_profile_scratch
+        return own(*need)
+
+    return allocate

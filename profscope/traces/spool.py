@@ -43,7 +43,7 @@ __all__ = ["CHUNK", "SUFFIX", "VERSION", "Bytes", "Chunk", "SpoolWriter", "chunk
 
 SUFFIX: Final = ".spool"
 _NAME: Final = b"PSspool"
-VERSION: Final = 3
+VERSION: Final = 4
 MAGIC: Final = _NAME + str(VERSION).encode()
 CHUNK: Final = np.dtype(
     [

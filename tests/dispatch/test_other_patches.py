@@ -195,7 +195,7 @@ def test_a_stages_hook_and_an_allocator_set_within_stay_and_launches_go_on() -> 
         knobs.runtime.add_stages_inspection_hook = None
         _allocation._profile_allocator.set(before)
     assert len(prof.launches) == 3
-    assert prof.metadata["notes"] == []
+    assert "unrecorded" not in " ".join(prof.metadata["notes"])
 
 
 def test_no_knob_is_set() -> None:

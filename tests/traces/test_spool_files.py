@@ -21,7 +21,7 @@ from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import TraceError
-from profscope.traces.spool import CHUNK, MAGIC, SpoolWriter
+from profscope.traces.spool import CHUNK, MAGIC, VERSION, SpoolWriter, version_of
 from profscope.traces.spool_reading import read
 from tests.support.synth import Loop, Program, Work, launch
 
@@ -112,6 +112,10 @@ def test_a_mutated_byte_costs_what_its_chunk_holds_and_is_noted(whole: Path, dat
     content[at] ^= data.draw(st.integers(1, 255), label="bits")
     damaged = whole.with_name("damaged.spool")
     damaged.write_bytes(content)
+    if version_of(bytes(content[: CHUNK.itemsize])) not in (None, VERSION):
+        with pytest.raises(TraceError, match="which reads version"):
+            read(damaged)
+        return
     hit = next(number for number, (_, end) in enumerate(chunks(whole)) if at < end)
     kinds = [kind for kind, _ in chunks(whole)]
     spool = read(damaged)
