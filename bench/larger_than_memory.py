@@ -30,9 +30,9 @@ from bench.reading import forget_peak, status_bytes
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.loading import load_part
-from profscope.traces.only import Only
 from profscope.traces.parquet.writing import launch_bytes
 from profscope.traces.parquet_names import PROFILE, SPANS, launch_folder
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
 
 __all__ = ["by_scope", "load_all", "main", "one_cta", "one_launch", "slowest_ctas", "written"]
@@ -80,11 +80,11 @@ def slowest_ctas(folder: str, limit: str) -> str:
 
 
 def one_launch(folder: str, _: str) -> str:
-    return f"{len(load_part(folder, Only(launch=1)).tables.df):,} spans"
+    return f"{len(load_part(folder, TraceFilter(launch=1)).tables.df):,} spans"
 
 
 def one_cta(folder: str, _: str) -> str:
-    return f"{len(load_part(folder, Only(launch=1, cta=17)).tables.df):,} spans"
+    return f"{len(load_part(folder, TraceFilter(launch=1, cta=17)).tables.df):,} spans"
 
 
 def load_all(folder: str, _: str) -> str:

@@ -20,7 +20,7 @@ import duckdb
 import profscope
 from bench.about import about
 from profscope.traces.loading import load_part
-from profscope.traces.only import Only
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     print(f"{'':34}{'s':>8}{'CPU s':>8}{'of json.dump':>14}")
     with tempfile.TemporaryDirectory() as folder:
         file, parts = Path(folder) / "t.parquet", f"{folder}/t/"
-        only = Only(launch=launches // 2, cta=17)
+        only = TraceFilter(launch=launches // 2, cta=17)
         spans = f"read_parquet('{folder}/t/*/*/spans.parquet', hive_partitioning = true)"
         query = f"select scope, count(*), sum(duration_ns) from {spans} group by all"
         steps: dict[str, Callable[[], object]] = {

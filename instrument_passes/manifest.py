@@ -113,7 +113,7 @@ class Manifest:
     fixed_bytes + (ring_bytes << ring_log2) long, and ring frames start at fixed_bytes +
     (offset << ring_log2).
 
-    twin: its CTAs that do not record run a body of their own, without records (`lowering/twin.py`).
+    twin: its CTAs that do not record run a body of their own (`lowering/unrecorded_body.py`).
     """
 
     kernel: str

@@ -241,11 +241,11 @@ def load(
     part that cannot be, and for what is no path.
     """
     from profscope.traces.loading import load_selected
-    from profscope.traces.only import Only
+    from profscope.traces.trace_filter import TraceFilter
 
     if not isinstance(path, str | PathLike):
         raise OptionError(f"a trace is loaded by its path, such as 'trace.pftrace.gz', not {path!r}")
-    only = Only(kernel, variant, rank, launch, cta, sm, warp)
+    only = TraceFilter(kernel, variant, rank, launch, cta, sm, warp)
     return Profile.of(load_selected(path, only, verify=verify))
 
 

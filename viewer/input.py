@@ -14,9 +14,9 @@ from typing import IO
 from profscope.errors import TraceError
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
-from profscope.traces.only import Only
 from profscope.traces.room import free_bytes
 from profscope.traces.trace_file import may_be_trace
+from profscope.traces.trace_filter import TraceFilter
 from viewer.own_process import keep_freed_memory, temporary_folder
 
 __all__ = ["Trace", "read"]
@@ -36,7 +36,7 @@ class Trace:
     spans: int
 
 
-def read(argument: str, *, verify: bool = True, only: Only | None = None) -> Trace:
+def read(argument: str, *, verify: bool = True, only: TraceFilter | None = None) -> Trace:
     """The trace at a path; "-" is standard input. verify: as for `load`; only: as for `load_part`.
 
     Raises TraceError, naming what the command line names, when there is none that can be read.
@@ -50,7 +50,7 @@ def read(argument: str, *, verify: bool = True, only: Only | None = None) -> Tra
     if _is_stream(path):
         with _opened(path) as stream:
             return _through_pipe(stream, argument, verify)
-    part = load_part(path, only or Only(), verify=verify)
+    part = load_part(path, only or TraceFilter(), verify=verify)
     profile = Profile.of(part.tables)
     spans = len(part.tables.df) + part.left_out
     return Trace(profile, path.name or argument, path.stat().st_mtime, spans)

@@ -9,8 +9,8 @@ import pandas as pd
 
 from profscope.analysis.span_rows import outermost
 from profscope.profiles import Profile
-from profscope.traces.only import Only as Selection
 from profscope.traces.selecting import selected
+from profscope.traces.trace_filter import TraceFilter as Selection
 
 __all__ = ["Choice", "Selection", "choose_cta", "select"]
 

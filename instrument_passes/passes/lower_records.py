@@ -23,7 +23,7 @@ from instrument_passes.lowering.area import Area
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
 from instrument_passes.lowering.program import Program
-from instrument_passes.lowering.twin import can_have_one, join, without_records
+from instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout

@@ -12,10 +12,10 @@ from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.estimates import FEWEST_SAMPLES
-from profscope.analysis.judged import op_class
+from profscope.analysis.kernel_analysis import op_class
 from profscope.analysis.launch_shape import shape_of
-from profscope.analysis.line_rows import GAP, Witnesses, configurations, witnesses
-from profscope.analysis.room import room_on_sm
+from profscope.analysis.line_rows import GAP, TimeSources, configurations, witnesses
+from profscope.analysis.resident_ctas import max_resident_ctas
 from profscope.analysis.span_rows import Ints, ended, grid_ctas
 from profscope.schema import Tables
 
@@ -110,7 +110,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     return breakdown_of(tables, witnesses(tables))
 
 
-def breakdown_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
+def breakdown_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
     """`breakdown` of tables whose witnesses are known."""
     return joined_frame(_answers(tables, known), BREAKDOWN_DTYPES)
 
@@ -147,7 +147,7 @@ def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
     )
 
 
-def _answers(tables: Tables, known: Witnesses) -> Iterator[Answer]:
+def _answers(tables: Tables, known: TimeSources) -> Iterator[Answer]:
     spans, samples, launches = (
         dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
     )
@@ -177,7 +177,7 @@ def _parts_of_sms(
     time = sm_time(ctas, sms)
     if not time.whole:
         return [], 1.0
-    shape = shape_of(ctas, sms, room_on_sm(tables.metadata, kernel, variant))
+    shape = shape_of(ctas, sms, max_resident_ctas(tables.metadata, kernel, variant))
     imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
     parts = {
         "idle-sms": time.idle,

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.judged import Judged, Unjudged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.replay import replay_of
 from profscope.errors import OptionError
 from profscope.schema import Tables
@@ -57,13 +57,13 @@ def critical_path(tables: Tables, shorter_pct: float = SHORTER_PCT) -> pd.DataFr
         or not 0 < shorter_pct <= 100
     ):
         raise OptionError(f"shorter_pct={shorter_pct!r} is not above 0 and at most 100")
-    told = (path_of(each, shorter_pct) for each in judged_kernels(tables))
+    told = (path_of(each, shorter_pct) for each in kernel_analyses(tables))
     return joined_frame(told, PATH_DTYPES)
 
 
-def path_of(judged: Judged | Unjudged, shorter_pct: float = SHORTER_PCT) -> Answer:
+def path_of(judged: KernelAnalysis | SkippedKernel, shorter_pct: float = SHORTER_PCT) -> Answer:
     """The rows of `critical_path` of one configuration."""
-    if isinstance(judged, Unjudged):
+    if isinstance(judged, SkippedKernel):
         return judged.answer
     cta = median_cta(judged)
     if cta < 0:
@@ -71,7 +71,7 @@ def path_of(judged: Judged | Unjudged, shorter_pct: float = SHORTER_PCT) -> Answ
     return Answer(_rows(judged, cta, shorter_pct), [])
 
 
-def median_cta(judged: Judged) -> int:
+def median_cta(judged: KernelAnalysis) -> int:
     """The row in `judged.ctas` of the CTA of median length among those with spans; -1 if it has too many
     of them."""
     known, counts = np.unique(judged.spans.cta, return_counts=True)
@@ -80,7 +80,7 @@ def median_cta(judged: Judged) -> int:
     return int(known[at]) if counts[at] <= _MOST_SPANS else -1
 
 
-def _rows(judged: Judged, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
+def _rows(judged: KernelAnalysis, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
     replay = replay_of(judged, cta)
     path = sorted(replay.path().items(), key=lambda item: -item[1])
     whole = replay.run({})

@@ -10,10 +10,10 @@ from profscope.analysis.estimates import FEWEST_SAMPLES, expected_distance, vari
 from profscope.analysis.line_rows import (
     GAP,
     PLACE,
-    Witnesses,
+    TimeSources,
+    call_path_key,
     configurations,
     folded_path,
-    way_of,
     witnesses,
 )
 from profscope.analysis.op_labels import instructions_of
@@ -77,7 +77,7 @@ def distances(tables: Tables) -> pd.DataFrame:
     return compared(witnesses(tables), tables.metadata)
 
 
-def compared(known: Witnesses, metadata: dict[str, Any]) -> pd.DataFrame:
+def compared(known: TimeSources, metadata: dict[str, Any]) -> pd.DataFrame:
     """What `distances` returns, of witnesses that are known."""
     if not any(len(counts) for counts in known.counts.values()):  # and every pair has samples in it
         return answer_frame([], _DTYPES, {})
@@ -130,7 +130,7 @@ def _timed(metadata: dict[str, Any]) -> dict[tuple[str, int, str], _Timed]:
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
     return {
         (entry["kernel"], entry["variant"], f"{entry['binary']} samples"): [
-            (begin, end, file, line, way_of(folded_path(file, line, path)))
+            (begin, end, file, line, call_path_key(folded_path(file, line, path)))
             for begin, end, file, line, path in entry.get("timed") or []
         ]
         for entry in binaries

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
-from profscope.analysis.judged import Judged, Unjudged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.roof import Roof, roof_of
 from profscope.analysis.stalls import stalled_on
@@ -126,7 +126,7 @@ def findings(tables: Tables) -> pd.DataFrame:
 def findings_with(tables: Tables, known: SummedSpans | None) -> pd.DataFrame:
     """`findings`, with what the summary adds up, where that is known."""
     causes_of_findings()  # imported before there are threads
-    judged = judged_kernels(tables, known=known)
+    judged = kernel_analyses(tables, known=known)
     with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
         return findings_frame(tables, list(in_order(pool, partial(findings_of, tables), judged)))
 
@@ -139,17 +139,17 @@ class FindingsOf(NamedTuple):
     clean: str
 
 
-def findings_of(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
+def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration of the tables."""
     kernel, variant = judged.kernel, judged.variant
-    if isinstance(judged, Judged):
+    if isinstance(judged, KernelAnalysis):
         roof, said = roof_of(judged), list(_said(judged))
     else:
         roof, said = None, [NotMeasured(f"all: {judged.why}")]
     name = _name(tables, kernel, variant)
     missing = dict.fromkeys(f"{name}: {each.text}" for each in said if isinstance(each, NotMeasured))
     kept = merged(_limited((each for each in said if isinstance(each, Finding)), roof))
-    if isinstance(judged, Judged):
+    if isinstance(judged, KernelAnalysis):
         clean = _clean(roof, tables.emulated)
     else:
         clean = f"{_NOT_LOOKED_FOR}: {judged.why}"
@@ -203,7 +203,7 @@ def _explains(winner: Finding, other: Finding) -> bool:
     return False
 
 
-def _said(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def _said(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     if judged.spans.own[judged.of_kind("gap")].sum() > 0.1 * judged.warp_cycles:
         yield NotMeasured("iterations whose records were overwritten (a larger memory= keeps more)")
     for ask in causes_of_findings():
@@ -211,7 +211,7 @@ def _said(judged: Judged) -> Iterator[Finding | NotMeasured]:
 
 
 @cache
-def causes_of_findings() -> tuple[Callable[[Judged], Iterator[Finding | NotMeasured]], ...]:
+def causes_of_findings() -> tuple[Callable[[KernelAnalysis], Iterator[Finding | NotMeasured]], ...]:
     """The functions `causes` of the modules in the folder, imported when they are first asked for."""
     from profscope.analysis import causes
 

@@ -20,11 +20,11 @@ __all__ = [
     "GAP",
     "PLACE",
     "ROW",
-    "Witnesses",
+    "TimeSources",
+    "call_path_key",
     "configurations",
     "folded_path",
     "placed",
-    "way_of",
     "witnesses",
 ]
 
@@ -41,7 +41,7 @@ _STEP = re.compile(r"(?P<function>\w+ )?(?P<line>.+?:\d+)(?::\d+)?", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
-class Witnesses:
+class TimeSources:
     """What each says of a profile's lines.
 
     times: of spans, one row per scope: ROW, call_path, kind, scope and self_time, in the tables' unit.
@@ -56,7 +56,7 @@ class Witnesses:
     sampled: pd.DataFrame
 
 
-def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
+def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> TimeSources:
     """Those of a profile. table: its summary, where that is known."""
     table = summary(tables) if table is None else table
     spans = _times(table, tables.unit)
@@ -67,7 +67,7 @@ def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> Witnesses:
         counts = dict.fromkeys(_BINARIES, placed(tables.samples))
     chosen = tables.samples.loc[binary == "spans", "launch"].unique()
     sampled = _times(_sampled_spans(tables, chosen), tables.unit) if len(chosen) else spans.iloc[:0]
-    return Witnesses(spans, counts, table, sampled)
+    return TimeSources(spans, counts, table, sampled)
 
 
 def _times(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def placed(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.astype(texts).reset_index(drop=True)
     places = zip(rows["file"], rows["line"].tolist(), rows["call_path"], strict=True)
     paths = [folded_path(*place) for place in places]
-    ways = [way_of(path) for path in paths]
+    ways = [call_path_key(path) for path in paths]
     return rows.assign(
         call_path=pd.Series(paths, dtype="str"),
         way=pd.Series(ways, dtype="str"),
@@ -128,7 +128,7 @@ def folded_path(file: str, line: int, call_path: str) -> str:
 
 
 @cache
-def way_of(path: str) -> str:
+def call_path_key(path: str) -> str:
     """The lines of a folded path, without names of functions."""
     return PATH_SEPARATOR.join(map(_bare, path.split(PATH_SEPARATOR)))
 

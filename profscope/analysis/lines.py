@@ -13,10 +13,10 @@ from profscope.analysis.line_rows import (
     CONFIGURATION,
     GAP,
     ROW,
-    Witnesses,
+    TimeSources,
+    call_path_key,
     folded_path,
     placed,
-    way_of,
     witnesses,
 )
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
@@ -112,14 +112,14 @@ def lines(tables: Tables) -> pd.DataFrame:
     return lines_of(tables, witnesses(tables))
 
 
-def lines_of(tables: Tables, known: Witnesses) -> pd.DataFrame:
+def lines_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
     """`lines` of tables whose witnesses are known."""
     result, apart = lines_alone(tables, known)
     result.attrs["distances"] = _plain(apart)
     return result
 
 
-def lines_alone(tables: Tables, known: Witnesses) -> tuple[pd.DataFrame, pd.DataFrame]:
+def lines_alone(tables: Tables, known: TimeSources) -> tuple[pd.DataFrame, pd.DataFrame]:
     """`lines` with attrs["not_measured"] alone, and what `distances` returns."""
     bare, recorded = known.counts["bare"], known.counts["spans"]
     inside = known.times[known.times["kind"] != GAP]
@@ -264,7 +264,9 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
     for configuration, places in chosen.items():
         for file, line, path, classes in places:
-            own = counts.setdefault((*configuration, file, line, way_of(folded_path(file, line, path))), {})
+            own = counts.setdefault(
+                (*configuration, file, line, call_path_key(folded_path(file, line, path))), {}
+            )
             for cls, count in classes.items():
                 own[cls] = own.get(cls, 0) + count
     return [counts.get(key, {}) for key in rows.index]

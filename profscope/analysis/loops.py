@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.span_rows import Ints
 
 __all__ = ["loop_of"]
 
 
-def loop_of(judged: Judged) -> Ints:
+def loop_of(judged: KernelAnalysis) -> Ints:
     """By site: that of the innermost loop around it, -1 where there is none."""
     spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
     first = np.full(len(judged.sites), -1)

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.intervals import covered, united
-from profscope.analysis.judged import DURATION, Judged, Unjudged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis, SkippedKernel
 from profscope.analysis.replay import slices_of
 from profscope.analysis.roof import copies_unknown
 from profscope.analysis.span_rows import Ints
@@ -59,12 +59,12 @@ def overlap(tables: Tables) -> pd.DataFrame:
 
     attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    return joined_frame((overlap_of(each) for each in judged_kernels(tables)), OVERLAP_DTYPES)
+    return joined_frame((overlap_of(each) for each in kernel_analyses(tables)), OVERLAP_DTYPES)
 
 
-def overlap_of(judged: Judged | Unjudged) -> Answer:
+def overlap_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
     """The rows of `overlap` of one configuration."""
-    if isinstance(judged, Unjudged):
+    if isinstance(judged, SkippedKernel):
         return judged.answer
     told = {"kernel": judged.kernel, "variant": judged.variant}
     rows = [told | {"of": "cta"} | _means(judged, _ctas(judged))]
@@ -79,14 +79,14 @@ def overlap_of(judged: Judged | Unjudged) -> Answer:
     return Answer(rows, missing)
 
 
-def _ctas(judged: Judged) -> list[Ints]:
+def _ctas(judged: KernelAnalysis) -> list[Ints]:
     """Some CTAs, each as the rows of `judged.ctas` that it is."""
     known, counts = np.unique(judged.spans.cta, return_counts=True)
     most = max(1, int(np.searchsorted(np.cumsum(counts), _MOST_SPANS, "right")))
     return [known[at : at + 1] for at in range(min(len(known), _CTAS, most))]
 
 
-def _sms(judged: Judged) -> list[Ints]:
+def _sms(judged: KernelAnalysis) -> list[Ints]:
     """The CTAs of a few SMs, in the last launch, as rows of `judged.ctas`."""
     known = np.unique(judged.spans.cta)
     last = judged.ctas["launch"].to_numpy()[known] == judged.ctas["launch"].iloc[-1]
@@ -98,13 +98,13 @@ def _sms(judged: Judged) -> list[Ints]:
     return [known[sm == each] for each in numbers[: min(_SMS, most)]]
 
 
-def _means(judged: Judged, groups: list[Ints]) -> dict[str, Any]:
+def _means(judged: KernelAnalysis, groups: list[Ints]) -> dict[str, Any]:
     figures = [_parts(judged, ctas) for ctas in groups]
     means = {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
     return means | {"count": len(groups), "cycles": int(means["cycles"])}
 
 
-def _parts(judged: Judged, ctas: Ints) -> dict[str, float]:
+def _parts(judged: KernelAnalysis, ctas: Ints) -> dict[str, float]:
     """cycles, and the parts of them, of some CTAs that share a clock."""
     spans = judged.spans
     firsts, lasts = (np.searchsorted(spans.cta, ctas, side) for side in ("left", "right"))
@@ -129,7 +129,7 @@ def _joined(intervals: list[_Intervals]) -> _Intervals:
     return np.concatenate(begins), np.concatenate(ends)
 
 
-def _intervals(judged: Judged, rows: Ints, firsts: Ints, lasts: Ints) -> dict[str, _Intervals]:
+def _intervals(judged: KernelAnalysis, rows: Ints, firsts: Ints, lasts: Ints) -> dict[str, _Intervals]:
     """By part, begins and ends within some CTAs, each of the spans from a first to a last one, which are
     `rows` in all."""
     site, begin, end, _, span = slices_of(judged, rows)
@@ -149,7 +149,7 @@ def _intervals(judged: Judged, rows: Ints, firsts: Ints, lasts: Ints) -> dict[st
     }
 
 
-def _flights(judged: Judged, firsts: Ints, lasts: Ints) -> tuple[Ints, _Bools]:
+def _flights(judged: KernelAnalysis, firsts: Ints, lasts: Ints) -> tuple[Ints, _Bools]:
     """Rows of the profile's table: the asynchronous work of some CTAs that a wait ended; and which of it is
     dots."""
     row, wait = judged.spans.row, judged.tables.df["wait"].to_numpy()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.span_rows import Ints
 
 __all__ = ["partition_of_warp", "partitions_of"]
 
 
-def partition_of_warp(judged: Judged) -> Ints:
+def partition_of_warp(judged: KernelAnalysis) -> Ints:
     """By warp (of `Spans.warp`): the site of the span around all it did, which differs between partitions."""
     spans = judged.spans
     roots = np.flatnonzero(spans.parent < 0)
@@ -18,6 +18,6 @@ def partition_of_warp(judged: Judged) -> Ints:
     return spans.site[first]
 
 
-def partitions_of(judged: Judged) -> int:
+def partitions_of(judged: KernelAnalysis) -> int:
     """How many programs the warps of a CTA run."""
     return len(np.unique(partition_of_warp(judged)))

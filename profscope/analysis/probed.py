@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from instrument_passes.span_columns import VALUES_OF
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.span_rows import Floats
 
 __all__ = ["ADVICE", "Seen", "first_seen", "probed"]
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     text: str
 
 
-def probed(judged: Judged, column: str) -> Floats:
+def probed(judged: KernelAnalysis, column: str) -> Floats:
     """By span: what a probe says there, NaN where none says anything: a payload of that name is not a
     probe's. All NaN where the profile has no such column."""
     df = judged.tables.df
@@ -44,7 +44,7 @@ def probed(judged: Judged, column: str) -> Floats:
     return np.where(is_probe[judged.spans.site], values, np.nan)
 
 
-def first_seen(judged: Judged, column: str) -> Seen | None:
+def first_seen(judged: KernelAnalysis, column: str) -> Seen | None:
     """The earliest span whose probe counted one; None where none did."""
     counts = probed(judged, column)
     seen = np.flatnonzero(counts > 0)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profscope.analysis.judged import Judged
-from profscope.analysis.meetings import meetings_of
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.span_rows import Ints
+from profscope.analysis.sync_points import meetings_of
 
 __all__ = ["Replay", "replay_of", "slices_of"]
 
@@ -111,7 +111,7 @@ class Replay:
         return self.end[at] - self.begin[at] > _PASSED
 
 
-def replay_of(judged: Judged, cta: int) -> Replay:
+def replay_of(judged: KernelAnalysis, cta: int) -> Replay:
     """The replay of a CTA, a row of `judged.ctas`; empty if its spans are not among those that are judged."""
     spans = judged.spans
     first, last = np.searchsorted(spans.cta, [cta, cta + 1])
@@ -139,7 +139,7 @@ def replay_of(judged: Judged, cta: int) -> Replay:
     )
 
 
-def slices_of(judged: Judged, rows: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def slices_of(judged: KernelAnalysis, rows: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """site, begin, end, warp and span (-1: the own time of a span with others inside) of the slices of some
     spans, in no order. rows: of `judged.spans`, in order, whole warps.
 
@@ -175,7 +175,7 @@ def slices_of(judged: Judged, rows: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]
 
 
 def _works(
-    judged: Judged, first: int, last: int, of_row: Mapping[int, int]
+    judged: KernelAnalysis, first: int, last: int, of_row: Mapping[int, int]
 ) -> dict[int, list[tuple[int, int]]]:
     """By slice of a wait, what it ended: the slice that started it, and the site of that start."""
     if first == last:

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis import report_sections as sections
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.judging import judged_kernels
 from profscope.analysis.launch_durations import longest_first, took
 from profscope.analysis.limits import limits_of
 from profscope.analysis.line_rows import PLACE
@@ -124,7 +124,7 @@ def _judgement(tables: Tables, shown: list[tuple[str, int]]) -> _Judgement:
     paths: list[Answer] = []
     overlaps: list[Answer] = []
     tails: list[Answer] = []
-    for judged in judged_kernels(tables, only=shown):
+    for judged in kernel_analyses(tables, only=shown):
         findings.append(findings_of(tables, judged))
         paths.append(path_of(judged))
         overlaps.append(overlap_of(judged))

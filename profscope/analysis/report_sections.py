@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer
-from profscope.analysis.judged import Judged, Unjudged
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.limits import bound_by
-from profscope.analysis.line_rows import GAP, PLACE, placed, way_of
+from profscope.analysis.line_rows import GAP, PLACE, call_path_key, placed
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import grid_ctas
 from profscope.schema import Tables
@@ -228,7 +228,7 @@ def _samples(samples: pd.DataFrame | None, place: dict[Any, Any]) -> dict[str, A
 def _places(lines: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
     """PLACE of rows of prof.lines()."""
     for file, line, path in zip(lines["file"], lines["line"], lines["call_path"], strict=True):
-        yield file, line, way_of(path)
+        yield file, line, call_path_key(path)
 
 
 def _samples_of(row: dict[Any, Any]) -> dict[str, Any]:
@@ -312,9 +312,9 @@ def work(summary: pd.DataFrame, launches: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def tail_of(judged: Judged | Unjudged) -> Answer:
+def tail_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
     """How a configuration's launches end, as the finding `tail` has it."""
-    if isinstance(judged, Unjudged):
+    if isinstance(judged, SkippedKernel):
         return judged.answer
     shape = judged.shape
     if shape is None:

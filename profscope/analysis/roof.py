@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.overhead import bare_times
 
 __all__ = [
@@ -41,7 +41,7 @@ class Roof:
     text: str
 
 
-def roof_of(judged: Judged) -> Roof | None:
+def roof_of(judged: KernelAnalysis) -> Roof | None:
     """The roof of a kernel's launches; None where the device's peaks are not known, or only some of the CTAs
     were recorded: the time of these is not that of the launch.
 
@@ -84,13 +84,13 @@ def roof_of(judged: Judged) -> Roof | None:
     return Roof(left, f"{text}, by {peak.source}")
 
 
-def copies_unknown(judged: Judged) -> bool:
+def copies_unknown(judged: KernelAnalysis) -> bool:
     """Whether the kernel copies asynchronously, and the copies were not recorded."""
     waits = judged.sites["scope"].str.startswith(_WAITS).any()
     return bool(waits) and not (judged.work["cls"] == "async_copy").any()
 
 
-def bytes_unknown(judged: Judged) -> bool:
+def bytes_unknown(judged: KernelAnalysis) -> bool:
     """Whether nobody says what these copies move: each wait of theirs tells it, where passes could know."""
     if not copies_unknown(judged):
         return False
@@ -105,7 +105,7 @@ def global_bytes(work: pd.DataFrame) -> pd.Series:
     return work["bytes"].where(work["cls"].isin((*GLOBAL, "wait")), 0.0)
 
 
-def narrowest_bits(judged: Judged) -> int:
+def narrowest_bits(judged: KernelAnalysis) -> int:
     """Bits of the narrowest floating-point type of the kernel's pointers, 16 where nobody says."""
     signature = (judged.configuration.get("signature") or {}).values()
     types = [str(each) for each in signature if re.match(r"\*(fp|bf)|tensordesc<(fp|bf)", str(each))]
@@ -113,7 +113,7 @@ def narrowest_bits(judged: Judged) -> int:
     return min(bits, default=16)
 
 
-def bytes_once(judged: Judged) -> float:
+def bytes_once(judged: KernelAnalysis) -> float:
     """Bytes of loads and stores of a launch; loads through one pointer of the source count once."""
     work = judged.work
     rows = work.assign(bytes=global_bytes(work))

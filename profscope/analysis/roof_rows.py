@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.judged import Judged, Unjudged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.loops import loop_of
 from profscope.analysis.roof import bytes_unknown, global_bytes, narrowest_bits
 from profscope.analysis.span_rows import Floats
@@ -61,7 +61,7 @@ def roof_table(tables: Tables) -> pd.DataFrame:
 
     Sorted by kernel and time. attrs["not_measured"]: list of str, which kernels have no rows, and why.
     """
-    return roof_frame(roof_rows_of(each) for each in judged_kernels(tables))
+    return roof_frame(roof_rows_of(each) for each in kernel_analyses(tables))
 
 
 def roof_frame(told: Iterable[Answer]) -> pd.DataFrame:
@@ -69,9 +69,9 @@ def roof_frame(told: Iterable[Answer]) -> pd.DataFrame:
     return joined_frame(told, _DTYPES)
 
 
-def roof_rows_of(judged: Judged | Unjudged) -> Answer:
+def roof_rows_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
     """Those of one configuration."""
-    if isinstance(judged, Unjudged):
+    if isinstance(judged, SkippedKernel):
         return judged.answer
     if not judged.whole:
         why = "only some of the CTAs were recorded, whose time is not the launch's"
@@ -94,7 +94,7 @@ def _has_copies(row: dict[str, Any]) -> bool:
     return bool(row["of"] != "line")
 
 
-def rows_of(judged: Judged) -> list[dict[str, Any]]:
+def rows_of(judged: KernelAnalysis) -> list[dict[str, Any]]:
     """The rows of one configuration whose work is known: the kernel's first, then those with most time."""
     moved, computed = _work(judged)
     part = judged.launch_ns / judged.warp_cycles
@@ -116,7 +116,7 @@ def rows_of(judged: Judged) -> list[dict[str, Any]]:
     return [told | row | _rates(judged, row, has_dots) for row in (kernel, *rows)]
 
 
-def _work(judged: Judged) -> tuple[Floats, Floats]:
+def _work(judged: KernelAnalysis) -> tuple[Floats, Floats]:
     """By site, bytes to and from global memory, and flops, of one launch."""
     work = judged.work
     work = work.assign(bytes=global_bytes(work))
@@ -127,13 +127,13 @@ def _work(judged: Judged) -> tuple[Floats, Floats]:
     return np.array(moved, np.float64), np.array(computed, np.float64)
 
 
-def _row(judged: Judged, site: int, of: str, moved: float, flops: float, ns: float) -> dict[str, Any]:
+def _row(judged: KernelAnalysis, site: int, of: str, moved: float, flops: float, ns: float) -> dict[str, Any]:
     file, line = judged.at(site)
     place = {"of": of, "scope": judged.sites["scope"].iloc[site], "file": file, "line": line}
     return place | {"bytes": float(moved), "flops": float(flops), "ns": float(ns)}
 
 
-def _rates(judged: Judged, row: dict[str, Any], has_dots: bool) -> dict[str, Any]:
+def _rates(judged: KernelAnalysis, row: dict[str, Any], has_dots: bool) -> dict[str, Any]:
     """What follows from a row's bytes, flops and ns."""
     moved, flops, ns = row["bytes"], row["flops"], max(row["ns"], 1e-9)
     rates: dict[str, Any] = {"gb_per_s": moved / ns, "tflop_per_s": flops / ns / 1e3}

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from profscope.compat.after_import import after_import
 from profscope.compat.patches import patched, patched_property
-from profscope.compat.torch_parts import lacking
+from profscope.compat.torch_parts import missing_attribute
 from profscope.recording.origins import ORIGINS
 
 __all__ = ["FirstLaunch"]
@@ -71,7 +71,7 @@ class FirstLaunch:
             stack.close()
 
     def _watch(self, gate: str, owner: str, method: str, module: ModuleType) -> None:
-        if self._stack is None or lacking(module, f"{owner}.{method}"):
+        if self._stack is None or missing_attribute(module, f"{owner}.{method}"):
             return  # of the latter a session says what is missing; it begins with another launch
         self._stack.enter_context(patched(getattr(module, owner), method, partial(self._gate, gate)))
 

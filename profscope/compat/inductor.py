@@ -16,15 +16,15 @@ from typing import Any, Final
 
 import torch
 
-from profscope.compat.torch_parts import lacking
+from profscope.compat.torch_parts import missing_attribute
 
 __all__ = [
     "MODULE",
     "NEEDED",
     "TUNER",
     "is_timed",
-    "lacking_of_tuner",
     "launched_with",
+    "missing_of_tuner",
     "precompiled",
     "reloaded",
     "warms_up_a_graph",
@@ -40,9 +40,9 @@ _NAMELESS: Final = "DESCRIPTIVE_NAME"
 _TREES: Final = "torch._inductor.cudagraph_trees"
 
 
-def lacking_of_tuner(tuner: Any) -> str:
+def missing_of_tuner(tuner: Any) -> str:
     """What a tuner of this torch does not have; "" if it is as it should be."""
-    return lacking(tuner, *_NEEDED_OF_A_TUNER)
+    return missing_attribute(tuner, *_NEEDED_OF_A_TUNER)
 
 
 def precompiled(tuner: Any, config: Any) -> Any:
@@ -75,7 +75,7 @@ def warms_up_a_graph() -> bool:
     trees: Any = sys.modules.get(_TREES)
     if trees is None or not torch.cuda.is_initialized():
         return False
-    if lacking(trees, "get_manager"):
+    if missing_attribute(trees, "get_manager"):
         return True  # it may be: then a launch waits
     manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
     return manager is not None and bool(getattr(manager, "in_warmup", True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["lacking", "package_runner"]
+__all__ = ["missing_attribute", "package_runner"]
 
 
 def package_runner() -> Any:
@@ -14,7 +14,7 @@ def package_runner() -> Any:
     return getattr(getattr(inside, "_aoti", None), "AOTIModelContainerRunnerCuda", None)
 
 
-def lacking(owner: Any, *names: str) -> str:
+def missing_attribute(owner: Any, *names: str) -> str:
     """ "torch 2.16.0 has no CachingAutotuner.run": the first of these attributes, each "name" or "name.name",
     that `owner`, a module, a class or an object, does not have. "" where it has them all."""
     for name in names:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from profscope.compat.after_import import after_import
 from profscope.compat.patches import patched
-from profscope.compat.torch_parts import lacking, package_runner
+from profscope.compat.torch_parts import missing_attribute, package_runner
 from profscope.recording.processes import mapped_files
 
 __all__ = ["AheadOfTime", "kernels_in", "launches_from_cpp"]
@@ -52,7 +52,7 @@ class AheadOfTime:
         with contextlib.ExitStack() as stack:
 
             def patch(owner: str, wrap: Callable[[Callable[..., Any]], Any], module: ModuleType) -> None:
-                if unknown := lacking(module, owner):
+                if unknown := missing_attribute(module, owner):
                     self._unknown.append(unknown)
                 else:
                     stack.enter_context(patched(getattr(module, owner), "__call__", wrap))

@@ -21,8 +21,8 @@ from profscope.compat.launching import hold
 from profscope.compat.triton_parts import driver
 from profscope.dispatch.configurations import Configuration
 from profscope.options import Options
+from profscope.recording.diagnostics import number_of_launches
 from profscope.recording.graphs import Graphs
-from profscope.recording.journal import number_of_launches
 
 __all__ = ["Baseline"]
 

@@ -24,13 +24,13 @@ from profscope.compat.inductor import (
     NEEDED,
     TUNER,
     is_timed,
-    lacking_of_tuner,
     launched_with,
+    missing_of_tuner,
     precompiled,
     warms_up_a_graph,
 )
 from profscope.compat.patches import patched
-from profscope.compat.torch_parts import lacking
+from profscope.compat.torch_parts import missing_attribute
 from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
 from profscope.dispatch.configurations import Configuration
 from profscope.dispatch.dispatcher import Dispatcher
@@ -103,7 +103,7 @@ class InductorLaunches:
         with contextlib.ExitStack() as stack:
 
             def patch(module: ModuleType) -> None:
-                self.unknown = lacking(module, *NEEDED)
+                self.unknown = missing_attribute(module, *NEEDED)
                 if not self.unknown:
                     stack.enter_context(patched(getattr(module, TUNER), "run", self.door))
 
@@ -140,7 +140,7 @@ class InductorLaunches:
     def _begin(self, tuner: Any) -> _Kernel | None:
         """A tuner that is launched for the first time; None for one that is not as it should be."""
         with self._lock:
-            self.unknown = self.unknown or lacking_of_tuner(tuner)
+            self.unknown = self.unknown or missing_of_tuner(tuner)
             if self.unknown:
                 return None
             if id(tuner) not in self._kernels:  # another thread may have been quicker

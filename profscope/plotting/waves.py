@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
-from profscope.analysis.room import room_on_sm
+from profscope.analysis.resident_ctas import max_resident_ctas
 from profscope.analysis.span_rows import Floats, Ints
 from profscope.errors import DrawError
 from profscope.plotting.canvas import DIM, INK, LINE, axes_for, label_time, short_name, title, unit_scale
@@ -106,7 +106,7 @@ def _shape(chosen: Picked, ctas: pd.DataFrame) -> Shape:
     """As `prof.findings()` and `prof.report()` have it, of this launch."""
     metadata = chosen.tables.metadata
     (variant,) = chosen.tables.launches["variant"].unique().tolist()
-    return shape_of(ctas, sm_count_of(metadata), room_on_sm(metadata, chosen.kernel, variant))
+    return shape_of(ctas, sm_count_of(metadata), max_resident_ctas(metadata, chosen.kernel, variant))
 
 
 def _bands(wave: Ints, count: int) -> tuple[Ints, int]:

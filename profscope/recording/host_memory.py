@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profscope.recording.journal import Journal
+from profscope.recording.diagnostics import Diagnostics
 
 __all__ = ["HeldRecords", "available_bytes"]
 
@@ -48,7 +48,7 @@ def _number(path: Path) -> int | None:
 class HeldRecords:
     """Stops the recording of a session without a spool before its records fill the host."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Diagnostics) -> None:
         self._journal = journal
         self._bytes = 0
         available = available_bytes()

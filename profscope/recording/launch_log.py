@@ -20,7 +20,7 @@ from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.decoding.unwritten import wrote_nothing
 from profscope.errors import RecordError
 from profscope.recording.buffers import Buffers, Slice
-from profscope.recording.journal import number_of_launches
+from profscope.recording.diagnostics import number_of_launches
 from profscope.recording.programs import Program
 from profscope.recording.sizing import Blocks, needed_bytes
 from profscope.recording.trimming import needed_ring_log2, trimmed

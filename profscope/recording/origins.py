@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from profscope.compat.after_import import after_import
 from profscope.compat.patches import replaced
-from profscope.compat.torch_parts import lacking
+from profscope.compat.torch_parts import missing_attribute
 
 __all__ = ["ORIGINS", "Launched", "OriginTable", "Place", "collapsed", "launched_in", "place_of"]
 
@@ -140,9 +140,9 @@ class OriginTable:
         with contextlib.ExitStack() as stack:
 
             def patch(module: ModuleType) -> None:
-                self.unknown = lacking(module, "compile_fx", "compile_fx_inner") or lacking(
-                    sys.modules.get(_CACHE), "PyCodeCache.load_by_key_path"
-                )
+                self.unknown = missing_attribute(
+                    module, "compile_fx", "compile_fx_inner"
+                ) or missing_attribute(sys.modules.get(_CACHE), "PyCodeCache.load_by_key_path")
                 if self.unknown:
                     return
                 stack.enter_context(replaced(module, "compile_fx", self._watched(module)))

@@ -13,9 +13,9 @@ from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY
 from profscope.recording.builds import build_of
+from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_scopes import about_to_launch
-from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.messages import one_line
@@ -41,7 +41,7 @@ class RecordedLaunches:
         log: LaunchLog,
         routes: Routes,
         graphs: Graphs | None,
-        journal: Journal,
+        journal: Diagnostics,
         *,
         cuda: bool,
     ) -> None:

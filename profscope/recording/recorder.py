@@ -15,12 +15,12 @@ from typing import Any
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.arrivals import Arrivals
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Full
+from profscope.recording.diagnostics import Diagnostics
+from profscope.recording.drained_launches import DrainedLaunches
 from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
-from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.recorded_launches import RecordedLaunches
@@ -36,12 +36,12 @@ class Recorder:
     """Records the launches of a session. spooler: None without `spool=`. pid: of the session's process."""
 
     backend: Backend
-    journal: Journal
+    journal: Diagnostics
     log: LaunchLog
     lanes: Lanes
     routes: Routes
     launches: RecordedLaunches
-    arrivals: Arrivals
+    arrivals: DrainedLaunches
     spooler: Spooler | None
     graphs: Graphs | None
     pid: int
@@ -99,8 +99,8 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
 
     Raises SessionError if the spool cannot be created.
     """
-    journal, log, lanes = Journal(), LaunchLog(), Lanes()
-    arrivals = Arrivals(log, sources=options.sources)
+    journal, log, lanes = Diagnostics(), LaunchLog(), Lanes()
+    arrivals = DrainedLaunches(log, sources=options.sources)
     cuda = backend.device_type == "cuda"
     spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
     full: Full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
@@ -115,14 +115,14 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
     return made
 
 
-def _spooler(folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> Spooler:
+def _spooler(folder: Path, metadata: dict[str, Any], arrivals: DrainedLaunches) -> Spooler:
     try:
         return Spooler(folder, metadata, arrivals)
     except OSError as error:
         raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 
 
-def _spooling(spooler: Spooler, journal: Journal) -> Full:
+def _spooling(spooler: Spooler, journal: Diagnostics) -> Full:
     def full(drained_bytes: int) -> None:
         spooler.full()
         if spooler.error:

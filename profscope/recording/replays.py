@@ -5,8 +5,8 @@ from __future__ import annotations
 from profscope.decoding.raw import Mark
 from profscope.recording.arenas import cold_bytes
 from profscope.recording.buffers import Lane
+from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.graphs import Captured
-from profscope.recording.journal import Journal
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog, Route
 from profscope.recording.messages import one_line
@@ -18,7 +18,7 @@ __all__ = ["Replays"]
 class Replays:
     """Where graphs hand over what they recorded; see `Graphs`."""
 
-    def __init__(self, lanes: Lanes, log: LaunchLog, routes: Routes, journal: Journal) -> None:
+    def __init__(self, lanes: Lanes, log: LaunchLog, routes: Routes, journal: Diagnostics) -> None:
         self._lanes = lanes
         self._log = log
         self._routes = routes

@@ -14,7 +14,7 @@ from profscope.options import Options
 from profscope.recording.arenas import DeviceBuffers
 from profscope.recording.backend import Backend
 from profscope.recording.buffers import Buffers, Full, HostBuffers
-from profscope.recording.journal import Journal
+from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.planner import Planner
 
@@ -29,7 +29,7 @@ class Routes:
     """
 
     def __init__(
-        self, options: Options, backend: Backend, log: LaunchLog, journal: Journal, full: Full
+        self, options: Options, backend: Backend, log: LaunchLog, journal: Diagnostics, full: Full
     ) -> None:
         self.settled: dict[tuple[int, int, int, int], Route] = {}
         self._memory_mib = options.memory

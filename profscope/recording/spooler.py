@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from profscope.decoding.raw import RawLaunch
-from profscope.recording.arrivals import Arrivals
+from profscope.recording.drained_launches import DrainedLaunches
 from profscope.recording.host_scopes import HostScopes
 from profscope.threads import WorkerPool
 from profscope.traces.spool import SpoolWriter
@@ -33,7 +33,7 @@ class Spooler:
     Creating one raises OSError.
     """
 
-    def __init__(self, folder: Path, metadata: dict[str, Any], arrivals: Arrivals) -> None:
+    def __init__(self, folder: Path, metadata: dict[str, Any], arrivals: DrainedLaunches) -> None:
         self.error = ""
         self._evidence: Evidence | None = None  # as it stands in the file
         self._scope_changes = 0  # that the file knows of

@@ -12,12 +12,12 @@ from profscope.schema import Tables
 from profscope.traces import importers
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer
+from profscope.traces.load_checks import unsound
 from profscope.traces.metadata_form import misshapen
-from profscope.traces.misfits import misfit
-from profscope.traces.only import Only
+from profscope.traces.save_checks import misfit
 from profscope.traces.selecting import selected
-from profscope.traces.soundness import unsound
 from profscope.traces.trace_file import TraceFile, one_line
+from profscope.traces.trace_filter import TraceFilter
 
 __all__ = ["Loaded", "load", "load_part", "load_selected"]
 
@@ -42,10 +42,10 @@ def load(path: str | Path, *, verify: bool = True) -> Tables:
     Raises TraceError, in one line saying what the file is, when it holds none that can be read. That takes
     time and memory in proportion to the file's size, whatever the file says.
     """
-    return load_part(path, Only(), verify=verify).tables
+    return load_part(path, TraceFilter(), verify=verify).tables
 
 
-def load_selected(path: str | Path, only: Only, *, verify: bool = True) -> Tables:
+def load_selected(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Tables:
     """As `load`, of what is asked for alone; a note says what that is of. Raises TraceError where there is
     nothing of the sort, too."""
     part = load_part(path, only, verify=verify)
@@ -57,7 +57,7 @@ def load_selected(path: str | Path, only: Only, *, verify: bool = True) -> Table
     return replace(tables, metadata=tables.metadata | {"notes": notes})
 
 
-def load_part(path: str | Path, only: Only, *, verify: bool = True) -> Loaded:
+def load_part(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Loaded:
     """As `load`; of a large file that can be read in parts, all tables but no more spans than needed.
 
     The spans that are asked for are there, and others may be. Where there are none, all are.

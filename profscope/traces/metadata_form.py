@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from profscope.traces.json_form import EACH, NUMBER, Needs, Row, misfits
-from profscope.traces.only import SAMPLES_OF_RANK
+from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
 __all__ = ["misshapen"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, TypeAlias
 
 from profscope.traces.exporters import Piece
-from profscope.traces.leftovers import held, new_part, old_of, sweep
 from profscope.traces.parquet_names import PROFILE, is_part
+from profscope.traces.stale_temp_files import held, new_part, old_of, sweep
 
 __all__ = [
     "GzipFile",

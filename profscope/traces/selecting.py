@@ -13,12 +13,12 @@ from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, MEASURED_DTYPES, Tables
-from profscope.traces.only import SAMPLES_OF_RANK, Only
+from profscope.traces.trace_filter import SAMPLES_OF_RANK, TraceFilter
 
 __all__ = ["selected"]
 
 
-def selected(tables: Tables, only: Only) -> Tables:
+def selected(tables: Tables, only: TraceFilter) -> Tables:
     """The tables of the spans and launches that are asked for alone.
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
@@ -69,7 +69,7 @@ def _measured(table: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
     return table[np.array([key in groups for key in keys], np.bool_)].reset_index(drop=True)
 
 
-def _chosen_launches(launches: pd.DataFrame, only: Only) -> pd.DataFrame:
+def _chosen_launches(launches: pd.DataFrame, only: TraceFilter) -> pd.DataFrame:
     if only.kernel is not None:
         names = sorted(set(launches["kernel"].astype("str")))
         matching = [name for name in names if re.search(only.kernel, name)]

@@ -12,8 +12,8 @@ from typing import Any
 from profscope.analysis.quantities import printable
 from profscope.errors import TraceError
 from profscope.traces.limits import most_content_bytes
-from profscope.traces.only import Only
 from profscope.traces.output import gzip_end
+from profscope.traces.trace_filter import TraceFilter
 
 __all__ = ["TraceFile", "may_be_trace", "one_line"]
 
@@ -68,10 +68,10 @@ class TraceFile:
     left_out   how many rows it has left out
     """
 
-    def __init__(self, path: Path, *, verify: bool = True, only: Only | None = None) -> None:
+    def __init__(self, path: Path, *, verify: bool = True, only: TraceFilter | None = None) -> None:
         """Raises TraceError where there is no file and no folder, or none that can be reached."""
         self.path, self.verify = path, verify
-        self.only, self.left_out = only or Only(), 0
+        self.only, self.left_out = only or TraceFilter(), 0
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

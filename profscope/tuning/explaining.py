@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.judged import Judged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.analysed_kernels import kernel_analyses
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options
@@ -116,7 +116,7 @@ def _row(profile: Profile, times: tuple[float, ...]) -> dict[str, Any]:
             row[name] = cost[name] if pd.isna(bare) else bare
     waiting = findings["gain_pct"][findings["finding"].isin(_WAITING)]
     row["exposed_pct"] = float(waiting.max()) if len(waiting) else 0.0
-    shapes = [each.shape for each in judged_kernels(profile.tables) if isinstance(each, Judged)]
+    shapes = [each.shape for each in kernel_analyses(profile.tables) if isinstance(each, KernelAnalysis)]
     row["tail_pct"] = shapes[0].tail_pct if shapes and shapes[0] is not None else None
     if len(findings):
         top = findings.iloc[0]

@@ -10,8 +10,8 @@ from profscope.analysis.comparing.chance import (
     FALSE_DISCOVERIES,
     Change,
     Sample,
+    benjamini_hochberg,
     compared,
-    discoveries,
     sample_of_ctas,
     sample_of_launches,
 )
@@ -31,7 +31,7 @@ def judged(a: Sample, b: Sample, floor: Floor) -> tuple[NDArray[np.bool_], Chang
     size = floor.relative * np.maximum(a.mean, b.mean) + floor.share * TIME
     change = compared(a, b, size)
     each = change.probability.reshape(-1, len(SHARES))
-    return np.array([discoveries(probability) for probability in each]), change
+    return np.array([benjamini_hochberg(probability) for probability in each]), change
 
 
 def sessions(random: np.random.Generator, launches: int, scale: Floats | float = 1.0) -> Sample:
@@ -158,6 +158,6 @@ def test_discoveries_by_hand() -> None:
     """Benjamini and Hochberg: the greatest k with p(k) <= k / m x q; all up to it are discoveries."""
     q, count = FALSE_DISCOVERIES, 5
     probability = np.array([0.9, q * 2.9 / count, q * 3 / count, 1e-9, q * 5])
-    assert discoveries(probability).tolist() == [False, True, True, True, False]
-    assert discoveries(np.array([q * 1.01 / 2, 1.0])).tolist() == [False, False]
-    assert discoveries(np.zeros(0)).tolist() == []
+    assert benjamini_hochberg(probability).tolist() == [False, True, True, True, False]
+    assert benjamini_hochberg(np.array([q * 1.01 / 2, 1.0])).tolist() == [False, False]
+    assert benjamini_hochberg(np.zeros(0)).tolist() == []

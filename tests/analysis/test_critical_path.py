@@ -7,8 +7,8 @@ import torch
 
 import profscope
 from bench.planted_kernels import late_warp_kernel
-from profscope.analysis.judged import Judged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.analysed_kernels import kernel_analyses
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.replay import replay_of
 from profscope.profiles import Profile
 from tests.support.captured import captured
@@ -46,8 +46,8 @@ def _cycles(profile: Profile) -> int:
     "name", ["softmax-heavy-0", "matmul-heavy-0", "matmul_ws-heavy-0", "layer_norm-heavy-0"]
 )
 def test_run_again_unchanged_a_cta_takes_what_it_took(name: str) -> None:
-    (judged,) = judged_kernels(captured(name))
-    assert isinstance(judged, Judged)
+    (judged,) = kernel_analyses(captured(name))
+    assert isinstance(judged, KernelAnalysis)
     for cta in range(len(judged.ctas)):
         replay = replay_of(judged, cta)
         assert replay.cycles == judged.ctas["cycles"].iloc[cta]

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profscope.analysis import judging as judging_module
+from profscope.analysis import analysed_kernels as judging_module
 from profscope.analysis import pieces as module
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.balance import balance
 from profscope.analysis.findings import findings, findings_with
-from profscope.analysis.judged import Judged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.pieces import pieces
 from profscope.analysis.summary import summary
 from profscope.analysis.summing import summed_spans
@@ -51,10 +51,10 @@ def test_findings_are_the_same_where_the_summary_is_known(
     told = findings_with(tables, summed_spans(tables))
     pd.testing.assert_frame_equal(told, findings(tables))
     assert told.attrs == findings(tables).attrs
-    known = judged_kernels(tables, known=summed_spans(tables))
-    for judged, again in zip(judged_kernels(tables), known, strict=True):
-        assert isinstance(judged, Judged)
-        assert isinstance(again, Judged)
+    known = kernel_analyses(tables, known=summed_spans(tables))
+    for judged, again in zip(kernel_analyses(tables), known, strict=True):
+        assert isinstance(judged, KernelAnalysis)
+        assert isinstance(again, KernelAnalysis)
         pd.testing.assert_frame_equal(again.sites, judged.sites)
         assert all((getattr(again.spans, name) == each).all() for name, each in vars(judged.spans).items())
 

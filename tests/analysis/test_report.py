@@ -15,8 +15,8 @@ from hypothesis import given, settings
 import profscope
 from profscope.analysis import report as reporting
 from profscope.analysis import report_sections as sections
-from profscope.analysis.judged import Judged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.analysed_kernels import kernel_analyses
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.sources import Sources
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
@@ -329,8 +329,8 @@ def test_the_tail_is_that_of_the_findings_and_of_explain() -> None:
     profile = profscope.load(Path(__file__).parents[1] / "data/plotting/waves.pftrace.gz")
     shapes = {
         (each.kernel, each.variant): each.shape
-        for each in judged_kernels(profile.tables)
-        if isinstance(each, Judged)
+        for each in kernel_analyses(profile.tables)
+        if isinstance(each, KernelAnalysis)
     }
     told = {(each["kernel"], each["variant"]): each["tail"] for each in profile.report()["kernels"]}
     assert {key: tail and tail["tail_pct"] for key, tail in told.items()} == {

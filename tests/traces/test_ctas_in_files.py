@@ -15,8 +15,8 @@ import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
-from profscope.traces.only import Only
 from profscope.traces.selecting import selected
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import count, launch_add, session
 from tests.support.trace_documents import changed
@@ -75,12 +75,12 @@ def test_ranks_keep_their_ctas(profile: Profile) -> None:
 @pytest.mark.parametrize(
     ("only", "expected"),
     [
-        (Only(launch=2), list(range(7))),
-        (Only(kernel="add", cta=3), [3, 3]),
-        (Only(launch=2, warp=0), []),
+        (TraceFilter(launch=2), list(range(7))),
+        (TraceFilter(kernel="add", cta=3), [3, 3]),
+        (TraceFilter(launch=2, warp=0), []),
     ],
 )
-def test_a_part_has_its_ctas(profile: Profile, only: Only, expected: list[int]) -> None:
+def test_a_part_has_its_ctas(profile: Profile, only: TraceFilter, expected: list[int]) -> None:
     assert selected(profile.tables, only).ctas["cta"].tolist() == expected
 
 

@@ -14,9 +14,9 @@ from profscope.errors import TraceError
 from profscope.evidence.tables import Evidence, evidence, with_evidence
 from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
-from profscope.traces.only import Only
 from profscope.traces.selecting import selected
 from profscope.traces.spool import SpoolWriter
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.h200_evidence import counted, values
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
@@ -125,8 +125,8 @@ def test_what_one_rank_could_not_measure_has_its_number() -> None:
 
 
 def test_a_part_has_the_evidence_of_its_kernels() -> None:
-    assert len(selected(TABLES, Only(kernel=KERNEL)).counts) == len(PROFILE.counts)
-    assert len(selected(TABLES, Only(launch=0)).counters) == 0
+    assert len(selected(TABLES, TraceFilter(kernel=KERNEL)).counts) == len(PROFILE.counts)
+    assert len(selected(TABLES, TraceFilter(launch=0)).counters) == 0
 
 
 def test_views_say_in_one_line_what_binds_a_kernel() -> None:

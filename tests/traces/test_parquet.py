@@ -21,8 +21,8 @@ import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.loading import load_part
-from profscope.traces.only import Only
 from profscope.traces.parquet import columns, writing
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 from tests.support.round_trips import assert_same
@@ -94,9 +94,16 @@ def test_a_folder_is_read_by_the_names_in_it(saved: Path, profile: Profile) -> N
 
 @pytest.mark.parametrize("name", ["t.parquet", "t"])
 @pytest.mark.parametrize(
-    "only", [Only(launch=2, cta=3), Only(kernel="odd"), Only(sm=1, warp=2), Only(variant=0)], ids=repr
+    "only",
+    [
+        TraceFilter(launch=2, cta=3),
+        TraceFilter(kernel="odd"),
+        TraceFilter(sm=1, warp=2),
+        TraceFilter(variant=0),
+    ],
+    ids=repr,
 )
-def test_a_part_is_read_alone(saved: Path, profile: Profile, name: str, only: Only) -> None:
+def test_a_part_is_read_alone(saved: Path, profile: Profile, name: str, only: TraceFilter) -> None:
     read = load_part(saved / name, only)
     kept = profile.tables.df["launch"].isin(only.launches(profile.launches))
     for column, numbers in only.columns().items():
@@ -121,7 +128,7 @@ def test_a_part_of_one_cta_reads_few_row_groups(saved: Path, monkeypatch: pytest
         return original(self, group, **how)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
-    load_part(saved / "t.parquet", Only(launch=2, cta=3))
+    load_part(saved / "t.parquet", TraceFilter(launch=2, cta=3))
     assert 1 <= len(read) <= all_groups // 4
 
 
@@ -209,9 +216,9 @@ def test_a_missing_file_of_a_folder_is_named(profile: Profile, tmp_path: Path) -
     (tmp_path / "t/rank=0/launch=2/spans.parquet").unlink()
     with pytest.raises(TraceError, match=r"t is damaged: .*spans\.parquet.*No such file"):
         profscope.load(tmp_path / "t")
-    assert len(load_part(tmp_path / "t", Only(launch=1)).tables.df)
+    assert len(load_part(tmp_path / "t", TraceFilter(launch=1)).tables.df)
 
 
 def test_columns_whose_statistics_are_kept_are_those_asked_for() -> None:
-    assert set(Only().columns()) == set()
+    assert set(TraceFilter().columns()) == set()
     assert set(columns.SELECTED) >= {"launch", "cta", "sm", "warp"}

@@ -11,7 +11,7 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces import room
 from profscope.traces.loading import load_part
-from profscope.traces.only import Only
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
 
 
@@ -55,9 +55,9 @@ def test_a_launch_is_read_where_the_whole_does_not_fit(
     launch = profile.tables.df["launch"] == 1
     free(monkeypatch, int(launch.sum()))
     for name in ("t", "t.parquet"):
-        assert len(load_part(saved / name, Only(launch=1)).tables.df) == launch.sum()
+        assert len(load_part(saved / name, TraceFilter(launch=1)).tables.df) == launch.sum()
     with pytest.raises(TraceError, match="are free"):  # no launch has this number: all would be read
-        load_part(saved / "t.parquet", Only(launch=99))
+        load_part(saved / "t.parquet", TraceFilter(launch=99))
 
 
 def test_free_memory_is_what_machine_and_control_group_leave(

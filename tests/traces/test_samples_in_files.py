@@ -16,7 +16,7 @@ from profscope.errors import TraceError
 from profscope.evidence.sample_tables import sample_tables
 from profscope.evidence.tables import evidence
 from profscope.profiles import Profile
-from profscope.recording.arrivals import Arrivals
+from profscope.recording.drained_launches import DrainedLaunches
 from profscope.recording.spooler import Spooler
 from profscope.traces.spool import SpoolWriter
 from tests.support.captures import captured
@@ -87,7 +87,7 @@ def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None
 
 
 def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
-    no_launches = mock.create_autospec(Arrivals, instance=True)
+    no_launches = mock.create_autospec(DrainedLaunches, instance=True)
     no_launches.take.return_value = None
     spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, no_launches)
     sizes = []

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 import profscope
 from profscope.analysis import findings
 from profscope.analysis.cause import Finding
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.traces.leftovers import held
+from profscope.traces.stale_temp_files import held
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
@@ -88,7 +88,7 @@ def test_a_finding_that_fails_fails_no_save(
 ) -> None:
     profile = profscope.load(ROOT / "tests" / "data" / "findings" / "uncoalesced-load.json.gz")
 
-    def fails(judged: Judged) -> Iterator[Finding]:
+    def fails(judged: KernelAnalysis) -> Iterator[Finding]:
         raise ZeroDivisionError(f"in {judged.kernel}")
 
     monkeypatch.setattr(findings, "causes_of_findings", lambda: (fails,))

@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 
 __all__ = ["causes"]
 
 _MOST: Final = 4000  # cycles behind an atomic that are counted as waiting for it, at most
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Atomic operations whose old value is waited for, or that contend for an address.
 
     Gain: the spans of atomics, with what they have inside, and the time behind each until another op or scope
@@ -53,7 +53,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _bounded(judged: Judged, rows: np.ndarray) -> np.ndarray:
+def _bounded(judged: KernelAnalysis, rows: np.ndarray) -> np.ndarray:
     """By span: whether what comes next in its warp is an op or scope that is no atomic, or a step's end."""
     spans = judged.spans
     bounded = np.zeros(len(spans), np.bool_)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
@@ -19,7 +19,7 @@ _RATIO: Final = 4.0
 _STEADY: Final = 2.0  # times as long, that three of four accesses take: one that waits for others varies
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Accesses to shared memory take several times as long as their bytes at 128 bytes a cycle.
 
     All CTAs of an SM share its banks, so an access may take as long as the bytes of all that run at once, and
@@ -69,7 +69,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _behind_loads(judged: Judged, local: np.ndarray) -> np.ndarray:
+def _behind_loads(judged: KernelAnalysis, local: np.ndarray) -> np.ndarray:
     """By span: whether it is an access to shared memory with nothing but such between it and a load."""
     number = np.arange(len(local))
     other = np.maximum.accumulate(np.where(local, 0, number))

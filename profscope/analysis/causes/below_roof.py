@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.roof import GLOBAL, bytes_unknown
 from profscope.analysis.roof_rows import rows_of
 
@@ -17,7 +17,7 @@ _MOST_PCT: Final = 50.0
 _LONG_NS: Final = 5_000  # at the peak; a kernel with less to do is bound by latencies, not by a roof
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """A kernel reaches less than a third of the roof of its device, and no other cause is found.
 
     The rows are those of `prof.plot.roofline()`; the finding stands at the loop that takes most time, if

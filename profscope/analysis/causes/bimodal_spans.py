@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.span_rows import Ints
 from profscope.analysis.two_levels import Levels, error_left_out, levels_of
 
@@ -27,7 +27,7 @@ _SHOWN: Final = 4
 _SEVERAL: Final = {"launch": "launches"}
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """The durations of a scope, step, loop or op fall into two clear groups (`levels_of`).
 
     Lengths that a record's own cost could set apart are none. Warps of a CTA run together, so a span of each
@@ -47,7 +47,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
             yield each.finding
 
 
-def _bimodal(judged: Judged) -> Iterator[_Bimodal]:
+def _bimodal(judged: KernelAnalysis) -> Iterator[_Bimodal]:
     spans = judged.spans
     cost = record_cost(judged.tables.metadata)
     least = 0.0 if cost is None else cost.read + cost.row
@@ -82,7 +82,7 @@ class _Key(NamedTuple):
 class _Bimodal:
     """A site whose spans, `rows` in their order, have two levels."""
 
-    judged: Judged
+    judged: KernelAnalysis
     site: int
     rows: Ints
     levels: Levels

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.probed import ADVICE, first_seen
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """A probe saw numbers that are denormal in the type of the tensor, as below 6.1e-5 in float16.
 
     What is smaller yet has become zero, and nobody counts that. Gain: 0: a GPU is as fast with them; it is

@@ -7,7 +7,7 @@ from typing import Final
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.critical_path import median_cta
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.replay import replay_of
 
 __all__ = ["causes"]
@@ -18,7 +18,7 @@ _SOME_PCT: Final = 10.0
 _OPS: Final = ("load", "store", "atomic", "async_copy", "wait", "barrier")
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """One op that waits or goes to memory has at least half of the critical path of the median CTA.
 
     Gain: by how much that CTA would end earlier if the op took no time, run again with what waits for what.

@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.devices import load_latency_cycles
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.loops import loop_of
 from profscope.analysis.span_rows import Floats, Ints
 from profscope.analysis.stalls import most_blamed, no_waits
@@ -37,7 +37,7 @@ _OUTSIDE: Final = (
 )
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Loads whose data is needed at once.
 
     Waiting is what passes from the begin of a load until the next thing that the warp does: the load's own
@@ -88,7 +88,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
         )
 
 
-def _first(judged: Judged, loads: Ints, waits: Floats) -> int:
+def _first(judged: KernelAnalysis, loads: Ints, waits: Floats) -> int:
     """The site of the load that waits most. Of loads that are under way together samples know it better than
     spans. waits: by site."""
     first = int(loads[np.argmax(waits[loads])])
@@ -99,13 +99,13 @@ def _first(judged: Judged, loads: Ints, waits: Floats) -> int:
     return int(at_line[np.argmax(waits[at_line])]) if len(at_line) else first
 
 
-def _beside(judged: Judged) -> float:
+def _beside(judged: KernelAnalysis) -> float:
     """CTAs that an SM runs at once, at another point of their work; 1 where nobody knows."""
     shape = judged.shape
     return 1.0 if shape is None else max(1.0, min(float(shape.per_sm), shape.waves))
 
 
-def _steps(judged: Judged, loads: np.ndarray) -> int:
+def _steps(judged: KernelAnalysis, loads: np.ndarray) -> int:
     """How often the loads ran together: a site has several of one step if its line has several loads."""
     spans = judged.spans
     names = ("site", "parent", "iteration")
@@ -113,7 +113,7 @@ def _steps(judged: Judged, loads: np.ndarray) -> int:
     return int(steps["site"].value_counts().max())
 
 
-def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
+def _where(judged: KernelAnalysis, waits: Ints, here: np.ndarray) -> str:
     """Whether the waits are those of each step of a loop, or of its first ones."""
     first = here & (judged.spans.iteration == 0)
     part = float(waits[first].sum()) / max(1.0, float(waits[here].sum()))
@@ -122,7 +122,7 @@ def _where(judged: Judged, waits: Ints, here: np.ndarray) -> str:
     return "in each step of the loop"
 
 
-def exposed_cycles(judged: Judged, most: int | None = None) -> tuple[Ints, np.ndarray]:
+def exposed_cycles(judged: KernelAnalysis, most: int | None = None) -> tuple[Ints, np.ndarray]:
     """By span: cycles that a warp waited for the load (0 for other spans); and whether records bound the
     wait."""
     spans = judged.spans

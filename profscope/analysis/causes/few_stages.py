@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import DURATION, Judged
+from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.roof import bytes_unknown
-from profscope.analysis.stage_room import StageRoom, room_for_stages
+from profscope.analysis.stage_occupancy import StageOccupancy, room_for_stages
 
 __all__ = ["causes"]
 
@@ -26,7 +26,7 @@ _SMALLER: Final = "a smaller tile, or a narrower type, leaves room for more stag
 _STEADY: Final = 4  # iterations that a loop must have so that stages could help
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Waits for copies that were started too late.
 
     Gain: the time of the waits in loops that end asynchronous copies, less 30 cycles each, over the time of
@@ -65,7 +65,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _further_stage(room: StageRoom | None) -> tuple[str, str]:
+def _further_stage(room: StageOccupancy | None) -> tuple[str, str]:
     """What one stage more costs, as a part of the evidence, and what to try."""
     if room is None:
         return "", _MORE
@@ -77,7 +77,7 @@ def _further_stage(room: StageRoom | None) -> tuple[str, str]:
     return "", _MORE
 
 
-def _producer(judged: Judged, rows: np.ndarray) -> tuple[tuple[str, int] | None, str]:
+def _producer(judged: KernelAnalysis, rows: np.ndarray) -> tuple[tuple[str, int] | None, str]:
     """File and line of the copy that the waits waited for longest, and how long it was in flight."""
     df = judged.tables.df
     waits = judged.spans.row[rows]

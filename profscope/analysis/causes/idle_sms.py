@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """The grid has fewer CTAs than the device has SMs.
 
     Gain: the part of the SMs that ran nothing, as if the work could be spread over all of them. Confidence:

@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
-from profscope.analysis.meetings import may_meet, meetings
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.span_rows import Ints
+from profscope.analysis.sync_points import may_meet, meetings
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Warps come to a barrier at different times.
 
     A meeting is a barrier, a reduction or a layout conversion that all warps of a CTA run equally often and
@@ -68,7 +68,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _lost(judged: Judged, warps: Ints) -> pd.DataFrame:
+def _lost(judged: KernelAnalysis, warps: Ints) -> pd.DataFrame:
     """site, cta, lost (cycles from the mean arrival to the last) and last (the warp that came last)."""
     table = meetings(judged)
     table = table[table["aligned"] & (table["came"] == warps[table["cta"]])]
@@ -76,7 +76,7 @@ def _lost(judged: Judged, warps: Ints) -> pd.DataFrame:
     return last.assign(lost=last["latest"] - last["mean"], last=last["warp"])[["site", "cta", "lost", "last"]]
 
 
-def _where(judged: Judged, late: dict[int, int], warps: Ints) -> tuple[int, float]:
+def _where(judged: KernelAnalysis, late: dict[int, int], warps: Ints) -> tuple[int, float]:
     """The site, meetings left out, in which late warps spent more than the mean of their CTA, and how
     much a CTA."""
     spans = judged.spans
@@ -96,7 +96,7 @@ def _where(judged: Judged, late: dict[int, int], warps: Ints) -> tuple[int, floa
     return site, float(excess[site]) / max(1, len(late))
 
 
-def _numbers_in_cta(judged: Judged) -> Ints:
+def _numbers_in_cta(judged: KernelAnalysis) -> Ints:
     """By warp, its number in its CTA."""
     first = np.unique(judged.spans.warp, return_index=True)[1]
     return judged.tables.df["warp"].to_numpy()[judged.spans.row[first]].astype(np.int64)

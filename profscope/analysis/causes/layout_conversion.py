@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Layout conversions take time of their own.
 
     Gain: their own time over that of all warps, those behind a load left out: they wait for its data.

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.launch_shape import ALIKE, UNLIKE
 
 __all__ = ["Counts", "causes", "varying_site"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """The time of CTAs differs, and the launch ends with the longest.
 
     Gain: what the launch takes beyond the waves of its grid, each as long as the mean CTA (`imbalance_pct` of
@@ -64,7 +64,7 @@ class Counts(NamedTuple):
     mean: float
 
 
-def varying_site(judged: Judged) -> tuple[int, float, Counts]:
+def varying_site(judged: KernelAnalysis) -> tuple[int, float, Counts]:
     """The innermost site whose time varies with that of its CTA. CTAs are compared with those of their
     launch: others may have more to do.
 
@@ -99,7 +99,7 @@ def _depths(parent: np.ndarray) -> np.ndarray:
     return depth
 
 
-def _times(judged: Judged, site: int, seen: np.ndarray) -> Counts:
+def _times(judged: KernelAnalysis, site: int, seen: np.ndarray) -> Counts:
     spans, ctas = judged.spans, len(judged.ctas)
     inside = spans.site[spans.parent] == site
     inside &= spans.parent >= 0
@@ -117,7 +117,7 @@ def _times(judged: Judged, site: int, seen: np.ndarray) -> Counts:
     return Counts(int(least[unlike]), int(most[unlike]), float(mean[unlike]))
 
 
-def _launches(judged: Judged) -> tuple[np.ndarray, int]:
+def _launches(judged: KernelAnalysis) -> tuple[np.ndarray, int]:
     """For each CTA the number of its launch, from 0 on, and how many there are."""
     launches, number = np.unique(judged.ctas["launch"].to_numpy(), return_inverse=True)
     return number, len(launches)

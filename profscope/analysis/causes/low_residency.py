@@ -7,7 +7,7 @@ from typing import Final
 
 from instrument_passes.analyses.occupancy import SmLimits, limits_of
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.quantities import count_text
 
@@ -16,7 +16,7 @@ __all__ = ["causes"]
 _FEW: Final = 0.25  # of the warps that an SM can hold
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Registers or shared memory let few warps onto an SM, and these wait a lot.
 
     Gain: the waits that were recorded, over the time of all warps, times the part of an SM's places for

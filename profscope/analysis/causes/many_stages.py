@@ -10,9 +10,9 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.devices import copy_latency_cycles
-from profscope.analysis.judged import DURATION, Judged
+from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis
 from profscope.analysis.partitions import partitions_of
-from profscope.analysis.stage_room import room_for_stages
+from profscope.analysis.stage_occupancy import room_for_stages
 
 __all__ = ["causes"]
 
@@ -20,7 +20,7 @@ _PASSED: Final = 30  # cycles of a wait that had nothing to wait for, its record
 _IN_TIME: Final = 0.02  # of the loop's time, that waits for copies may take
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Copies are there long before they are needed, and their buffers let fewer CTAs onto an SM.
 
     A copy that starts s - 1 steps ahead is there in time if s - 1 steps take as long as it does: 690 cycles
@@ -73,7 +73,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _loop_around(judged: Judged, copies: np.ndarray) -> int:
+def _loop_around(judged: KernelAnalysis, copies: np.ndarray) -> int:
     """The site of the loop that most copies are in, -1 if none is recorded."""
     spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
     at = spans.parent[copies]
@@ -86,7 +86,7 @@ def _loop_around(judged: Judged, copies: np.ndarray) -> int:
     return int(np.bincount(spans.site[at[inside]]).argmax()) if inside.any() else -1
 
 
-def _latency(judged: Judged) -> float:
+def _latency(judged: KernelAnalysis) -> float:
     """Cycles until a copy is there: what those took on average that were waited for, at least an idle
     memory's."""
     least = float(copy_latency_cycles(judged.emulated))

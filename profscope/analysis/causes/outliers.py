@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 
 __all__ = ["causes"]
 
@@ -18,7 +18,7 @@ _FEW: Final = 0.10  # of the steps, at most
 _LEAST: Final = 20  # steps of a loop that are enough to speak of
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Some steps of a loop take more than twice the median step, and they are at most a tenth of all.
 
     Gain: what these steps take beyond the median, over the time of all warps. Confidence: medium for at

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Warps are in no loop for long, in a kernel whose loop pipelines copies or has dots.
 
     Gain: the time of warps before their first loop and behind their last, over the time of all warps,

@@ -8,14 +8,14 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.causes.exposed_load import exposed_cycles
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.loops import loop_of
 from profscope.analysis.source_loads import SourceLoad, loads_of, unchanged
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """A loop loads what was loaded before: in another loop, or in each of its own steps.
 
     That it is the same is told by the source. Two loads in loops of their own: the loops have the same
@@ -46,7 +46,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     yield from _in_each_step(judged, known, waits)
 
 
-def _read_twice(judged: Judged, known: dict[int, SourceLoad], spent: np.ndarray) -> Iterator[Finding]:
+def _read_twice(judged: KernelAnalysis, known: dict[int, SourceLoad], spent: np.ndarray) -> Iterator[Finding]:
     sites, around = judged.sites, loop_of(judged)
     first: dict[tuple[str, str], int] = {}
     again: list[tuple[int, int]] = []
@@ -80,7 +80,9 @@ def _read_twice(judged: Judged, known: dict[int, SourceLoad], spent: np.ndarray)
     )
 
 
-def _in_each_step(judged: Judged, known: dict[int, SourceLoad], waits: np.ndarray) -> Iterator[Finding]:
+def _in_each_step(
+    judged: KernelAnalysis, known: dict[int, SourceLoad], waits: np.ndarray
+) -> Iterator[Finding]:
     spans, sites = judged.spans, judged.sites
     same = [site for site, load in known.items() if load.invariant]
     later = np.where(np.isin(spans.site, same) & (spans.iteration > 0), waits, 0)
@@ -103,7 +105,7 @@ def _in_each_step(judged: Judged, known: dict[int, SourceLoad], waits: np.ndarra
     )
 
 
-def _bytes(judged: Judged, site: int) -> float:
+def _bytes(judged: KernelAnalysis, site: int) -> float:
     """Bytes that the loads at a site's line move in a launch."""
     work = judged.work
     here = (work["line"] == judged.sites["line"].iloc[site]) & (work["cls"] == "load")

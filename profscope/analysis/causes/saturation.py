@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.probed import ADVICE, first_seen, probed
 
 __all__ = ["causes"]
@@ -16,7 +16,7 @@ __all__ = ["causes"]
 _LARGEST_HALF: Final = 65504.0
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """A probe saw numbers of the greatest finite magnitude of the tensor's type, 448 in float8 (e4m3).
 
     Conversions to float8 end there, and so do results that the kernel itself limits. A wider tensor whose

@@ -9,7 +9,7 @@ import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.intervals import covered
-from profscope.analysis.judged import DURATION, Judged
+from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis
 from profscope.analysis.partitions import partitions_of
 from profscope.analysis.quantities import count_text
 
@@ -19,7 +19,7 @@ _SMS: Final = 4  # that are looked at
 _SERIAL: Final = 0.05  # of the time, that must pass with one behind the other
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """In a loop with dots, an SM is either in a dot or in other work, not in both.
 
     Of each of a few SMs: M is the time in which a dot is under way, or a warp in one, R the time in which
@@ -81,7 +81,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _in_flight(judged: Judged, sm: int, launch: int) -> tuple[np.ndarray, np.ndarray]:
+def _in_flight(judged: KernelAnalysis, sm: int, launch: int) -> tuple[np.ndarray, np.ndarray]:
     """Begins and ends of the dots in flight on an SM, in loops."""
     df, (at, _) = judged.tables.df, judged.dots_in_flight
     here = (df["sm"].to_numpy()[at] == sm) & (df["launch"].to_numpy()[at] == launch)
@@ -90,7 +90,7 @@ def _in_flight(judged: Judged, sm: int, launch: int) -> tuple[np.ndarray, np.nda
     return begin, begin + df[DURATION].to_numpy()[at]
 
 
-def _between(judged: Judged, here: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _between(judged: KernelAnalysis, here: np.ndarray, apart: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Begins and ends of what lies in the loops of warps `here` and in none of the spans `apart`."""
     spans = judged.spans
     rows = np.flatnonzero(here & apart & (spans.iteration >= 0))

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 
 __all__ = ["causes"]
 
@@ -18,7 +18,7 @@ _REGISTER_BYTES: Final = 4
 _MOST_PCT: Final = 95.0
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """The kernel's own binary spills registers.
 
     Gain: a model: each spilled register is written and read back once in each step of the loop that takes

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partition_of_warp, partitions_of
 
 __all__ = ["causes"]
@@ -17,7 +17,7 @@ _LATE: Final = 50  # cycles beyond that, on average: what is less may be the wai
 _PASSED: Final = 100  # cycles of a wait on a barrier that has arrived, its record included
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """All partitions wait for each other, or the one that works most waits for its producers.
 
     Of each partition: the time of its waits for other partitions in its loop, less 100 cycles each, over the
@@ -66,7 +66,7 @@ def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
     )
 
 
-def _place(judged: Judged, wait: int, mine: np.ndarray) -> tuple[str, int]:
+def _place(judged: KernelAnalysis, wait: int, mine: np.ndarray) -> tuple[str, int]:
     """Where a wait is; the partition's first dot where the compiler left it no place but the kernel's."""
     if judged.at(wait) != judged.place:
         return judged.at(wait)
@@ -74,12 +74,12 @@ def _place(judged: Judged, wait: int, mine: np.ndarray) -> tuple[str, int]:
     return judged.at(int(dots[0])) if len(dots) else judged.place
 
 
-def _name(judged: Judged, site: int) -> str:
+def _name(judged: KernelAnalysis, site: int) -> str:
     scope = str(judged.sites["scope"].iloc[site])
     return scope.removeprefix(judged.kernel).strip() or "the default partition"
 
 
-def _work(judged: Judged, mine: np.ndarray, waits: np.ndarray) -> float:
+def _work(judged: KernelAnalysis, mine: np.ndarray, waits: np.ndarray) -> float:
     """The part of the time of some warps in which they do not wait."""
     spans = judged.spans
     whole = float(spans.duration[mine & (spans.parent < 0)].sum())

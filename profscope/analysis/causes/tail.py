@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.launch_shape import Shape
 from profscope.analysis.quantities import count_text
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """CTAs are alike, but do not fill the last wave.
 
     Gain: the slots for CTAs that stand empty from the begin of the last CTA to the end of the launch, over

@@ -10,7 +10,7 @@ import numpy as np
 from profscope.analysis.cause import Finding, NotMeasured
 from profscope.analysis.causes.exposed_load import exposed_cycles
 from profscope.analysis.devices import load_latency_cycles
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 
 __all__ = ["causes"]
 
@@ -20,7 +20,7 @@ _IDLE_LATENCY: Final = load_latency_cycles(emulated=False)  # what loads take be
 _LOW_USE: Final = 0.35
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """Loads queue for memory although few bytes are asked for.
 
     A load that takes 200 cycles to issue, on average, finds the way to memory full, and one whose data

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.probed import ADVICE, first_seen
 
 __all__ = ["causes"]
 
 
-def causes(judged: Judged) -> Iterator[Finding | NotMeasured]:
+def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
     """A probe saw a NaN, or an infinity.
 
     Gain: 0; such a kernel is wrong rather than slow, so the finding stands whatever else there is.

@@ -22,8 +22,8 @@ __all__ = [
     "FALSE_DISCOVERIES",
     "Change",
     "Sample",
+    "benjamini_hochberg",
     "compared",
-    "discoveries",
     "sample_of_ctas",
     "sample_of_launches",
 ]
@@ -129,7 +129,7 @@ def _equal(a: Floats, b: Floats) -> NDArray[np.bool_]:
     return np.asarray(np.isclose(a, b, rtol=1e-12, atol=0.0), np.bool_)
 
 
-def discoveries(probability: Floats) -> NDArray[np.bool_]:
+def benjamini_hochberg(probability: Floats) -> NDArray[np.bool_]:
     """By row, whether it is news: Benjamini and Hochberg at FALSE_DISCOVERIES."""
     count = len(probability)
     order = np.argsort(probability, kind="stable")

@@ -16,7 +16,7 @@ from profscope.analysis.comparing.caveats import (
     option_notes,
     unit_of,
 )
-from profscope.analysis.comparing.chance import Sample, compared, discoveries
+from profscope.analysis.comparing.chance import Sample, benjamini_hochberg, compared
 from profscope.analysis.comparing.counters import counter_changes, counter_text
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.floors import Floor, floor_of
@@ -30,7 +30,7 @@ from profscope.analysis.comparing.operands import (
 )
 from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
 from profscope.analysis.comparing.places import Lines
-from profscope.analysis.comparing.program import Judged, program
+from profscope.analysis.comparing.program import ComparedKernel, program
 from profscope.analysis.corrections import are_corrected
 from profscope.errors import DiffError
 from profscope.schema import Tables
@@ -88,7 +88,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     parts: list[Rows] = []
     noted: list[Said] = []
     missing: list[Said] = []
-    groups: list[Judged] = []
+    groups: list[ComparedKernel] = []
     counters: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for pair in paired(a, b):
         changes = counter_changes(pair, a, b)
@@ -97,7 +97,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         operands = _operands(pair, sides)
         if isinstance(operands, str):
             parts += _alone(pair, sides)
-            groups.append(Judged(pair, operands))
+            groups.append(ComparedKernel(pair, operands))
             if pair.a and pair.b:
                 missing.append(Said(pair.name, operands))
             continue
@@ -105,7 +105,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         floor = _floor(pair, sides, single=of_a.is_single or of_b.is_single)
         exact = a.emulated and not (of_a.is_sampled or of_b.is_sampled)
         whole = of_launches(pair, of_a.durations, of_b.durations, floor, exact=exact)
-        groups.append(Judged(pair, "" if whole else "how long its launches took is not known"))
+        groups.append(ComparedKernel(pair, "" if whole else "how long its launches took is not known"))
         parts += whole
         parts += of_rows(pair, of_a, of_b, lines, floor, exact=exact)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
@@ -166,7 +166,7 @@ def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
     )
     test = compared(a, b, np.concatenate([part.floor for part in parts]))
     comparable = np.concatenate([np.full(len(part.floor), part.comparable) for part in parts])
-    significant = discoveries(np.where(comparable, test.probability, 1.0))
+    significant = benjamini_hochberg(np.where(comparable, test.probability, 1.0))
     status = np.where((columns["status"] == "same") & significant, "changed", columns["status"])
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(a.mean > 0, 100 * test.change / a.mean, np.nan)

@@ -11,17 +11,17 @@ from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair
 
-__all__ = ["Judged", "program"]
+__all__ = ["ComparedKernel", "program"]
 
 
-class Judged(NamedTuple):
+class ComparedKernel(NamedTuple):
     """A pair, and why its launches cannot be compared: "" if they can."""
 
     pair: Pair
     why_not: str = ""
 
 
-def program(a: Side, b: Side, groups: Sequence[Judged], table: pd.DataFrame) -> dict[str, Any]:
+def program(a: Side, b: Side, groups: Sequence[ComparedKernel], table: pd.DataFrame) -> dict[str, Any]:
     """Entry "program" of a comparison's attrs.
 
     launches_a, launches_b: how many were recorded. total_a, total_b: their time. changed_a, changed_b: the

@@ -1,8 +1,9 @@
 """CTAs in the order of their clocks, for kernels in which they wait for each other or take turns.
 
-Every batch of CTAs runs on by itself up to where it meets others (`translation/meetings.py`). Of all that are
-there, the one whose clock is first goes on; a CTA whose turn to start has come before that starts first. So
-what a CTA sees there is what others have done until then, and a CTA that takes long gets its turn less often.
+Every batch of CTAs runs on by itself up to where it meets others (`translation/sync_points.py`). Of all
+that are there, the one whose clock is first goes on; a CTA whose turn to start has come before that starts
+first. So what a CTA sees there is what others have done until then, and a CTA that takes long gets its turn
+less often.
 """
 
 import heapq

@@ -10,7 +10,7 @@ from profscope.emulator.ptx.syntax import Instruction, Module, Symbol, Vector
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.inline import Inliner
 from profscope.emulator.translation.liveness import find_live
-from profscope.emulator.translation.meetings import meetings
+from profscope.emulator.translation.sync_points import meetings
 from profscope.errors import EmulatorError
 
 __all__ = ["build"]

@@ -9,10 +9,10 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.judged import Judged, Unjudged
-from profscope.analysis.judging import judged_kernels
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.launch_durations import took
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
@@ -80,11 +80,11 @@ def answers(tables: Tables, pool: Executor) -> Answers:
 
 def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Findings and roofline: what both are asked of is read once."""
-    told = [(_findings(tables, each), roof_rows_of(each)) for each in judged_kernels(tables)]
+    told = [(_findings(tables, each), roof_rows_of(each)) for each in kernel_analyses(tables)]
     return findings_frame(tables, [said for said, _ in told]), roof_frame(roof for _, roof in told)
 
 
-def _findings(tables: Tables, judged: Judged | Unjudged) -> FindingsOf:
+def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration. The page may be all that is kept of a profile: where working them out
     fails, it says so."""
     notes: list[str] = []

@@ -9,7 +9,7 @@ from profscope.errors import TraceError
 from profscope.evidence.sample_tables import with_samples
 from profscope.evidence.tables import with_evidence
 from profscope.schema import Tables
-from profscope.traces.soundness import unsound
+from profscope.traces.load_checks import unsound
 from profscope.traces.spool import SUFFIX, version_of
 from profscope.traces.spool_reading import Spool
 from profscope.traces.spool_reading import read as read_spool

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.judged import Judged, op_info
+from profscope.analysis.kernel_analysis import KernelAnalysis, op_info
 
 __all__ = ["may_meet", "meetings", "meetings_of"]
 
@@ -18,7 +18,7 @@ _CLASSES: Final = ("reduce", "layout")
 _ALIGNED: Final = 0.5
 
 
-def may_meet(judged: Judged) -> NDArray[np.bool_]:
+def may_meet(judged: KernelAnalysis) -> NDArray[np.bool_]:
     """By site: whether warps may wait for each other there: barriers that complete, reductions, layouts."""
     sites = zip(judged.sites["scope"].tolist(), judged.sites["cls"].tolist(), strict=True)
     return np.array(
@@ -31,7 +31,7 @@ def _completes(scope: str) -> bool:
     return info is not None and info.completes
 
 
-def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.DataFrame:
+def meetings(judged: KernelAnalysis, first: int = 0, last: int | None = None) -> pd.DataFrame:
     """One row per span that may be part of a meeting, of the spans `first` to `last`.
 
     span, site, cta, warp, begin, end; number, the same for what met; came, how many warps did; earliest,
@@ -66,7 +66,7 @@ def meetings(judged: Judged, first: int = 0, last: int | None = None) -> pd.Data
     return table.assign(aligned=table["ended"] - ends.transform("min") <= _ALIGNED * spread)
 
 
-def meetings_of(judged: Judged, first: int, last: int) -> dict[int, int]:
+def meetings_of(judged: KernelAnalysis, first: int, last: int) -> dict[int, int]:
     """By span of one CTA that is part of a meeting of all its warps, the meeting's number, from 0."""
     if not may_meet(judged).any():
         return {}

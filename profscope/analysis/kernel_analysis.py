@@ -1,5 +1,5 @@
 """One configuration of a kernel as the causes of findings see it: its spans as arrays, its CTAs, its sites.
-`judging.py` takes it from the tables."""
+`analysed_kernels.py` takes it from the tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from profscope.analysis.answers import Answer
 from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import Peak, peak_of, sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
-from profscope.analysis.room import room_on_sm
+from profscope.analysis.resident_ctas import max_resident_ctas
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import Floats, Ints, grid_ctas
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
-__all__ = ["DURATION", "Judged", "Spans", "Unjudged", "op_class", "op_info"]
+__all__ = ["DURATION", "KernelAnalysis", "SkippedKernel", "Spans", "op_class", "op_info"]
 
 DURATION: Final = "duration_cycles"
 """The column of the table of spans that findings take for how long a span was."""
@@ -59,7 +59,7 @@ class Spans:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class KernelAnalysis:
     """A kernel's configuration.
 
     launches: rows of the table of launches that are judged. sites: scope, kind, file, line, call_path and
@@ -97,7 +97,7 @@ class Judged:
     @property
     def room(self) -> int:
         """CTAs that fit on an SM; 0 where nobody says."""
-        return room_on_sm(self.tables.metadata, self.kernel, self.variant)
+        return max_resident_ctas(self.tables.metadata, self.kernel, self.variant)
 
     @cached_property
     def shape(self) -> Shape | None:
@@ -233,7 +233,7 @@ class Judged:
         return Sources(self.tables.metadata).lines(self.place[0])
 
 
-class Unjudged(NamedTuple):
+class SkippedKernel(NamedTuple):
     """A configuration of which nothing can be judged, and why."""
 
     kernel: str

@@ -15,19 +15,19 @@ import pandas as pd
 from profscope.analysis.clock_cost import record_cost
 from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.cta_rows import ctas_of_spans
-from profscope.analysis.judged import DURATION, Judged, Spans, Unjudged, op_class
+from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis, SkippedKernel, Spans, op_class
 from profscope.analysis.span_rows import Ints, grid_scales, not_samples, own_times, sites
 from profscope.analysis.summing import SummedSpans
 from profscope.schema import Tables
 
-__all__ = ["MOST_SPANS", "judged_kernels"]
+__all__ = ["MOST_SPANS", "kernel_analyses"]
 
 MOST_SPANS: Final = 300_000
 
 
-def judged_kernels(
+def kernel_analyses(
     tables: Tables, only: Collection[tuple[str, int]] | None = None, known: SummedSpans | None = None
-) -> Iterator[Judged | Unjudged]:
+) -> Iterator[KernelAnalysis | SkippedKernel]:
     """Each configuration of each kernel, or of these kernels and variants only.
 
     known: what the summary adds up; what is in it is not worked out again.
@@ -49,7 +49,7 @@ def judged_kernels(
             continue
         sound = every[every["sound"]]
         if sound.empty:
-            yield Unjudged(kernel, variant, _why_none(every))
+            yield SkippedKernel(kernel, variant, _why_none(every))
             continue
         warm = sound[~sound["cold"]]
         chosen = (warm if len(warm) else sound).iloc[::-1]
@@ -65,7 +65,7 @@ def _why_none(every: pd.DataFrame) -> str:
 
 def _judged(
     tables: Tables, kernel: str, variant: int, launches: pd.DataFrame, known: SummedSpans | None
-) -> Judged:
+) -> KernelAnalysis:
     df = tables.df
     begins, counts = launches["begin"].to_numpy(), launches["rows"].to_numpy()
     ctas, first = ctas_of_spans(df, begins, counts)
@@ -84,7 +84,7 @@ def _judged(
     rows = first[cta] + np.arange(len(cta)) - offset
     spans, table = _spans(tables, cta, rows, known)
     whole = bool((launches["scale"] == 1).all()) and kernel not in not_samples(tables.metadata)
-    return Judged(kernel, variant, tables, launches, table, spans, ctas, whole)
+    return KernelAnalysis(kernel, variant, tables, launches, table, spans, ctas, whole)
 
 
 def _spans(tables: Tables, cta: Ints, rows: Ints, known: SummedSpans | None) -> tuple[Spans, pd.DataFrame]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # whether a file is there is said before numpy and pandas are
 
     Ints: TypeAlias = NDArray[np.int64]
 
-__all__ = ["INSIDE", "SAMPLES_OF_RANK", "Only"]
+__all__ = ["INSIDE", "SAMPLES_OF_RANK", "TraceFilter"]
 
 INSIDE: Final = ("cta", "sm", "warp")
 """What chooses a part of each launch."""
@@ -26,7 +26,7 @@ are of, where a profile of several was read for it; not there where they are of 
 
 
 @dataclass(frozen=True)
-class Only:
+class TraceFilter:
     """kernel: a regular expression that is searched in names; the others are numbers. None is no choice.
 
     Raises OptionError, naming the one that is neither.
@@ -58,7 +58,7 @@ class Only:
         return {name: value for name, value in self.chosen.items() if name in INSIDE}
 
     @property
-    def of_launches(self) -> Only:
+    def of_launches(self) -> TraceFilter:
         """The launches that are asked for, whole."""
         return replace(self, cta=None, sm=None, warp=None)
 
@@ -67,7 +67,7 @@ class Only:
 
     @property
     def is_all(self) -> bool:
-        return self == Only()
+        return self == TraceFilter()
 
     def launches(self, table: pd.DataFrame) -> Ints:
         """The launches that are asked for, sorted. table: `Tables.launches`."""

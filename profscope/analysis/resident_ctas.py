@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["room_on_sm"]
+__all__ = ["max_resident_ctas"]
 
 
-def room_on_sm(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
+def max_resident_ctas(metadata: Mapping[str, Any], kernel: str, variant: int) -> int:
     """Of the binary that recorded; of several of that with most room. 0 where nobody says.
 
     Of a GPU's binaries the profile says it. The emulator's follows from its model, which knows no registers.

@@ -11,10 +11,10 @@ from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, RawLaunch
 from profscope.recording.launch_log import LaunchLog, fetched
 
-__all__ = ["Arrivals"]
+__all__ = ["DrainedLaunches"]
 
 
-class Arrivals:
+class DrainedLaunches:
     """taken: kernel -> its ordinary launches that were taken out of the log. written: whether any launch that
     was taken had written records. sources: whether launches bring the text of their kernels."""
 

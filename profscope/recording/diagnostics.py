@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-__all__ = ["Journal", "number_of_launches"]
+__all__ = ["Diagnostics", "number_of_launches"]
 
 
 def number_of_launches(count: int) -> str:
@@ -14,7 +14,7 @@ def number_of_launches(count: int) -> str:
     return f"{count} launch" if count == 1 else f"{count} launches"
 
 
-class Journal:
+class Diagnostics:
     """Thread-safe.
 
     unrecorded: why launches ran without being recorded -> how many.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from instrument_passes.analyses.occupancy import SmLimits, limits_of
-from profscope.analysis.judged import Judged
+from profscope.analysis.kernel_analysis import KernelAnalysis
 
-__all__ = ["StageRoom", "room_for_stages"]
+__all__ = ["StageOccupancy", "room_for_stages"]
 
 
-class StageRoom(NamedTuple):
+class StageOccupancy(NamedTuple):
     """What a configuration's bare binary takes of an SM, or else the instrumented one.
 
     stages: num_stages. shared_bytes: of a CTA; not all of it need be of stages. ctas: on an SM at once.
@@ -32,7 +32,7 @@ class StageRoom(NamedTuple):
         return self.limits.fit(self.warps, self.registers, self.shared_with(stages))
 
 
-def room_for_stages(judged: Judged) -> StageRoom | None:
+def room_for_stages(judged: KernelAnalysis) -> StageOccupancy | None:
     """None where the profile does not say what the binary takes, or the GPU is not in the table."""
     build = judged.build("bare") or judged.build("instrumented")
     device = judged.tables.metadata.get("device")
@@ -43,4 +43,4 @@ def room_for_stages(judged: Judged) -> StageRoom | None:
     ctas, shared = int(build.get("ctas_per_sm") or 0), int(build.get("shared_bytes") or 0)
     if not (warps and stages and ctas and isinstance(limits, SmLimits)):
         return None
-    return StageRoom(limits, warps, int(build.get("registers") or 0), stages, shared, ctas)
+    return StageOccupancy(limits, warps, int(build.get("registers") or 0), stages, shared, ctas)
