@@ -79,9 +79,8 @@ class Baseline:
         # Where the device has come to this event already, it waits for the kernel, and so would the time.
         waited = self._on_gpu and start.query()
         end.record(where)
-        if self._options.baseline and (
-            waited or timed.hold_ns
-        ):  # kernels that are shorter than their launches give the host no lead
+        # Kernels that are shorter than their launches give the host no lead. A budget needs none of them.
+        if self._options.baseline and (waited or timed.hold_ns):
             needed_ns = 2 * (time.perf_counter_ns() - begun_ns)
             timed.hold_ns = min(_LONGEST_HOLD_NS, needed_ns + waited * timed.hold_ns)
         with self._lock:

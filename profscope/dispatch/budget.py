@@ -99,8 +99,8 @@ class Account:
         return self.recorded * self._extra_gpu_ns()
 
     def charge(self, run: Callable[[], Any], *, is_bare: bool) -> Any:
-        """What `run` returns, which launches. A recorded launch is charged, a bare one says what that is
-        than."""
+        """What `run` returns, which launches. A recorded launch is charged what it takes longer on the host
+        than the bare ones so far."""
         clock = self._budget.clock
         begun = clock()
         try:
