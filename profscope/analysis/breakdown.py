@@ -14,12 +14,12 @@ from profscope.analysis.devices import sm_count_of
 from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernel_analysis import op_class
 from profscope.analysis.launch_shape import shape_of
-from profscope.analysis.line_rows import GAP, TimeSources, configurations, witnesses
+from profscope.analysis.line_rows import TimeSources, configurations, witnesses
 from profscope.analysis.resident_ctas import max_resident_ctas
-from profscope.analysis.span_rows import Ints, ended, grid_ctas
+from profscope.analysis.span_rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
-__all__ = ["BREAKDOWN_DTYPES", "PARTS", "SmTime", "breakdown", "breakdown_of", "sm_time"]
+__all__ = ["BREAKDOWN_DTYPES", "PARTS", "SmTime", "breakdown", "sm_time"]
 
 BREAKDOWN_DTYPES: Final = {
     "kernel": "str",
@@ -107,12 +107,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
     attrs["not_measured"]: a list of texts, what is missing and why.
     """
-    return breakdown_of(tables, witnesses(tables))
-
-
-def breakdown_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
-    """`breakdown` of tables whose witnesses are known."""
-    return joined_frame(_answers(tables, known), BREAKDOWN_DTYPES)
+    return joined_frame(_answers(tables, witnesses(tables)), BREAKDOWN_DTYPES)
 
 
 def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
@@ -121,8 +116,8 @@ def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
     ctas: launch, sm, start_ns and end_ns of each; sms: of the device.
     """
     launch, _ = pd.factorize(ctas["launch"])
-    begin = _by(np.minimum, launch, ctas["start_ns"].to_numpy())
-    end = _by(np.maximum, launch, ctas["end_ns"].to_numpy())
+    begin = ctas["start_ns"].groupby(launch).min().to_numpy()
+    end = ctas["end_ns"].groupby(launch).max().to_numpy()
     start, stop = ctas["start_ns"].to_numpy() - begin[launch], ctas["end_ns"].to_numpy() - begin[launch]
     length = end - begin
     key, _ = pd.factorize(launch.astype(np.int64) * (1 << 20) + ctas["sm"].to_numpy())
@@ -131,13 +126,13 @@ def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
     # CTAs of one SM overlap: what is behind the latest end before it is new.
     apart = key * (int(length.max()) + 1)
     latest = np.maximum.accumulate(stop + apart) - apart
+    first = begins_of_runs(key)  # the first CTA of each SM
     before = np.concatenate([[0], latest[:-1]])
-    before[np.flatnonzero(np.diff(key, prepend=-1))] = 0
+    before[first] = 0
     busy = np.maximum(0, stop - np.maximum(start, before)).sum()
-    first_rows = np.flatnonzero(np.diff(key, prepend=-1))
-    last = latest[np.append(first_rows[1:], len(key)) - 1]
-    of_sm = length[launch[first_rows]]
-    whole = float(length.sum()) * max(sms, int(np.bincount(launch[first_rows]).max()))
+    last = latest[np.append(first[1:], len(key)) - 1]
+    of_sm = length[launch[first]]
+    whole = float(length.sum()) * max(sms, int(np.bincount(launch[first]).max()))
     after = float((of_sm - last).sum())
     return SmTime(
         idle=whole - float(of_sm.sum()),
@@ -213,7 +208,7 @@ def _of_spans(spans: pd.DataFrame | None) -> list[dict[str, Any]]:
     kinds: list[tuple[str, str]] = []
     for kind, scope in zip(spans["kind"], spans["scope"], strict=True):
         cls = op_class(str(scope)) if kind == "op" else ""
-        if not cls or kind == GAP:
+        if not cls:
             kinds.append(("unknown", ""))
         elif cls == "barrier":
             kinds.append(("waiting", "barrier"))
@@ -224,7 +219,7 @@ def _of_spans(spans: pd.DataFrame | None) -> list[dict[str, Any]]:
     table = spans[["file", "line", "call_path"]].assign(
         part=[part for part, _ in kinds], reason=[reason for _, reason in kinds]
     )
-    nowhere = table["part"] == "unknown"
+    nowhere = table["part"] == "unknown"  # loops, the kernel itself, and what no record covers
     table = table.assign(
         file=table["file"].mask(nowhere, ""),
         line=table["line"].mask(nowhere, 0),
@@ -247,12 +242,3 @@ def _row(part: str, reason: str, basis: str, share: float) -> dict[str, Any]:
         "part": part, "reason": reason, "file": "", "line": 0, "call_path": "", "share": share,
         "basis": basis,
     }  # fmt: skip
-
-
-def _by(pick: np.ufunc, group: Ints, values: Ints) -> Ints:
-    """The least or greatest value of each group, which are numbered from 0."""
-    picked = np.full(int(group.max()) + 1, values[0])
-    first = np.unique(group, return_index=True)[1]
-    picked[:] = values[first]
-    pick.at(picked, group, values)
-    return picked
