@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -125,6 +126,10 @@ def recompile(kernel: CompiledKernel) -> CompiledKernel:
         raise CompileError("it was compiled from a file")
     options = {name: _as_given(value) for name, value in kernel.metadata._asdict().items()}
     options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
+    # A binary from the cache names the libraries of the installation that compiled it, which may be gone;
+    # without them Triton takes its own.
+    libraries = options.get("extern_libs") or ()
+    options["extern_libs"] = tuple((name, path) for name, path in libraries if os.path.isfile(path))
     # The metadata count the warps of warp-specialised partitions, too.
     warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
     if warps is not None:
