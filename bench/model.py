@@ -1,10 +1,11 @@
 """Step time of a small GPT under torch.compile, bare and in sessions, in turn.
 
-    python -m bench.model [--batch 8] [--rounds 5] [--steps 30] [--only NAME ...] [--profile NAME]
+    python -m bench.model [--batch 8] [--rounds 5] [--steps 300] [--only NAME ...] [--profile NAME]
 
 The model is compiled before the first session. Each round runs every variant once, with bare runs on either
 side of it; a figure is the median over rounds of the mean step, and its ratio that of each round to its bare
-runs.
+runs. The first 30 steps of a session, in which it builds binaries and measures costs, have a ratio of their
+own.
 --profile: what Python does in the launching thread during the steps of this variant, and before them while
 the session builds or loads its binaries.
 """
@@ -31,19 +32,12 @@ from bench.rounds import rounds_parser
 __all__ = ["GPT", "VARIANTS", "compiled_step", "main"]
 
 VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
-    "never (every=10^6)": lambda: _session(instrument="light", ctas=64, every=10**6),
-    "light, ctas=64, every=100": lambda: _session(instrument="light", ctas=64, every=100),
-    "light, ctas=64, every=10": lambda: _session(instrument="light", ctas=64, every=10),
-    "light, ctas=64": lambda: _session(instrument="light", ctas=64),
-    "ctas=64, every=100": lambda: _session(ctas=64, every=100),
-    "ctas=64": lambda: _session(ctas=64),
+    "never (every=10^6)": lambda: profscope.session(ctas=64, every=10**6),
+    "ctas=64, every=100": lambda: profscope.session(ctas=64, every=100),
+    "ctas=64": lambda: profscope.session(ctas=64),
+    "ctas=64, overhead_pct=1": lambda: profscope.session(ctas=64, overhead_pct=1),
 }
-_WARM_UP: Final = 8  # steps in each session, which build its binaries
-
-
-def _session(**options: Any) -> AbstractContextManager[Any]:
-    """A session whose launches wait for their binaries, so that what is timed is recorded."""
-    return profscope.session(wait=True, **options)
+_FIRST: Final = 30  # steps from opening a session on, in which binaries are built and costs measured
 
 
 class Block(nn.Module):
@@ -93,44 +87,50 @@ def _steps(step: Callable[[], None], count: int) -> float:
 
 
 def main() -> None:
-    parser = rounds_parser(__doc__, VARIANTS, rounds=5, steps=30, limit_s=400.0)
+    parser = rounds_parser(__doc__, VARIANTS, rounds=5, steps=300, limit_s=400.0)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--profile", nargs="*", choices=VARIANTS, default=[])
     asked = parser.parse_args()
     started = time.monotonic()
     step = compiled_step(asked.batch)
     times: dict[str, list[float]] = {name: [] for name in ("bare", *asked.only)}
-    ratios: dict[str, list[float]] = {name: [] for name in asked.only}
+    ratios: dict[str, list[tuple[float, float]]] = {name: [] for name in asked.only}
     for turn in range(asked.rounds):
         if time.monotonic() - started > asked.limit_s:
             break
         before = _steps(step, asked.steps)
         for name in asked.only:
-            begin = time.monotonic()
             with VARIANTS[name]() as prof:
-                _steps(step, _WARM_UP)
-                warm_s = time.monotonic() - begin
+                first = _steps(step, _FIRST)
                 took = _steps(step, asked.steps)
                 begin = time.monotonic()
             end_s = time.monotonic() - begin
             after = _steps(step, asked.steps)
+            bare = (before + after) / 2
             times["bare"].append(after)
             times[name].append(took)
-            ratios[name].append(2 * took / (before + after))
+            ratios[name].append((first / bare, took / bare))
             before = after
-            said = f"round {turn} {name}: {took:.3f} ms a step, {ratios[name][-1]:.3f} of bare; first steps"
-            print(f"{said} {warm_s:.1f} s, end {end_s:.2f} s{_kept(prof)}", flush=True)
+            said = f"round {turn} {name}: {took:.3f} ms a step, {took / bare:.3f} of bare; "
+            said += f"first {_FIRST} steps {first / bare:.3f}, end {end_s:.2f} s{_kept(prof)}"
+            print(said, flush=True)
             del prof
             gc.collect()
-    print(f"{'':28}{'ms a step':>10} {'of bare':>8}   least to most, {len(times['bare'])} bare runs")
+    heads = f"first {_FIRST}", f"{asked.steps} later", "least to most of bare"
+    print(f"{'':28}{'ms a step':>10} {heads[0]:>9} {heads[1]:>10}   {heads[2]}")
     for name, figures in [each for each in times.items() if each[1]]:
-        of_bare = f"{statistics.median(ratios[name]):8.3f}" if name in ratios else f"{'1':>8}"
-        print(
-            f"{name:28}{statistics.median(figures):10.3f} {of_bare}   "
-            f"{min(figures):.3f} to {max(figures):.3f}"
-        )
+        print(f"{name:28}{statistics.median(figures):10.3f} {_ratios(ratios.get(name, []))}")
     for name in asked.profile:
         _profile(name, step, asked.steps)
+
+
+def _ratios(found: list[tuple[float, float]]) -> str:
+    """Medians over rounds of the ratios to bare: of the first steps, of the others, with least and most."""
+    if not found:
+        return ""
+    first, later = (statistics.median(each) for each in zip(*found, strict=True))
+    spread = [each for _, each in found]
+    return f"{first:9.3f} {later:10.3f}   {min(spread):.3f} to {max(spread):.3f}"
 
 
 def compiled_step(batch: int) -> Callable[[], None]:
@@ -165,7 +165,7 @@ def _kept(prof: profscope.Session) -> str:
 
 def _profile(name: str, step: Callable[[], None], steps: int) -> None:
     with VARIANTS[name]():
-        for what, count in (("first", _WARM_UP), ("later", steps)):
+        for what, count in (("first", _FIRST), ("later", steps)):
             profiler = cProfile.Profile()
             profiler.enable()
             _steps(step, count)

@@ -33,6 +33,7 @@ __all__ = [
     "Buffers",
     "Variant",
     "buffers",
+    "recording",
     "variants",
 ]
 
@@ -85,7 +86,7 @@ def variants(workload: Workload, pipeline: str, given: Buffers, *names: str) -> 
 
     every: dict[str, Variant] = {
         BARE: nullcontext,
-        OURS: lambda: _undrained(pipeline, given),
+        OURS: lambda: recording(pipeline, given),
         SHARED: lambda: proton("shared"),
         GLOBAL: lambda: proton("global"),
     }
@@ -93,9 +94,9 @@ def variants(workload: Workload, pipeline: str, given: Buffers, *names: str) -> 
 
 
 @contextlib.contextmanager
-def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
+def recording(pipeline: str, given: Buffers, ctas: int = 1) -> Iterator[None]:
     """A session for timing kernels; raises if the figures would not be those of recording launches."""
-    with profscope.session(instrument=[pipeline], memory=given.memory_mib) as session:
+    with profscope.session(instrument=[pipeline], ctas=ctas, memory=given.memory_mib) as session:
         yield
         recorder = session._parts().recorder  # reading the profile would decode it
         for why in (*session._parts().dispatcher.notes(), *recorder.journal.unrecorded):
@@ -105,5 +106,5 @@ def _undrained(pipeline: str, given: Buffers) -> Iterator[None]:
         used = sum(launch.slice.extent[1] for launch in recorder.log.launches)
         if used > given.memory_mib << 19:
             raise RuntimeError(f"{used >> 20} MiB of records: a drain ran while the kernel was timed")
-        if any(launch.bits.stride_log2 for launch in recorder.log.launches):
+        if ctas == 1 and any(launch.bits.stride_log2 for launch in recorder.log.launches):
             raise RuntimeError("only some of the CTAs were recorded")
