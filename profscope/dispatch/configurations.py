@@ -23,25 +23,24 @@ Launcher = Callable[..., Any]
 
 
 class Binary:
-    """A loaded binary and what launches it, with the arguments of Triton's launchers. build: of a recorded
-    one, if it is known."""
+    """A loaded binary. run: launches it with the arguments of Triton's launchers; launch: with those of
+    another binary of its configuration. build: of a recorded one, if it is known."""
 
     def __init__(self, kernel: CompiledKernel, run: Launcher, build: Build | None = None) -> None:
+        own_function, own_packed = kernel.function, kernel.packed_metadata
+
+        # about: what Triton tells the launch hooks; others: these, and the kernel's arguments.
+        def launch(
+            x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any, *others: Any
+        ) -> Any:
+            if about is not None:
+                about.data["function"] = own_function
+            return run(x, y, z, stream, own_function, own_packed, about, *others)
+
         self.kernel = kernel
         self.run = run
+        self.launch: Launcher = launch
         self.build = build
-
-    def launch(
-        self, x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any, *others: Any
-    ) -> Any:
-        """Launch it with the arguments of another binary of the same configuration.
-
-        about: what Triton tells the launch hooks; others: these, and the kernel's arguments.
-        """
-        kernel = self.kernel
-        if about is not None:
-            about.data["function"] = kernel.function
-        return self.run(x, y, z, stream, kernel.function, kernel.packed_metadata, about, *others)
 
 
 class Configuration:
@@ -49,7 +48,8 @@ class Configuration:
 
     matches: its launches are to be recorded. bare, recorded: its binaries, None before they are needed, or
     if they cannot be built: `why` says why there is no recorded one. account: of what its recorded launches
-    cost, None without `overhead_pct=`.
+    cost, None without `overhead_pct=`. steady: launches the recorded binary, once all launches that have a
+    number are recorded; None before.
     """
 
     def __init__(self, name: str, policy: Policy, *, matches: bool) -> None:
@@ -59,6 +59,7 @@ class Configuration:
         self.turns = Turns(policy)
         self.bare: Binary | None = None
         self.recorded: Binary | None = None
+        self.steady: Launcher | None = None
         self.why = ""
         self.lock = threading.RLock()
         self._policy = policy

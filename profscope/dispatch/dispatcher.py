@@ -64,8 +64,9 @@ class _Thread(threading.local):
 class Dispatcher:
     """Installed for the length of a session, and again each time it goes on. Thread-safe.
 
-    seen: kernels of which a binary was launched; tried: those that an autotuner timed. compiler: of recorded
-    binaries; launches: records them. budget: None without `overhead_pct=`.
+    seen: kernels of which a binary was launched; tried: those that an autotuner timed. thread: what the
+    calling thread is about to launch. compiler: of recorded binaries; launches: records them. budget: None
+    without `overhead_pct=`.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Dispatcher:
         self._launches = launches
         self._timer = timer
         self._observer = observer
-        self._thread = _Thread()
+        self.thread = _Thread()
         self._door = Door(self._launcher)
 
     @contextlib.contextmanager
@@ -109,12 +110,12 @@ class Dispatcher:
     @property
     def passes(self) -> bool:
         """Whether what this thread launches runs bare, and has no number."""
-        return self._thread.passes
+        return self.thread.passes
 
     @contextlib.contextmanager
     def passing(self) -> Iterator[None]:
         """What this thread launches in the body of the with statement runs bare, and has no number."""
-        thread = self._thread
+        thread = self.thread
         before, thread.passes = thread.passes, True
         try:
             yield
@@ -123,7 +124,7 @@ class Dispatcher:
 
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What `run` returns, called as in `passing`, whose generator costs a launch a microsecond."""
-        thread = self._thread
+        thread = self.thread
         before, thread.passes = thread.passes, True
         try:
             return run(*args, **kwargs)
@@ -146,7 +147,7 @@ class Dispatcher:
     def launch_as(self, configuration: Configuration, number: int, run: Callable[[], Any]) -> Any:
         """What `run` returns. It launches the recorded binary of a configuration through a launcher of
         Inductor's: that launch takes the role of this number."""
-        thread = self._thread
+        thread = self.thread
         before = thread.passes, thread.turn
         thread.passes, thread.turn = True, (configuration, number)
         try:
@@ -176,13 +177,14 @@ class Dispatcher:
         if call is None:
             raise CompileError("the launcher of this version of Triton, or of this device, is not known")
         program = Program(manifest, self._launches.describe(kernel, manifest.warps))
-        record, thread = self._launches.launcher(kernel, program, call), self._thread
+        record, thread = self._launches.launcher(kernel, program, call), self.thread
 
         def launch(*args: Any) -> Any:
             if thread.turn is None:  # another thread's bare launch, by a launcher that is ours for a moment
                 return call(None, *args)
             (configuration, number), thread.turn = thread.turn, None
-            return self._play(configuration, number, args)
+            steady = configuration.steady
+            return self._play(configuration, number, args) if steady is None else steady(*args)
 
         self._door.set(kernel, launch)
         return Binary(kernel, record, program.build)
@@ -197,11 +199,14 @@ class Dispatcher:
         run = plain_launcher(kernel)
         configuration = self.configurations.of(kernel, run, self._launches.device())
         self.seen.add(kernel.name)
-        turns, thread, due = configuration.turns, self._thread, self._due
+        turns, thread, due = configuration.turns, self.thread, self._due
 
         def launch(*args: Any) -> Any:
             if thread.passes or turns.draw() is not None:
                 return run(*args)
+            steady = configuration.steady
+            if steady is not None:
+                return run(*args) if configuration.take() is None else steady(*args)
             number = self.number(configuration)
             return run(*args) if number is None else due(configuration, number, args)
 
@@ -223,9 +228,12 @@ class Dispatcher:
         if role is Role.OBSERVED:
             return self._observe(configuration, args)
         if role is Role.RECORDED and not policy.is_of_pair(number) and recorded is not None:
-            if configuration.account is None or not number:  # the first one sets much up, once
+            if not number:  # the first one sets much up, once
                 return recorded.launch(*args)
-            return configuration.account.charge(partial(recorded.launch, *args), is_bare=False)
+            launch = _charging(configuration.account, recorded.launch)
+            if not configuration.turns.observing:
+                configuration.steady = launch
+            return launch(*args)
         bare = configuration.bare_binary()
         if bare is None:  # as of torch.compile, and it could not be compiled again
             assert recorded is not None
@@ -248,3 +256,10 @@ class Dispatcher:
         if number is None and bare is not None:
             return bare.launch(*args)
         return self._play(configuration, number or 0, args)
+
+
+def _charging(account: Account | None, launch: Launcher) -> Launcher:
+    """A recorded binary's launcher, whose launches an account pays for."""
+    if account is None:
+        return launch
+    return lambda *args: account.charge(partial(launch, *args), is_bare=False)

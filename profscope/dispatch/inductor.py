@@ -44,6 +44,7 @@ _CAPTURED_BUILDING: Final = (
     "a CUDA graph captured it while its binary was being built; with wait=True launches wait for that"
 )
 _TUNING: Final = "it was still being tuned"
+_OF_RUN: Final = ("stream", "benchmark_run")  # arguments of `CachingAutotuner.run` that are not the kernel's
 
 
 class _Kernel:
@@ -113,29 +114,45 @@ class InductorLaunches:
 
     def door(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """CachingAutotuner.run with the door before it."""
-        kernels, dispatcher = self._kernels, self._dispatcher
+        kernels, dispatcher, thread = self._kernels, self._dispatcher, self._dispatcher.thread
 
-        def launch(tuner: Any, *args: Any, stream: Any, benchmark_run: bool = False, **kwargs: Any) -> Any:
-            named = {**kwargs, "stream": stream, "benchmark_run": benchmark_run}
-            if benchmark_run or dispatcher.passes:
-                return dispatcher.run_bare(run, tuner, *args, **named)
+        def launch(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            if thread.passes or kwargs.get("benchmark_run"):
+                return dispatcher.run_bare(run, tuner, *args, **kwargs)
             kernel = kernels.get(id(tuner)) or self._begin(tuner)
-            if kernel is None or not kernel.configuration.matches:
-                return dispatcher.run_bare(run, tuner, *args, **named)
-            if tuner.launchers is not kernel.chosen:
-                self._choose(kernel, args, kwargs)
-            turns = kernel.configuration.turns
-            if kernel.own is None:
-                with self._lock:
-                    self.left_bare[kernel.name, kernel.why] += 1
-            elif turns.draw() is None and (number := dispatcher.number(kernel.configuration)) is not None:
-                recorded = partial(run, tuner, *args, **named)
-                with kernel.lock:
-                    launched = partial(launched_with, tuner, kernel.own, recorded)
-                    return dispatcher.launch_as(kernel.configuration, number, launched)
-            return dispatcher.run_bare(run, tuner, *args, **named)
+            if kernel is not None and kernel.configuration.matches:
+                if tuner.launchers is not kernel.chosen and not self._is_building(kernel):
+                    self._choose(kernel, args, kwargs)
+                configuration = kernel.configuration
+                if kernel.own is None:
+                    with self._lock:
+                        self.left_bare[kernel.name, kernel.why] += 1
+                elif configuration.turns.draw() is None:
+                    number = dispatcher.number(configuration)
+                    if number is not None:
+                        recorded = partial(run, tuner, *args, **kwargs)
+                        with kernel.lock:
+                            launched = partial(launched_with, tuner, kernel.own, recorded)
+                            return dispatcher.launch_as(configuration, number, launched)
+            thread.passes = (
+                True  # as `run_bare`, of which a call more would cost each launch half a microsecond
+            )
+            try:
+                return run(tuner, *args, **kwargs)
+            finally:
+                thread.passes = False
 
         return launch
+
+    def _is_building(self, kernel: _Kernel) -> bool:
+        """Whether a kernel's next launch has nothing to ask but whether its binary is there, which it is not.
+        Most launches of a session's first seconds are such."""
+        (begun, build), launchers = kernel.build, kernel.tuner.launchers
+        if build is None or kernel.why != BUILDING or len(launchers) != 1 or launchers[0] is not begun:
+            return False
+        assert self._aside is not None
+        done = build.done() and self._aside.may_load()
+        return not (done or warms_up_a_graph() or self._capturing())
 
     def _begin(self, tuner: Any) -> _Kernel | None:
         """A tuner that is launched for the first time; None for one that is not as it should be."""
@@ -150,7 +167,8 @@ class InductorLaunches:
             return self._kernels[id(tuner)]
 
     def _choose(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Give a kernel the launcher that stands for the one its tuner has chosen, or say why not."""
+        """Give a kernel the launcher that stands for the one its tuner has chosen, or say why not. args,
+        kwargs: of `CachingAutotuner.run`."""
         with kernel.lock, self._dispatcher.passing():
             tuner = kernel.tuner
             if tuner.launchers is kernel.chosen:  # another thread was launching through `own`, or was quicker
@@ -162,7 +180,8 @@ class InductorLaunches:
             if not tuner.launchers:
                 tuner.precompile()
             if len(tuner.launchers) > 1:
-                tuner.autotune_to_one_config(*args, **kwargs)
+                own = {name: each for name, each in kwargs.items() if name not in _OF_RUN}
+                tuner.autotune_to_one_config(*args, **own)
             meta, (bare,) = tuner.inductor_meta, tuner.launchers
             if meta.get("store_cubin"):
                 kernel.why = FOR_CPP

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 __all__ = ["FOREVER", "OBSERVED", "Policy", "Role"]
@@ -46,7 +47,7 @@ class Policy:
     observes: bool = False
     pairs: int = 0
 
-    @property
+    @cached_property
     def _rest(self) -> int:
         """The first launch behind the pairs."""
         return _FIRST_PAIR + _OF_A_PAIR * self.pairs

@@ -59,7 +59,9 @@ class Turns:
                 next(self._left)
                 return None
             self._begun += 1
-            self._begin(number + 1)
+            bare = 0 if self.observing else self._policy.bare_from(number + 1)
+            if bare:
+                self._plan(bare)
             return number
 
     @property
