@@ -328,7 +328,7 @@ def _liger_swiglu(small: bool) -> Launch:
     rows, cols = (4, 1024) if small else (16384, 4096)
     a, b, c = (random(rows, cols, dtype=torch.bfloat16) for _ in range(3))
     options = {"n_cols": cols, "BLOCK_SIZE": cols, "num_warps": 8}
-    return Launch(_swiglu_forward_kernel, (rows,), (a, b, c, cols), (c,), options)
+    return Launch(_swiglu_forward_kernel, (rows,), (a, b, c, cols, 1.0), (c,), options)
 
 
 def _liger_geglu(small: bool) -> Launch:

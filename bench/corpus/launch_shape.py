@@ -119,11 +119,9 @@ def gelu_pieces_kernel(x_ptr, out_ptr, per_program, BLOCK: tl.constexpr):
 
 def _gelu_pieces(divided: int) -> Prepare:
     def prepare(small: bool) -> Launch:
-        rows, cols = (5, 1 << 14) if small else (276, 1 << 17)
+        rows, cols = (5, 1 << 15) if small else (276, 1 << 17)
         x, out = random(rows, cols), empty(rows, cols)
-        options = {"BLOCK": 1024, "num_warps": 32}
-        if divided > 1:
-            options["num_warps"] = 4
+        options = {"BLOCK": 4096, "num_warps": 32} if divided == 1 else {"BLOCK": 1024, "num_warps": 4}
         return Launch(gelu_pieces_kernel, (rows * divided,), (x, out, cols // divided), (out,), options)
 
     return prepare

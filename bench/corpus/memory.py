@@ -394,42 +394,47 @@ def read_once_kernel(x_ptr, out_ptr, COLS: tl.constexpr):
 
 def _read_softmax(once: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        rows, cols = (4, 1024) if small else (2048, 16384)
+        rows, cols = (2, 4096) if small else (1024, 32768)
         x, out = random(rows, cols), empty(rows, cols)
         kernel = read_once_kernel if once else read_thrice_kernel
-        return Launch(kernel, (rows,), (x, out), (out,), {"COLS": cols, "num_warps": 16})
+        return Launch(kernel, (rows,), (x, out), (out,), {"COLS": cols, "num_warps": 32})
 
     return prepare
 
 
 @triton.jit
-def affine_rows_kernel(x_ptr, w_ptr, b_ptr, out_ptr, rows, COLS: tl.constexpr):
-    cols = tl.arange(0, COLS)
+def affine_rows_kernel(x_ptr, w_ptr, b_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    """Weights of long rows: each block of them is loaded for each row."""
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        w = tl.load(w_ptr + cols)  # fault
-        b = tl.load(b_ptr + cols)  # fault
-        x = tl.load(x_ptr + row * COLS + cols).to(tl.float32)
-        tl.store(out_ptr + row * COLS + cols, (x * w + b).to(tl.float16))
+        for start in range(0, cols, BLOCK):
+            column = start + tl.arange(0, BLOCK)
+            w = tl.load(w_ptr + column)  # fault
+            b = tl.load(b_ptr + column)  # fault
+            x = tl.load(x_ptr + row * cols + column).to(tl.float32)
+            tl.store(out_ptr + row * cols + column, (x * w + b).to(tl.float16))
 
 
 @triton.jit
-def affine_held_kernel(x_ptr, w_ptr, b_ptr, out_ptr, rows, COLS: tl.constexpr):
-    cols = tl.arange(0, COLS)
-    w = tl.load(w_ptr + cols)
-    b = tl.load(b_ptr + cols)
-    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
-        x = tl.load(x_ptr + row * COLS + cols).to(tl.float32)
-        tl.store(out_ptr + row * COLS + cols, (x * w + b).to(tl.float16))
+def affine_blocks_kernel(x_ptr, w_ptr, b_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
+    """As affine_rows_kernel: a program keeps the weights of its block of columns for all its rows."""
+    blocks = cols // BLOCK
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
+    w = tl.load(w_ptr + column)
+    b = tl.load(b_ptr + column)
+    for row in range(tl.program_id(0) // blocks, rows, tl.num_programs(0) // blocks):
+        x = tl.load(x_ptr + row * cols + column).to(tl.float32)
+        tl.store(out_ptr + row * cols + column, (x * w + b).to(tl.float16))
 
 
 def _affine(held: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        rows, cols = (16, 1024) if small else (32768, 2048)
+        rows, cols = (4, 4096) if small else (2112, 32768)
         x, w, b = random(rows, cols, dtype=torch.float16), random(cols), random(cols)
         out = empty(rows, cols, dtype=torch.float16)
-        kernel = affine_held_kernel if held else affine_rows_kernel
+        kernel = affine_blocks_kernel if held else affine_rows_kernel
         grid = (4 if small else 132 * 8,)
-        return Launch(kernel, grid, (x, w, b, out, rows), (out,), {"COLS": cols, "num_warps": 8})
+        options = {"BLOCK": 2048, "num_warps": 8}
+        return Launch(kernel, grid, (x, w, b, out, rows, cols), (out,), options)
 
     return prepare
 

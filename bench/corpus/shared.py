@@ -44,7 +44,6 @@ def column_passes_kernel(x_ptr, out_ptr, passes, TILE: gl.constexpr, SHARED: gl.
     for _ in range(passes):
         x = tile.load(turned)  # fault
         tile.store(x * 0.75 + 0.125)  # fault
-        gl.thread_barrier()
     gl.store(out_ptr + offs, tile.load(layout))
 
 
@@ -114,7 +113,7 @@ def wide_update_kernel(x_ptr, y_ptr, out_ptr, steps, BLOCK: tl.constexpr):
 
 def _wide_update(block: int, warps: int, registers: int | None) -> Prepare:
     def prepare(small: bool) -> Launch:
-        n, steps = (1 << 14, 4) if small else (1 << 21, 200)
+        n, steps = (1 << 14, 4) if small else (1 << 22, 200)
         x, y, out = random(n), random(n), empty(n)
         options: dict[str, Any] = {"BLOCK": block, "num_warps": warps}
         if registers:
@@ -181,71 +180,63 @@ def _rows_backward(warps: int) -> Prepare:
 
 @triton.jit
 def turned_sum_kernel(x_ptr, out_ptr, steps, SIDE: tl.constexpr):
-    """Sum of tiles, transposed."""
+    """Sum of tiles that is turned in each step."""
     rs, cs = tl.arange(0, SIDE), tl.arange(0, SIDE)
     acc = tl.zeros((SIDE, SIDE), dtype=tl.float32)
     for step in range(steps):
         base = (tl.program_id(0) * steps + step) % 256 * SIDE * SIDE
         x = tl.load(x_ptr + base + rs[:, None] * SIDE + cs[None, :])
-        acc += tl.trans(x)  # fault
-        acc = tl.trans(tl.trans(acc) * 0.5 + x * 0.125)  # fault
+        acc = tl.trans(acc) + x  # fault
     tl.store(out_ptr + tl.program_id(0) * SIDE * SIDE + rs[:, None] * SIDE + cs[None, :], acc)
 
 
 @triton.jit
-def sum_turned_kernel(x_ptr, out_ptr, steps, SIDE: tl.constexpr):
+def sums_turned_once_kernel(x_ptr, out_ptr, steps, SIDE: tl.constexpr):
+    """As turned_sum_kernel: what is turned an odd number of times is summed apart, and turned at the end."""
     rs, cs = tl.arange(0, SIDE), tl.arange(0, SIDE)
-    acc = tl.zeros((SIDE, SIDE), dtype=tl.float32)
-    for step in range(steps):
-        base = (tl.program_id(0) * steps + step) % 256 * SIDE * SIDE
-        x = tl.load(x_ptr + base + rs[:, None] * SIDE + cs[None, :])
-        acc += x
-        acc = acc * 0.5 + x * 0.125
-    tl.store(out_ptr + tl.program_id(0) * SIDE * SIDE + rs[:, None] * SIDE + cs[None, :], tl.trans(acc))
+    odd = tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    even = tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    for step in range(0, steps, 2):
+        first = (tl.program_id(0) * steps + step) % 256 * SIDE * SIDE
+        second = (tl.program_id(0) * steps + step + 1) % 256 * SIDE * SIDE
+        odd += tl.load(x_ptr + first + rs[:, None] * SIDE + cs[None, :])
+        even += tl.load(x_ptr + second + rs[:, None] * SIDE + cs[None, :])
+    out = even + tl.trans(odd)
+    tl.store(out_ptr + tl.program_id(0) * SIDE * SIDE + rs[:, None] * SIDE + cs[None, :], out)
 
 
 def _turned_sum(once: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        programs, steps = (2, 3) if small else (132 * 8, 64)
+        programs, steps = (2, 4) if small else (132 * 8, 64)
         x, out = random(256, 64, 64), empty(programs, 64, 64)
-        kernel = sum_turned_kernel if once else turned_sum_kernel
+        kernel = sums_turned_once_kernel if once else turned_sum_kernel
         return Launch(kernel, (programs,), (x, out, steps), (out,), {"SIDE": 64, "num_warps": 4})
 
     return prepare
 
 
 @triton.jit
-def joined_pairs_kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
-    """Rotates pairs, taken apart and put together by layouts that differ from those of loads and stores."""
-    base = tl.program_id(0) * 2 * BLOCK
-    offs = base + tl.arange(0, 2 * BLOCK)
-    x = tl.load(x_ptr + offs)
-    turn = tl.load(y_ptr + offs)
-    for _ in tl.static_range(6):
-        x = tl.reshape(tl.trans(tl.reshape(x, (BLOCK // 32, 64))), (2 * BLOCK,)) * turn  # fault
-        x = tl.reshape(tl.trans(tl.reshape(x, (64, BLOCK // 32))), (2 * BLOCK,))  # fault
-    tl.store(out_ptr + offs, x)
+def products_across_kernel(x_ptr, y_ptr, out_ptr, steps, TURN: tl.constexpr, SIDE: tl.constexpr):
+    """Sum of products of tiles and of other tiles, which may be stored by columns."""
+    rs, cs = tl.arange(0, SIDE), tl.arange(0, SIDE)
+    acc = tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    for step in range(steps):
+        offs = (tl.program_id(0) * steps + step) % 256 * SIDE * SIDE + rs[:, None] * SIDE + cs[None, :]
+        x, y = tl.load(x_ptr + offs), tl.load(y_ptr + offs)
+        if TURN:
+            y = tl.trans(y)  # fault
+        acc += x * y
+    tl.store(out_ptr + tl.program_id(0) * SIDE * SIDE + rs[:, None] * SIDE + cs[None, :], acc)
 
 
-@triton.jit
-def straight_pairs_kernel(x_ptr, y_ptr, out_ptr, BLOCK: tl.constexpr):
-    base = tl.program_id(0) * 2 * BLOCK
-    offs = tl.arange(0, 2 * BLOCK)
-    x = tl.load(x_ptr + base + offs)
-    where = offs % 64 * (BLOCK // 32) + offs // 64
-    turn = tl.load(y_ptr + base + where)
-    for _ in tl.static_range(6):
-        x = x * turn
-    tl.store(out_ptr + base + offs, x)
-
-
-def _pairs(straight: bool) -> Prepare:
+def _products(turn: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        programs = 4 if small else 1 << 13
-        x, y = random(programs, 2048), torch.rand(programs, 2048)
-        out = empty(programs, 2048)
-        kernel = straight_pairs_kernel if straight else joined_pairs_kernel
-        return Launch(kernel, (programs,), (x, y, out), (out,), {"BLOCK": 1024, "num_warps": 4})
+        programs, steps = (2, 4) if small else (132 * 8, 64)
+        x, y, out = random(256, 64, 64), random(256, 64, 64), empty(programs, 64, 64)
+        if not turn:
+            y = y.transpose(1, 2).contiguous()
+        options = {"TURN": turn, "SIDE": 64, "num_warps": 4}
+        return Launch(products_across_kernel, (programs,), (x, y, out, steps), (out,), options)
 
     return prepare
 
@@ -259,5 +250,5 @@ CASES = (
     Case("matmul tile of 4 warps", ("register-spills",), ("counts", "resources"), False, _plain_matmul((256, 128, 64), 4), _plain_matmul((256, 128, 64), 8)),
     Case("long rows of 4 warps", ("register-spills",), ("counts", "resources"), False, _rows_backward(4), _rows_backward(16)),
     Case("sum turned each step", ("layout-conversion",), ("counts", "spans"), True, _turned_sum(False), _turned_sum(True)),
-    Case("pairs by transposition", ("layout-conversion",), ("counts", "spans"), True, _pairs(False), _pairs(True)),
+    Case("operand stored by columns", ("layout-conversion",), ("counts", "spans"), True, _products(True), _products(False)),
 )  # fmt: skip
