@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import re
 import statistics
 import time
@@ -16,11 +18,13 @@ import profscope
 from bench import kernels
 from bench.corpus.case import Case, Launch, Prepare, agree
 
-__all__ = ["CTAS", "evidence_file", "prepared", "record", "surroundings", "warm"]
+__all__ = ["evidence_file", "prepared", "record", "surroundings", "warm"]
 
-CTAS: Final = 64  # one in so many records
+_ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
+_MOST_CTAS: Final = 128
+_MOST_SPANS: Final = 8000  # of a launch; fewer CTAs record if it has more
 _LAUNCHES: Final = 24  # of a session; those observed leave some for the records
-_EVERY: Final = 4  # of those that are not observed one in so many is recorded
+_EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of long ones, the first
 _ROUNDS: Final = 8
 _PAIRS: Final = 5  # launches of fault and twin in a round
 _SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
@@ -50,14 +54,32 @@ def evidence_file(case: Case) -> str:
     return re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") + ".pftrace.gz"
 
 
-def warm(case: Case, small: bool) -> None:
-    """Compile all that recording the case needs, into Triton's cache."""
+def warm(case: Case, small: bool, out: Path) -> None:
+    """Compile all that recording the case needs, into Triton's cache, and choose its CTAs."""
     if case.mended is not None:
         prepared(case.mended, small)()
     launch = prepared(case.prepare, small)
-    with profscope.session(ctas=CTAS):
+    one_in = _one_in(launch)
+    with profscope.session(ctas=one_in) as prof:
         launch()
         _synchronize()
+    spans, recorded = len(prof.df), len(prof.ctas)
+    if spans > _MOST_SPANS:
+        few = max(3, recorded * _MOST_SPANS // spans)
+        last = math.prod(launch.grid) - 1
+        chosen = sorted({round(last * at / (few - 1)) for at in range(few)})
+        with profscope.session(ctas=chosen):
+            launch()
+            _synchronize()
+        _choice_file(case, out).write_text(json.dumps(chosen))
+
+
+def _one_in(launch: Launch) -> int:
+    return max(_ONE_IN, 1 << (math.prod(launch.grid) // _MOST_CTAS).bit_length())
+
+
+def _choice_file(case: Case, out: Path) -> Path:
+    return out / evidence_file(case).replace(".pftrace.gz", ".ctas")
 
 
 def record(case: Case, small: bool, out: Path) -> dict[str, Any]:
@@ -78,8 +100,10 @@ def record(case: Case, small: bool, out: Path) -> dict[str, Any]:
         if times := row.get("fault_us"):
             row["gain"] = 1 - row["mended_us"] / times
         del twin
-    path = out / evidence_file(case)
-    row |= _evidence(fault, path) | {"file": path.name, "bytes": path.stat().st_size}
+    path, choice = out / evidence_file(case), _choice_file(case, out)
+    chosen = json.loads(choice.read_text()) if choice.exists() else None
+    choice.unlink(missing_ok=True)
+    row |= _evidence(fault, path, chosen) | {"file": path.name, "bytes": path.stat().st_size}
     row["seconds"] = time.monotonic() - begun
     return row
 
@@ -112,11 +136,12 @@ def _times(which: str, times: list[float]) -> dict[str, Any]:
     return {f"{which}_us": middle, f"{which}_quartiles_us": [low, high]}
 
 
-def _evidence(launch: Launch, path: Path) -> dict[str, Any]:
-    """Launches in a session, saved; what of the hardware's evidence is missing."""
+def _evidence(launch: Launch, path: Path, chosen: list[int] | None) -> dict[str, Any]:
+    """Launches in a session, saved; what of the hardware's evidence is missing. chosen: CTAs that record."""
     on_gpu = torch.cuda.is_available()
     hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
-    with profscope.session(hardware=hardware, ctas=CTAS, every=_EVERY) as prof:
+    ctas, every = (chosen, _LAUNCHES) if chosen else (_one_in(launch), _EVERY)
+    with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
         for _ in range(_LAUNCHES if on_gpu else 2):
             launch()
         _synchronize()
