@@ -27,7 +27,6 @@ from typing import Any, Final
 import torch
 
 from bench.about import about
-from bench.corpus.case import Case
 from bench.corpus.cases import CASES, FAMILIES
 from bench.corpus.recording import record, surroundings, warm
 from bench.timing import why
@@ -74,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     _pack(options.out, options.out / "times.json", keep=True)
     failed = [row["name"] for row in rows if "error" in row]
     size = sum(row.get("bytes", 0) for row in rows)
-    print(f"{len(rows)} cases, {size / 1e6:.1f} MB, {time.monotonic() - begun:.0f} s; failed: {failed or 'none'}")
+    print(
+        f"{len(rows)} cases, {size / 1e6:.1f} MB, {time.monotonic() - begun:.0f} s; failed: {failed or 'none'}"
+    )
     return int(bool(failed))
 
 

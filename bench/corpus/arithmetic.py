@@ -15,7 +15,9 @@ from bench.corpus.case import Case, Launch, Prepare, empty, integers, random
 __all__ = ["CASES"]
 
 
-def _elementwise(kernel: Any, n: int, *extra: Any, positive: bool = False, block: int = 1024, **options: Any) -> Prepare:
+def _elementwise(
+    kernel: Any, n: int, *extra: Any, positive: bool = False, block: int = 1024, **options: Any
+) -> Prepare:
     """kernel(x, out, *extra) over n elements; an extra that is called makes a tensor."""
 
     def prepare(small: bool) -> Launch:
@@ -57,7 +59,9 @@ def _double_norm(dtype: Any) -> Prepare:
     def prepare(small: bool) -> Launch:
         rows, cols = (4, 1024) if small else (8192, 4096)
         x, out = random(rows, cols, dtype=torch.float16), empty(rows, cols, dtype=torch.float16)
-        return Launch(double_norm_kernel, (rows,), (x, out), (out,), {"COLS": cols, "DTYPE": dtype, "num_warps": 8})
+        return Launch(
+            double_norm_kernel, (rows,), (x, out), (out,), {"COLS": cols, "DTYPE": dtype, "num_warps": 8}
+        )
 
     return prepare
 
@@ -305,7 +309,9 @@ def _padded(flat: bool) -> Prepare:
         rows, cols = (64, 528) if small else (1 << 15, 528)
         x, out = torch.rand(rows * cols), empty(rows * cols)
         length = 1024 if flat else cols
-        return Launch(padded_rows_kernel, (triton.cdiv(rows * cols, length),), (x, out, length), (out,), {"BLOCK": 1024})
+        return Launch(
+            padded_rows_kernel, (triton.cdiv(rows * cols, length),), (x, out, length), (out,), {"BLOCK": 1024}
+        )
 
     return prepare
 
@@ -313,16 +319,93 @@ def _padded(flat: bool) -> Prepare:
 _MIDDLE, _LARGE = 1 << 24, 1 << 26
 
 CASES = (
-    Case("rate of float64", ("fp64-arithmetic",), ("counts", "counters"), True, _elementwise(growth_kernel, _MIDDLE, _rate(torch.float64)), _elementwise(growth_kernel, _MIDDLE, _rate(torch.float32))),
-    Case("norm in float64", ("fp64-arithmetic",), ("counts", "counters"), True, _double_norm(tl.float64), _double_norm(tl.float32)),
-    Case("cube by pow", ("slow-math",), ("counts", "samples"), True, _elementwise(cube_by_power_kernel, _LARGE), _elementwise(cube_by_products_kernel, _LARGE)),
-    Case("phases of any size", ("slow-math",), ("counts", "samples"), True, _elementwise(phases_kernel, _MIDDLE), _elementwise(fast_phases_kernel, _MIDDLE)),
-    Case("division by a scalar", ("slow-math",), ("counts", "samples"), True, _elementwise(divided_kernel, _LARGE, _divisors), _elementwise(multiplied_kernel, _LARGE, _divisors)),
-    Case("channels by 64-bit remainders", ("index-arithmetic",), ("counts", "samples"), True, _channels(False), _channels(True)),
-    Case("ring buffer by remainder", ("index-arithmetic",), ("counts", "samples"), True, _ring(False), _ring(True)),
-    Case("positions from integers", ("conversions", "issue-bound"), ("counts", "samples"), True, _elementwise(positions_kernel, _MIDDLE, 64), _elementwise(float_positions_kernel, _MIDDLE, 64)),
-    Case("state narrowed each step", ("conversions",), ("counts", "samples"), True, _elementwise(half_state_kernel, _MIDDLE, 200, positive=True, DTYPE=tl.float16), _elementwise(half_state_kernel, _MIDDLE, 200, positive=True, DTYPE=tl.float32)),
-    Case("bits one by one", ("issue-bound",), ("counts", "counters"), True, _bits(bit_count_kernel), _bits(popcount_kernel)),
-    Case("powers from the start", ("issue-bound",), ("counts", "counters"), True, _powers(powers_kernel), _powers(horner_kernel)),
+    Case(
+        "rate of float64",
+        ("fp64-arithmetic",),
+        ("counts", "counters"),
+        True,
+        _elementwise(growth_kernel, _MIDDLE, _rate(torch.float64)),
+        _elementwise(growth_kernel, _MIDDLE, _rate(torch.float32)),
+    ),
+    Case(
+        "norm in float64",
+        ("fp64-arithmetic",),
+        ("counts", "counters"),
+        True,
+        _double_norm(tl.float64),
+        _double_norm(tl.float32),
+    ),
+    Case(
+        "cube by pow",
+        ("slow-math",),
+        ("counts", "samples"),
+        True,
+        _elementwise(cube_by_power_kernel, _LARGE),
+        _elementwise(cube_by_products_kernel, _LARGE),
+    ),
+    Case(
+        "phases of any size",
+        ("slow-math",),
+        ("counts", "samples"),
+        True,
+        _elementwise(phases_kernel, _MIDDLE),
+        _elementwise(fast_phases_kernel, _MIDDLE),
+    ),
+    Case(
+        "division by a scalar",
+        ("slow-math",),
+        ("counts", "samples"),
+        True,
+        _elementwise(divided_kernel, _LARGE, _divisors),
+        _elementwise(multiplied_kernel, _LARGE, _divisors),
+    ),
+    Case(
+        "channels by 64-bit remainders",
+        ("index-arithmetic",),
+        ("counts", "samples"),
+        True,
+        _channels(False),
+        _channels(True),
+    ),
+    Case(
+        "ring buffer by remainder",
+        ("index-arithmetic",),
+        ("counts", "samples"),
+        True,
+        _ring(False),
+        _ring(True),
+    ),
+    Case(
+        "positions from integers",
+        ("conversions", "issue-bound"),
+        ("counts", "samples"),
+        True,
+        _elementwise(positions_kernel, _MIDDLE, 64),
+        _elementwise(float_positions_kernel, _MIDDLE, 64),
+    ),
+    Case(
+        "state narrowed each step",
+        ("conversions",),
+        ("counts", "samples"),
+        True,
+        _elementwise(half_state_kernel, _MIDDLE, 200, positive=True, DTYPE=tl.float16),
+        _elementwise(half_state_kernel, _MIDDLE, 200, positive=True, DTYPE=tl.float32),
+    ),
+    Case(
+        "bits one by one",
+        ("issue-bound",),
+        ("counts", "counters"),
+        True,
+        _bits(bit_count_kernel),
+        _bits(popcount_kernel),
+    ),
+    Case(
+        "powers from the start",
+        ("issue-bound",),
+        ("counts", "counters"),
+        True,
+        _powers(powers_kernel),
+        _powers(horner_kernel),
+    ),
     Case("rows padded to 1024", ("masked-work",), ("counts",), True, _padded(False), _padded(True)),
-)  # fmt: skip
+)

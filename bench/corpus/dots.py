@@ -73,7 +73,9 @@ def transposed_matmul_kernel(
     tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
 
 
-def _transposed_matmul(kernel: Any, m: int, n: int, k: int, tile: tuple[int, int, int], warps: int = 4) -> Prepare:
+def _transposed_matmul(
+    kernel: Any, m: int, n: int, k: int, tile: tuple[int, int, int], warps: int = 4
+) -> Prepare:
     def prepare(small: bool) -> Launch:
         rows, cols, depth = (64, 64, 128) if small else (m, n, k)
         a, b = random(rows, depth, dtype=torch.bfloat16), random(cols, depth, dtype=torch.bfloat16)
@@ -88,8 +90,9 @@ def _transposed_matmul(kernel: Any, m: int, n: int, k: int, tile: tuple[int, int
 
 @triton.jit
 def scaled_steps_kernel(
-    a_ptr, b_ptr, c_ptr, scale_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
-):
+    a_ptr, b_ptr, c_ptr, scale_ptr, N, K, stride_bk, stride_bn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
     """The scale of the whole product is applied to each step's."""
     offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs_n = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -98,14 +101,14 @@ def scaled_steps_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptr + offs_m[:, None] * K + (k + offs_k)[None, :])
-        b = tl.load(b_ptr + (k + offs_k)[:, None] * N + offs_n[None, :])
+        b = tl.load(b_ptr + (k + offs_k)[:, None] * stride_bk + offs_n[None, :] * stride_bn)
         acc += tl.dot(a, b).to(tl.float32) * scale  # fault
     tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
 
 
 @triton.jit
 def scaled_once_kernel(
-    a_ptr, b_ptr, c_ptr, scale_ptr, N, K, DTYPE: tl.constexpr,
+    a_ptr, b_ptr, c_ptr, scale_ptr, N, K, stride_bk, stride_bn, DTYPE: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     offs_m = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -114,7 +117,7 @@ def scaled_once_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=DTYPE)
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptr + offs_m[:, None] * K + (k + offs_k)[None, :])
-        b = tl.load(b_ptr + (k + offs_k)[:, None] * N + offs_n[None, :])
+        b = tl.load(b_ptr + (k + offs_k)[:, None] * stride_bk + offs_n[None, :] * stride_bn)
         acc = tl.dot(a, b, acc, out_dtype=DTYPE)
     out = acc.to(tl.float32) * tl.load(scale_ptr)
     tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], out)
@@ -124,7 +127,8 @@ def _scaled(once: bool, integer: bool, tile: tuple[int, int, int], warps: int) -
     def prepare(small: bool) -> Launch:
         m, k = (128, 256) if small else (4096, 4096)
         if integer:
-            a, b = (integers(*shape, below=127, dtype=torch.int8) for shape in ((m, k), (k, m)))
+            a, b = (integers(*shape, below=127, dtype=torch.int8) for shape in ((m, k), (m, k)))
+            b = b.t()  # bytes are multiplied by columns
         else:
             a, b = (random(*shape, dtype=torch.float16) for shape in ((m, k), (k, m)))
         c, scale = empty(m, m), random(1)
@@ -132,8 +136,9 @@ def _scaled(once: bool, integer: bool, tile: tuple[int, int, int], warps: int) -
         options |= {"num_warps": warps, "num_stages": 3}
         if once:
             options["DTYPE"] = tl.int32 if integer else tl.float32
+        args = (a, b, c, scale, m, k, b.stride(0), b.stride(1))
         kernel = scaled_once_kernel if once else scaled_steps_kernel
-        return Launch(kernel, (m // tile[1], m // tile[0]), (a, b, c, scale, m, k), (c,), options)
+        return Launch(kernel, (m // tile[1], m // tile[0]), args, (c,), options)
 
     return prepare
 
@@ -257,7 +262,14 @@ def _triangular(skip: bool) -> Prepare:
         m, n = (256, 128) if small else (4096, 4096)
         lower, b = random(m, m, dtype=torch.float16), random(m, n, dtype=torch.float16)
         c = empty(m, n, dtype=torch.float16)
-        options = {"SKIP": skip, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
+        options = {
+            "SKIP": skip,
+            "BLOCK_M": 128,
+            "BLOCK_N": 128,
+            "BLOCK_K": 64,
+            "num_warps": 8,
+            "num_stages": 3,
+        }
         return Launch(triangular_matmul_kernel, (n // 128, m // 128), (lower, b, c, n, m), (c,), options)
 
     return prepare
@@ -324,19 +336,124 @@ def _specialised(tile: tuple[int, int, int], stages: int) -> Prepare:
 _CUBE = (4096,) * 3
 
 CASES = (
-    Case("float32 product", ("no-tensor-cores",), ("counts", "counters"), True, _float32_matmul("ieee", (64, 64, 32)), _float32_matmul("tf32", (64, 64, 32))),
-    Case("product by broadcast", ("no-tensor-cores",), ("counts", "counters"), True, _transposed_matmul(broadcast_matmul_kernel, 512, 1024, 1024, (16, 32, 32)), _transposed_matmul(transposed_matmul_kernel, 512, 1024, 1024, (32, 32, 64))),
-    Case("decode by broadcast", ("no-tensor-cores",), ("counts", "counters"), True, _transposed_matmul(broadcast_matmul_kernel, 64, 8192, 4096, (16, 32, 64), 8), _transposed_matmul(transposed_matmul_kernel, 64, 8192, 4096, (64, 64, 64))),
-    Case("matmul by 16 columns", ("small-mma", "tile-reread"), ("counts", "resources"), True, ordered_matmul((4096, 4096, 2048), (64, 16, 64), 8, 4, 3), ordered_matmul((4096, 4096, 2048), (128, 128, 64), 8, 4, 3)),
-    Case("matmul by 2 warps", ("small-mma",), ("counts", "resources", "sm90"), False, ordered_matmul(_CUBE, (64, 128, 64), 8, 2, 3), ordered_matmul(_CUBE, (64, 128, 64), 8, 4, 3)),
-    Case("matmul by 32 warps", ("small-mma", "too-many-warps"), ("counts", "resources"), False, ordered_matmul(_CUBE, (128, 128, 64), 8, 32, 3), ordered_matmul(_CUBE, (128, 128, 64), 8, 8, 3)),
-    Case("product scaled each step", ("mma-not-overlapped",), ("spans", "samples", "sm90"), False, _scaled(False, False, (128, 128, 64), 4), _scaled(True, False, (128, 128, 64), 4)),
-    Case("bytes converted each step", ("mma-not-overlapped", "conversions"), ("spans", "samples", "counts"), True, _scaled(False, True, (128, 128, 64), 4), _scaled(True, True, (128, 128, 64), 4)),
-    Case("attention to the future", ("masked-work",), ("spans", "counts"), True, attention(causal=True, masked=True), attention(causal=True)),
-    Case("zeros of a triangle", ("masked-work",), ("spans", "counts"), True, _triangular(False), _triangular(True)),
-    Case("matrices rounded each step", ("conversions",), ("counts", "spans"), True, _cast_matmul(True), _cast_matmul(False)),
-    Case("attention of 1 stage", ("few-stages", "exposed-latency"), ("spans", "samples"), False, attention(causal=False, stages=1), attention(causal=False, stages=3)),
-    Case("matmul of 1 stage", ("few-stages", "exposed-latency"), ("spans", "samples"), False, ordered_matmul(_CUBE, (128, 256, 64), 8, 8, 1), ordered_matmul(_CUBE, (128, 256, 64), 8, 8, 3)),
-    Case("partitions with one buffer", ("partition-starved", "few-stages"), ("spans", "samples", "sm90"), False, _specialised((128, 128, 64), 1), _specialised((128, 128, 64), 4)),
-    Case("partitions with two thin buffers", ("partition-starved", "few-stages"), ("spans", "samples", "sm90"), False, _specialised((128, 128, 32), 2), _specialised((128, 128, 64), 4)),
-)  # fmt: skip
+    Case(
+        "float32 product",
+        ("no-tensor-cores",),
+        ("counts", "counters"),
+        True,
+        _float32_matmul("ieee", (64, 64, 32)),
+        _float32_matmul("tf32", (64, 64, 32)),
+    ),
+    Case(
+        "product by broadcast",
+        ("no-tensor-cores",),
+        ("counts", "counters"),
+        True,
+        _transposed_matmul(broadcast_matmul_kernel, 512, 1024, 1024, (16, 32, 32)),
+        _transposed_matmul(transposed_matmul_kernel, 512, 1024, 1024, (32, 32, 64)),
+    ),
+    Case(
+        "decode by broadcast",
+        ("no-tensor-cores",),
+        ("counts", "counters"),
+        True,
+        _transposed_matmul(broadcast_matmul_kernel, 64, 8192, 4096, (16, 32, 64), 8),
+        _transposed_matmul(transposed_matmul_kernel, 64, 8192, 4096, (64, 64, 64)),
+    ),
+    Case(
+        "matmul by 16 columns",
+        ("small-mma", "tile-reread"),
+        ("counts", "resources"),
+        True,
+        ordered_matmul((4096, 4096, 2048), (64, 16, 64), 8, 4, 3),
+        ordered_matmul((4096, 4096, 2048), (128, 128, 64), 8, 4, 3),
+    ),
+    Case(
+        "matmul by 2 warps",
+        ("small-mma",),
+        ("counts", "resources", "sm90"),
+        False,
+        ordered_matmul(_CUBE, (64, 128, 64), 8, 2, 3),
+        ordered_matmul(_CUBE, (64, 128, 64), 8, 4, 3),
+    ),
+    Case(
+        "matmul by 32 warps",
+        ("small-mma", "too-many-warps"),
+        ("counts", "resources"),
+        False,
+        ordered_matmul(_CUBE, (128, 128, 64), 8, 32, 3),
+        ordered_matmul(_CUBE, (128, 128, 64), 8, 8, 3),
+    ),
+    Case(
+        "product scaled each step",
+        ("mma-not-overlapped",),
+        ("spans", "samples", "sm90"),
+        False,
+        _scaled(False, False, (128, 128, 64), 8),
+        _scaled(True, False, (128, 128, 64), 8),
+    ),
+    Case(
+        "bytes converted each step",
+        ("mma-not-overlapped", "conversions"),
+        ("spans", "samples", "counts"),
+        True,
+        _scaled(False, True, (128, 128, 128), 8),
+        _scaled(True, True, (128, 128, 128), 8),
+    ),
+    Case(
+        "attention to the future",
+        ("masked-work",),
+        ("spans", "counts"),
+        True,
+        attention(causal=True, masked=True),
+        attention(causal=True),
+    ),
+    Case(
+        "zeros of a triangle",
+        ("masked-work",),
+        ("spans", "counts"),
+        True,
+        _triangular(False),
+        _triangular(True),
+    ),
+    Case(
+        "matrices rounded each step",
+        ("conversions",),
+        ("counts", "spans"),
+        True,
+        _cast_matmul(True),
+        _cast_matmul(False),
+    ),
+    Case(
+        "attention of 1 stage",
+        ("few-stages", "exposed-latency"),
+        ("spans", "samples"),
+        False,
+        attention(causal=False, stages=1),
+        attention(causal=False, stages=3),
+    ),
+    Case(
+        "matmul of 1 stage",
+        ("few-stages", "exposed-latency"),
+        ("spans", "samples"),
+        False,
+        ordered_matmul(_CUBE, (128, 256, 64), 8, 8, 1),
+        ordered_matmul(_CUBE, (128, 256, 64), 8, 8, 3),
+    ),
+    Case(
+        "partitions with two buffers",
+        ("partition-starved", "few-stages"),
+        ("spans", "samples", "sm90"),
+        False,
+        _specialised((128, 128, 64), 2),
+        _specialised((128, 128, 64), 4),
+    ),
+    Case(
+        "partitions with two thin buffers",
+        ("partition-starved", "few-stages"),
+        ("spans", "samples", "sm90"),
+        False,
+        _specialised((128, 128, 32), 2),
+        _specialised((128, 128, 64), 4),
+    ),
+)

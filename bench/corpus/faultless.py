@@ -64,7 +64,18 @@ def quantise_kernel(x_ptr, out_ptr, scale, BLOCK: tl.constexpr):
     tl.store(out_ptr + offs, x.to(tl.int8))
 
 
-def _elementwise(kernel: Any, n: int, inputs: int, dtype: torch.dtype, block: int = 2048, *, scalars: tuple[Any, ...] = (), out_dtype: torch.dtype | None = None, positive: bool = False, warps: int = 4) -> Prepare:
+def _elementwise(
+    kernel: Any,
+    n: int,
+    inputs: int,
+    dtype: torch.dtype,
+    block: int = 2048,
+    *,
+    scalars: tuple[Any, ...] = (),
+    out_dtype: torch.dtype | None = None,
+    positive: bool = False,
+    warps: int = 4,
+) -> Prepare:
     def prepare(small: bool) -> Launch:
         length = 4 * block if small else n
         make = torch.rand if positive else random
@@ -302,13 +313,17 @@ def _persistent_matmul(small: bool) -> Launch:
     return Launch(persistent_matmul_kernel, grid, (a, b, c, m, n, k), (c,), options)
 
 
-def _tma_matmul(small: bool) -> Launch:
-    m, n, k = (256, 128, 128) if small else (128 * 33, 4096, 4096)
-    a, b = random(m, k, dtype=torch.float16), random(n, k, dtype=torch.float16)
-    c = empty(m, n, dtype=torch.float16)
-    options = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "FLATTEN": False, "num_warps": 8, "num_stages": 3}
-    grid = (2 if small else 132,)
-    return Launch(matmul_tma_kernel, grid, (a, b, c, m, n, k), (c,), options)
+def _tma_matmul(depth: int, block_k: int, dtype: torch.dtype) -> Prepare:
+    def prepare(small: bool) -> Launch:
+        m, n, k = (256, 256, 256) if small else (128 * 33, 4096, depth)
+        a, b = random(m, k, dtype=dtype), random(n, k, dtype=dtype)
+        c = empty(m, n, dtype=torch.float16)
+        options = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": block_k, "FLATTEN": False}
+        options |= {"num_warps": 8, "num_stages": 3}
+        grid = (2 if small else 132,)
+        return Launch(matmul_tma_kernel, grid, (a, b, c, m, n, k), (c,), options)
+
+    return prepare
 
 
 def _liger_rms_norm(small: bool) -> Launch:
@@ -368,9 +383,9 @@ CASES = (
     _good("good batched matmul", _batched_matmul),
     _good("good matmul", ordered_matmul((4224, 4096, 4096), (128, 256, 64), 8, 8, 3)),
     _good("good matmul, bfloat16", ordered_matmul((4224, 4096, 8192), (128, 256, 64), 8, 8, 4, torch.bfloat16)),
-    _good("good matmul, float8", ordered_matmul((4224, 4096, 8192), (128, 256, 128), 8, 8, 3, _FP8), 90),
+    _good("good TMA matmul, float8", _tma_matmul(8192, 128, _FP8), 90),
     _good("good persistent matmul", _persistent_matmul),
-    _good("good TMA matmul", _tma_matmul),
+    _good("good TMA matmul", _tma_matmul(4096, 64, torch.float16)),
     _good("good attention", attention(causal=False, rows=128, keys=128, head=128, warps=8, stages=2)),
     _good("good causal attention", attention(causal=True, warps=4, stages=3)),
     _good("liger rms norm", _liger_rms_norm),

@@ -58,7 +58,14 @@ def _deep_matmul(split: int) -> Prepare:
     def prepare(small: bool) -> Launch:
         m, k = (128, 512) if small else (512, 16384)
         a, b, c = random(m, k, dtype=torch.float16), random(k, m, dtype=torch.float16), zeros(m, m)
-        options = {"SPLIT": split, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
+        options = {
+            "SPLIT": split,
+            "BLOCK_M": 128,
+            "BLOCK_N": 128,
+            "BLOCK_K": 64,
+            "num_warps": 8,
+            "num_stages": 3,
+        }
         return Launch(split_matmul_kernel, (m // 128, m // 128, split), (a, b, c, m, k), (c,), options)
 
     return prepare
@@ -78,7 +85,11 @@ def _channel_scale(pieces: int) -> Prepare:
         channels, length = (4, 1 << 14) if small else (48, 1 << 20)
         x, w, out = random(channels, length), random(channels), empty(channels, length)
         return Launch(
-            channel_scale_kernel, (channels, pieces), (x, w, out, length), (out,), {"BLOCK": 1024, "num_warps": 4}
+            channel_scale_kernel,
+            (channels, pieces),
+            (x, w, out, length),
+            (out,),
+            {"BLOCK": 1024, "num_warps": 4},
         )
 
     return prepare
@@ -292,15 +303,75 @@ def _mean_of_rows(programs: int) -> Prepare:
 
 
 CASES = (
-    Case("softmax by 24 programs", ("idle-sms",), ("ctas", "counters"), False, _softmax_loop(24), _softmax_loop(1056)),
-    Case("deep matmul on 16 tiles", ("idle-sms",), ("ctas", "counters"), False, _deep_matmul(1), _deep_matmul(8)),
-    Case("one program a channel", ("idle-sms",), ("ctas", "counters"), False, _channel_scale(1), _channel_scale(44)),
-    Case("polynomial in 1.04 waves", ("tail",), ("ctas",), False, _polynomial_pieces(16), _polynomial_pieces(2)),
+    Case(
+        "softmax by 24 programs",
+        ("idle-sms",),
+        ("ctas", "counters"),
+        False,
+        _softmax_loop(24),
+        _softmax_loop(1056),
+    ),
+    Case(
+        "deep matmul on 16 tiles",
+        ("idle-sms",),
+        ("ctas", "counters"),
+        False,
+        _deep_matmul(1),
+        _deep_matmul(8),
+    ),
+    Case(
+        "one program a channel",
+        ("idle-sms",),
+        ("ctas", "counters"),
+        False,
+        _channel_scale(1),
+        _channel_scale(44),
+    ),
+    Case(
+        "polynomial in 1.04 waves", ("tail",), ("ctas",), False, _polynomial_pieces(16), _polynomial_pieces(2)
+    ),
     Case("gelu rows by 32 warps", ("tail",), ("ctas",), False, _gelu_pieces(1), _gelu_pieces(32)),
-    Case("triangular matvec", ("load-imbalance", "tail"), ("ctas", "spans"), False, _lower_matvec(False), _lower_matvec(True)),
-    Case("ragged segments", ("load-imbalance", "tail"), ("ctas", "spans"), False, _ragged(False), _ragged(True)),
-    Case("add by 64 elements", ("tiny-ctas",), ("ctas", "counters"), False, _add_small(64, 1), _add_small(1024, 4)),
-    Case("one short row a CTA", ("tiny-ctas",), ("ctas", "counters"), False, _short_rows(1, 1), _short_rows(32, 4)),
-    Case("binary search by 132 programs", ("low-occupancy", "exposed-latency"), ("ctas", "counters", "samples"), False, _search(132), _search(132 * 16)),
-    Case("bags of rows by lone warps", ("low-occupancy", "exposed-latency"), ("ctas", "counters", "samples"), False, _mean_of_rows(132 * 2), _mean_of_rows(132 * 32)),
-)  # fmt: skip
+    Case(
+        "triangular matvec",
+        ("load-imbalance", "tail"),
+        ("ctas", "spans"),
+        False,
+        _lower_matvec(False),
+        _lower_matvec(True),
+    ),
+    Case(
+        "ragged segments", ("load-imbalance", "tail"), ("ctas", "spans"), False, _ragged(False), _ragged(True)
+    ),
+    Case(
+        "add by 64 elements",
+        ("tiny-ctas",),
+        ("ctas", "counters"),
+        False,
+        _add_small(64, 1),
+        _add_small(1024, 4),
+    ),
+    Case(
+        "one short row a CTA",
+        ("tiny-ctas",),
+        ("ctas", "counters"),
+        False,
+        _short_rows(1, 1),
+        _short_rows(32, 4),
+    ),
+    Case(
+        "binary search by 132 programs",
+        ("low-occupancy", "exposed-latency"),
+        ("ctas", "counters", "samples"),
+        False,
+        _search(132),
+        _search(132 * 16),
+    ),
+    Case(
+        "bags of rows by lone warps",
+        ("low-occupancy", "exposed-latency"),
+        ("ctas", "counters", "samples"),
+        False,
+        _mean_of_rows(132 * 2),
+        _mean_of_rows(132 * 32),
+    ),
+)

@@ -155,7 +155,9 @@ def online_vectors_kernel(x_ptr, out_ptr, cols, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.program_id(0), most + tl.log(tl.sum(total * tl.exp(peak - most), 0)))
 
 
-def _rows(kernel: Any, rows: int, cols: int, block: int, warps: int, dtype: torch.dtype = torch.float32) -> Prepare:
+def _rows(
+    kernel: Any, rows: int, cols: int, block: int, warps: int, dtype: torch.dtype = torch.float32
+) -> Prepare:
     def prepare(small: bool) -> Launch:
         count, length = (2, 8192) if small else (rows, cols)
         x, out = random(count, length, dtype=dtype), empty(count)
@@ -267,7 +269,9 @@ def _iterated(together: bool) -> Prepare:
         count = torch.where(late, 60 if small else 800, 20).to(torch.int32)
         count = count.expand(steps, 4, 32).repeat(programs, 1, 1).contiguous()
         out = empty(programs)
-        return Launch(iterated_kernel, (programs,), (count, out, steps), (out,), {"BLOCK": 128, "num_warps": 4})
+        return Launch(
+            iterated_kernel, (programs,), (count, out, steps), (out,), {"BLOCK": 128, "num_warps": 4}
+        )
 
     return prepare
 
@@ -310,14 +314,72 @@ def unrolled_bag_kernel(table_ptr, index_ptr, weight_ptr, out_ptr, BAG: tl.const
 
 
 CASES = (
-    Case("chain of rows", ("exposed-latency",), ("spans", "samples"), False, _indexed_sum(False), _indexed_sum(True)),
-    Case("recurrence over time", ("exposed-latency", "few-stages", "low-occupancy"), ("spans", "samples"), False, _recurrence(False), _recurrence(True)),
+    Case(
+        "chain of rows",
+        ("exposed-latency",),
+        ("spans", "samples"),
+        False,
+        _indexed_sum(False),
+        _indexed_sum(True),
+    ),
+    Case(
+        "recurrence over time",
+        ("exposed-latency", "few-stages", "low-occupancy"),
+        ("spans", "samples"),
+        False,
+        _recurrence(False),
+        _recurrence(True),
+    ),
     Case("bag row by row", ("exposed-latency",), ("spans", "samples"), False, _bag(1), _bag(8)),
-    Case("stream of 1 stage", ("few-stages", "exposed-latency"), ("spans", "samples"), False, _streamed(1), _streamed(4)),
-    Case("norm summed each step", ("serial-reduction",), ("spans", "samples"), True, _rows(row_norm_kernel, 528, 65536, 1024, 8), _rows(row_norm_once_kernel, 528, 65536, 1024, 8)),
-    Case("peak and sum each step", ("serial-reduction",), ("spans", "samples"), True, _rows(online_stats_kernel, 1056, 65536, 1024, 8, torch.bfloat16), _rows(online_vectors_kernel, 1056, 65536, 1024, 8, torch.bfloat16)),
-    Case("columns summed each step", ("serial-reduction",), ("spans", "samples"), True, _tile_totals(False), _tile_totals(True)),
-    Case("short row of 32 warps", ("too-many-warps",), ("spans", "counts"), True, _rms_row(1 << 15, 1024, 32), _rms_row(1 << 15, 1024, 4)),
-    Case("norms of a row by 32 warps", ("too-many-warps",), ("spans", "counts"), True, _three_norms(32), _three_norms(4)),
-    Case("a late warp each step", ("late-warp",), ("spans", "samples"), True, _iterated(False), _iterated(True)),
-)  # fmt: skip
+    Case(
+        "stream of 1 stage",
+        ("few-stages", "exposed-latency"),
+        ("spans", "samples"),
+        False,
+        _streamed(1),
+        _streamed(4),
+    ),
+    Case(
+        "norm summed each step",
+        ("serial-reduction",),
+        ("spans", "samples"),
+        True,
+        _rows(row_norm_kernel, 528, 65536, 1024, 8),
+        _rows(row_norm_once_kernel, 528, 65536, 1024, 8),
+    ),
+    Case(
+        "peak and sum each step",
+        ("serial-reduction",),
+        ("spans", "samples"),
+        True,
+        _rows(online_stats_kernel, 1056, 65536, 1024, 8, torch.bfloat16),
+        _rows(online_vectors_kernel, 1056, 65536, 1024, 8, torch.bfloat16),
+    ),
+    Case(
+        "columns summed each step",
+        ("serial-reduction",),
+        ("spans", "samples"),
+        True,
+        _tile_totals(False),
+        _tile_totals(True),
+    ),
+    Case(
+        "short row of 32 warps",
+        ("too-many-warps",),
+        ("spans", "counts"),
+        True,
+        _rms_row(1 << 15, 1024, 32),
+        _rms_row(1 << 15, 1024, 4),
+    ),
+    Case(
+        "norms of a row by 32 warps",
+        ("too-many-warps",),
+        ("spans", "counts"),
+        True,
+        _three_norms(32),
+        _three_norms(4),
+    ),
+    Case(
+        "a late warp each step", ("late-warp",), ("spans", "samples"), True, _iterated(False), _iterated(True)
+    ),
+)

@@ -442,20 +442,86 @@ def _affine(held: bool) -> Prepare:
 _TALL = (16384, 8192, 2048)
 
 CASES = (
-    Case("softmax of columns", ("uncoalesced-load", "uncoalesced-store"), ("counts",), True, _column_softmax(False), _column_softmax(True)),
+    Case(
+        "softmax of columns",
+        ("uncoalesced-load", "uncoalesced-store"),
+        ("counts",),
+        True,
+        _column_softmax(False),
+        _column_softmax(True),
+    ),
     Case("field of a structure", ("uncoalesced-load",), ("counts",), True, _one_field(8), _one_field(1)),
-    Case("thread walks a row", ("uncoalesced-load",), ("counts",), True, _rows_summed(False), _rows_summed(True)),
-    Case("row written as column", ("uncoalesced-store",), ("counts",), True, _transposing(False), _transposing(True)),
-    Case("member of a record", ("uncoalesced-store",), ("counts",), True, _into_records(16), _into_records(1)),
+    Case(
+        "thread walks a row",
+        ("uncoalesced-load",),
+        ("counts",),
+        True,
+        _rows_summed(False),
+        _rows_summed(True),
+    ),
+    Case(
+        "row written as column",
+        ("uncoalesced-store",),
+        ("counts",),
+        True,
+        _transposing(False),
+        _transposing(True),
+    ),
+    Case(
+        "member of a record", ("uncoalesced-store",), ("counts",), True, _into_records(16), _into_records(1)
+    ),
     Case("image off by a byte", ("unvectorized-access",), ("counts",), True, _brighten(1), _brighten(0)),
-    Case("rows of odd stride", ("unvectorized-access",), ("counts",), True, _strided_rms(1), _strided_rms(16)),
-    Case("mask of an odd length", ("unvectorized-access",), ("counts",), True, _clipped(False), _clipped(True)),
-    Case("matmul down the columns", ("tile-reread",), ("counters",), False, ordered_matmul(_TALL, (128, 128, 64), 128, 4, 3), ordered_matmul(_TALL, (128, 128, 64), 8, 4, 3)),
-    Case("matmul of small tiles", ("tile-reread", "small-mma"), ("counts", "counters"), True, ordered_matmul((4096,) * 3, (32, 32, 64), 8, 4, 3), ordered_matmul((4096,) * 3, (128, 128, 64), 8, 4, 3)),
-    Case("filter by single rows", ("tile-reread", "redundant-load"), ("counts", "counters"), True, _windows(1), _windows(16)),
-    Case("bins in global memory", ("atomics",), ("counts", "samples"), True, _histogram(False), _histogram(True)),
-    Case("total each step", ("atomics", "serial-reduction"), ("counts", "samples"), True, _total(False), _total(True)),
-    Case("gradient of hot words", ("atomics",), ("counts", "samples"), True, _hot_rows(False), _hot_rows(True)),
-    Case("row read thrice", ("redundant-load",), ("counts",), True, _read_softmax(False), _read_softmax(True)),
+    Case(
+        "rows of odd stride", ("unvectorized-access",), ("counts",), True, _strided_rms(1), _strided_rms(16)
+    ),
+    Case(
+        "mask of an odd length", ("unvectorized-access",), ("counts",), True, _clipped(False), _clipped(True)
+    ),
+    Case(
+        "matmul down the columns",
+        ("tile-reread",),
+        ("counters",),
+        False,
+        ordered_matmul(_TALL, (128, 128, 64), 128, 4, 3),
+        ordered_matmul(_TALL, (128, 128, 64), 8, 4, 3),
+    ),
+    Case(
+        "matmul of small tiles",
+        ("tile-reread", "small-mma"),
+        ("counts", "counters"),
+        True,
+        ordered_matmul((4096,) * 3, (32, 32, 64), 8, 4, 3),
+        ordered_matmul((4096,) * 3, (128, 128, 64), 8, 4, 3),
+    ),
+    Case(
+        "filter by single rows",
+        ("tile-reread", "redundant-load"),
+        ("counts", "counters"),
+        True,
+        _windows(1),
+        _windows(16),
+    ),
+    Case(
+        "bins in global memory",
+        ("atomics",),
+        ("counts", "samples"),
+        True,
+        _histogram(False),
+        _histogram(True),
+    ),
+    Case(
+        "total each step",
+        ("atomics", "serial-reduction"),
+        ("counts", "samples"),
+        True,
+        _total(False),
+        _total(True),
+    ),
+    Case(
+        "gradient of hot words", ("atomics",), ("counts", "samples"), True, _hot_rows(False), _hot_rows(True)
+    ),
+    Case(
+        "row read thrice", ("redundant-load",), ("counts",), True, _read_softmax(False), _read_softmax(True)
+    ),
     Case("weights in the row loop", ("redundant-load",), ("counts",), True, _affine(False), _affine(True)),
-)  # fmt: skip
+)

@@ -168,7 +168,7 @@ def rows_backward_kernel(y_ptr, dy_ptr, x_ptr, dx_ptr, dw_ptr, rows, COLS: tl.co
 
 def _rows_backward(warps: int) -> Prepare:
     def prepare(small: bool) -> Launch:
-        rows, cols = (4, 2048) if small else (1056, 16384)
+        rows, cols = (4, 2048) if small else (2112, 8192)
         programs = 2 if small else 132
         y, dy, x = (random(rows, cols, dtype=torch.bfloat16) for _ in range(3))
         dx, dw = empty(rows, cols), empty(programs, cols)
@@ -242,13 +242,76 @@ def _products(turn: bool) -> Prepare:
 
 
 CASES = (
-    Case("transpose through plain shared", ("bank-conflict",), ("counts",), True, _tile_transpose(_PLAIN), _tile_transpose(_SWIZZLED)),
-    Case("sweeps over columns of a tile", ("bank-conflict",), ("counts",), True, _column_passes(_PLAIN), _column_passes(_SWIZZLED)),
-    Case("squares turned by a gather", ("bank-conflict", "layout-conversion"), ("counts",), True, _turn(True), _turn(False)),
-    Case("wide state of 4 warps", ("register-spills",), ("counts", "resources"), False, _wide_update(16384, 4, None), _wide_update(2048, 4, None)),
-    Case("state in 48 registers", ("register-spills",), ("counts", "resources"), False, _wide_update(8192, 8, 48), _wide_update(8192, 8, None)),
-    Case("matmul tile of 4 warps", ("register-spills",), ("counts", "resources"), False, _plain_matmul((256, 128, 64), 4), _plain_matmul((256, 128, 64), 8)),
-    Case("long rows of 4 warps", ("register-spills",), ("counts", "resources"), False, _rows_backward(4), _rows_backward(16)),
-    Case("sum turned each step", ("layout-conversion",), ("counts", "spans"), True, _turned_sum(False), _turned_sum(True)),
-    Case("operand stored by columns", ("layout-conversion",), ("counts", "spans"), True, _products(True), _products(False)),
-)  # fmt: skip
+    Case(
+        "transpose through plain shared",
+        ("bank-conflict",),
+        ("counts",),
+        True,
+        _tile_transpose(_PLAIN),
+        _tile_transpose(_SWIZZLED),
+    ),
+    Case(
+        "sweeps over columns of a tile",
+        ("bank-conflict",),
+        ("counts",),
+        True,
+        _column_passes(_PLAIN),
+        _column_passes(_SWIZZLED),
+    ),
+    Case(
+        "squares turned by a gather",
+        ("bank-conflict", "layout-conversion"),
+        ("counts",),
+        True,
+        _turn(True),
+        _turn(False),
+    ),
+    Case(
+        "wide state of 4 warps",
+        ("register-spills",),
+        ("counts", "resources"),
+        False,
+        _wide_update(16384, 4, None),
+        _wide_update(2048, 4, None),
+    ),
+    Case(
+        "state in 48 registers",
+        ("register-spills",),
+        ("counts", "resources"),
+        False,
+        _wide_update(8192, 8, 48),
+        _wide_update(8192, 8, None),
+    ),
+    Case(
+        "matmul tile of 4 warps",
+        ("register-spills",),
+        ("counts", "resources"),
+        False,
+        _plain_matmul((256, 128, 64), 4),
+        _plain_matmul((256, 128, 64), 8),
+    ),
+    Case(
+        "long rows of 4 warps",
+        ("register-spills",),
+        ("counts", "resources"),
+        False,
+        _rows_backward(4),
+        _rows_backward(16),
+    ),
+    Case(
+        "sum turned each step",
+        ("layout-conversion",),
+        ("counts", "spans"),
+        True,
+        _turned_sum(False),
+        _turned_sum(True),
+    ),
+    Case(
+        "operand stored by columns",
+        ("layout-conversion",),
+        ("counts", "spans"),
+        True,
+        _products(True),
+        _products(False),
+    ),
+)

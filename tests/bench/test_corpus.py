@@ -15,7 +15,17 @@ from bench.corpus.cases import CASES, FAMILIES
 from bench.corpus.recording import evidence_file, prepared, surroundings
 
 _EMULATED = 80  # the compute capability that the emulator stands for
-_LONG = ("matmul", "product", "attention", "decode", "partitions", "bytes", "matrices", "wide state", "phases")
+_LONG = (
+    "matmul",
+    "product",
+    "attention",
+    "decode",
+    "partitions",
+    "bytes",
+    "matrices",
+    "wide state",
+    "phases",
+)
 _FAULTS_OF_LAUNCHES = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}
 _VOCABULARY = {
     "idle-sms", "tail", "load-imbalance", "tiny-ctas", "low-occupancy", "uncoalesced-load", "uncoalesced-store",
@@ -62,9 +72,11 @@ def test_lines_at_fault_are_marked() -> None:
 
 def test_it_is_recorded_without_a_gpu(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.corpus", "record", "--small", "--out", str(tmp_path)]
-    done = subprocess.run([*command, "--rows", "^(ragged|good copy)"], capture_output=True, text=True, check=False)
+    command += ["--rows", "^(ragged|good copy)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / "corpus-0.tar") as tar:
         assert sorted(tar.getnames()) == ["good-copy.pftrace.gz", "ragged-segments.pftrace.gz", "times.json"]
         tar.extractall(tmp_path, filter="data")
-    assert set(profscope.load(tmp_path / "ragged-segments.pftrace.gz").df["kernel"]) == {"ragged_scale_kernel"}
+    kernels = profscope.load(tmp_path / "ragged-segments.pftrace.gz").df["kernel"]
+    assert set(kernels) == {"ragged_scale_kernel"}
