@@ -394,7 +394,7 @@ CASES = (
     ),
     Case(
         "bytes converted each step",
-        ("mma-not-overlapped", "conversions"),
+        ("conversions", "mma-not-overlapped"),
         ("spans", "samples", "counts"),
         True,
         _scaled(False, True, (128, 128, 128), 8),

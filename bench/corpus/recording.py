@@ -112,7 +112,7 @@ def timed(launches: tuple[Launch, ...]) -> list[list[float]]:
     """us of launches in turn, by events; empty without a GPU, where nothing has a time."""
     if not torch.cuda.is_available():
         return [[] for _ in launches]
-    for launch in launches * 3:
+    for launch in launches * 10:
         launch()
     found: list[list[float]] = [[] for _ in launches]
     for _ in range(_ROUNDS):

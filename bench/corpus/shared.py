@@ -291,11 +291,11 @@ CASES = (
         _plain_matmul((256, 128, 64), 8),
     ),
     Case(
-        "long rows of 4 warps",
+        "long rows of 2 warps",
         ("register-spills",),
         ("counts", "resources"),
         False,
-        _rows_backward(4),
+        _rows_backward(2),
         _rows_backward(16),
     ),
     Case(
