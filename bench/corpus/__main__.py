@@ -4,8 +4,8 @@
     python -m bench.corpus list
 
 Other processes compile first; then one process at a time has the GPU. DIR gets `times.json`, and
-the traces in `corpus-0.tar` and so on, of 15 MiB at most. Without a GPU `--small` shows on the emulator that everything runs; it
-gives no times and no evidence of hardware.
+the traces in `corpus-0.tar` and so on, of 15 MiB at most. Without a GPU `--small` shows on the emulator
+that everything runs; it gives no times and no evidence of hardware.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         (options.out / "times.json").write_text(json.dumps({"about": facts, "rows": rows}, indent=1))
     _pack(options.out, options.out / "times.json", keep=True)
     failed = [row["name"] for row in rows if "error" in row]
+    seconds = time.monotonic() - begun
     size = sum(row.get("bytes", 0) for row in rows)
-    print(
-        f"{len(rows)} cases, {size / 1e6:.1f} MB, {time.monotonic() - begun:.0f} s; failed: {failed or 'none'}"
-    )
+    print(f"{len(rows)} cases, {size / 1e6:.1f} MB, {seconds:.0f} s; failed: {failed or 'none'}")
     return int(bool(failed))
 
 

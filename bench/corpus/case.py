@@ -62,7 +62,7 @@ class Case:
 
     @property
     def half(self) -> str:
-        """Which half a case is in: "open" to look at while rules are written, or "kept apart" to judge them."""
+        """The half of a case: "open" to whoever writes rules, or "kept apart" to judge them."""
         return "kept apart" if zlib.crc32(self.name.encode()) % 2 else "open"
 
     @property

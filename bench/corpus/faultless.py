@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
-from bench.corpus.dots import attention
-from bench.corpus.memory import ordered_matmul
+from bench.corpus.traffic import ordered_matmul
+from bench.corpus.triangles import attention
 from tests.kernels.matmul_tma import matmul_tma_kernel
 
 # ruff: noqa: N803
@@ -85,6 +85,9 @@ def _elementwise(
         return Launch(kernel, (length // block,), (*xs, out, *scalars), (out,), options)
 
     return prepare
+
+
+_quantise = _elementwise(quantise_kernel, 1 << 27, 1, torch.float16, scalars=(32.0,), out_dtype=torch.int8)
 
 
 @triton.jit
@@ -360,6 +363,7 @@ def _good(name: str, prepare: Prepare, least: int = 80) -> Case:
 
 
 _FP8 = torch.float8_e4m3fn
+_bfloat16_matmul = ordered_matmul((4224, 4096, 8192), (128, 256, 64), 8, 8, 4, torch.bfloat16)
 
 CASES = (
     _good("good copy", _elementwise(copy_kernel, 1 << 27, 1, torch.bfloat16)),
@@ -367,7 +371,7 @@ CASES = (
     _good("good swiglu", _elementwise(swiglu_kernel, 1 << 26, 2, torch.bfloat16)),
     _good("good polynomial", _elementwise(polynomial_kernel, 1 << 26, 1, torch.float32, 1024, positive=True)),
     _good("good exponentials", _elementwise(exponentials_kernel, 1 << 26, 1, torch.float32, 1024)),
-    _good("good quantise", _elementwise(quantise_kernel, 1 << 27, 1, torch.float16, scalars=(32.0,), out_dtype=torch.int8)),
+    _good("good quantise", _quantise),
     _good("good softmax", _by_row(softmax_kernel, 16384, 4096, torch.float32, 8)),
     _good("good layer norm", _by_row(layer_norm_kernel, 16384, 4096, torch.bfloat16, 8, 2)),
     _good("good rms norm", _by_row(rms_norm_kernel, 32768, 2048, torch.float16, 4, 1)),
@@ -382,7 +386,7 @@ CASES = (
     _good("good matvec", _matvec),
     _good("good batched matmul", _batched_matmul),
     _good("good matmul", ordered_matmul((4224, 4096, 4096), (128, 256, 64), 8, 8, 3)),
-    _good("good matmul, bfloat16", ordered_matmul((4224, 4096, 8192), (128, 256, 64), 8, 8, 4, torch.bfloat16)),
+    _good("good matmul, bfloat16", _bfloat16_matmul),
     _good("good TMA matmul, float8", _tma_matmul(8192, 128, _FP8), 90),
     _good("good persistent matmul", _persistent_matmul),
     _good("good TMA matmul", _tma_matmul(4096, 64, torch.float16)),
