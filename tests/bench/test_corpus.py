@@ -15,17 +15,6 @@ from bench.corpus.cases import CASES, FAMILIES
 from bench.corpus.recording import evidence_file, prepared, surroundings
 
 _EMULATED = 80  # the compute capability that the emulator stands for
-_LONG = (
-    "matmul",
-    "product",
-    "attention",
-    "decode",
-    "partitions",
-    "bytes",
-    "matrices",
-    "wide state",
-    "phases",
-)
 _FAULTS_OF_LAUNCHES = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}
 _VOCABULARY = {
     "idle-sms", "tail", "load-imbalance", "tiny-ctas", "low-occupancy", "uncoalesced-load",
@@ -37,12 +26,10 @@ _VOCABULARY = {
 }  # fmt: skip
 
 
-def _marked(case: Case) -> object:
-    slow = any(word in case.name for word in _LONG)
-    return pytest.param(case, id=case.name, marks=[pytest.mark.exhaustive] if slow else [])
+_EMULATED_CASES = [case for case in CASES.values() if case.least <= _EMULATED]
 
 
-@pytest.mark.parametrize("case", [_marked(case) for case in CASES.values() if case.least <= _EMULATED])
+@pytest.mark.parametrize("case", _EMULATED_CASES, ids=lambda case: case.name)
 def test_a_twin_computes_what_the_fault_computes(case: Case) -> None:
     with surroundings():
         fault = prepared(case.prepare, True)
