@@ -1,0 +1,24 @@
+"""All cases, by name."""
+
+from __future__ import annotations
+
+from bench.corpus import (
+    addressing,
+    arithmetic,
+    dots,
+    faultless,
+    launch_shape,
+    loops,
+    shared,
+    traffic,
+    triangles,
+)
+from bench.corpus.case import Case
+
+__all__ = ["CASES", "FAMILIES"]
+
+_MODULES = (launch_shape, addressing, traffic, shared, dots, triangles, arithmetic, loops, faultless)
+FAMILIES: dict[str, tuple[Case, ...]] = {
+    module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
+}
+CASES: dict[str, Case] = {case.name: case for family in FAMILIES.values() for case in family}

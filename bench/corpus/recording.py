@@ -1,0 +1,159 @@
+"""Times and evidence of the corpus' kernels, one after the other, on the GPU of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+import profscope
+from bench import kernels
+from bench.corpus.case import Case, Launch, Prepare, agree
+
+__all__ = ["evidence_file", "prepared", "record", "surroundings", "warm"]
+
+_ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
+_MOST_CTAS: Final = 128
+_MOST_SPANS: Final = 8000  # of a launch; fewer CTAs record if it has more
+_LAUNCHES: Final = 24  # of a session; those observed leave some for the records
+_EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of long ones, the first
+_ROUNDS: Final = 8
+_PAIRS: Final = 5  # launches of fault and twin in a round
+_SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
+_EVIDENCE_SECONDS: Final = 20.0
+
+
+@contextlib.contextmanager
+def surroundings() -> Iterator[None]:
+    """Tensors of the GPU by default if there is one, memory for descriptors, else the emulator."""
+    before = torch.get_default_device()
+    if torch.cuda.is_available():
+        torch.set_default_device("cuda")
+    try:
+        with kernels.surroundings():
+            yield
+    finally:
+        torch.set_default_device(before)
+
+
+def prepared(prepare: Prepare, small: bool) -> Launch:
+    """A launch whose tensors have the same values each time."""
+    torch.manual_seed(0)
+    return prepare(small)
+
+
+def evidence_file(case: Case) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") + ".pftrace.gz"
+
+
+def warm(case: Case, small: bool, out: Path) -> None:
+    """Compile all that recording the case needs, into Triton's cache, and choose its CTAs."""
+    if case.mended is not None:
+        prepared(case.mended, small)()
+    launch = prepared(case.prepare, small)
+    one_in = _one_in(launch)
+    with profscope.session(ctas=one_in) as prof:
+        launch()
+        _synchronize()
+    spans, recorded = len(prof.df), len(prof.ctas)
+    if spans > _MOST_SPANS:
+        few = max(3, recorded * _MOST_SPANS // spans)
+        last = math.prod(launch.grid) - 1
+        chosen = sorted({round(last * at / (few - 1)) for at in range(few)})
+        with profscope.session(ctas=chosen):
+            launch()
+            _synchronize()
+        _choice_file(case, out).write_text(json.dumps(chosen))
+
+
+def _one_in(launch: Launch) -> int:
+    return max(_ONE_IN, 1 << (math.prod(launch.grid) // _MOST_CTAS).bit_length())
+
+
+def _choice_file(case: Case, out: Path) -> Path:
+    return out / evidence_file(case).replace(".pftrace.gz", ".ctas")
+
+
+def record(case: Case, small: bool, out: Path) -> dict[str, Any]:
+    """A row of the table: times, and whether fault and twin agree. The evidence goes into a file in out."""
+    begun = time.monotonic()
+    fault = prepared(case.prepare, small)
+    fault()
+    row: dict[str, Any] = {"name": case.name, "half": case.half, "causes": list(case.causes)}
+    if case.mended is None:
+        row |= _times("fault", timed((fault,))[0])
+    else:
+        expected = fault.outputs()
+        twin = prepared(case.mended, small)
+        twin()
+        row["same_results"] = agree(expected, twin.outputs())
+        for which, times in zip(("fault", "mended"), timed((fault, twin)), strict=True):
+            row |= _times(which, times)
+        if times := row.get("fault_us"):
+            row["gain"] = 1 - row["mended_us"] / times
+        del twin
+    path, choice = out / evidence_file(case), _choice_file(case, out)
+    chosen = json.loads(choice.read_text()) if choice.exists() else None
+    choice.unlink(missing_ok=True)
+    row |= _evidence(fault, path, chosen) | {"file": path.name, "bytes": path.stat().st_size}
+    row["seconds"] = time.monotonic() - begun
+    return row
+
+
+def timed(launches: tuple[Launch, ...]) -> list[list[float]]:
+    """us of launches in turn, by events; empty without a GPU, where nothing has a time."""
+    if not torch.cuda.is_available():
+        return [[] for _ in launches]
+    for launch in launches * 10:
+        launch()
+    found: list[list[float]] = [[] for _ in launches]
+    for _ in range(_ROUNDS):
+        torch.cuda.synchronize()
+        torch.cuda._sleep(_SLEEP_CYCLES)
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(_PAIRS * len(launches) + 1)]
+        events[0].record()
+        for at, event in enumerate(events[1:]):
+            launches[at % len(launches)]()
+            event.record()
+        torch.cuda.synchronize()
+        for at, event in enumerate(events[1:]):
+            found[at % len(launches)].append(1e3 * events[at].elapsed_time(event))
+    return found
+
+
+def _times(which: str, times: list[float]) -> dict[str, Any]:
+    if not times:
+        return {}
+    low, middle, high = statistics.quantiles(times, n=4)
+    return {f"{which}_us": middle, f"{which}_quartiles_us": [low, high]}
+
+
+def _evidence(launch: Launch, path: Path, chosen: list[int] | None) -> dict[str, Any]:
+    """Launches in a session, saved; what of the hardware's evidence is missing. chosen: CTAs that record."""
+    on_gpu = torch.cuda.is_available()
+    hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
+    ctas, every = (chosen, _LAUNCHES) if chosen else (_one_in(launch), _EVERY)
+    with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
+        for _ in range(_LAUNCHES if on_gpu else 2):
+            launch()
+        _synchronize()
+    prof.save(path)
+    return {
+        "recorded_launches": len(prof.launches),
+        "spans": len(prof.df),
+        "not_measured": prof.metadata.get("hardware", {}).get("not_measured", []),
+        "notes": prof.metadata["notes"],
+    }
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
