@@ -2,6 +2,10 @@
 
 The hardware counts a few things at a time, so all counters take several passes. Each pass is one launch of
 the same configuration: nothing is launched twice, and no memory is saved or restored.
+
+CUPTI's profiler counts passes itself, whatever it was launched for: the pass that it is told is ignored once
+it has begun (CUPTI 13.0, H200). So the passes of one configuration follow each other. If another one comes in
+between, the profiler is enabled again, which takes 0.2 s, and then it begins with the pass that it is told.
 """
 
 from __future__ import annotations
@@ -139,6 +143,7 @@ class Counters:
         self._series: dict[Subject, _Series] = {}
         self._done: set[Subject] = set()
         self._profiler: int | None = None
+        self._next_pass: tuple[Subject | None, int] = None, 0  # of the enabled profiler, and whose it is
         self._image_in_use: Any = None  # CUPTI has a pointer to it until it is configured anew
 
     def open(self) -> None:
@@ -164,6 +169,11 @@ class Counters:
     def holds(self) -> bool:
         return self._profiler is not None
 
+    @property
+    def unfinished(self) -> Subject | None:
+        """See `Witness`: whose passes have begun."""
+        return self._next_pass[0]
+
     def prepare(self, subject: Subject) -> str:
         """See `Witness`: nothing is to be done."""
         return ""
@@ -171,9 +181,11 @@ class Counters:
     def before(self, subject: Subject) -> None:
         """Have the next kernel counted, in the subject's next pass."""
         selection, call = self.selection, self._library.call
+        series = self._series.setdefault(subject, _Series())
+        if self._next_pass != (subject if series.pass_index else None, series.pass_index):
+            self._disable()
         if self._profiler is None:
             self._profiler = call("cuptiRangeProfilerEnable", ctx=self._context).pRangeProfilerObject
-        series = self._series.setdefault(subject, _Series())
         if series.data is None:
             series.data = self._image(selection)
         call(
@@ -200,6 +212,7 @@ class Counters:
         stopped = call("cuptiRangeProfilerStop", pRangeProfilerObject=self._profiler)
         series.pass_index, series.level = stopped.passIndex, stopped.targetNestingLevel
         series.launches += 1
+        self._next_pass = None if stopped.isAllPassSubmitted else subject, stopped.passIndex
         dropped = call("cuptiRangeProfilerDecodeData", pRangeProfilerObject=self._profiler).numOfRangeDropped
         image = _image_fields(series.data)
         kernels = call("cuptiRangeProfilerGetCounterDataInfo", **image).numTotalRanges + dropped
@@ -214,15 +227,20 @@ class Counters:
     def abandon(self) -> None:
         """Stop counting; a later launch takes the same pass."""
         if self._profiler is not None:
+            self._next_pass = None, -1  # nobody's
             self._library.call("cuptiRangeProfilerStop", pRangeProfilerObject=self._profiler)
 
     def release(self) -> None:
         """Give the hardware's counters back until the next launch; passes of incomplete series are lost."""
-        profiler, self._profiler = self._profiler, None
         self._series.clear()
+        self._disable()
+        self._image_in_use = None
+
+    def _disable(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        self._next_pass = None, 0
         if profiler is not None:
             self._library.call("cuptiRangeProfilerDisable", pRangeProfilerObject=profiler)
-        self._image_in_use = None
 
     def notes(self) -> list[str]:
         return []

@@ -74,6 +74,11 @@ class Counts:
     def holds(self) -> bool:
         return False
 
+    @property
+    def unfinished(self) -> None:
+        """See `Witness`: launches of subjects may alternate."""
+        return None
+
     def prepare(self, subject: Subject) -> str:
         return ""
 

@@ -39,7 +39,7 @@ _LAST_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 20e-6
 _LONGEST_PAUSE_S: Final = 1e-3
 _MOST_DISTURBED: Final = 6  # launches of one subject under one witness
-_MOST_PUT_OFF: Final = 64  # launches of one subject
+_MOST_PUT_OFF: Final = 64  # launches of one subject, during which no launch of any subject is observed
 _EXCLUDE_EACH_OTHER: Final = ({"samples", "counters"},)  # an open PC sampler and an enabled range profiler
 CAPTURING: Final = "a CUDA graph was being captured"
 _APART: Final = 0.05  # by such a part may the clocks of one configuration's passes differ
@@ -50,7 +50,8 @@ class Witness(Protocol):
     another launch of the subject would add something. prepare: makes all ready for a launch of it, and other
     threads may run meanwhile; returns why no launch of it may be observed, "" if it may. before, after:
     around the launch, `after` once it has ended. abandon: in place of `after`, if the launch failed. holds:
-    whether it keeps the hardware between launches, until `release`. close: gives it back for good. results:
+    whether it keeps the hardware between launches, until `release`. unfinished: the subject that another one
+    would interrupt; None if none. close: gives it back for good. results:
     what there is so far. notes: what is missing there, for the user."""
 
     @property
@@ -65,6 +66,9 @@ class Witness(Protocol):
 
     @property
     def holds(self) -> bool: ...
+
+    @property
+    def unfinished(self) -> Subject | None: ...
 
     def prepare(self, subject: Subject) -> str: ...
 
@@ -153,17 +157,19 @@ class Observer:
         ]
 
     def puts_off(self, subject: Subject) -> bool:
-        """Whether the subject's next launch should not be observed yet: its witness and another one exclude
-        each other, and that one has launches of other subjects to observe. To give the hardware from one to
-        the other takes 0.2 s, so it does not change hands for each subject."""
+        """Whether the subject's next launch should not be observed yet: its witness has begun with another
+        subject, or another witness has the hardware, and other subjects to observe. To change from one to the
+        other takes 0.2 s, so that is not done for each launch."""
         witnesses = self._opened.get(self._machine.context(), [])
         witness = self._next(witnesses, subject)
         if witness is None or self._put_off[subject] >= _MOST_PUT_OFF:
             return False
-        for holder in self._excluded(witnesses, witness):
-            if any(self._next(witnesses, other) is holder for other in list(self.launches)):
-                self._put_off[subject] += 1
-                return True
+        holders = self._excluded(witnesses, witness)
+        if witness.unfinished not in (None, subject) or any(
+            self._next(witnesses, other) in holders for other in list(self.launches)
+        ):
+            self._put_off[subject] += 1
+            return True
         return False
 
     @property
@@ -350,6 +356,7 @@ class Observer:
             self._failed(witness, subject, error)
             return False
         self.launches[subject][witness.name] += 1
+        self._put_off.clear()
         try:
             launch()
         except BaseException:

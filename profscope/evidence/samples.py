@@ -66,6 +66,11 @@ class Samples:
     def holds(self) -> bool:
         return self._probe is not None
 
+    @property
+    def unfinished(self) -> None:
+        """See `Witness`: launches of subjects may alternate."""
+        return None
+
     def wants(self, subject: Subject) -> bool:
         return self._launches[subject] < LAUNCHES
 

@@ -32,6 +32,7 @@ ADD, MATMUL = "add_kernel", "matmul_kernel"
 LARGE = 1 << 26
 SIZE = 2048
 MOST = 16  # launches of a configuration that are observed
+ROUNDS = 40  # of two kernels, whose passes follow each other
 _FAULT = """
 import torch, triton, triton.language as tl, profscope
 
@@ -111,7 +112,7 @@ def counters_may_be_read() -> None:
 def both() -> profscope.Session:
     """A session with an add that is bound by DRAM and a matmul, in turn, until both are observed."""
     with profscope.session(hardware={"seconds": 60}) as prof:
-        for _ in range(24):
+        for _ in range(ROUNDS):
             assert torch.equal(launch_add(LARGE), expected(LARGE))
             assert (matmul() == SIZE / 4).all()
     return prof
@@ -123,7 +124,7 @@ def test_all_evidence_comes_of_at_most_16_launches(both: profscope.Session) -> N
         launches = observed(both, kernel)
         assert (launches["counts"], launches["samples"]) == (1, 3)
         assert 0 < launches["counters"] <= MOST - 4
-        assert len(both.launches[both.launches["kernel"] == kernel]) == 24 - sum(launches.values())
+        assert len(both.launches[both.launches["kernel"] == kernel]) == ROUNDS - sum(launches.values())
     assert both.profile.validate() == []
     print("added", both.metadata["hardware"]["added_s"], "s")
 
@@ -220,7 +221,7 @@ def test_session_after_session_whatever_is_loaded_between(hardware: Any) -> None
 def test_many_configurations_share_the_hardware() -> None:
     x = torch.rand(1 << 22, device="cuda")
     with profscope.session(hardware=True) as prof:
-        for _ in range(24):
+        for _ in range(80):  # 4 launches of all together, then 12 passes of one after the other
             for block in (128, 256, 512, 1024, 2048):
                 add_kernel[((1 << 22) // block,)](x, x, x, 1 << 22, BLOCK=block)
     for table in (prof.counts, prof.samples, prof.counters):
