@@ -293,7 +293,7 @@ CASES = (
         _specialised((128, 128, 64), 4),
     ),
     Case(
-        "partitions with two thin buffers",
+        "partitions of two thin buffers",
         ("partition-starved", "few-stages"),
         ("spans", "samples", "sm90"),
         False,

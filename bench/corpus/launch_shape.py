@@ -330,7 +330,7 @@ CASES = (
     Case(
         "polynomial in 1.04 waves", ("tail",), ("ctas",), False, _polynomial_pieces(16), _polynomial_pieces(2)
     ),
-    Case("gelu rows by 32 warps", ("tail",), ("ctas",), False, _gelu_pieces(1), _gelu_pieces(32)),
+    Case("gelu of rows by 32 warps", ("tail",), ("ctas",), False, _gelu_pieces(1), _gelu_pieces(32)),
     Case(
         "triangular matvec",
         ("load-imbalance", "tail"),
@@ -351,7 +351,7 @@ CASES = (
         _add_small(1024, 4),
     ),
     Case(
-        "one short row a CTA",
+        "CTAs of one short row",
         ("tiny-ctas",),
         ("ctas", "counters"),
         False,

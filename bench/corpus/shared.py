@@ -307,7 +307,7 @@ CASES = (
         _turned_sum(True),
     ),
     Case(
-        "operand stored by columns",
+        "operand kept by columns",
         ("layout-conversion",),
         ("counts", "spans"),
         True,

@@ -305,7 +305,12 @@ CASES = (
         "gradient of hot words", ("atomics",), ("counts", "samples"), True, _hot_rows(False), _hot_rows(True)
     ),
     Case(
-        "row read thrice", ("redundant-load",), ("counts",), True, _read_softmax(False), _read_softmax(True)
+        "row read three times",
+        ("redundant-load",),
+        ("counts",),
+        True,
+        _read_softmax(False),
+        _read_softmax(True),
     ),
     Case("weights in the row loop", ("redundant-load",), ("counts",), True, _affine(False), _affine(True)),
 )
