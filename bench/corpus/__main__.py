@@ -11,6 +11,7 @@ that everything runs; it gives no times and no evidence of hardware.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import re
@@ -37,6 +38,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 _RESULT: Final = "result: "
 _FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
 _SHARE_TO_COMPILE: Final = 0.4  # of the time limit
+_CASE_S: Final = 25.0  # for no longer may a case take
 _MOST_BYTES: Final = 15 << 20  # of a tar
 
 
@@ -134,6 +136,7 @@ def _work(kind: str, names: list[str], options: argparse.Namespace) -> int:
     for name in names:
         case = CASES[name]
         row: dict[str, Any] = {"name": name}
+        faulthandler.dump_traceback_later(_CASE_S, exit=True)  # the next worker goes on behind it
         try:
             if _capability() < case.least:
                 row["skipped"] = f"needs compute capability {case.least / 10}"
@@ -151,6 +154,7 @@ def _work(kind: str, names: list[str], options: argparse.Namespace) -> int:
             except RuntimeError:
                 sys.stdout.flush()
                 os._exit(_FAULTED)  # nothing can be torn down in an orderly way after a fault
+    faulthandler.cancel_dump_traceback_later()
     return 0
 
 

@@ -29,25 +29,21 @@ _ROUNDS: Final = 8
 _PAIRS: Final = 5  # launches of fault and twin in a round
 _SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
 _EVIDENCE_SECONDS: Final = 20.0
+_SETTLED_S: Final = 0.2  # in which a session measures clocks and the cost of records
 
 
 @contextlib.contextmanager
 def surroundings() -> Iterator[None]:
-    """Tensors of the GPU by default if there is one, memory for descriptors, else the emulator."""
-    before = torch.get_default_device()
-    if torch.cuda.is_available():
-        torch.set_default_device("cuda")
-    try:
-        with kernels.surroundings():
-            yield
-    finally:
-        torch.set_default_device(before)
+    """Memory for descriptors; without a GPU the emulator."""
+    with kernels.surroundings():
+        yield
 
 
 def prepared(prepare: Prepare, small: bool) -> Launch:
-    """A launch whose tensors have the same values each time."""
-    torch.manual_seed(0)
-    return prepare(small)
+    """A launch whose tensors have the same values each time; on the GPU, if there is one."""
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        torch.manual_seed(0)
+        return prepare(small)
 
 
 def evidence_file(case: Case) -> str:
@@ -142,7 +138,10 @@ def _evidence(launch: Launch, path: Path, chosen: list[int] | None) -> dict[str,
     hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
     ctas, every = (chosen, _LAUNCHES) if chosen else (_one_in(launch), _EVERY)
     with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
-        for _ in range(_LAUNCHES if on_gpu else 2):
+        launch()
+        _synchronize()
+        time.sleep(_SETTLED_S if on_gpu else 0)
+        for _ in range(_LAUNCHES - 1 if on_gpu else 1):
             launch()
         _synchronize()
     prof.save(path)

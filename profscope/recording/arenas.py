@@ -184,7 +184,7 @@ class DeviceBuffers:
         self._side.synchronize()
         self._zeroing.synchronize()
         for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
-            arena.memory = torch.empty(0)
+            arena.memory = torch.empty(0, device="cpu")
             arena.pinned = None
 
     def _stream(self, handle: int) -> torch.cuda.Stream:
@@ -318,7 +318,7 @@ class DeviceBuffers:
                 arena.moved.result()  # back-pressure
             pieces = first(arena.pinned.result(), generation.used)
         else:
-            pieces = [torch.empty(generation.used, dtype=torch.uint8)]
+            pieces = [torch.empty(generation.used, dtype=torch.uint8, device="cpu")]
         arena.drained = drained = torch.cuda.Event()
         with self._on_device(self._side):
             address = arena.address

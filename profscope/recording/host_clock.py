@@ -123,7 +123,7 @@ def _answers(device: int) -> list[Answer]:
     torch.cuda.current_stream()  # makes torch's context this thread's
     cuda_driver.allow_capture()
     stream = torch.cuda.Stream()
-    shared = torch.zeros(_ROUNDS + 1, dtype=torch.int64).pin_memory()
+    shared = torch.zeros(_ROUNDS + 1, dtype=torch.int64, device="cpu").pin_memory()
     words = (ctypes.c_int64 * (_ROUNDS + 1)).from_address(shared.data_ptr())
     module = cuda_driver.load_module(_ptx())
     answers = []

@@ -36,9 +36,9 @@ def pin(size: int) -> list[torch.Tensor]:
     for begin in range(0, size, _PINNED_BYTES):
         piece = min(_PINNED_BYTES, size - begin)
         try:
-            pieces.append(torch.empty(piece, dtype=torch.uint8, pin_memory=True))
+            pieces.append(torch.empty(piece, dtype=torch.uint8, device="cpu", pin_memory=True))
         except RuntimeError:  # no memory can be locked: draining then waits for its copies
-            pieces.append(torch.empty(piece, dtype=torch.uint8))
+            pieces.append(torch.empty(piece, dtype=torch.uint8, device="cpu"))
         time.sleep(_BETWEEN_PIECES_S)
     return pieces
 
