@@ -88,7 +88,7 @@ def taken(page: str, folder: Path) -> Iterator[tuple[Step, str]]:
     with contextlib.chdir(folder), _modules_of(folder):
         for step in steps(page):
             if step.kind == "file":
-                (folder / step.name).write_text(step.text)
+                _write(folder / step.name, step.text)
                 _forget(folder)
             elif step.kind in ("program", "python"):
                 mode = "exec" if step.kind == "program" else "single"
@@ -101,6 +101,16 @@ def taken(page: str, folder: Path) -> Iterator[tuple[Step, str]]:
             else:
                 status, printed = _done(step.text, folder)
                 yield step, printed
+
+
+def _write(file: Path, text: str) -> None:
+    """A pass is registered once a process, by its path: where a page has an example's, it is that file."""
+    file.unlink(missing_ok=True)
+    example = ROOT / "examples" / file.stem / file.name
+    if example.exists() and example.read_text() == text:
+        file.symlink_to(example)
+    else:
+        file.write_text(text)
 
 
 def is_like(expected: str, printed: str) -> bool:
