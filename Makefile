@@ -69,7 +69,7 @@ exhaustive: $(DEV)
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
 ANY_TRITON := tests/traces tests/viewer tests/bench tests/notebooks tests/plotting \
-    tests/test_tutorials.py tests/test_distribution.py tests/test_docs.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
+    tests/docs tests/test_distribution.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
     $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections each_cause estimates lines \
         overhead report scope_colours summary two_levels validate verdict) \
     $(patsubst %,tests/evidence/test_%.py,cupti driver pc_sampler periods sample_tables structures) \

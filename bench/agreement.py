@@ -2,9 +2,9 @@
 
     python -m bench.agreement [--rows REGEX] [--lines 8] [--json FILE]
 
-Each kernel runs in a session that samples. Printed are the distances of the witnesses (docs/lines.md), with
-the line where they differ most, and the lines that take most of the time. --dry-run takes small sizes and,
-without a GPU, the emulator, which has no samples.
+Each kernel runs in a session that samples. Printed are the distances of the witnesses (docs/source-view.md),
+with the line where they differ most, and the lines that take most of the time. --dry-run takes small sizes
+and, without a GPU, the emulator, which has no samples.
 """
 
 from __future__ import annotations

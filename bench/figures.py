@@ -1,4 +1,4 @@
-"""The pictures of docs/notebooks.md, of two launches that an H200 ran (tests/data/plotting).
+"""The pictures of docs/views.md, of two launches that an H200 ran (tests/data/plotting).
 
     python -m bench.figures docs/pictures
 

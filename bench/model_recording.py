@@ -1,11 +1,11 @@
-"""Record the program of the tutorial on torch.compile, and put its recording where its tests read it.
+"""Record the program of docs/programs.md, and put its recording where its tests read it.
 
     python -m bench.model_recording                      # on a GPU
     python -m bench.model_recording --dry-run --out FILE   # on the emulator, small: shows that it runs
 
 Runs `profscope run` with `OPTIONS`, in a folder of its own. The paths of the machine are taken out of what it
 has written. Fails where the recording is larger than `LARGEST`: the repository keeps it. The page's outputs
-are then written anew by `python -m tests.support.tutorials docs/tutorials/torch-compile.md`.
+are then written anew by `python -m tests.support.pages docs/programs.md`.
 """
 
 from __future__ import annotations

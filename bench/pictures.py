@@ -32,7 +32,7 @@ from rich.text import Text
 import profscope
 from bench import figures
 from tests.support.browser import opened, why_no_browser, window
-from tests.support.tutorials import RECORDINGS
+from tests.support.pages import RECORDINGS
 from viewer.cli import main as view
 from viewer.interactive.app import ExplorerApp
 from viewer.source import source_lines

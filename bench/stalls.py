@@ -139,7 +139,7 @@ def cases(device: str, *, tiny: bool) -> list[Case]:
             "tl.load(next_ptr + at)",
             share,
         )
-        # In L1 a step takes 42 cycles, of which 15 are fixed latencies: at most 69 % (docs/samples.md).
+        # In L1 a step takes 42 cycles, of which 15 are fixed latencies: at most 69 % (docs/benchmarks.md).
         for where, kib, share in (("L1", 16, 0.62), ("L2", 4096, 0.95), ("DRAM", 1 << 20, 0.95))
     ]
     return [

@@ -53,7 +53,7 @@ class Questions(abc.ABC):
 
     @property
     def plot(self) -> Plots:
-        """Figures of this profile, by matplotlib (docs/notebooks.md): `prof.plot.timeline()`."""
+        """Figures of this profile, by matplotlib (docs/views.md): `prof.plot.timeline()`."""
         from profscope.plotting.plots import Plots
 
         return Plots(self.tables)
@@ -65,8 +65,8 @@ class Questions(abc.ABC):
 
         From these `load` rebuilds it exactly: `.pftrace` and `.pftrace.gz`, Perfetto's protobuf, smaller and
         faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`, or a
-        folder of Parquet files, whose path ends in `/` (docs/parquet.md). These cannot be loaded again:
-        `.html`, a report for a browser (docs/html-report.md); `.report.json`, what `report()` returns;
+        folder of Parquet files, whose path ends in `/` (docs/views.md). These cannot be loaded again:
+        `.html`, a report for a browser (docs/views.md); `.report.json`, what `report()` returns;
         `.collapsed` and `.speedscope.json`, for flame graphs, and `.hatchet` for proton-viewer. The file
         appears whole or not at all.
 
@@ -87,7 +87,7 @@ class Questions(abc.ABC):
         show(self.tables, height)
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows of it (docs/notebooks.md)."""
+        """What a notebook shows of it (docs/views.md)."""
         from profscope.notebooks.overview import overview
 
         return overview(self.tables, held(self.tables))

@@ -19,7 +19,7 @@ launches, -1 for those of the bare binary, which have no row there; `binary` say
 `stall`, and of these the instruction `blamed_pc` is the cause; where a stall has several causes, whole
 samples are divided among them. `file`, `line`, `call_path` and `class` are those of `pc`, `blamed_file`,
 `blamed_line` and `blamed_class` those of `blamed_pc`; a class says what an instruction is
-(docs/instructions.md), "" where that is not known.
+(docs/source-view.md), "" where that is not known.
 
 `counts` has one row per instruction of a configuration's bare binary, and how often it ran, summed over
 `launches`: `executed` counts warps, `threads` those of their threads that are not predicated off, `sectors`

@@ -17,7 +17,7 @@ EPILOG = """\
 The report is what prof.report() returns: at most 20,000 characters of JSON, of
 the kernels whose launches took longest. It has the verdict, findings, launch
 times, occupancy, scopes and lines of each, and says what was not measured.
-docs/report.md describes each field.
+docs/views.md describes each field.
 
 examples:
   profscope report trace.json > report.json

@@ -47,7 +47,7 @@ def launch(described: Path, records: Path) -> None:
     )
 
     stride_log2, ring_log2 = 0, profile["ring_log2"]
-    areas = CTAS  # with another stride_log2 fewer: docs/ahead-of-time.md says how many
+    areas = CTAS  # with another stride_log2 fewer: docs/programs.md says how many
     size = profile["header_bytes"] + areas * (profile["cta_bytes"] + (profile["ring_bytes"] << ring_log2))
     memory = allocated(size + profile["alignment"]).value
     address = -(-memory // profile["alignment"]) * profile["alignment"]

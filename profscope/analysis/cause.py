@@ -14,7 +14,7 @@ speak against it."""
 
 NOISE_PCT = 5.0
 """A gain below this is no finding. Where a compiler puts code moves a kernel by up to 3 % on an H100 and H200
-(docs/performance.md); the rest is for launches, which vary, too."""
+(docs/benchmarks.md); the rest is for launches, which vary, too."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _GLOO: Final = "gloo:"
 _PAIRS: Final = "SendRecv|gloo:send|gloo:recv"
 _TIMER_NS: Final = 1000.0
 """By so much Kineto's times of a GPU are taken to be off on its host's clock. An assumption: two H200 of a
-host ended NCCL's all-reduces 0.6 us apart by these times, the median of 93 (docs/ranks.md)."""
+host ended NCCL's all-reduces 0.6 us apart by these times, the median of 93 (docs/benchmarks.md)."""
 
 
 def collectives(tables: Tables) -> pd.DataFrame:

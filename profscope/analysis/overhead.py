@@ -45,7 +45,7 @@ class _Slowdown(NamedTuple):
 
 
 # Records keep the assembler from moving loads across them, which no cost of a record says. The worst that was
-# measured of any kernel, fla's recurrent gated delta rule on an H200 (docs/verdict.md): 76 cycles for each
+# measured of any kernel, fla's recurrent gated delta rule on an H200 (docs/benchmarks.md): 76 cycles for each
 # record, seven times what it takes by itself. And so much at most, where records stand closer than that.
 _KEPT_APART: Final = 7.0
 _MOST_KEPT_APART: Final = 2.0
@@ -149,7 +149,7 @@ def _row(
 
 
 def variant_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """What the metadata say of a variant (docs/summary.md); {} where they do not have it."""
+    """What the metadata say of a variant (docs/views.md); {} where they do not have it."""
     variants = (metadata.get("variants") or {}).get(kernel) or []
     return next((each for each in variants if each["variant"] == variant), {})
 

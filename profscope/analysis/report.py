@@ -88,7 +88,7 @@ class _Parts(NamedTuple):
 def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
     """What there is to know of a profile, as JSON-able data of at most MOST_CHARACTERS characters.
 
-    Its keys are always there, as docs/report.md and `profscope/analysis/report.schema.json` have them; None
+    Its keys are always there, as docs/views.md and `profscope/analysis/report.schema.json` have them; None
     where a figure is not known, and then `not_measured` says why. Every number has its unit in its key, and
     each section says in `provenance` where its numbers are from. Kernels are never mixed: each variant has an
     entry of its own, those whose launches took longest first; `left_out`

@@ -46,7 +46,7 @@ def instructions(kernel: Any, ptx: str | Path | None = None) -> pd.DataFrame:
     | `pc` | int64 | bytes from the function's start |
     | `opcode` | category | with its modifiers, without predicate: `MUFU.EX2` |
     | `sass` | str | the whole instruction |
-    | `class` | category | `global load`, `mma`, `barrier`, ...: docs/instructions.md; `other` if unknown |
+    | `class` | category | `global load`, `mma`, `barrier`, ...: docs/source-view.md; `other` if unknown |
     | `ptx_line` | int32 | the line of the PTX, from 1; 0 where it is not known |
     | `ttgir_op` | category | the op of TTGIR, where it can be told; else "" |
     | `file`, `line`, `call_path` | category, int32, category | as in `prof.df` |

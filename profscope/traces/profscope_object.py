@@ -1,6 +1,6 @@
 """The "profscope" object, a profile's tables as JSON, and its digest: every trace of profscope holds both.
 
-docs/trace-format.md describes it.
+docs/records.md describes it.
 """
 
 import hashlib

@@ -26,7 +26,7 @@ def check_room(name: str, spans: int, payloads: int = 0) -> None:
         raise TraceError(
             f"{name} has {spans:,} spans: to read them takes up to {need / 1e9:.1f} GB of memory, and "
             f"{free / 1e9:.1f} GB are free; `profscope view {name} --launch N` reads one launch, and DuckDB "
-            "works through all of them (docs/parquet.md)"
+            "works through all of them (docs/views.md)"
         )
 
 

@@ -15,7 +15,7 @@ from profscope.commands.flags import add_flags, example, option_names, run_optio
 from profscope.commands.run import make_parser
 from profscope.options import Options
 
-PAGE = (Path(__file__).parents[2] / "docs" / "run.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
 
 
 def parsed(words: list[str]) -> dict[str, Any]:

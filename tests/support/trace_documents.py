@@ -1,4 +1,4 @@
-"""The "profscope" object of a trace, changed by hand, with the digest that docs/trace-format.md asks for."""
+"""The "profscope" object of a trace, changed by hand, with the digest that docs/records.md asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much figures of two sessions differ although nothing was changed; docs/diff.md says how we know.
+"""How much figures of two sessions differ although nothing was changed; docs/benchmarks.md says how we know.
 
 A row's floor is `relative` of its own time and `share` of all the kernel's warp time: noise that moves a few
 per cent of the kernel's time from one line to the next can double a short one.

@@ -1,6 +1,6 @@
 """`.json`: a Chrome trace that Perfetto reads without error and profscope reads back exactly.
 
-The file (docs/trace-format.md) is one JSON object: first, on one line, "profscope" with the tables in
+The file (docs/records.md) is one JSON object: first, on one line, "profscope" with the tables in
 compact form; then the "traceEvents" drawn from them, one a line.
 """
 

@@ -1,6 +1,6 @@
 """`.parquet`: `df` row for row, for SQL engines and data frames; profscope reads it back exactly.
 
-The file (docs/parquet.md) has the spans. Launches, samples and metadata stand in its own metadata, as
+The file (docs/records.md) has the spans. Launches, samples and metadata stand in its own metadata, as
 the "profscope" object. It needs pyarrow, profscope's extra "parquet", and compresses by itself.
 """
 

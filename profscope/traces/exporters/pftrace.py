@@ -1,6 +1,6 @@
 """`.pftrace`: a Perfetto trace, in protobuf, that profscope reads back exactly.
 
-The file (docs/perfetto-format.md) is a list of packets: first those with the "profscope" object, which
+The file (docs/records.md) is a list of packets: first those with the "profscope" object, which
 Perfetto passes over; then the tracks' names; then the events of one track after the other.
 """
 

@@ -1,1 +1,1 @@
-"""A profile as one HTML file: what stands in it, and how that is written safely (see docs/html-report.md)."""
+"""A profile as one HTML file: what stands in it, and how that is written safely (see docs/views.md)."""

@@ -1,1 +1,1 @@
-"""Profiles in Apache Parquet, for SQL and data frames larger than memory (docs/parquet.md). Needs pyarrow."""
+"""Profiles in Apache Parquet, for SQL and data frames larger than memory (docs/views.md). Needs pyarrow."""

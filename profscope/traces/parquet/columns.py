@@ -89,7 +89,7 @@ def write_options(df: pd.DataFrame) -> dict[str, Any]:
     return {
         "use_dictionary": texts,
         # The bytes of one significance side by side, so that zstd sees what repeats from warp to warp: half
-        # as long as DELTA_BINARY_PACKED, and no slower (docs/parquet.md).
+        # as long as DELTA_BINARY_PACKED, and no slower.
         "column_encoding": dict.fromkeys(integers, "BYTE_STREAM_SPLIT"),
         "compression": "ZSTD",
         "compression_level": ZSTD_LEVEL,

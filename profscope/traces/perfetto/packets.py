@@ -1,6 +1,6 @@
 """A span table as Perfetto's track events, block by block: bytes at the speed of filling arrays.
 
-Each row is a packet that begins a slice and one that ends it (docs/perfetto-format.md). So is a mark, since
+Each row is a packet that begins a slice and one that ends it (docs/records.md). So is a mark, since
 Perfetto takes an instant for the parent of what follows in the same nanosecond.
 All packets are of one sequence, which starts afresh for every track: its clock counts from the packet
 before, the track and the names are those said at the start. So a packet holds what is new and little else.

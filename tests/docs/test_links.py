@@ -24,7 +24,7 @@ from profscope import profiles
 from profscope.options import Options
 from profscope.schema import CTA_DTYPES, LAUNCH_DTYPES, SPAN_DTYPES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 README = PAGES[0].read_text()
@@ -68,6 +68,26 @@ def test_links_lead_somewhere(page: Path) -> None:
         there = page.parent / target if target else page
         assert there.exists(), target
         assert not anchor or anchor in _anchors(there), f"{target}#{anchor}"
+
+
+_NAMED = re.compile(r"\bdocs/([\w-]+\.md)(?:#([\w-]+))?")
+_CODE = [
+    path
+    for folder in ("bench", "examples", "instrument_passes", "profscope", "tests/support", "viewer")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".ipynb", ".c")
+]
+
+
+def test_pages_that_code_names_are_there() -> None:
+    """In docstrings, messages, help texts and notebooks."""
+    lost = []
+    for path in _CODE:
+        for name, anchor in _NAMED.findall(path.read_text()):
+            page = ROOT / "docs" / name
+            if not page.exists() or (anchor and anchor not in _anchors(page)):
+                lost.append(f"{path.relative_to(ROOT)}: {name}#{anchor}")
+    assert [each for each in lost if "my_" not in each and "NAME" not in each] == []
 
 
 def test_the_readme_names_what_there_is() -> None:
@@ -126,13 +146,13 @@ def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
     code = "`x[a](../README.md)`\n    x[b](../README.md)\n```python\nx[c](../README.md)\n```\n"
     example = "../examples/own_pass/own_pass.py"
     text = f"[a](../README.md) [b](tables.md#spans) [c]({example}) [d](https://x.org/y)\n{code}"
-    assert links.pointed("lines.md", text) == (
+    assert links.pointed("start.md", text) == (
         f"[a](index.md) [b](tables.md#spans) [c](files/{example[3:]}) [d](https://x.org/y)\n{code}"
     )
-    assert links.pointed("tutorials/x.md", "[a](../../README.md)") == "[a](../index.md)"
+    assert links.pointed("folder/x.md", "[a](../../README.md)") == "[a](../index.md)"
     assert links.pointed("index.md", "[a](docs/README.md)") == "[a](pages.md)"
     assert links.pointed("pages.md", "[a](../README.md) [b](ops.md)") == "[a](index.md) [b](ops.md)"
-    assert list(links.copied("lines.md", text)) == ["examples/own_pass/own_pass.py"]
+    assert list(links.copied("start.md", text)) == ["examples/own_pass/own_pass.py"]
 
 
 def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
@@ -216,7 +236,7 @@ def test_the_site_has_pages_and_pictures_alone(tmp_path: Path) -> None:
     excluded = MKDOCS.partition("exclude_docs: |\n")[2].partition("\ntheme:")[0]
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".gitignore").write_text(textwrap.dedent(excluded))
-    names = ["__pycache__/site_hooks.cpython-311.pyc", "site_hooks.py", "run.md", "pictures/a.svg"]
+    names = ["__pycache__/site_hooks.cpython-311.pyc", "site_hooks.py", "start.md", "pictures/a.svg"]
     asked = subprocess.run(
         ["git", "check-ignore", "--no-index", *names],
         cwd=tmp_path,

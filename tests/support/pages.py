@@ -1,12 +1,18 @@
 """Pages whose code is run, and whose outputs are what it prints.
 
-    python -m tests.support.tutorials docs/tutorials/*.md     # write the outputs anew
+    python -m tests.support.pages docs/*.md     # write the outputs that there are now
 
-A page has three kinds of blocks. `python title="NAME.py"` is a file. `console` has commands behind "$ ",
-run in the folder of these files, and what they print. `pycon` has Python behind ">>> ", which is one
-program for the whole page, and what it prints. A line "..." of an output stands for any lines. All runs
-in this process: `python NAME.py`, `profscope ...`, each also with `| head -N`, and `echo $?`. The folder
-has recordings of the repository by short names (`RECORDINGS`).
+A page has these kinds of blocks:
+
+- `python title="NAME.py"`: a file, in the folder in which the page runs.
+- `python`: a part of the page's program. It may print; nothing compares that.
+- `<!-- python` to `-->`: likewise, and no reader sees it.
+- `pycon`: Python behind ">>> ", of the same program, and what it prints.
+- `console`: commands behind "$ ", and what they print.
+
+A line "..." of an output stands for any lines. All runs in this process: `python NAME.py`,
+`profscope ...`, each also with `| head -N`, and `echo $?`. The folder has recordings of the repository by
+short names (`RECORDINGS`).
 """
 
 from __future__ import annotations
@@ -33,7 +39,8 @@ __all__ = ["RECORDINGS", "Step", "is_like", "steps", "taken"]
 
 ROOT: Final = Path(__file__).parents[2]
 _BLOCK: Final = re.compile(
-    r'^```(python|console|pycon)(?: title="([\w.]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE
+    r'^(?:```|<!-- )(python|console|pycon)(?: title="([\w.]+)")?\n(.*?)^(?:```|-->)$',
+    re.DOTALL | re.MULTILINE,
 )
 RECORDINGS: Final = {
     "delta-rule.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-23-fla-before.pftrace.gz",
@@ -49,7 +56,7 @@ _HEAD: Final = re.compile(r"(.*?)\s*\| head -(\d+)$")
 class Step:
     """One thing that a page does.
 
-    kind: "file", "command" or "python"; name: of a file; expected: what the page says it prints.
+    kind: "file", "program", "command" or "python"; name: of a file; expected: what the page says it prints.
     """
 
     kind: str
@@ -61,31 +68,34 @@ class Step:
 def steps(page: str) -> Iterator[Step]:
     """What the blocks of a page do, in its order."""
     for kind, title, text in _BLOCK.findall(page):
-        if kind == "python" and title:
-            yield Step("file", text, name=title)
+        if kind == "python":
+            yield Step("file" if title else "program", text, name=title)
         elif kind == "console":
             for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, _, expected = part.partition("\n")
                 yield Step("command", command, expected)
-        elif kind == "pycon":
+        else:
             for each in doctest.DocTestParser().get_examples(text):
                 yield Step("python", each.source, each.want)
 
 
 def taken(page: str, folder: Path) -> Iterator[tuple[Step, str]]:
-    """Do it all in a folder; each step that prints, and what it printed."""
+    """Do it all in a folder; each step that an output belongs to, and what it printed."""
     names: dict[str, Any] = {"__name__": "__main__"}
     status = 0
     for name, recording in RECORDINGS.items():
         (folder / name).symlink_to(ROOT / recording)
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), _modules_of(folder):
         for step in steps(page):
             if step.kind == "file":
-                (folder / step.name).write_text(step.text)
-            elif step.kind == "python":
+                _write(folder / step.name, step.text)
+                _forget(folder)
+            elif step.kind in ("program", "python"):
+                mode = "exec" if step.kind == "program" else "single"
                 with contextlib.redirect_stdout(io.StringIO()) as out:
-                    exec(compile(step.text, "<page>", "single"), names)
-                yield step, out.getvalue()
+                    exec(compile(step.text, "<page>", mode), names)
+                if step.kind == "python":
+                    yield step, out.getvalue()
             elif step.text == "echo $?":
                 yield step, f"{status}\n"
             else:
@@ -93,10 +103,36 @@ def taken(page: str, folder: Path) -> Iterator[tuple[Step, str]]:
                 yield step, printed
 
 
+def _write(file: Path, text: str) -> None:
+    """A pass is registered once a process, by its path: where a page has an example's, it is that file."""
+    file.unlink(missing_ok=True)
+    example = ROOT / "examples" / file.stem / file.name
+    if example.exists() and example.read_text() == text:
+        file.symlink_to(example)
+    else:
+        file.write_text(text)
+
+
 def is_like(expected: str, printed: str) -> bool:
     """Whether an output is the expected one, where a line "..." stands for any lines."""
     parts = [re.escape(part) for part in re.split(r"^\.\.\.\n", _trimmed(expected), flags=re.MULTILINE)]
     return re.fullmatch("(?:.*\n)*?".join(parts), _trimmed(printed)) is not None
+
+
+@contextlib.contextmanager
+def _modules_of(folder: Path) -> Iterator[None]:
+    """A page's program imports the page's files; nothing of them stays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
+        _forget(folder)
+
+
+def _forget(folder: Path) -> None:
+    """Modules of the folder are imported anew: a page may write a file twice."""
+    for name, module in list(sys.modules.items()):
+        if str(folder) in str(getattr(module, "__file__", None)):
+            del sys.modules[name]
 
 
 def _done(command: str, folder: Path) -> tuple[int, str]:
@@ -112,12 +148,8 @@ def _done(command: str, folder: Path) -> tuple[int, str]:
             status = profscope_command(words)
         elif program == "python":
             patch.setattr(sys, "argv", words)
-            patch.syspath_prepend(folder)
-            before = set(sys.modules)
             runpy.run_path(str(folder / words[0]), run_name="__main__")
-            for name in set(sys.modules) - before:
-                if str(folder) in str(getattr(sys.modules[name], "__file__", None)):
-                    del sys.modules[name]  # a page may write the file anew
+            _forget(folder)
             status = 0
         else:
             raise ValueError(f"a page may run python and profscope, not {program}")
@@ -150,13 +182,13 @@ def _shown(step: Step) -> str:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Write the outputs of these pages anew."""
+    """Write the outputs of these pages."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     for path in map(Path, paths):
         before = path.read_text()
         after = _updated(before)
         path.write_text(after)
-        print(path, "as it was" if after == before else "written")
+        print(path, "unchanged" if after == before else "written")
     return 0
 
 
