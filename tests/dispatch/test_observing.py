@@ -147,7 +147,7 @@ def test_configurations_are_observed_each(gpu: FakeHardware) -> None:
 def test_the_sampler_and_the_counters_have_the_hardware_in_turn_and_rarely(gpu: FakeHardware) -> None:
     """An enabled range profiler and an open sampler exclude each other, and changing them takes long."""
     with session(hardware=True) as prof:
-        for _ in range(12):
+        for _ in range(12 + PASSES):
             for n in (2500, 2512):
                 launch(n)
     assert observed(prof) == {"counts": 2, "samples": 6, "counters": 2 * PASSES}

@@ -80,15 +80,20 @@ def test_a_kernel_that_was_not_counted_is_an_error_and_the_code_is_restored() ->
     assert cupti.said[-1] == "SassMetricsDisable"
 
 
-def test_each_launch_is_one_pass_and_the_last_one_gives_the_values() -> None:
+@pytest.mark.parametrize(("order", "enabled"), [("aaabbb", 1), ("ababab", 6), ("aabbba", 3)])
+def test_each_launch_is_one_pass_and_the_last_one_gives_the_values(order: str, enabled: int) -> None:
+    """Subjects may interrupt each other, but then the profiler has to be told its pass again."""
     cupti = FakeCupti(passes=3, values={TIME: 128.0})
-    witness, other = counters(cupti), Subject("other", "", (), "other", b"", "")
-    for subject in (SUBJECT, other, SUBJECT, other, SUBJECT, other):
-        assert witness.wants(subject)
-        witness.before(subject)
-        witness.after(subject)
-    assert cupti.configured_passes == [0, 0, 1, 1, 2, 2]
-    assert cupti.said.count("RangeProfilerEnable") == 1
+    witness, subjects = counters(cupti), {"a": SUBJECT, "b": Subject("other", "", (), "other", b"", "")}
+    passes = {"a": 0, "b": 0}
+    for name in order:
+        assert witness.wants(subjects[name])
+        witness.before(subjects[name])
+        witness.after(subjects[name])
+        assert cupti.configured_passes[-1] == passes[name]
+        passes[name] += 1
+        assert witness.unfinished is (subjects[name] if passes[name] < 3 else None)
+    assert cupti.said.count("RangeProfilerEnable") == enabled
     assert [each.launches for each in witness.results] == [3, 3]
     assert witness.results[0].values[TIME] == 128.0
     assert not witness.wants(SUBJECT)

@@ -220,7 +220,7 @@ def test_session_after_session_whatever_is_loaded_between(hardware: Any) -> None
 
 def test_many_configurations_share_the_hardware() -> None:
     x = torch.rand(1 << 22, device="cuda")
-    with profscope.session(hardware=True) as prof:
+    with profscope.session(hardware=True, ctas=64) as prof:
         for _ in range(80):  # 4 launches of all together, then 12 passes of one after the other
             for block in (128, 256, 512, 1024, 2048):
                 add_kernel[((1 << 22) // block,)](x, x, x, 1 << 22, BLOCK=block)

@@ -44,6 +44,7 @@ class FakeCupti:
         self.values = dict(values or {})
         self.configured_passes: list[int] = []
         self._pass = 0
+        self._begun = False
 
     def crc(self, cubin: bytes) -> int:
         return CRC
@@ -102,19 +103,22 @@ class FakeCupti:
         return {"numOfPasses": self.passes}
 
     def _RangeProfilerEnable(self, ctx: int) -> dict[str, Any]:
+        self._begun = False
         return {"pRangeProfilerObject": 2}
 
     def _RangeProfilerGetCounterDataSize(self, **fields: Any) -> dict[str, Any]:
         return {"counterDataSize": 16}
 
     def _RangeProfilerSetConfig(self, passIndex: int, **fields: Any) -> dict[str, Any]:
-        self._pass = passIndex
-        self.configured_passes.append(passIndex)
+        """As an H200's: the pass is heeded once, and then counted, whatever was launched."""
+        self._pass = self._pass if self._begun else passIndex
+        self._begun = True
+        self.configured_passes.append(self._pass)
         return {}
 
     def _RangeProfilerStop(self, pRangeProfilerObject: int) -> dict[str, Any]:
-        done = self._pass + 1 == self.passes
-        return {"passIndex": self._pass + 1, "targetNestingLevel": 1, "isAllPassSubmitted": int(done)}
+        self._pass = (self._pass + 1) % self.passes
+        return {"passIndex": self._pass, "targetNestingLevel": 1, "isAllPassSubmitted": int(not self._pass)}
 
     def _RangeProfilerDecodeData(self, pRangeProfilerObject: int) -> dict[str, Any]:
         return {"numOfRangeDropped": 0}
