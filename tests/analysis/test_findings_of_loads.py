@@ -66,7 +66,7 @@ def program() -> Profile:
     """One kernel with most of the time, and one of a single CTA."""
     x, out = torch.randn(32 * 40), torch.zeros(32 * 32)
     with session(instrument="heavy") as prof:
-        sum_kernel[(32,)](x, out, 40, BLOCK=32, num_warps=1)
+        sum_kernel[(32,)](x, out, 40, BLOCK=32, num_warps=4)
         copy_one_kernel[(1,)](x, out, num_warps=1)
     return prof.profile
 

@@ -12,7 +12,7 @@ import numpy as np
 from profscope.emulator.arrays import Array
 from profscope.emulator.costs import BARRIER_CYCLES
 from profscope.emulator.machine.batch import Batch, compact
-from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.block import Site, TranslatedBlock
 from profscope.errors import EmulatorError
 
 __all__ = ["QUANTUM", "check_length", "release", "run", "step", "step_or_split"]
@@ -151,7 +151,7 @@ def release(batch: Batch) -> None:
         chosen = complete.reshape(-1, 1, 1)
         if batch.checks is not None:
             batch.checks.barrier(complete)
-        align_clocks(batch, [full & chosen for _, full in places])
+        align_clocks(batch, [(blocks[number].site, full & chosen) for number, full in places])
         for number, full in places:
             stay = full & ~chosen
             batch.waiting.pop(number)
@@ -168,11 +168,17 @@ def release(batch: Batch) -> None:
         raise batch.error(site, "deadlock: not all threads come to this barrier", full, None)
 
 
-def align_clocks(batch: Batch, masks: list[Array]) -> None:
-    """The warps at a barrier go on when the last of them has come."""
-    together = np.logical_or.reduce(masks).any(axis=2, keepdims=True)
+def align_clocks(batch: Batch, places: list[tuple[Site | None, Array]]) -> None:
+    """The warps at a barrier go on when the last of them has come. places: the instructions at which they
+    are, and masks."""
+    together = np.logical_or.reduce([mask for _, mask in places]).any(axis=2, keepdims=True)
     latest = np.where(together, batch.clocks, -1).max(axis=1, keepdims=True)
-    batch.clocks = np.where(together, latest + BARRIER_CYCLES, batch.clocks)
+    before, batch.clocks = batch.clocks, np.where(together, latest + BARRIER_CYCLES, batch.clocks)
+    if batch.counts is not None:
+        waited = batch.clocks - before
+        for site, mask in places:
+            if site is not None and site.counted >= 0:
+                batch.counts.delay(site.counted, int(waited[mask.any(axis=2, keepdims=True)].sum()))
 
 
 def split(batch: Batch, number: int) -> list[Batch]:
