@@ -48,9 +48,8 @@ def no_waits(tables: Tables, kernel: str, variant: int, pct: float) -> str:
     waits = int(mine.loc[mine["stall"] == _FOR_LOADS, "samples"].sum())
     if every < FEWEST_SAMPLES or 100 * waits / every >= pct / 2:
         return ""
-    return (
-        f"; but only {100 * waits / every:.0f} % of {every:,} {_what(tables)} are such waits ({_FOR_LOADS})"
-    )
+    seen_pct = 100 * waits / every
+    return f"; but only {seen_pct:.0f} % of {every:,} {_what(tables)} are such waits ({_FOR_LOADS})"
 
 
 def most_blamed(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> int | None:

@@ -265,3 +265,25 @@ def test_bank_conflicts_are_seen_in_the_breakdown() -> None:
         table = table[table["basis"] == "model"]
         found.append(table.loc[table["reason"] == "shared memory", "share"].sum() / table["share"].sum())
     assert found[0] > 0.5 > found[1]
+
+
+def test_limits_are_the_counts_over_the_cycles() -> None:
+    prof = counted(matmul(), times=2)
+    rows = prof.limits().set_index("resource")
+    assert set(rows["basis"]) == {"counts", ""}
+    assert rows.loc[["dram", "l2"], "used"].isna().all()
+    cycles = 16 * prof.ctas.groupby("launch")["duration_cycles"].max().mean()  # of all SMs
+    mmas = 128**3 // (16 * 8 * 16)
+    assert rows.loc["tensor", "used"] == pytest.approx(mmas * 2 / cycles, rel=0.01)
+    assert rows.loc["l1", ["unit", "peak"]].tolist() == ["sectors/cycle", 4.0]
+    assert rows.loc["shared", "used"] == pytest.approx(prof.counts["wavefronts"].sum() / 2 / cycles, rel=0.01)
+    known = rows.dropna(subset="used")
+    assert known["peak_pct"].tolist() == pytest.approx((100 * known["used"] / known["peak"]).tolist())
+    assert (known["peak_pct"] < 100).all()
+
+
+def test_conflicts_bind_a_kernel_by_shared_memory() -> None:
+    x, out = torch.randn(64, 64), torch.empty(64, 64, 64)
+    prof = counted(lambda: transpose_kernel[(64,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4))
+    (bound,) = prof.limits().attrs["bound"]
+    assert bound[2].startswith("bound by shared memory (")
