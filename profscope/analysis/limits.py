@@ -64,9 +64,9 @@ _RATES: Final[Mapping[int, Mapping[str, float]]] = {
     80: {"issue": 4, "fma": 2, "alu": 2, "fp64": 1, "xu": 0.5, "lsu": 1, "shared": 1, "l1": 4, "tensor": 1},
     90: {"issue": 4, "fma": 4, "alu": 2, "fp64": 2, "xu": 0.5, "lsu": 1, "shared": 1},
 }
-"""By compute capability: how many warp instructions of each pipe, shared-memory wavefronts, sectors of L1, and
-cycles of its tensor cores, an SM can do in a cycle. Those of 80 are what the emulator compiles for
-(`emulator/costs.py` has the sources), those of 90 the peaks that an H200's counters give."""
+"""By compute capability: how many warp instructions of each pipe, shared-memory wavefronts, sectors of L1 and
+cycles of its tensor cores an SM can do in a cycle. The emulator compiles for 80 (`emulator/costs.py` has the
+sources); those of 90 are the peaks that an H200's counters give."""
 
 _CLOSEST: Final = ("tensor", "fp64", "fma", "xu", "alu", "shared", "lsu", "dram", "l2", "l1", "issue")
 """Of resources that are used alike, the first one is named: what uses it uses the later ones, too. All that
