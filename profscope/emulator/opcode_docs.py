@@ -19,8 +19,8 @@ END = "<!-- end of the generated part -->"
 
 SHOWN = (
     "div.s64", "div.u64", "rem.s64", "div.s32", "rem.u32", "div.rn.f64", "div.rn.f32", "div.full.f32",
-    "sqrt.rn.f32", "rcp.rn.f32", "mul.lo.s64", "add.s64", "sin.approx.f32", "ex2.approx.ftz.f32", "fma.rn.f64",
-    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ld.global.b32",
+    "sqrt.rn.f32", "rcp.rn.f32", "mul.lo.s64", "add.s64", "sin.approx.f32", "ex2.approx.ftz.f32",
+    "fma.rn.f64", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ld.global.b32",
 )  # fmt: skip
 
 
