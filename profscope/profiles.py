@@ -190,7 +190,7 @@ def held(tables: Tables) -> str:
     )
     texts = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts]
     samples = int(tables.samples["samples"].sum())
-    if samples:
+    if samples and not tables.emulated:
         texts.append(f"{samples:,} samples")
     backend = "EMULATED" if tables.emulated else str(tables.metadata.get("backend") or "unknown backend")
     return ", ".join([*texts, backend])

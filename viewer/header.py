@@ -137,7 +137,7 @@ def make_header(
         kernels=len(names),
         ranks=int(launches["rank"].nunique()),
         launches=len(launches),
-        samples=int(profile.samples["samples"].sum()),
+        samples=0 if profile.tables.emulated else int(profile.samples["samples"].sum()),
         ctas=int(launches["ctas"].sum()),
         spans=len(profile.tables.df),
         all_spans=all_spans,

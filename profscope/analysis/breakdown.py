@@ -88,7 +88,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     | `reason` | str | what was waited for, or the class of the instruction or op; "" for other parts |
     | `file`, `line`, `call_path` | str, int32, str | as in `lines()`; "" and 0 for parts that have no line |
     | `share` | float64 | of the configuration's launches; adds up to 1 |
-    | `basis` | str | "ctas", "samples" or "spans" |
+    | `basis` | str | "ctas", "samples", "model" or "spans" |
 
     | part | |
     |---|---|
@@ -103,7 +103,8 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
     The first four are of SMs, from the begin and end of each CTA. The time in which an SM ran a CTA is
     divided by the hardware's samples of the bare kernel (`session(hardware=True)`), if there are 200, else by
-    the self times of spans, as warps have them. Nothing that is unknown is charged to a line.
+    the self times of spans, as warps have them. On the emulator it is divided by the cycles of its cost model
+    ("model"). Nothing that is unknown is charged to a line.
 
     attrs["not_measured"]: a list of texts, what is missing and why.
     """
@@ -150,7 +151,8 @@ def _answers(tables: Tables, known: TimeSources) -> Iterator[Answer]:
         kernel, variant = key
         said: list[str] = []
         parts, at_work = _parts_of_sms(tables, kernel, variant, launches.get(key), said)
-        work = _of_samples(samples.get(key), kernel, variant, said)
+        basis = "model" if tables.emulated else "samples"
+        work = _of_samples(samples.get(key), kernel, variant, basis, said)
         work = _of_spans(spans.get(key)) if work is None else work
         rows = parts + [each | {"share": each["share"] * at_work} for each in work]
         yield Answer([{"kernel": kernel, "variant": variant} | each for each in rows if each["share"]], said)
@@ -184,7 +186,7 @@ def _parts_of_sms(
 
 
 def _of_samples(
-    samples: pd.DataFrame | None, kernel: str, variant: int, said: list[str]
+    samples: pd.DataFrame | None, kernel: str, variant: int, basis: str, said: list[str]
 ) -> list[dict[str, Any]] | None:
     """Rows by line and reason, whose shares add up to 1; None if there are too few samples."""
     count = 0 if samples is None else int(samples["samples"].sum())
@@ -198,7 +200,7 @@ def _of_samples(
     reason = reason.mask(stall == _ISSUED, samples["class"])
     part = pd.Series(np.where(stall == _ISSUED, "issuing", "waiting"), samples.index)
     table = samples[["file", "line", "call_path"]].assign(part=part, reason=reason)
-    return _summed(table, samples["samples"].to_numpy(), "samples")
+    return _summed(table, samples["samples"].to_numpy(), basis)
 
 
 def _of_spans(spans: pd.DataFrame | None) -> list[dict[str, Any]]:

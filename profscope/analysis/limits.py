@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,8 +14,9 @@ import pandas as pd
 from profscope.analysis.devices import peak_of
 from profscope.analysis.launch_durations import took
 from profscope.analysis.overhead import bare_times
-from profscope.analysis.pipes import PIPES, pipe_of
+from profscope.analysis.pipes import PIPES, slots_of
 from profscope.analysis.roof_rows import roof_table
+from profscope.emulator.costs import tensor_cycles
 from profscope.schema import Tables
 
 __all__ = [
@@ -59,10 +61,12 @@ RESOURCES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 _RATES: Final[Mapping[int, Mapping[str, float]]] = {
+    80: {"issue": 4, "fma": 2, "alu": 2, "fp64": 1, "xu": 0.5, "lsu": 1, "shared": 1, "l1": 4, "tensor": 1},
     90: {"issue": 4, "fma": 4, "alu": 2, "fp64": 2, "xu": 0.5, "lsu": 1, "shared": 1},
 }
-"""By compute capability: how many warp instructions of each pipe, and shared-memory wavefronts, an SM can do
-in a cycle. Those of 90 are the peaks that an H200's counters give."""
+"""By compute capability: how many warp instructions of each pipe, shared-memory wavefronts, sectors of L1 and
+cycles of its tensor cores an SM can do in a cycle. The emulator compiles for 80 (`emulator/costs.py` has the
+sources); those of 90 are the peaks that an H200's counters give."""
 
 _CLOSEST: Final = ("tensor", "fp64", "fma", "xu", "alu", "shared", "lsu", "dram", "l2", "l1", "issue")
 """Of resources that are used alike, the first one is named: what uses it uses the later ones, too. All that
@@ -74,8 +78,7 @@ _ALIKE_POINTS: Final = 5.0
 class BareTime:
     """How long a bare launch of a configuration takes, and on what. capability: 90 for 9.0."""
 
-    time_ns: float
-    clock_hz: float
+    cycles: float
     sms: int
     capability: int
 
@@ -93,7 +96,8 @@ def limits(tables: Tables) -> pd.DataFrame:
     | `basis` | category | what says so: "counters", "counts" or "types"; "" if nothing does |
 
     counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
-    executed instructions and wavefronts, at published rates of the architecture and the time of a launch.
+    executed instructions, wavefronts and sectors, at published rates of the architecture and the time of a
+    launch; on the emulator the time is that of its cost model, which has neither L2 nor DRAM.
     types: without both, bytes and FLOPs by the types of the ops, against the data sheet's DRAM and tensor
     cores; upper bounds, since caches may have held the bytes.
 
@@ -154,16 +158,21 @@ def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
     device = tables.metadata.get("device") or {}
     capability = str(device.get("arch") or "").removeprefix("sm_").rstrip("af")
     sms = int(device.get("sm_count") or 0)
-    if tables.emulated or not sms or not capability.isdecimal():
+    if not sms or not capability.isdecimal():
         return {}
-    launches = tables.launches.assign(took=took(tables, "ns"))
+    launches = tables.launches.assign(took=took(tables, tables.unit))
     times: dict[tuple[str, int], BareTime] = {}
     for key, group in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = _configuration(key)
+        if tables.emulated:
+            known = group["took"].dropna()
+            if len(known) and known.median() > 0:
+                times[kernel, variant] = BareTime(float(known.median()), sms, int(capability))
+            continue
         timed = bare_times(tables.metadata, kernel, variant).get("bare_ns") or group["took"].dropna()
         clock_hz = 1e9 * float(group["clock_ghz"].median())
         if len(timed) and clock_hz > 0:
-            times[kernel, variant] = BareTime(float(np.median(timed)), clock_hz, sms, int(capability))
+            times[kernel, variant] = BareTime(1e-9 * float(np.median(timed)) * clock_hz, sms, int(capability))
     return times
 
 
@@ -215,11 +224,17 @@ def _of_counts(group: pd.DataFrame, time: BareTime) -> dict[str, tuple[float, st
     """What the instructions of one launch take of each pipe, at the rates of the architecture."""
     rates = _RATES.get(time.capability, {})
     launches = int(group["launches"].max())
-    cycles = launches * time.sms * time.time_ns * 1e-9 * time.clock_hz
-    executed = group["executed"].groupby(group["opcode"].astype("str").map(pipe_of)).sum().to_dict()
-    used = {"issue": int(group["executed"].sum()), "shared": int(group["wavefronts"].sum())}
-    used |= {pipe: int(executed.get(pipe, 0)) for pipe in PIPES}
-    units = {"shared": "wavefronts/cycle"}
+    cycles = launches * time.sms * time.cycles
+    executed: Counter[str] = Counter()
+    tensor = 0
+    for opcode, count in group["executed"].groupby(group["opcode"].astype("str")).sum().items():
+        for pipe, slots in slots_of(str(opcode)).items():
+            executed[pipe] += slots * int(count)
+        if str(opcode).startswith("mma"):
+            tensor += tensor_cycles(str(opcode)) * int(count)
+    used = {"issue": executed.total(), "shared": int(group["wavefronts"].sum())}
+    used |= {pipe: executed[pipe] for pipe in PIPES} | {"l1": int(group["sectors"].sum()), "tensor": tensor}
+    units = {"shared": "wavefronts/cycle", "l1": "sectors/cycle", "tensor": "cycles/cycle"}
     return {
         resource: (
             used[resource] / cycles,
@@ -247,7 +262,8 @@ def bound_by(of_configuration: pd.DataFrame) -> str:
         return "bound by: unknown"
     most = max(used.values())
     if most < BOUND_PCT:
-        is_all_known = (known["basis"] == "counters").all()  # of the others DRAM or L2 is unknown
+        # Of the others DRAM and L2 are unknown; the emulator, which counts L1, has neither.
+        is_all_known = (known["basis"] == "counters").all() or "l1" in used
         return "bound by nothing: latency" if is_all_known else "bound by: unknown"
     alike = max(most - _ALIKE_POINTS, BOUND_PCT)
     bound = next(name for name in _CLOSEST if used.get(name, 0.0) >= alike)

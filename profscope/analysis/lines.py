@@ -276,9 +276,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
     texts = []
     if not len(tables.samples):
         why = "; ".join((tables.metadata.get("hardware") or {}).get("not_measured") or ())
-        why = why or (
-            "the emulator has no sampler" if tables.emulated else "session(hardware=True) takes some"
-        )
+        why = why or ("no launch was counted" if tables.emulated else "session(hardware=True) takes some")
         texts.append(f"no samples: {why}")
     for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
         name = f"{kernel} #{variant}" if variant else str(kernel)

@@ -31,8 +31,9 @@ def stalled_on(tables: Tables, kernel: str, variant: int, file: str, lines: Sequ
     if here < max(1, every / 100):
         return ""
     by_stall = blamed.groupby("stall")["samples"].sum().sort_values()
+    what = _what(tables)
     return (
-        f"; {100 * here / every:.0f} % of {every:,} hardware samples are stalls that {_named(lines)} "
+        f"; {100 * here / every:.0f} % of {every:,} {what} are stalls that {_named(lines)} "
         f"to blame for, most of them {by_stall.index[-1]}"
     )
 
@@ -47,9 +48,8 @@ def no_waits(tables: Tables, kernel: str, variant: int, pct: float) -> str:
     waits = int(mine.loc[mine["stall"] == _FOR_LOADS, "samples"].sum())
     if every < FEWEST_SAMPLES or 100 * waits / every >= pct / 2:
         return ""
-    return (
-        f"; but only {100 * waits / every:.0f} % of {every:,} hardware samples are such waits ({_FOR_LOADS})"
-    )
+    seen_pct = 100 * waits / every
+    return f"; but only {seen_pct:.0f} % of {every:,} {_what(tables)} are such waits ({_FOR_LOADS})"
 
 
 def most_blamed(tables: Tables, kernel: str, variant: int, file: str, lines: Sequence[int]) -> int | None:
@@ -77,6 +77,10 @@ def _sampled(tables: Tables, kernel: str, variant: int) -> pd.DataFrame:
     mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
     bare = mine[mine["binary"] == "bare"]
     return bare if len(bare) else mine
+
+
+def _what(tables: Tables) -> str:
+    return "cycles of its warps" if tables.emulated else "hardware samples"
 
 
 def _named(lines: Sequence[int]) -> str:

@@ -1,21 +1,49 @@
-"""The cost model: one table of cycles, from which every clock value follows.
+"""The cost model: the cycles from which every clock value, and every reason to wait, follows.
 
-A warp issues its instructions in order. Each takes `issue` cycles of the warp's time; its result is ready
-`latency` cycles after it was issued, and the first instruction that reads the result waits for it, as does
-the end of the basic block if the result is used beyond. Stores, prefetches and asynchronous copies are not
-waited for, except by `cp.async.wait_group`. Instructions that a predicate switches off cost the same, but a
-wait that is switched off does not wait. Warps do not slow each other down: there is no contention for issue
-slots, caches or bandwidth, and no bank conflicts.
+A warp issues its instructions in order. Each takes `issue` cycles of its time, or as many as ptxas makes
+instructions of it (`ptx_slots.py`); its result is there `latency` cycles after it was issued, two more for
+each instruction of an expansion. The first instruction that reads the result waits for it, as does the end of
+the basic block if the result is used beyond. Stores, prefetches and asynchronous copies are not waited for,
+except by `cp.async.wait_group`. Instructions that a predicate switches off are issued all the same, but a
+wait that is switched off does not wait.
 
-The numbers are of the order that microbenchmarks of an A100 give (issue of one warp instruction a cycle and
-scheduler; latencies from the instruction tables of public dissections of Ampere); they make a plausible,
-reproducible clock, not a prediction of GPU time.
+Warps of an SM share its four partitions and its load/store unit. All are taken to run the same code at the
+same time: with W warps a partition, W instructions are issued before the same warp's next one, each keeping
+the partition for the cycles of its busiest pipe. The load/store unit is the whole SM's: an access of one warp
+takes a cycle for each wavefront of shared memory, or for each four sectors of global memory, and with R warps
+on an SM, R times as many pass before the warp's next instruction.
+
+Rates: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions", compute capability 8.0 (16
+special functions and conversions, 32 float64 results a cycle and SM); NVIDIA A100 whitepaper (32 load/store
+lanes an SM, dense tensor-core rates, 128 bytes a cycle and SM of L1 and shared memory). Latencies are of the
+order that public dissections of Ampere give. All make a plausible, reproducible clock, not a prediction of
+GPU time.
 """
 
+import math
+import re
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-__all__ = ["BARRIER_CYCLES", "COSTS", "CTA_LAUNCH_CYCLES", "Cost", "Cycles"]
+from profscope.emulator.ptx_slots import ptx_slots
+
+__all__ = [
+    "BARRIER_CYCLES",
+    "COSTS",
+    "CTA_LAUNCH_CYCLES",
+    "EXPANDED_LATENCY",
+    "PARTITIONS",
+    "SECTORS_PER_CYCLE",
+    "STALLS",
+    "Cost",
+    "Cycles",
+    "Stalls",
+    "Use",
+    "tensor_cycles",
+    "use_of",
+]
 
 
 class Cycles(NamedTuple):
@@ -28,8 +56,8 @@ class Cost(Enum):
 
     MOVE = "register moves and special registers"
     ALU = "integer, logic, compare, float32"
-    WIDE = "64-bit integer, integer multiply"
-    DIVIDE = "integer and exact float division, remainder"
+    WIDE = "integer multiply, dot products"
+    DIVIDE = "division, remainder"
     FLOAT64 = "float64 arithmetic"
     SPECIAL = "ex2, lg2, sin, cos, rcp, rsqrt, sqrt, tanh"
     CONVERT = "conversions, popc, clz"
@@ -38,7 +66,7 @@ class Cost(Enum):
     MATRIX_LOAD = "ldmatrix"
     PARAMETER = "ld.param, constants"
     SHARED_LOAD = "ld.shared"
-    LOCAL = "ld.local, st.local"
+    LOCAL = "ld.local"
     GLOBAL_LOAD = "ld.global"
     STORE = "st.global, st.shared, red, prefetch"
     ATOMIC = "atom"
@@ -52,12 +80,12 @@ COSTS = {
     Cost.MOVE: Cycles(1, 1),
     Cost.ALU: Cycles(1, 4),
     Cost.WIDE: Cycles(2, 5),
-    Cost.DIVIDE: Cycles(16, 40),
-    Cost.FLOAT64: Cycles(2, 8),
+    Cost.DIVIDE: Cycles(1, 18),
+    Cost.FLOAT64: Cycles(4, 8),
     Cost.SPECIAL: Cycles(4, 18),
     Cost.CONVERT: Cycles(2, 6),
     Cost.EXCHANGE: Cycles(2, 23),
-    Cost.MMA: Cycles(8, 33),
+    Cost.MMA: Cycles(1, 33),
     Cost.MATRIX_LOAD: Cycles(8, 33),
     Cost.PARAMETER: Cycles(1, 8),
     Cost.SHARED_LOAD: Cycles(2, 23),
@@ -73,3 +101,67 @@ COSTS = {
 
 BARRIER_CYCLES = 20  # from the last warp's arrival until all go on
 CTA_LAUNCH_CYCLES = 300  # from a slot's release to the first instruction of its next CTA
+EXPANDED_LATENCY = 2  # cycles for each instruction that ptxas makes of one, if more than two
+PARTITIONS = 4  # of an SM, each of which issues an instruction a cycle
+SECTORS_PER_CYCLE = 4  # of 32 bytes, that L1 passes: 128 bytes a cycle of an SM
+
+
+class Stalls(NamedTuple):
+    """Why warps do not go on, as Nsight Compute names it. result: those that need an instruction's result.
+    busy: one that has issued it, while its unit is busy."""
+
+    result: str
+    busy: str
+
+
+_FIXED: Final = Stalls("wait", "math_pipe_throttle")
+_SHARED: Final = Stalls("short_scoreboard", "mio_throttle")
+_GLOBAL: Final = Stalls("long_scoreboard", "lg_throttle")
+
+STALLS: Final[Mapping[Cost, Stalls]] = {
+    **dict.fromkeys(Cost, _FIXED),
+    **dict.fromkeys((Cost.EXCHANGE, Cost.MATRIX_LOAD, Cost.SHARED_LOAD), _SHARED),
+    **dict.fromkeys((Cost.GLOBAL_LOAD, Cost.STORE, Cost.ATOMIC, Cost.ASYNC_COPY, Cost.LOCAL), _GLOBAL),
+    Cost.SPECIAL: Stalls("short_scoreboard", "math_pipe_throttle"),
+    Cost.WAIT: Stalls("wait", "wait"),
+    Cost.CONTROL: Stalls("wait", "branch_resolving"),
+    Cost.CALL: Stalls("wait", "wait"),
+}
+
+
+class Use(NamedTuple):
+    """What an instruction takes of its SM partition. slots: instructions issued. busy: cycles until the
+    partition can do the same for another warp. of_sm: the unit is the SM's, so `busy` is a fourth of it."""
+
+    slots: int
+    busy: int
+    of_sm: bool
+
+
+# Cycles for which an instruction keeps a partition's pipe. FMA and ALU take two each and overlap: one slot.
+_PIPE_CYCLES: Final = {"xu": 8, "fp64": 4}
+_TENSOR_FMA: Final = {"f16": 1024, "bf16": 1024, "tf32": 512, "s8": 2048, "u8": 2048, "f64": 64}
+"""Multiply-adds a cycle of an SM, by the type of the operands."""
+_SHAPE: Final = re.compile(r"m(\d+)n(\d+)k(\d+)")
+
+
+@lru_cache(maxsize=1024)
+def use_of(opcode: str) -> Use:
+    """What an instruction of PTX takes, by its opcode with all modifiers."""
+    pipes = ptx_slots(opcode)
+    slots = sum(pipes.values())
+    if pipes.get("tensor"):
+        return Use(slots, PARTITIONS * tensor_cycles(opcode), False)
+    if pipes.get("lsu"):
+        return Use(slots, PARTITIONS * pipes["lsu"], True)
+    return Use(slots, max(slots, *(_PIPE_CYCLES.get(pipe, 1) * n for pipe, n in pipes.items()), 0), False)
+
+
+def tensor_cycles(opcode: str) -> int:
+    """Cycles for which an `mma` of one warp keeps all tensor cores of an SM busy, at least 1.
+
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": 2
+    """
+    shape = _SHAPE.search(opcode)
+    kind = next((part for part in opcode.split(".")[6:] if part in _TENSOR_FMA), "f16")
+    return max(1, math.prod(map(int, shape.groups())) // _TENSOR_FMA[kind]) if shape else 1

@@ -65,6 +65,15 @@ class Placement:
         slots = np.tile(np.arange(model.sm_count, dtype=np.int32), per_sm)
         return cls(slots, np.zeros(len(slots), np.int64))
 
+    @property
+    def slots_per_sm(self) -> int:
+        return len(self.sms) // (int(self.sms.max()) + 1)
+
+    def ctas_per_sm(self, count: int) -> int:
+        """The most CTAs that an SM runs at a time, of a round of `count`."""
+        sm_count = int(self.sms.max()) + 1
+        return min(self.slots_per_sm, -(-count // sm_count))
+
     def next_round(self, count: int) -> tuple[Array, Array, Array]:
         """Slots, SMs and start cycles of the next `count` CTAs, at most one a slot."""
         order = np.argsort(self.free, kind="stable")[:count]

@@ -1,5 +1,6 @@
 """One kernel launch: its grid cut into batches, placed on SMs and run, and the device's clock moved on."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.device import Device, Placement
 from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.block import Schedule
 from profscope.emulator.machine.counts import LaunchCounts, Totals
 from profscope.emulator.machine.execute import run
 from profscope.emulator.machine.grid import Grid
@@ -17,7 +19,7 @@ from profscope.progress import Steps, working
 
 __all__ = ["Launch"]
 
-BATCH_THREADS = 32768  # a register's array then fits a core's cache, and a large kernel's registers in memory
+BATCH_THREADS = 16384  # a register's array then fits a core's cache, and a large kernel's registers in memory
 MAX_BLOCKS = 5_000_000
 
 
@@ -53,7 +55,7 @@ class Launch:
         with self.device.turn, working(f"emulating {self.program.name}", total, self.steps):
             begun = self.begin()
             self.run_all(begun, placement)
-            self.keep(begun.counts)
+            self.keep(list(begun.counted.values()))
             self.device.cycles += int(placement.free.max()) + model.cycles(model.launch_overhead_ns)
 
     def run_all(self, begun: Grid, placement: Placement) -> None:
@@ -64,11 +66,11 @@ class Launch:
         elif self.program.reads_clock:
             self.run_in_rounds(begun, total, placement)
         else:
-            self.place_afterwards(self.durations(begun, total), placement)
+            self.place_afterwards(begun, total, placement)
 
-    def keep(self, counts: LaunchCounts | None) -> None:
+    def keep(self, counts: Sequence[LaunchCounts]) -> None:
         """Add the counts of the launch, which has ended, to those of its program."""
-        if counts is not None and self.device.counts is not None:
+        if counts and self.device.counts is not None:
             totals = self.device.counts.get(self.program) or Totals(self.program.counted)
             self.device.counts[self.program] = totals.plus(counts)
 
@@ -89,7 +91,7 @@ class Launch:
             begin=self.device.cycles,
             is_ordered=program.graph.is_ordered,
             max_blocks=self.max_blocks,
-            counts=program.new_counts() if self.is_counted and self.device.counts is not None else None,
+            counts=program.new_counts if self.is_counted and self.device.counts is not None else None,
         )
 
     @property
@@ -98,42 +100,51 @@ class Launch:
 
     def run_by_clock(self, begun: Grid, placement: Placement) -> None:
         """CTAs that wait for each other or take turns do so in the order of their clocks."""
-        timeline = Timeline(begun, placement, self.batch_ctas)
+        total = self.grid[0] * self.grid[1] * self.grid[2]
+        timeline = Timeline(begun, self.schedule(placement, total), placement, self.batch_ctas)
         with np.errstate(all="ignore"):
             timeline.run()
         if timeline.late:
             self.device.note_late(begun.name, timeline.late, timeline.late_by)
 
+    def schedule(self, placement: Placement, ctas: int) -> Schedule:
+        """The cycles of blocks where so many CTAs run in a round."""
+        return self.program.schedule(self.warps * placement.ctas_per_sm(ctas))
+
+    def rounds(self, total: int, placement: Placement) -> Iterator[Array]:
+        """The CTAs of each round, in which every slot takes one."""
+        for first in range(0, total, len(placement.sms)):
+            yield np.arange(first, min(total, first + len(placement.sms)))
+
     def run_in_rounds(self, begun: Grid, total: int, placement: Placement) -> None:
         """A CTA that may read the time starts when the CTA before it in its slot has ended."""
-        for first in range(0, total, len(placement.sms)):
-            ctas = np.arange(first, min(total, first + len(placement.sms)))
+        for ctas in self.rounds(total, placement):
+            schedule = self.schedule(placement, len(ctas))
             slots, sms, starts = placement.next_round(len(ctas))
             for part in range(0, len(ctas), self.batch_ctas):
                 here = slice(part, part + self.batch_ctas)
-                ends = self.execute(begun, ctas[here], starts[here], sms[here])
+                ends = self.execute(begun, schedule, ctas[here], starts[here], sms[here])
                 placement.finish(slots[here], ends)
 
-    def durations(self, begun: Grid, total: int) -> Array:
-        """Cycles each CTA takes, where it makes no difference when it runs."""
-        cycles = np.zeros(total, np.int64)
-        for first in range(0, total, self.batch_ctas):
-            ctas = np.arange(first, min(total, first + self.batch_ctas))
-            nothing = np.zeros(len(ctas), np.int64)
-            cycles[ctas] = self.execute(begun, ctas, nothing, nothing.astype(np.int32))
-        return cycles
+    def place_afterwards(self, begun: Grid, total: int, placement: Placement) -> None:
+        """It makes no difference when CTAs run: those of several rounds run together."""
+        durations = np.zeros(total, np.int64)
+        whole = total // len(placement.sms) * len(placement.sms)
+        for first, end in ((0, whole), (whole, total)):
+            for part in range(first, end, self.batch_ctas):
+                schedule = self.schedule(placement, end - first)
+                ctas = np.arange(part, min(end, part + self.batch_ctas))
+                nothing = np.zeros(len(ctas), np.int64)
+                durations[ctas] = self.execute(begun, schedule, ctas, nothing, nothing.astype(np.int32))
+        for ctas in self.rounds(total, placement):
+            slots, _, starts = placement.next_round(len(ctas))
+            placement.finish(slots, starts + durations[ctas])
 
-    def place_afterwards(self, durations: Array, placement: Placement) -> None:
-        for first in range(0, len(durations), len(placement.sms)):
-            part = durations[first : first + len(placement.sms)]
-            slots, _, starts = placement.next_round(len(part))
-            placement.finish(slots, starts + part)
-
-    def execute(self, begun: Grid, ctas: Array, starts: Array, sms: Array) -> Array:
+    def execute(self, begun: Grid, schedule: Schedule, ctas: Array, starts: Array, sms: Array) -> Array:
         """Run some CTAs together; returns the cycle at which each one's last warp ended."""
         ends = np.zeros(len(ctas), np.int64)
         with np.errstate(all="ignore"):
-            for part in run(Batch(begun, ctas, starts, sms)):
+            for part in run(Batch(begun, schedule, ctas, starts, sms)):
                 ends[part.ctas - ctas[0]] = part.clocks.max(axis=(1, 2))
         self.steps.done += len(ctas)
         return ends

@@ -1,18 +1,20 @@
 """A kernel ready to run: parsed, analysed and translated once a PTX text, loaded once a binary."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.block import Schedule, TranslatedBlock
 from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
 from profscope.emulator.ptx.parser import parse
 from profscope.emulator.ptx.syntax import Module, Register
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Graph
+from profscope.emulator.translation.timing import schedule
 from profscope.emulator.translation.translate import translate
 from profscope.emulator.translation.writer import CLOCK_REGISTERS
 from profscope.errors import EmulatorError
@@ -28,6 +30,7 @@ class Program:
 
     `reads_clock` says that results may depend on when and where a CTA runs. `counted` are the instructions
     that it would have without records, and `predicates` how many predicates switch some of them off.
+    `schedule` gives the cycles of its blocks with so many warps on an SM.
     """
 
     name: str
@@ -40,10 +43,11 @@ class Program:
     reads_clock: bool
     counted: tuple[Counted, ...]
     predicates: int
+    schedule: Callable[[int], Schedule]
 
-    def new_counts(self) -> LaunchCounts:
+    def new_counts(self, schedule: Schedule) -> LaunchCounts:
         """Counts of a launch that begins."""
-        return LaunchCounts.of(len(self.blocks), self.predicates, len(self.counted))
+        return LaunchCounts.of(schedule, len(self.blocks), self.predicates, len(self.counted))
 
 
 def load(ptx: bytes, name: str) -> Program:
@@ -60,11 +64,21 @@ def _translated(ptx: bytes, name: str) -> Program:
         module = parse(ptx.decode())
         graph = build(module, name)
         variables, symbols, static_shared = _variables(module)
-        blocks, initial, counted, predicates = translate(graph, symbols)
+        translation = translate(graph, symbols)
     except EmulatorError as error:
         raise EmulatorError(f"{name}: {error}") from error
     return Program(
-        name, ptx, graph, blocks, initial, variables, static_shared, _reads_clock(graph), counted, predicates
+        name=name,
+        ptx=ptx,
+        graph=graph,
+        blocks=translation.blocks,
+        initial=translation.initial,
+        variables=variables,
+        static_shared=static_shared,
+        reads_clock=_reads_clock(graph),
+        counted=translation.counted,
+        predicates=translation.predicates,
+        schedule=functools.cache(functools.partial(schedule, translation.steps)),
     )
 
 

@@ -1,16 +1,20 @@
-"""The table `counts` of launches on the emulator, which counts what it executes."""
+"""The tables `counts` and `samples` of launches on the emulator, which counts what it executes.
+
+Its samples are the cycles of its cost model: each warp is looked at in every cycle.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from instrument_passes.sass.rows import SourcePlace, ptx_places
-from profscope.evidence.sample_tables import numbering
+from profscope.evidence.ptx_classes import ptx_class
+from profscope.evidence.sample_tables import classes_by_place, numbering, sampler_metadata, summed_samples
 from profscope.evidence.tables import Evidence
 from profscope.schema import COUNT_DTYPES, measured_frame
 
@@ -53,7 +57,8 @@ def emulated_evidence(kernels: Sequence[CountedKernel]) -> Evidence:
     counts = measured_frame("counts", None if whole is None else {name: whole[name] for name in COUNT_DTYPES})
     configurations = [[name, number(name, key), key] for name, key in of_configurations]
     about = {"configurations": configurations, "notes": notes}
-    return Evidence(None, counts, measured_frame("counters"), about)
+    samples = _samples(chosen, number) if chosen else None
+    return Evidence(samples, counts, measured_frame("counters"), about)
 
 
 def _executed(kernel: CountedKernel) -> int:
@@ -62,21 +67,55 @@ def _executed(kernel: CountedKernel) -> int:
 
 def _rows(kernel: CountedKernel) -> pd.DataFrame:
     """One row for each instruction of the PTX; a function that is inlined several times counts once."""
-    instructions = [each.instruction for each in kernel.totals.instructions]
-    lines = ptx_places(kernel.ptx)
-    places = [lines[each.line - 1] for each in instructions]
-    columns = {name: [getattr(place, name) for place in places] for name in SourcePlace._fields}
-    table = pd.DataFrame(
-        {
-            "pc": [each.number for each in instructions],
-            "opcode": [each.opcode for each in instructions],
-            **columns,
-            **kernel.totals.columns,
-        }
-    )
-    keys = ["pc", "opcode", *columns]
+    table = _instructions(kernel).drop(columns="class").assign(**kernel.totals.columns)
+    keys = ["pc", "opcode", *SourcePlace._fields]
     return (
         table.groupby(keys, sort=True, as_index=False)
         .sum()
         .assign(kernel=kernel.kernel, launches=kernel.totals.launches)
     )
+
+
+def _instructions(kernel: CountedKernel) -> pd.DataFrame:
+    """One row for each instruction that is counted: pc, opcode, class, and the columns of `SourcePlace`."""
+    instructions = [each.instruction for each in kernel.totals.instructions]
+    lines = ptx_places(kernel.ptx)
+    places = [lines[each.line - 1] for each in instructions]
+    return pd.DataFrame(
+        {
+            "pc": [each.number for each in instructions],
+            "opcode": [each.opcode for each in instructions],
+            "class": [ptx_class(each.opcode) for each in instructions],
+            **{name: [getattr(place, name) for place in places] for name in SourcePlace._fields},
+        }
+    )
+
+
+def _samples(
+    kernels: Sequence[CountedKernel], number: Callable[[str, str], int]
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """As `sample_tables`: the cycles of all warps of each kernel's launches, without those of records, so
+    that they are the bare binary's."""
+    parts, about = [], {}
+    for kernel in kernels:
+        variant = number(kernel.kernel, kernel.key)
+        known, waits = _instructions(kernel), kernel.totals.waits
+        at = known.iloc[[each.number for each in waits]].reset_index(drop=True)
+        cause = known.iloc[[each.blamed for each in waits]].reset_index(drop=True)
+        rows = at[["pc", "file", "line", "call_path", "class"]].assign(
+            kernel=kernel.kernel,
+            variant=variant,
+            launch=-1,
+            binary="bare",
+            stall=[each.stall for each in waits],
+            samples=[each.cycles for each in waits],
+            **{f"blamed_{name}": cause[name] for name in ("pc", "file", "line", "class")},
+        )
+        parts.append(rows)
+        about[kernel.kernel, variant, "bare"] = {
+            "kernel": kernel.kernel, "variant": variant, "key": kernel.key, "binary": "bare",
+            "launches": kernel.totals.launches, "samples": int(rows["samples"].sum()), "dropped": 0,
+            "period_cycles": [1], "apart": None, "timed": [], "sass": "",
+            "instructions": classes_by_place(known.drop_duplicates("pc")),
+        }  # fmt: skip
+    return summed_samples(parts), sampler_metadata(about, [])

@@ -20,7 +20,14 @@ from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.subject import SampledLaunch
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
-__all__ = ["numbering", "sample_tables", "with_samples"]
+__all__ = [
+    "classes_by_place",
+    "numbering",
+    "sample_tables",
+    "sampler_metadata",
+    "summed_samples",
+    "with_samples",
+]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 _GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
@@ -103,7 +110,7 @@ def sample_tables(
         notes |= dict.fromkeys(f"{of_binary[0].kernel}: {note}" for note in said)
     for key, counts in by_line.items():
         about[key]["apart"] = _apart(counts)
-    return _table(parts), _metadata(about, list(notes))
+    return summed_samples(parts), sampler_metadata(about, list(notes))
 
 
 def with_samples(tables: Tables, samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
@@ -165,7 +172,7 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
         lost = int(stalls.loc[outside, "samples"].sum())
         notes.append(f"{lost} samples are at no instruction of the binary, as those of functions beside it")
     shares = shares.drop(columns="samples")
-    return _Binary(_places(df, shares), shares, _counted(df), _timed(df), _sass(df), notes)
+    return _Binary(_places(df, shares), shares, classes_by_place(df), _timed(df), _sass(df), notes)
 
 
 def _timed(df: pd.DataFrame) -> list[list[Any]]:
@@ -222,7 +229,7 @@ def _divided(stalls: pd.DataFrame, shares: pd.DataFrame, offset: float) -> pd.Da
     return rows.loc[rows["samples"] > 0, ["pc", "stall", "blamed_pc", "samples"]]
 
 
-def _counted(df: pd.DataFrame) -> list[list[Any]]:
+def classes_by_place(df: pd.DataFrame) -> list[list[Any]]:
     """By place how many instructions of each class; the smallest places together at the end, if many."""
     rows: dict[tuple[str, int, str], dict[str, int]] = {}
     columns = (df[name].tolist() for name in ("file", "line", "call_path", "class"))
@@ -264,7 +271,8 @@ def _apart(launches: Sequence[pd.Series[Any]]) -> list[float] | None:
     return [float(np.mean(seen)), float(np.mean(expected))]
 
 
-def _table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def summed_samples(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Rows of several launches as the table of samples."""
     if not parts:
         return samples_frame()
     table = pd.concat(parts, ignore_index=True)
@@ -273,7 +281,10 @@ def _table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return samples_frame({name: table[name] for name in SAMPLE_DTYPES})
 
 
-def _metadata(about: Mapping[tuple[str, int, str], dict[str, Any]], notes: list[str]) -> dict[str, Any]:
+def sampler_metadata(
+    about: Mapping[tuple[str, int, str], dict[str, Any]], notes: list[str]
+) -> dict[str, Any]:
+    """metadata["sampler"], see `sample_tables`. about: of binaries, by kernel, variant and which it is."""
     binaries = [about[key] for key in sorted(about)]
     periods = {cycles for entry in binaries for cycles in entry["period_cycles"]}
     figures = {name: sum(entry[name] for entry in binaries) for name in ("launches", "samples", "dropped")}

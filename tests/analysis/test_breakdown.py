@@ -75,12 +75,16 @@ def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
     tl.store(out_ptr + at, tl.load(x_ptr + at))
 
 
+def without_samples(tables: Tables) -> Tables:
+    return replace(tables, samples=tables.samples.iloc[:0])
+
+
 def test_ctas_that_leave_sms_without_work() -> None:
     """The emulator has 16 SMs: four CTAs leave twelve of them idle."""
     x = torch.ones(4 * 128)
     with session() as prof:
         copy_kernel[(4,)](x, torch.empty_like(x), BLOCK=128)
-    table = prof.breakdown()
+    table = breakdown(without_samples(prof.tables))
     by_part = table.groupby("part")["share"].sum()
     assert by_part["idle-sms"] == 12 / 16
     assert by_part.sum() == pytest.approx(1.0)
@@ -92,11 +96,28 @@ def test_ctas_that_leave_sms_without_work() -> None:
     ]
 
 
+def test_the_emulator_says_what_its_warps_wait_for() -> None:
+    x = torch.ones(4 * 128)
+    with session() as prof:
+        copy_kernel[(4,)](x, torch.empty_like(x), BLOCK=128)
+    table = prof.breakdown()
+    assert table["share"].sum() == pytest.approx(1.0)
+    assert table.attrs["not_measured"] == []
+    of_warps = table[table["basis"] == "model"]
+    assert set(of_warps["part"]) == {"issuing", "waiting"}
+    waits = of_warps[of_warps["part"] == "waiting"].groupby("reason")["share"].sum()
+    assert waits["memory"] > 0.8 * waits.sum()
+    load = prof.lines().set_index("line").loc[of_warps["line"].iloc[0]]
+    assert load["stalls"].startswith("long_scoreboard ")
+    assert load["waits_for"].startswith("long_scoreboard on load")
+    assert load["share_samples_low"] <= load["share_samples"] <= load["share_samples_high"]
+
+
 def test_some_ctas_say_nothing_of_idle_sms() -> None:
     x = torch.ones(64 * 128)
     with session(ctas=[0, 1]) as prof:
         copy_kernel[(64,)](x, torch.empty_like(x), BLOCK=128)
-    table = prof.breakdown()
+    table = breakdown(without_samples(prof.tables))
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.attrs["not_measured"][0] == (
@@ -136,7 +157,7 @@ def test_what_a_foreign_trace_does_not_know_is_not_called_idle(cut: Callable[[Ta
     with session() as prof:
         for _ in range(2):
             copy_kernel[(4,)](x, torch.empty_like(x), BLOCK=128)
-    table = breakdown(cut(prof.tables))
+    table = breakdown(cut(without_samples(prof.tables)))
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.attrs["not_measured"][0] == (

@@ -198,7 +198,8 @@ def test_measure_latency_ends_loads_with_their_data() -> None:
         "store": "issue",
     }
     # A global load takes 400 cycles on the emulator (docs/emulator.md).
-    assert first.loc["load x", "p50_cycles"] < 100 < 400 <= second.loc["load x latency", "p50_cycles"]
+    issued, arrived = first.loc["load x", "p50_cycles"], second.loc["load x latency", "p50_cycles"]
+    assert issued < 200 < issued + 400 <= arrived
     assert second["bytes_at_most"].sum() == 12 * 5 * 1024
 
 

@@ -42,7 +42,7 @@ def test_it_runs_without_a_gpu(
     assert main(options) == 0
     text = capsys.readouterr().out
     assert "layer norm, 8 x 512, light" in text
-    assert "not measured: no samples: the emulator has no sampler" in text
+    assert "no samples" not in text
     assert len(profscope.load(tmp_path / "layer_norm_kernel.json.gz").launches) == 7
     assert main(["--rows", "nothing"]) == 1
     assert "no GPU is active" in capsys.readouterr().err

@@ -258,8 +258,9 @@ def test_the_emulator_records_all_and_notes_nothing() -> None:
     assert len(prof.launches) == 5
     assert prof.metadata["notes"] == []
     assert prof.metadata["hardware"]["kernels"] == {}
-    assert [len(table) for table in (prof.counters, prof.samples)] == [0, 0]
+    assert prof.counters.empty
     assert set(prof.counts["launches"]) == {5}  # as without hardware=
+    assert set(prof.samples["binary"]) == {"bare"}
 
 
 def test_without_permission_all_is_recorded(gpu: FakeHardware, ran: list[str]) -> None:

@@ -24,7 +24,10 @@ def clocks(body: str, threads: int = 64, ctas: int = 1, device: Device | None = 
 
 
 def elapsed(between: str, **options: int) -> np.ndarray:
-    found = clocks(f"  mov.u64 %q1, %clock64;\n{between}\n  mov.u64 %q2, %clock64;", **options)
+    there = (
+        "  add.s64 %q3, %out, 0;\n  add.s64 %q4, %q3, 0;\n"  # parameters and %t can be read without a wait
+    )
+    found = clocks(f"{there}  mov.u64 %q1, %clock64;\n{between}\n  mov.u64 %q2, %clock64;", **options)
     assert (found == found[:, :, :1]).all()  # a warp's lanes agree
     return found[:, :, 0, 1] - found[:, :, 0, 0]
 

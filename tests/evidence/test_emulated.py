@@ -22,7 +22,7 @@ from bench.evidence_kernels import (
 )
 from bench.planted_kernels import atomics_kernel, swizzled, transpose_kernel, unswizzled
 from instrument_passes.toolchain import triton_version
-from profscope.schema import COUNT_DTYPES
+from profscope.schema import COUNT_DTYPES, SAMPLE_DTYPES
 from tests.kernels.matmul import matmul_kernel
 from tests.support.h200_evidence import KERNELS
 
@@ -197,3 +197,93 @@ def test_counts_are_saved_and_spooled(tmp_path: Path) -> None:
     (spool,) = (tmp_path / "spool").iterdir()
     for path in (tmp_path / "prof.json", spool):
         pd.testing.assert_frame_equal(profscope.load(path).counts, prof.counts)
+
+
+def reasons(samples: pd.DataFrame) -> dict[str, int]:
+    return {str(stall): int(count) for stall, count in samples.groupby("stall")["samples"].sum().items()}
+
+
+def test_samples_are_the_cycles_of_all_warps() -> None:
+    """Those of the launches, as long as their CTAs run, but for what records take."""
+    prof = counted(matmul(), times=2, instrument=["kernel-span"])
+    samples = prof.samples
+    assert {name: str(dtype) for name, dtype in samples.dtypes.items()} == dict(SAMPLE_DTYPES)
+    assert set(samples["launch"]) == {-1}
+    of_ctas = 4 * int(prof.ctas["duration_cycles"].sum())
+    assert 0.9 * of_ctas < samples["samples"].sum() < 1.1 * of_ctas
+    (binary,) = prof.metadata["sampler"]["binaries"]
+    assert binary["launches"] == 2
+    assert binary["samples"] == samples["samples"].sum()
+    waits = samples[(samples["stall"] == "long_scoreboard") & (samples["class"] == "barrier")]
+    assert set(waits["blamed_class"]) == {"async copy"}
+    assert {"selected", "barrier", "math_pipe_throttle", "mio_throttle"} <= set(reasons(samples))
+    at_mma = samples[samples["class"] == "mma"]
+    assert set(prof.counts.set_index("pc").loc[at_mma["pc"], "opcode"].astype("str").str[:3]) == {"mma"}
+
+
+def test_samples_are_the_same_each_time() -> None:
+    one, other = (counted(matmul()).samples for _ in range(2))
+    pd.testing.assert_frame_equal(one, other)
+
+
+def test_records_are_in_no_sample() -> None:
+    """With more records, the kernel's own instructions are issued in the same cycles."""
+    light, heavy = (counted(matmul(), instrument=name).samples for name in ("light", "heavy"))
+    for cls in ("mma", "shared load", "async copy", "global store"):
+        issued = [
+            each.loc[(each["class"] == cls) & (each["stall"] == "selected"), "samples"].sum()
+            for each in (light, heavy)
+        ]
+        assert issued[0] == issued[1] > 0
+
+
+def test_a_scattered_store_is_seen_in_the_lines() -> None:
+    """32 warps on each of few SMs: what they wait for is the store."""
+    n = 64 * BLOCK
+    index = (8 * torch.randperm(n, generator=torch.Generator().manual_seed(0))).to(torch.int32)
+    shares = []
+    for scattered in (False, True):
+        where = index if scattered else torch.arange(n, dtype=torch.int32)
+        x, out = torch.randn(n), torch.empty(8 * n)
+        prof = counted(lambda where=where, x=x, out=out: scatter_kernel[(64,)](x, where, out, BLOCK=BLOCK))
+        stores = prof.samples[prof.samples["class"] == "global store"]
+        throttled = stores.loc[stores["stall"] == "lg_throttle", "samples"].sum()
+        shares.append(throttled / prof.samples["samples"].sum())
+    assert shares[1] > 3 * shares[0]
+
+
+def test_bank_conflicts_are_seen_in_the_breakdown() -> None:
+    found = []
+    for layout in (unswizzled, swizzled):
+        x, out = torch.randn(64, 64), torch.empty(CTAS, 64, 64)
+        prof = counted(
+            lambda layout=layout, x=x, out=out: transpose_kernel[(CTAS,)](
+                x, out, 3, SIZE=64, SHARED=layout(), num_warps=4
+            )
+        )
+        table = prof.breakdown()
+        table = table[table["basis"] == "model"]
+        found.append(table.loc[table["reason"] == "shared memory", "share"].sum() / table["share"].sum())
+    assert found[0] > 0.5 > found[1]
+
+
+def test_limits_are_the_counts_over_the_cycles() -> None:
+    prof = counted(matmul(), times=2)
+    rows = prof.limits().set_index("resource")
+    assert set(rows["basis"]) == {"counts", ""}
+    assert rows.loc[["dram", "l2"], "used"].isna().all()
+    cycles = 16 * prof.ctas.groupby("launch")["duration_cycles"].max().mean()  # of all SMs
+    mmas = 128**3 // (16 * 8 * 16)
+    assert rows.loc["tensor", "used"] == pytest.approx(mmas * 2 / cycles, rel=0.01)
+    assert rows.loc["l1", ["unit", "peak"]].tolist() == ["sectors/cycle", 4.0]
+    assert rows.loc["shared", "used"] == pytest.approx(prof.counts["wavefronts"].sum() / 2 / cycles, rel=0.01)
+    known = rows.dropna(subset="used")
+    assert known["peak_pct"].tolist() == pytest.approx((100 * known["used"] / known["peak"]).tolist())
+    assert (known["peak_pct"] < 100).all()
+
+
+def test_conflicts_bind_a_kernel_by_shared_memory() -> None:
+    x, out = torch.randn(64, 64), torch.empty(64, 64, 64)
+    prof = counted(lambda: transpose_kernel[(64,)](x, out, 3, SIZE=64, SHARED=unswizzled(), num_warps=4))
+    (bound,) = prof.limits().attrs["bound"]
+    assert bound[2].startswith("bound by shared memory (")

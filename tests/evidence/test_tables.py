@@ -140,7 +140,7 @@ def test_counts_stand_for_counters_that_are_missing(counters: pd.DataFrame) -> N
     counts, _ = counts_table([counted(name)], number)
     known = KERNELS[name]["counters"]
     clock = known["gpc__cycles_elapsed.avg.per_second"]
-    time = BareTime(known["gpu__time_duration.sum"], clock, sms=132, capability=90)
+    time = BareTime(1e-9 * known["gpu__time_duration.sum"] * clock, sms=132, capability=90)
     table = limits_of(counters.iloc[:0], counts, {(name, 0): time}).set_index("resource")
     exact = limits_of(counters[counters["kernel"] == name]).set_index("resource")
     for resource in ("issue", "fma", "alu", "lsu", "shared"):

@@ -169,7 +169,8 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
     def some(launch: Launch, begun: Grid, total: int, placement: Any) -> None:
         assert total == ctas
         for cta in chosen:
-            launch.execute(begun, np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
+            schedule = launch.schedule(placement, 1)
+            launch.execute(begun, schedule, np.array([cta]), np.zeros(1, np.int64), np.zeros(1, np.int32))
 
     monkeypatch.setattr(Launch, "run_in_rounds", some)
     out = torch.zeros(32, dtype=torch.int32)

@@ -103,10 +103,15 @@ def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
     assert profscope.load(tmp_path).samples.equals(TABLE)
 
 
-def test_a_session_on_the_emulator_has_no_samples() -> None:
+def test_samples_of_the_emulator_are_saved(tmp_path: Path) -> None:
     from tests.support.sessions import launch_add, session
 
-    with session() as prof:
+    with session(spool=str(tmp_path / "spool")) as prof:
         launch_add(100)
-    assert not len(prof.samples)
-    assert prof.samples.equals(prof.profile.samples)
+    prof.save(tmp_path / "prof.json")
+    (spool,) = (tmp_path / "spool").iterdir()
+    for path in (tmp_path / "prof.json", spool):
+        loaded = profscope.load(path)
+        assert len(loaded.samples)
+        assert loaded.samples.equals(prof.samples)
+        assert loaded.metadata["sampler"]["period_cycles"] == [1]

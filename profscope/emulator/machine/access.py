@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 
 from profscope.emulator.arrays import Array, DType
+from profscope.emulator.costs import SECTORS_PER_CYCLE
 from profscope.emulator.machine.atomics import combine_in_turn
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
+from profscope.emulator.machine.counts import access_rows
 from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, MemoryViolationError
+from profscope.emulator.machine.transactions import sectors, wavefronts
 
-__all__ = ["atomic", "copy_async", "count_access", "load", "store"]
+__all__ = ["atomic", "charge_access", "copy_async", "load", "store"]
 
 LANES = 32
 
@@ -61,16 +64,39 @@ def load(
     return tuple(elements[..., i] for i in range(count))
 
 
-def count_access(
+def charge_access(
     batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, size: int
 ) -> None:
-    """Count what an access takes of the memory, if anybody wants to know."""
-    if batch.counts is None or site.counted < 0 or (mask is not None and not mask.any()):
-        return
+    """Charge warps what an access takes of the memory, and count it. Accesses of records are free."""
+    cycles = access_cycles(batch, space, mask, site, where, offset, size)
+    if cycles is not None:
+        batch.delay(site, cycles)
+
+
+def access_cycles(
+    batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, size: int
+) -> Any:
+    """For how long an access keeps the SM's load/store unit busy: one number for all warps, or one for each;
+    None if it is not charged. It is counted, if anybody wants to know."""
+    if site.counted < 0 or (mask is not None and not mask.any()):
+        return None
     if space == "generic":
         chosen = None if mask is None else np.broadcast_to(mask, batch.shape)
         space, offset = resolve(batch, site, where, offset, chosen)
-    batch.counts.access(site.counted, space, mask, batch.shape, where, offset, size)
+    counts = batch.counts
+    if space == "local" and counts is None:
+        return None
+    rows, active, axes = access_rows(where, mask, batch.shape, space)
+    times = batch.shape[0] * batch.shape[1] // len(rows)
+    if space == "local" and counts is not None:
+        counts.local(site.counted, rows, active, times, offset, size)
+        return None
+    figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
+    if counts is not None:
+        counts.access(site.counted, space, figures, len(rows), times)
+    taken = figures[0]
+    cycles = -(-taken // SECTORS_PER_CYCLE) if space == "global" else taken
+    return cycles if isinstance(cycles, int) else cycles.reshape(*axes, 1)
 
 
 def gather(
@@ -101,7 +127,7 @@ def store(
 ) -> None:
     """Write each thread's elements; where threads write the same place, the last one's stay."""
     size = dtype.itemsize * len(data)
-    count_access(batch, space, mask, site, where, offset, size)
+    charge_access(batch, space, mask, site, where, offset, size)
     shape = np.broadcast_shapes(where.shape, *(d.shape for d in data))
     chosen = None
     if mask is not None:
@@ -171,15 +197,15 @@ def shared_index(
 ) -> Array:
     at = where + np.int64(offset)
     checked = at if chosen is None else np.broadcast_to(at, chosen.shape)[chosen]
-    low, high = int(checked.min()), int(checked.max()) + size
-    if low < 0 or high > batch.shared.shape[1]:
+    bits = int(np.bitwise_or.reduce(checked, axis=None))  # negative if any address is
+    if bits < 0 or int(checked.max()) + size > batch.shared.shape[1]:
         bad = (at < 0) | (at + size > batch.shared.shape[1])
         first = checked[(checked < 0) | (checked + size > batch.shared.shape[1])][0]
         text = (
             f"out of bounds: {size} bytes at offset {first} of {batch.shared.shape[1]} bytes of shared memory"
         )
         raise batch.error(site, text, bad, chosen)
-    if size > 1 and int(np.bitwise_or.reduce(checked, axis=None)) & (size - 1):
+    if bits & (size - 1):
         raise batch.error(
             site, f"misaligned address: {size} bytes of shared memory", at & (size - 1) != 0, chosen
         )
@@ -283,10 +309,11 @@ def copy_async(
     active = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
     if not active.any():
         return
-    count_access(batch, "shared", mask, site, into, into_offset, size)
-    if batch.counts is not None:
-        reads = mask if kept is None else batch.join(mask, kept > 0)
-        count_access(batch, "global", reads, site, where, offset, size)
+    written = access_cycles(batch, "shared", mask, site, into, into_offset, size)
+    reads = mask if kept is None else batch.join(mask, kept > 0)
+    read = access_cycles(batch, "global", reads, site, where, offset, size)
+    if written is not None:  # what is written arrives while more is read
+        batch.delay(site, written if read is None else np.maximum(written, read))
     if kept is not None and not (kept == size).all():
         partial = active & (kept > 0) & (kept < size)
         if partial.any():
@@ -315,7 +342,7 @@ def atomic(
     old = np.zeros(batch.shape, dtype)
     if not full.any():
         return old
-    count_access(batch, space, mask, site, where, offset, size)
+    in_space, from_start = space, offset
     if space == "generic":
         space, offset = resolve(batch, site, where, offset, full)
     if space == "shared":
@@ -333,6 +360,7 @@ def atomic(
         places, values = places[order], [v[order] for v in values]
     before = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
     old[full] = before if order is None else before[np.argsort(order)]
+    charge_access(batch, in_space, mask, site, where, from_start, size)  # it may move the clocks
     return old
 
 

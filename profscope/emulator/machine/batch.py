@@ -11,7 +11,7 @@ import numpy as np
 
 from profscope.emulator.arrays import LANES, Array, DType
 from profscope.emulator.costs import COSTS, Cost
-from profscope.emulator.machine.block import Site
+from profscope.emulator.machine.block import Schedule, Site
 from profscope.emulator.machine.grid import Grid
 from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.machine.shared_checks import SharedChecks
@@ -26,12 +26,15 @@ class Batch:
     """CTAs of one launch, by linear number.
 
     `registers[i]` are arrays as in `arrays.py`; `clocks` is (CTAs, warps, 1), cycles since the launch began;
-    `shared` is (CTAs, bytes); `at` maps blocks to the mask of the threads there, None for all; `waiting`
-    likewise for threads at the barrier that ends a block.
+    brought up to date at each `tick` of the schedule; `shared` is (CTAs, bytes); `at` maps blocks to the mask
+    of the threads there, None for all; `waiting` likewise for threads at the barrier that ends a block.
     """
 
-    def __init__(self, grid: Grid, ctas: Array, start_cycles: Array, sms: Array) -> None:
+    def __init__(self, grid: Grid, schedule: Schedule, ctas: Array, start_cycles: Array, sms: Array) -> None:
         self.grid = grid
+        self.schedule = schedule
+        self.times = schedule.times
+        self.late = 0  # cycles since the last tick that all warps are behind the schedule
         self.memory: GlobalMemory = grid.memory
         self.ctas = ctas
         self.sms = sms
@@ -48,7 +51,7 @@ class Batch:
         self.memos: dict[Any, tuple[Any, Array]] = {}
         self.special = grid.special(ctas, sms)
         self.steps = 0
-        self.counts = grid.counts
+        self.counts = grid.counts_of(schedule)
 
     @property
     def is_done(self) -> bool:
@@ -140,41 +143,67 @@ class Batch:
 
     # --- clocks ---
 
-    def tick(self, mask: Array | None, cycles: int) -> None:
+    def tick(self, mask: Array | None, time: int) -> None:
+        """The warps of `mask` are at the schedule's time of this number."""
+        cycles = self.times[time] + self.late
+        self.late = 0
         if mask is None:
             self.clocks = self.clocks + cycles
         else:
             self.clocks = self.clocks + cycles * mask.any(axis=2, keepdims=True)
 
-    def clock(self, cycles: int) -> Array:
-        """%clock64: the SM's counter."""
-        return self.grid.device.sm_clock(self.grid.begin + self.clocks + cycles, self.sms)
+    def delay(self, site: Site, cycles: Any) -> None:
+        """An access keeps the SM's load/store unit busy for so many cycles a warp, (CTAs, warps, 1) or one
+        number for all; the schedule has one. The other resident warps do the same at the same time."""
+        residents = self.schedule.residents
+        scheduled = max(site.issue, residents)
+        if not isinstance(cycles, np.ndarray):
+            late = max(0, residents * int(cycles) - scheduled)
+            self.late += late
+        else:
+            late = np.maximum(residents * cycles - scheduled, 0)
+            self.clocks = self.clocks + late
+        if self.counts is not None:
+            warps = self.shape[0] * self.shape[1]
+            total = late * warps if isinstance(late, int) else int(late.sum()) * (warps // late.size)
+            self.counts.delay(site.counted, total)
 
-    def clock_low(self, cycles: int) -> Array:
-        return self.clock(cycles).astype(np.int32)
+    def clock(self, time: int) -> Array:
+        """%clock64: the SM's counter, at the schedule's time of this number."""
+        return self.grid.device.sm_clock(self.cycle(time), self.sms)
 
-    def clock_high(self, cycles: int) -> Array:
-        return (self.clock(cycles) >> np.int64(32)).astype(np.int32)
+    def cycle(self, time: int) -> Array:
+        """The device's cycle at the schedule's time of this number."""
+        return self.clocks + (self.grid.begin + self.late + self.times[time])
 
-    def globaltimer(self, cycles: int) -> Array:
-        return self.grid.device.globaltimer(self.grid.begin + self.clocks + cycles)
+    def clock_low(self, time: int) -> Array:
+        return self.clock(time).astype(np.int32)
 
-    def globaltimer_low(self, cycles: int) -> Array:
-        return self.globaltimer(cycles).astype(np.int32)
+    def clock_high(self, time: int) -> Array:
+        return (self.clock(time) >> np.int64(32)).astype(np.int32)
 
-    def globaltimer_high(self, cycles: int) -> Array:
-        return (self.globaltimer(cycles) >> np.int64(32)).astype(np.int32)
+    def globaltimer(self, time: int) -> Array:
+        return self.grid.device.globaltimer(self.cycle(time))
+
+    def globaltimer_low(self, time: int) -> Array:
+        return self.globaltimer(time).astype(np.int32)
+
+    def globaltimer_high(self, time: int) -> Array:
+        return (self.globaltimer(time) >> np.int64(32)).astype(np.int32)
 
     def commit_group(self, mask: Array | None) -> None:
         done = self.clocks + COSTS[Cost.ASYNC_COPY].latency
         moved = np.concatenate([done, self.groups[..., :-1]], axis=2)
         self.groups = moved if mask is None else np.where(mask.any(axis=2, keepdims=True), moved, self.groups)
 
-    def wait_group(self, mask: Array | None, pending: int) -> None:
+    def wait_group(self, mask: Array | None, site: Site, pending: int) -> None:
         if pending >= GROUPS:
             return
         until = np.maximum(self.clocks, self.groups[..., pending : pending + 1])
-        self.clocks = until if mask is None else np.where(mask.any(axis=2, keepdims=True), until, self.clocks)
+        until = until if mask is None else np.where(mask.any(axis=2, keepdims=True), until, self.clocks)
+        if self.counts is not None and site.counted >= 0:
+            self.counts.delay(site.counted, int((until - self.clocks).sum()))
+        self.clocks = until
 
     # --- reports ---
 

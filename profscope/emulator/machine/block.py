@@ -2,23 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from profscope.emulator.arrays import Array
 from profscope.emulator.ptx.syntax import Instruction
 
-__all__ = ["Meeting", "Site", "TranslatedBlock"]
+__all__ = ["Meeting", "Schedule", "Site", "TranslatedBlock", "Wait"]
 
 
 @dataclass(frozen=True)
 class Site:
     """An instruction at run time: what errors name, and the pointer parameters its address comes from.
 
-    `counted` is its number among those that are counted, -1 if it is not.
+    `counted` is its number among those that are counted, -1 if it is not. It is issued in `issue` cycles.
     """
 
     instruction: Instruction
     pointers: frozenset[int] = frozenset()
     counted: int = -1
+    issue: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,4 +53,28 @@ class TranslatedBlock:
     site: Site | None
     barrier: tuple[int, int]  # id and thread count (0: all of the CTA)
     instructions: int
-    meeting: Meeting | None
+
+
+class Wait(NamedTuple):
+    """Cycles that a warp spends at an instruction each time that it runs a block. number: of the instruction
+    among those that are counted; blamed: of the one that is the cause; stall: "selected" if it issues."""
+
+    block: int
+    number: int
+    stall: str
+    blamed: int
+    cycles: int
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A kernel's blocks in cycles, with `residents` warps on each SM.
+
+    `times` are the cycles at which clocks are read and brought up to date, by number, each since the last
+    time that clocks were brought up to date. `meetings` are those of blocks, None where CTAs do not meet.
+    """
+
+    residents: int
+    times: tuple[int, ...]
+    meetings: tuple[Meeting | None, ...]
+    waits: tuple[Wait, ...]

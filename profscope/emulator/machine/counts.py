@@ -4,15 +4,19 @@ Instructions of a block are executed together, so a block and each of its predic
 access by itself. What only serves records is no instruction of the kernel and has no number (`records.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
-from profscope.emulator.machine.transactions import local_sectors, sectors, wavefronts
+from profscope.emulator.machine.block import Schedule, Wait
+from profscope.emulator.machine.transactions import Figures, local_sectors
 from profscope.emulator.ptx.syntax import Instruction
 
-__all__ = ["COLUMNS", "Counted", "LaunchCounts", "Totals"]
+__all__ = ["COLUMNS", "Counted", "LaunchCounts", "Totals", "access_rows"]
 
 COLUMNS = (
     "executed", "threads", "sectors", "sectors_ideal", "wavefronts", "wavefronts_ideal", "local_sectors",
@@ -23,18 +27,21 @@ COLUMNS = (
 @dataclass(frozen=True, eq=False)
 class Counted:
     """An instruction that is counted: the block it is in, and the predicate that switches it off, by their
-    numbers; -1 without one."""
+    numbers; -1 without one. delayed: why warps wait at it beyond its schedule."""
 
     instruction: Instruction
     block: int
     predicate: int
+    delayed: str = ""
 
 
 @dataclass(eq=False)
 class LaunchCounts:
-    """warps, threads, divergent: by block; active: threads by predicate. transactions: by instruction, the
-    columns from `sectors` to `local_sectors`."""
+    """Of the CTAs of a launch that run by one schedule. warps, threads, divergent: by block; active: threads
+    by predicate. transactions: by instruction, the columns from `sectors` to `local_sectors`, and the cycles
+    that warps wait beyond the schedule."""
 
+    schedule: Schedule
     warps: list[int]
     threads: list[int]
     divergent: list[int]
@@ -42,9 +49,9 @@ class LaunchCounts:
     transactions: Array
 
     @classmethod
-    def of(cls, blocks: int, predicates: int, instructions: int) -> "LaunchCounts":
-        transactions = np.zeros((instructions, 5), np.int64)
-        return cls([0] * blocks, [0] * blocks, [0] * blocks, [0] * predicates, transactions)
+    def of(cls, schedule: Schedule, blocks: int, predicates: int, instructions: int) -> "LaunchCounts":
+        transactions = np.zeros((instructions, 6), np.int64)
+        return cls(schedule, [0] * blocks, [0] * blocks, [0] * blocks, [0] * predicates, transactions)
 
     def block(self, number: int, mask: Array | None, shape: tuple[int, int, int], threads: int) -> None:
         """`threads` threads of a batch of this shape run a block, those of `mask`."""
@@ -61,31 +68,33 @@ class LaunchCounts:
         size = shape[0] * shape[1] * shape[2]
         self.active[number] += size if mask is None else np.count_nonzero(mask) * (size // mask.size)
 
-    def access(
-        self,
-        number: int,
-        space: str,
-        mask: Array | None,
-        shape: tuple[int, int, int],
-        where: Array,
-        offset: int,
-        size: int,
+    def local(
+        self, number: int, rows: Array, active: Array | None, times: int, offset: int, size: int
     ) -> None:
-        """An instruction accesses `size` bytes at the addresses `where` + `offset`; what of the memory it
-        takes is added."""
-        own = self.transactions[number]
-        lanes = where.shape[2] if space == "global" or where.shape[2] > 1 else LANES
-        both = (*where.shape[:2], lanes) if mask is None else _joined(where.shape, mask.shape, lanes)
-        rows = _rows(where, both)
-        active = None if mask is None else _rows(mask, both)
-        times = shape[0] * shape[1] // len(rows)
-        if space == "local":
-            own[4] += times * local_sectors(rows, offset, active, size)
-            return
-        at, count = (0, sectors) if space == "global" else (2, wavefronts)
-        taken, fewest = count(rows, offset, active, size)
-        own[at] += times * taken
-        own[at + 1] += times * fewest
+        """An instruction accesses local memory; rows, active: of `access_rows`, each of which stands for
+        `times` warps."""
+        self.transactions[number, 4] += times * local_sectors(rows, offset, active, size)
+
+    def access(self, number: int, space: str, figures: Figures, rows: int, times: int) -> None:
+        """An instruction takes so many transactions; figures: of rows each of which stands for `times`
+        warps."""
+        own, at = self.transactions[number], 0 if space == "global" else 2
+        for column, each in enumerate(figures, at):
+            own[column] += times * (each * rows if isinstance(each, int) else int(each.sum()))
+
+    def delay(self, number: int, cycles: int) -> None:
+        """Warps wait at an instruction, all together for so many cycles beyond the schedule."""
+        self.transactions[number, 5] += cycles
+
+
+def access_rows(
+    where: Array, mask: Array | None, shape: tuple[int, int, int], space: str
+) -> tuple[Array, Array | None, tuple[int, int]]:
+    """Addresses and mask as (warps, lanes), each row of which stands for one warp or several, and the first
+    two axes, CTAs and warps, of which the rows are."""
+    lanes = where.shape[2] if space == "global" or where.shape[2] > 1 else LANES
+    both = (*where.shape[:2], lanes) if mask is None else _joined(where.shape, mask.shape, lanes)
+    return _rows(where, both), None if mask is None else _rows(mask, both), both[:2]
 
 
 def _joined(a: tuple[int, ...], b: tuple[int, ...], lanes: int) -> tuple[int, int, int]:
@@ -103,18 +112,23 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Sums over `launches`, of each of `instructions`. sums: as the fields of LaunchCounts."""
+    """Sums over `launches`, of each of `instructions`. sums: as the fields of LaunchCounts. warps: by block
+    for each schedule."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0
     sums: tuple[Array, ...] = ()
+    warps: tuple[tuple[Schedule, Array], ...] = ()
 
-    def plus(self, launch: LaunchCounts) -> "Totals":
+    def plus(self, launch: Sequence[LaunchCounts]) -> "Totals":
         """With those of one launch more."""
-        fields = launch.warps, launch.threads, launch.divergent, launch.active, launch.transactions
-        new = tuple(np.asarray(values, np.int64) for values in fields)
-        sums = tuple(a + b for a, b in zip(self.sums, new, strict=True)) if self.sums else new
-        return Totals(self.instructions, self.launches + 1, sums)
+        sums, warps = self.sums, dict(self.warps)
+        for part in launch:
+            fields = part.warps, part.threads, part.divergent, part.active, part.transactions
+            new = tuple(np.asarray(values, np.int64) for values in fields)
+            sums = tuple(a + b for a, b in zip(sums, new, strict=True)) if sums else new
+            warps[part.schedule] = warps.get(part.schedule, 0) + new[0]
+        return Totals(self.instructions, self.launches + 1, sums, tuple(warps.items()))
 
     @property
     def columns(self) -> dict[str, Array]:
@@ -127,6 +141,42 @@ class Totals:
         return {
             "executed": warps[block],
             "threads": np.where(predicate < 0, threads[block], by_predicate),
-            **dict(zip(COLUMNS[2:7], transactions.T, strict=True)),
+            **dict(zip(COLUMNS[2:7], transactions.T, strict=False)),
             "divergent": np.where(is_branch, divergent[block], 0),
         }
+
+    @property
+    def waits(self) -> list[Wait]:
+        """The cycles of all warps, as `Schedule.waits` has those of one. Waits for copies are charged to all
+        copies, as often as each was executed."""
+        waits = [
+            each._replace(cycles=each.cycles * int(warps[each.block]))
+            for schedule, warps in self.warps
+            for each in schedule.waits
+        ]
+        delays = self.sums[-1][:, 5].tolist()
+        executed = self.columns["executed"].tolist()
+        copies = [
+            number for number, row in enumerate(self.instructions) if _is_copy(row) and executed[number]
+        ]
+        for number, (row, cycles) in enumerate(zip(self.instructions, delays, strict=True)):
+            causes = copies if row.instruction.opcode.startswith("cp.async.wait") and copies else [number]
+            shares = _divided(cycles, [executed[each] for each in causes])
+            waits += [
+                Wait(row.block, number, row.delayed, cause, share)
+                for cause, share in zip(causes, shares, strict=True)
+            ]
+        return [each for each in waits if each.cycles]
+
+
+def _is_copy(row: Counted) -> bool:
+    return row.instruction.opcode.startswith(("cp.async.ca", "cp.async.cg"))
+
+
+def _divided(cycles: int, weights: list[Any]) -> list[int]:
+    """Whole cycles that add up, in proportion to the weights."""
+    total, ends = sum(weights), [0]
+    for weight in weights:
+        ends.append(ends[-1] + weight)
+    bounds = [cycles * end // total if total else 0 for end in ends[:-1]] + [cycles]
+    return [after - before for before, after in pairwise(bounds)]

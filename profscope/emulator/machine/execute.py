@@ -9,10 +9,10 @@ from collections import deque
 
 import numpy as np
 
-from profscope.emulator.arrays import Array
+from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.costs import BARRIER_CYCLES
 from profscope.emulator.machine.batch import Batch, compact
-from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.block import Site, TranslatedBlock
 from profscope.errors import EmulatorError
 
 __all__ = ["QUANTUM", "check_length", "release", "run", "step", "step_or_split"]
@@ -133,6 +133,8 @@ def switch(batch: Batch, block: TranslatedBlock, index: Array, mask: Array | Non
 def release(batch: Batch) -> None:
     """All threads that have not ended wait at barriers: let those go on whose barrier is complete."""
     blocks = batch.grid.blocks
+    if release_all(batch):
+        return
     arrived: dict[int, list[tuple[int, Array]]] = {}
     everyone = np.zeros(batch.shape, np.bool_)
     for number, mask in batch.waiting.items():
@@ -151,7 +153,7 @@ def release(batch: Batch) -> None:
         chosen = complete.reshape(-1, 1, 1)
         if batch.checks is not None:
             batch.checks.barrier(complete)
-        align_clocks(batch, [full & chosen for _, full in places])
+        align_clocks(batch, [(blocks[number].site, full & chosen) for number, full in places])
         for number, full in places:
             stay = full & ~chosen
             batch.waiting.pop(number)
@@ -168,11 +170,34 @@ def release(batch: Batch) -> None:
         raise batch.error(site, "deadlock: not all threads come to this barrier", full, None)
 
 
-def align_clocks(batch: Batch, masks: list[Array]) -> None:
-    """The warps at a barrier go on when the last of them has come."""
-    together = np.logical_or.reduce(masks).any(axis=2, keepdims=True)
+def release_all(batch: Batch) -> bool:
+    """If all threads of all CTAs wait at one barrier for all, as nearly always, let them go on."""
+    number, mask = next(iter(batch.waiting.items()))
+    block = batch.grid.blocks[number]
+    if mask is not None or block.barrier[1] not in (0, batch.shape[1] * LANES):
+        return False
+    batch.waiting.clear()
+    if batch.checks is not None:
+        batch.checks.barrier(np.ones(len(batch.ctas), np.bool_))
+    latest = batch.clocks.max(axis=1, keepdims=True) + BARRIER_CYCLES
+    before, batch.clocks = batch.clocks, np.repeat(latest, batch.shape[1], axis=1)
+    if batch.counts is not None and block.site is not None and block.site.counted >= 0:
+        batch.counts.delay(block.site.counted, int((batch.clocks - before).sum()))
+    arrive(batch.at, block.next, None)
+    return True
+
+
+def align_clocks(batch: Batch, places: list[tuple[Site | None, Array]]) -> None:
+    """The warps at a barrier go on when the last of them has come. places: the instructions at which they
+    are, and masks."""
+    together = np.logical_or.reduce([mask for _, mask in places]).any(axis=2, keepdims=True)
     latest = np.where(together, batch.clocks, -1).max(axis=1, keepdims=True)
-    batch.clocks = np.where(together, latest + BARRIER_CYCLES, batch.clocks)
+    before, batch.clocks = batch.clocks, np.where(together, latest + BARRIER_CYCLES, batch.clocks)
+    if batch.counts is not None:
+        waited = batch.clocks - before
+        for site, mask in places:
+            if site is not None and site.counted >= 0:
+                batch.counts.delay(site.counted, int(waited[mask.any(axis=2, keepdims=True)].sum()))
 
 
 def split(batch: Batch, number: int) -> list[Batch]:

@@ -1,13 +1,13 @@
 """What all CTAs of one launch share: the grid, parameters, memory, and the time at which the launch began."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.device import Device
-from profscope.emulator.machine.block import TranslatedBlock
+from profscope.emulator.machine.block import Schedule, TranslatedBlock
 from profscope.emulator.machine.counts import LaunchCounts
 from profscope.emulator.machine.memory import GlobalMemory
 
@@ -20,7 +20,7 @@ class Grid:
 
     `initial` are the registers' values and `parameters` the kernel parameters' bits, arrays of one element.
     The launch begins in the device's cycle `begin`. What runs `max_blocks` blocks is taken for endless.
-    `counts` is None where nobody wants to know them.
+    `counts` makes those of the CTAs that run by a schedule; None where nobody wants to know them.
     """
 
     name: str
@@ -36,11 +36,18 @@ class Grid:
     begin: int
     is_ordered: bool  # by the CTAs' clocks where they meet
     max_blocks: int
-    counts: LaunchCounts | None = None
+    counts: Callable[[Schedule], LaunchCounts] | None = None
+    counted: dict[Schedule, LaunchCounts] = field(default_factory=dict)
     fixed: dict[str, Array] = field(init=False)
 
     def __post_init__(self) -> None:
         self.fixed = self.fixed_registers()
+
+    def counts_of(self, schedule: Schedule) -> LaunchCounts | None:
+        """Those of the CTAs that run by a schedule; None where nobody wants to know."""
+        if self.counts is not None and schedule not in self.counted:
+            self.counted[schedule] = self.counts(schedule)
+        return self.counted.get(schedule)
 
     def fixed_registers(self) -> dict[str, Array]:
         """The special registers that are the same in every CTA, by name."""

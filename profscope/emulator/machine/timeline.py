@@ -15,7 +15,7 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
 from profscope.emulator.device import Placement
 from profscope.emulator.machine.batch import Batch
-from profscope.emulator.machine.block import Meeting
+from profscope.emulator.machine.block import Meeting, Schedule
 from profscope.emulator.machine.execute import QUANTUM, check_length, release, step, step_or_split
 from profscope.emulator.machine.grid import Grid
 
@@ -30,8 +30,9 @@ class Timeline:
     `late` counts the warps that met others after one whose clock was later, by at most `late_by` cycles.
     """
 
-    def __init__(self, grid: Grid, placement: Placement, most: int) -> None:
+    def __init__(self, grid: Grid, schedule: Schedule, placement: Placement, most: int) -> None:
         self.grid = grid
+        self.schedule = schedule
         self.placement = placement
         self.most = most  # CTAs a batch may have
         self.total = grid.size[0] * grid.size[1] * grid.size[2]
@@ -69,7 +70,7 @@ class Timeline:
             self.is_free[chosen] = False
             self.started += len(chosen)
             starts = self.placement.free[chosen] + CTA_LAUNCH_CYCLES
-            self.keep(Batch(self.grid, ctas, starts, self.placement.sms[chosen]))
+            self.keep(Batch(self.grid, self.schedule, ctas, starts, self.placement.sms[chosen]))
 
     def next_clock(self) -> int:
         return self.queue[0][0] if self.queue else NEVER
@@ -97,7 +98,7 @@ class Timeline:
     def clock(self, batch: Batch) -> int:
         """The cycle before which a batch does nothing that others could notice."""
         number = min(batch.at, default=-1)
-        if number >= 0 and self.grid.blocks[number].meeting is not None:
+        if number >= 0 and self.schedule.meetings[number] is not None:
             first = int(self.meeting_clocks(batch, number).min())
             return first if first != NEVER else int(batch.clocks.min())
         places = batch.at or batch.waiting
@@ -106,7 +107,7 @@ class Timeline:
 
     def meeting_clocks(self, batch: Batch, number: int) -> Array:
         """When each warp at block `number` meets others there, (CTAs, warps, 1); NEVER: it takes no part."""
-        meeting = self.grid.blocks[number].meeting
+        meeting = self.schedule.meetings[number]
         assert meeting is not None
         active = batch.at[number]
         if meeting.predicate is not None:
@@ -124,7 +125,7 @@ class Timeline:
                     break
                 release(batch)
             number = min(batch.at)
-            meeting = self.grid.blocks[number].meeting
+            meeting = self.schedule.meetings[number]
             if meeting is not None:
                 batch = self.those_at(batch, number)
                 first = self.clock(batch)

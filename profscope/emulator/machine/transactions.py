@@ -9,6 +9,7 @@ The fewest are those of as many bytes, without gaps and conflicts; never more th
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,8 @@ BANKS = 32
 LINE = WORD * BANKS
 NOWHERE = np.iinfo(np.int64).max
 
-Figures = tuple[int, int]
-"""How many, and the fewest, of all rows together."""
+Figures = tuple[Any, Any]
+"""How many, and the fewest, of each row; one number each where all rows have the same."""
 
 Count = Callable[[Array, Array | None, int], Figures]
 
@@ -42,7 +43,7 @@ def wavefronts(addresses: Array, offset: int, active: Array | None, size: int) -
     """As `sectors`, of shared memory, where the same addresses come again and again."""
     if addresses.nbytes > _LARGE:
         return _by_likeness(addresses, offset, active, size, LINE, _wavefronts)
-    key = (addresses.tobytes(), offset, None if active is None else active.tobytes(), size)
+    key = (addresses.tobytes(), len(addresses), offset, None if active is None else active.tobytes(), size)
     return _remembered(key, addresses + offset, active, size, _wavefronts)
 
 
@@ -57,7 +58,7 @@ def local_sectors(addresses: Array, offset: int, active: Array | None, size: int
 def _by_likeness(
     addresses: Array, offset: int, active: Array | None, size: int, period: int, count: Count
 ) -> Figures:
-    """Sums over rows. Rows that differ by a multiple of the period are alike; if all are, one is counted."""
+    """Rows that differ by a multiple of the period are alike; if all are, one is counted."""
     if active is not None:
         full = active.all(axis=1)
         if full.all():
@@ -65,22 +66,37 @@ def _by_likeness(
         elif 2 * np.count_nonzero(full) > len(full):
             some = _by_likeness(addresses[full], offset, None, size, period, count)
             rest = _by_likeness(addresses[~full], offset, active[~full], size, period, count)
-            return some[0] + rest[0], some[1] + rest[1]
-    first = addresses[:, :1]
-    phases = (first + offset) & (period - 1)
-    row = addresses[:1] - first[:1]
-    alike = len(addresses) == 1 or (
-        (phases == phases[0]).all()
-        and (active is None or (active == active[0]).all())
-        and (addresses - first == row).all()
-    )
-    if not alike:
-        return count(addresses + offset, active, size)
-    row = row + phases[:1]
+            return _put_together(full, some[0], rest[0]), _put_together(full, some[1], rest[1])
+    first = addresses[:, 0]
+    if len(addresses) > 1:
+        apart = first - first[0]
+        is_one = (
+            not np.bitwise_or.reduce(apart) & (period - 1)
+            and (active is None or (active == active[0]).all())
+            and _are_shifted(addresses)
+        )
+        if not is_one:
+            return count(addresses + offset, active, size)
+    row = addresses[:1] - first[0] + ((int(first[0]) + offset) & (period - 1))
     mask = None if active is None else active[:1]
     key = (row.tobytes(), None if mask is None else mask.tobytes(), size, period)
-    taken, fewest = _remembered(key, row, mask, size, count)
-    return taken * len(addresses), fewest * len(addresses)
+    return _remembered(key, row, mask, size, count)
+
+
+def _are_shifted(rows: Array) -> bool:
+    """Whether each row is the first one plus a number."""
+    lanes = rows.shape[1]
+    flat = rows.reshape(-1)
+    steps = flat[lanes:] - flat[:-lanes]  # from each row to the next: alike within a row
+    changes = steps[1:] != steps[:-1]
+    return bool(np.count_nonzero(changes) == np.count_nonzero(changes[lanes - 1 :: lanes]))
+
+
+def _put_together(full: Array, some: Any, rest: Any) -> Array:
+    """Figures of rows: of those that are `full`, and of the others."""
+    whole = np.empty(len(full), np.int64)
+    whole[full], whole[~full] = some, rest
+    return whole
 
 
 def _remembered(
@@ -90,8 +106,15 @@ def _remembered(
     if found is None:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        found = _known[key] = count(addresses, active, size)
+        found = _known[key] = _brief(count(addresses, active, size))
     return found
+
+
+def _brief(figures: Figures) -> Figures:
+    """With one number for all rows where they have the same."""
+    taken, fewest = figures
+    is_one = (taken == taken[0]).all() and (fewest == fewest[0]).all()
+    return (int(taken[0]), int(fewest[0])) if is_one else figures
 
 
 def _sectors(addresses: Array, active: Array | None, size: int) -> Figures:
@@ -117,7 +140,7 @@ def _wavefronts(addresses: Array, active: Array | None, size: int) -> Figures:
 def _with_fewest(taken: Array, addresses: Array, active: Array | None, size: int, each: int) -> Figures:
     lanes = addresses.shape[1] if active is None else active.sum(axis=1)
     fewest = np.minimum(taken, -(-lanes * size // each))
-    return int(taken.sum()), int(fewest.sum())
+    return taken, np.broadcast_to(fewest, taken.shape)
 
 
 def _distinct(ids: Array, active: Array | None) -> Array:

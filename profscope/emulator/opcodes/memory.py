@@ -58,7 +58,7 @@ def ld(form: Form) -> Meaning:
 
     def function(machine: Batch, mask: Array | None, site: Site, where: Array) -> Any:
         size = DTYPES[kind].itemsize * count
-        access.count_access(machine, space, mask, site, where, offset, size)
+        access.charge_access(machine, space, mask, site, where, offset, size)
         return access.load(machine, space, mask, site, where, offset, DTYPES[kind], count)
 
     return Meaning(function, [(t, kind) for t in targets], [base], on_machine=True)
@@ -169,7 +169,7 @@ def wait_group(form: Form) -> Meaning:
     pending = form.constant(0) if form.operands else 0
 
     def function(machine: Batch, mask: Array | None, site: Site) -> None:
-        machine.wait_group(mask, pending or 0)
+        machine.wait_group(mask, site, pending or 0)
 
     return Meaning(function, [], [], on_machine=True, is_sync=True)
 
@@ -189,7 +189,7 @@ def ldmatrix(form: Form) -> Meaning:
         lanes = where if where.shape[-1] == 32 else np.repeat(where, 32, axis=-1)
         used = lanes[..., : 8 * count]
         who = None if mask is None else mask[..., : 8 * count]
-        access.count_access(machine, "shared", who, site, used, offset, row.itemsize)
+        access.charge_access(machine, "shared", who, site, used, offset, row.itemsize)
         if mask is not None:  # it speaks of 32 lanes
             used = np.tile(used, 4 // count)
         rows = access.load(machine, "shared", mask, site, used, offset, row, 1)[..., : 8 * count]

@@ -170,12 +170,21 @@ def result_parts(matrix: Array) -> list[Array]:
 def whole_result(parts: list[Array], like: Array) -> Array | None:
     """The matrices of which `parts` are the views that `result_parts` made, if they are."""
     base = parts[0].base
-    if base is None or base.shape != like.shape or base.dtype != like.dtype:
+    if base is None or base.shape != like.shape or base.dtype != like.dtype or not base.flags.c_contiguous:
         return None
-    for mine, part in zip(result_parts(base), parts, strict=True):
-        if part.base is not base or part.ctypes.data != mine.ctypes.data or part.shape != mine.shape:
+    item, start = base.itemsize, _address(base)
+    strides = base.strides[0], 2 * item
+    for number, part in enumerate(parts):
+        tile, element = divmod(number, 2)
+        if part.base is not base or part.strides != strides or part.shape[1] != 32:
+            return None
+        if _address(part) != start + (64 * tile + element) * item:
             return None
     return base
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def element_reader(kind: str) -> Callable[[Array], Array]:
@@ -219,19 +228,18 @@ def mma(form: Form) -> Meaning:
     tiles = 1 if form.has("m8n8k4") else 2
 
     def function(machine: Batch, mask: Array | None, _: Site, *registers: Array) -> tuple[Array, ...]:
-        full = [machine.flat(r) for r in registers]
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
         left = machine.memo(
             ("A", a_type, *map(id, sources_a)),
             sources_a,
-            lambda: gather_operand(full[:a_count], read_a, tiles),
+            lambda: gather_operand([machine.flat(r) for r in sources_a], read_a, tiles),
         )
         right = machine.memo(
             ("B", b_type, *map(id, sources_b)), sources_b,
-            lambda: gather_operand(full[a_count : a_count + b_count], read_b, 1).transpose(0, 2, 1),
+            lambda: gather_operand([machine.flat(r) for r in sources_b], read_b, 1).transpose(0, 2, 1),
         )  # fmt: skip
         total = np.matmul(left, right)
-        start = full[a_count + b_count :]
+        start = [machine.flat(r) for r in registers[a_count + b_count :]]
         if result == "f16":
             halves = [np.ascontiguousarray(r).view(np.float16).reshape(-1, 32, 2) for r in start]
             for part, half in zip(

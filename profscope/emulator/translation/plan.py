@@ -35,17 +35,22 @@ class Plan:
         self.records = record_instructions(graph, self.pointers)
         self.counted: list[Counted] = []
         self.predicates = 0
+        self.times = 0  # at which clocks are read or brought up to date
 
     def count(self, instruction: Instruction, block: int, predicate: int) -> int:
         """The number of an instruction among those that are counted; -1 if it only serves records."""
         if id(instruction) in self.records:
             return -1
-        self.counted.append(Counted(instruction, block, predicate))
+        self.counted.append(Counted(instruction, block, predicate, _delayed(instruction)))
         return len(self.counted) - 1
 
     def new_predicate(self) -> int:
         self.predicates += 1
         return self.predicates - 1
+
+    def new_time(self) -> int:
+        self.times += 1
+        return self.times - 1
 
     def meaning(self, instruction: Instruction) -> tuple[Op, Form, Meaning]:
         row, form = lookup(instruction)
@@ -70,3 +75,13 @@ class Plan:
             return "pred"
         bits = re.sub(r"\D", "", declared)
         return f"i{bits}"
+
+
+def _delayed(instruction: Instruction) -> str:
+    """Why warps wait at an instruction for more than its operands: others, copies, or the memory."""
+    if instruction.opcode.startswith("bar"):
+        return "barrier"
+    if instruction.opcode.startswith("cp.async.wait"):
+        return "long_scoreboard"
+    is_shared = "shared" in instruction.opcode and not instruction.opcode.startswith("cp.async")
+    return "mio_throttle" if is_shared else "lg_throttle"

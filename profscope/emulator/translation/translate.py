@@ -1,43 +1,47 @@
 """From a control flow graph to Python functions, one a basic block."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES
-from profscope.emulator.machine.block import Meeting, Site, TranslatedBlock
+from profscope.emulator.machine.block import Site, TranslatedBlock
 from profscope.emulator.machine.counts import Counted
 from profscope.emulator.ptx.syntax import Immediate
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.kinds import constant
 from profscope.emulator.translation.plan import Plan
+from profscope.emulator.translation.timing import BlockSteps
 from profscope.emulator.translation.writer import BlockWriter
 from profscope.errors import EmulatorError
 
-__all__ = ["translate"]
-
-NEVER = 1 << 40  # cycles to what a block does not lead to
+__all__ = ["Translation", "translate"]
 
 
-def translate(
-    graph: Graph, symbols: dict[str, int]
-) -> tuple[list[TranslatedBlock], list[Array], tuple[Counted, ...], int]:
-    """The blocks' functions, the registers' initial values, the instructions that are counted, and how many
-    predicates switch some of them off. `symbols` gives each variable its address."""
+@dataclass(frozen=True)
+class Translation:
+    """`initial` are the registers' values, `counted` the instructions that the kernel would have without
+    records, and `predicates` how many predicates switch some of them off. `steps` are for `schedule`."""
+
+    blocks: list[TranslatedBlock]
+    initial: list[Array]
+    counted: tuple[Counted, ...]
+    predicates: int
+    steps: tuple[BlockSteps, ...]
+
+
+def translate(graph: Graph, symbols: dict[str, int]) -> Translation:
+    """The blocks of a kernel. `symbols` gives each variable its address."""
     plan = Plan(graph, symbols)
-    writers: list[BlockWriter] = []
-    functions = []
-    on_its_way: dict[int, dict[str, int]] = {}  # into blocks that were cut off, which follow the one before
-    for number, block in enumerate(graph.blocks):
-        writer = BlockWriter(plan, number, on_its_way.pop(number, {}))
-        functions.append(_function(graph.name, f"block_{number}", writer))
-        writers.append(writer)
-        if writer.is_cut:
-            on_its_way[block.next] = writer.ready
-    ahead = _cycles_to_meeting(writers)
-    blocks = [_block(*parts, ahead) for parts in zip(graph.blocks, functions, writers, strict=True)]
-    initial = [constant(0, kind) for kind in plan.slot_kinds]
-    return blocks, initial, tuple(plan.counted), plan.predicates
+    writers = [BlockWriter(plan, number) for number in range(len(graph.blocks))]
+    functions = [_function(graph.name, f"block_{number}", writer) for number, writer in enumerate(writers)]
+    return Translation(
+        blocks=[_block(*parts) for parts in zip(graph.blocks, functions, writers, strict=True)],
+        initial=[constant(0, kind) for kind in plan.slot_kinds],
+        counted=tuple(plan.counted),
+        predicates=plan.predicates,
+        steps=tuple(writer.block_steps for writer in writers),
+    )
 
 
 def _function(kernel: str, name: str, writer: BlockWriter) -> Callable[..., Array | None]:
@@ -47,9 +51,7 @@ def _function(kernel: str, name: str, writer: BlockWriter) -> Callable[..., Arra
     return namespace[name]  # type: ignore[no-any-return]
 
 
-def _block(
-    block: Block, run: Callable[..., Array | None], writer: BlockWriter, ahead: list[int]
-) -> TranslatedBlock:
+def _block(block: Block, run: Callable[..., Array | None], writer: BlockWriter) -> TranslatedBlock:
     last = block.end_instruction
     return TranslatedBlock(
         run=run,
@@ -57,41 +59,10 @@ def _block(
         next=block.next,
         taken=block.taken,
         targets=block.targets,
-        site=Site(last) if last else None,
+        site=Site(last, counted=writer.end_number) if last else None,
         barrier=_barrier(block),
         instructions=len(block.instructions) + (last is not None),
-        meeting=_meeting(block, writer, ahead) if block.meets else None,
     )
-
-
-def _meeting(block: Block, writer: BlockWriter, ahead: list[int]) -> Meeting:
-    predicate = block.instructions[0].predicate
-    return Meeting(
-        issue=writer.first_issue,
-        apart=writer.ticked - writer.first_issue + min(ahead[number] for number in block.successors()),
-        predicate=predicate and (writer.plan.slots[predicate[0].name], predicate[1]),
-    )
-
-
-def _cycles_to_meeting(writers: Sequence[BlockWriter]) -> list[int]:
-    """The least cycles from each block's begin to where CTAs meet, or to the start of one in a freed slot."""
-    ahead = [NEVER] * len(writers)
-
-    def cycles(writer: BlockWriter) -> int:
-        block = writer.block
-        if block.meets:
-            return writer.first_issue
-        waiting = BARRIER_CYCLES if block.end == "barrier" else 0
-        return (
-            writer.ticked + waiting + min((ahead[n] for n in block.successors()), default=CTA_LAUNCH_CYCLES)
-        )
-
-    changed = True
-    while changed:
-        new = [min(before, cycles(writer)) for before, writer in zip(ahead, writers, strict=True)]
-        changed = new != ahead
-        ahead = new
-    return ahead
 
 
 def _barrier(block: Block) -> tuple[int, int]:

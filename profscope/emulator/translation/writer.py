@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from profscope.emulator.arrays import DTYPES, Array
-from profscope.emulator.costs import COSTS, Cost
+from profscope.emulator.costs import COSTS, EXPANDED_LATENCY, STALLS, Cost, use_of
 from profscope.emulator.machine.block import Site
-from profscope.emulator.opcodes.table import Form, Meaning
+from profscope.emulator.opcodes.table import Form, Meaning, Op
 from profscope.emulator.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from profscope.emulator.translation.kinds import LOAD, STORE, constant, converter, raw, width
 from profscope.emulator.translation.liveness import reads, writes
 from profscope.emulator.translation.plan import Plan
+from profscope.emulator.translation.timing import BlockSteps, Issue, Tick
 from profscope.errors import EmulatorError
 
 __all__ = ["CLOCK_REGISTERS", "BlockWriter"]
@@ -44,7 +45,7 @@ def keep(p: Array, new: Array, old: Array) -> Array:
 class BlockWriter:
     """Writes the Python of one block."""
 
-    def __init__(self, plan: Plan, number: int, ready: dict[str, int]) -> None:
+    def __init__(self, plan: Plan, number: int) -> None:
         self.plan = plan
         self.number = number
         self.block = plan.graph.blocks[number]
@@ -56,10 +57,8 @@ class BlockWriter:
         self.inverted: dict[str, str] = {}  # of a predicate's variable
         self.active: dict[str, str] = {}  # the mask joined with a predicate's variable
         self.predicates: dict[str, int] = {}  # of a predicate's variable, its number among those counted
-        self.ready = ready  # cycle since the last tick at which a register can be read
-        self.time = 0
-        self.ticked = 0  # cycles of the block before the last tick
-        self.first_issue = 0  # cycle of the block at which its first instruction is issued
+        self.steps: list[Issue | Tick] = []
+        self.end_number = -1  # of the instruction that ends the block, among those counted
 
     # --- names ---
 
@@ -128,7 +127,10 @@ class BlockWriter:
     def special(self, name: str, kind: str) -> str:
         if name in CLOCK_REGISTERS:
             have = "i64" if name in ("%clock64", "%globaltimer") else "i32"
-            read = self.let(f"m.{CLOCK_REGISTERS[name]}({self.time})")
+            time, step = self.plan.new_time(), self.steps[-1]
+            assert isinstance(step, Issue)
+            step.clocks.append(time)
+            read = self.let(f"m.{CLOCK_REGISTERS[name]}({time})")
         elif name in SPECIAL_REGISTERS:
             have = "i32"
             read = self.let(f"m.special[{name!r}]")
@@ -153,23 +155,29 @@ class BlockWriter:
 
     def instruction(self, instruction: Instruction) -> None:
         row, form, meaning = self.plan.meanings[id(instruction)]
-        self.time = max([self.time, *(self.ready.get(name, 0) for name in reads(instruction))])
-        if meaning.is_sync:
+        if meaning.is_sync and (self.steps or self.block.continues):
             self.tick()
-        issued = self.time
-        if instruction is self.block.instructions[0]:
-            self.first_issue = self.ticked + issued
         predicate = self.predicate(instruction)
         counted = self.count(instruction, predicate)
-        outputs = self.call(instruction, form, meaning, predicate, counted)
+        step = self.issue(instruction, _cost(row, form), counted)
+        self.steps.append(step)
+        outputs = self.call(instruction, form, meaning, predicate, counted, step.issue)
         for (operand, kind), variable in zip(meaning.results, outputs, strict=True):
             self.assign(operand, kind, variable, predicate, meaning.on_machine)
-        cycles = COSTS[row.cost]
-        parts = max([1, *(len(o.items) for o in instruction.operands if isinstance(o, Vector))])
-        self.time = issued + cycles.issue * (parts if row.name in ("ld", "st") else 1)
-        latency = self.load_latency(form) if row.name == "ld" else cycles.latency
-        for register in writes(instruction):
-            self.ready[register] = issued + latency
+
+    def issue(self, instruction: Instruction, cost: Cost, counted: int) -> Issue:
+        """The step of an instruction."""
+        use, cycles = use_of(instruction.opcode), COSTS[cost]
+        expanded = EXPANDED_LATENCY * use.slots if use.slots > 2 else 0
+        return Issue(
+            counted,
+            tuple(reads(instruction)),
+            tuple(writes(instruction)),
+            issue=max(cycles.issue, use.slots if use.of_sm else use.busy),
+            latency=cycles.latency + expanded,
+            use=use,
+            stalls=STALLS[cost],
+        )
 
     def count(self, instruction: Instruction, predicate: tuple[str, str] | None) -> int:
         """The instruction's number among those that are counted, or -1; emit the count of its predicate."""
@@ -182,11 +190,6 @@ class BlockWriter:
             self.predicates[value] = self.plan.new_predicate()
             self.lines.append(f"m.count_predicate({self.predicates[value]}, {mask})")
         return self.plan.count(instruction, self.number, self.predicates[value])
-
-    def load_latency(self, form: Form) -> int:
-        space = form.pick("shared", "local", "param", "const")
-        by_space = {"shared": Cost.SHARED_LOAD, "local": Cost.LOCAL}
-        return COSTS[by_space.get(space, Cost.PARAMETER if space else Cost.GLOBAL_LOAD)].latency
 
     def predicate(self, instruction: Instruction) -> tuple[str, str] | None:
         """The predicate's value and the mask joined with it."""
@@ -209,6 +212,7 @@ class BlockWriter:
         meaning: Meaning,
         predicate: tuple[str, str] | None,
         counted: int,
+        issue: int,
     ) -> list[str]:
         """Emit the call of the instruction's function; returns the variables of its results."""
         if instruction.opcode.startswith("ld.param"):
@@ -221,7 +225,7 @@ class BlockWriter:
         if meaning.on_machine:
             mask = predicate[1] if predicate else "mask"
             pointers = self.plan.pointers.get(id(instruction), frozenset())
-            site = self.bind("S", Site(instruction, pointers, counted))
+            site = self.bind("S", Site(instruction, pointers, counted, issue))
             arguments = ["m", mask, site, *arguments]
         elif not meaning.results:
             return []
@@ -265,30 +269,26 @@ class BlockWriter:
 
     # --- the end ---
 
-    def tick(self) -> None:
-        """Bring the warps' clocks up to here."""
-        if self.time:
-            self.lines.append(f"m.tick(mask, {self.time})")
-        self.ticked += self.time
-        self.ready = {name: time - self.time for name, time in self.ready.items() if time > self.time}
-        self.time = 0
+    def tick(self, needed: frozenset[str] = frozenset()) -> None:
+        """Bring the warps' clocks up to here. needed: registers to wait for."""
+        time = self.plan.new_time()
+        self.lines.append(f"m.tick(mask, {time})")
+        self.steps.append(Tick(time, tuple(sorted(needed))))
 
     def finish(self) -> str:
         """Store what later blocks read, and return the branch condition's variable, if any."""
         last = self.block.end_instruction
         result = ""
-        if last is not None:
-            self.time = max([self.time, *(self.ready.get(name, 0) for name in reads(last))])
-            self.time += COSTS[Cost.CONTROL].issue
         if self.block.end in ("branch", "switch") and last is not None:
             result = self.direction(last)
         elif last is not None:
-            self.count(last, None)
+            self.end_number = self.count(last, None)
+        if last is not None:
+            self.steps.append(self.issue(last, Cost.CONTROL, self.end_number))
         written = {name for i in self.block.instructions for name in writes(i)}
         kept = sorted(written & self.block.live_out)
-        if not self.is_cut:
-            self.time = max([self.time, *(self.ready.get(name, 0) for name in self.block.live_out)])
-        self.tick()
+        if self.steps or self.block.continues:
+            self.tick(frozenset() if self.is_cut else self.block.live_out)
         plain, merged = [], []
         for name in kept:
             slot = self.plan.slots[name]
@@ -301,6 +301,13 @@ class BlockWriter:
         return result
 
     @property
+    def block_steps(self) -> BlockSteps:
+        """What `schedule` asks of a block that is written."""
+        first = self.block.instructions[0].predicate if self.block.meets else None
+        predicate = first and (self.plan.slots[first[0].name], first[1])
+        return BlockSteps(self.block, tuple(self.steps), predicate, self.is_cut)
+
+    @property
     def is_cut(self) -> bool:
         """Whether the block was cut off before a meeting: the next one goes on in the middle of things."""
         block = self.block
@@ -309,11 +316,11 @@ class BlockWriter:
     def count_branch(self, last: Instruction, condition: str) -> None:
         """Count a branch, for the threads that its predicate does not switch off."""
         if not condition or id(last) in self.plan.records:
-            self.count(last, None)
+            self.end_number = self.count(last, None)
             return
         number = self.plan.new_predicate()
         self.lines.append(f"m.count_predicate({number}, m.join(mask, {condition}))")
-        self.plan.count(last, self.number, number)
+        self.end_number = self.plan.count(last, self.number, number)
 
     def direction(self, last: Instruction) -> str:
         """The variable with a branch's condition, or with a switch's index (-1: to `next`)."""
@@ -328,6 +335,15 @@ class BlockWriter:
         index = self.value(last.operands[0], "i32")
         nowhere = self.constant(-1, "i32", 0)
         return self.let(f"keep({condition}, {index}, {nowhere})") if condition else index
+
+
+def _cost(row: Op, form: Form) -> Cost:
+    """The class of an instruction in the cost model, a load's by its state space."""
+    if row.cost is not Cost.GLOBAL_LOAD:
+        return row.cost
+    space = form.pick("shared", "local", "param", "const")
+    by_space = {"": Cost.GLOBAL_LOAD, "shared": Cost.SHARED_LOAD, "local": Cost.LOCAL}
+    return by_space.get(space, Cost.PARAMETER)
 
 
 _VARIABLE = re.compile(r"\bv\d+\b")

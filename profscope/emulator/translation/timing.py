@@ -1,0 +1,203 @@
+"""When the instructions of a block are issued, and why not earlier, for a number of warps on an SM.
+
+A `BlockWriter` leaves the steps of its block; `schedule` goes through them with the rules of `costs.py`. What
+only serves records is issued as if it were alone, so that a recorded kernel is as fast as a bare one is.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS, Stalls, Use
+from profscope.emulator.machine.block import Meeting, Schedule, Wait
+from profscope.emulator.translation.graph import Block
+
+__all__ = ["BlockSteps", "Issue", "Tick", "schedule"]
+
+NEVER = 1 << 40  # cycles to what a block does not lead to
+ISSUED = "selected"
+
+
+@dataclass(frozen=True)
+class Issue:
+    """An instruction. number: among those that are counted, -1 if it only serves records. clocks: numbers of
+    the times at which it reads a clock."""
+
+    number: int
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    issue: int
+    latency: int
+    use: Use
+    stalls: Stalls
+    clocks: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Clocks are brought up to date, at the time of this number. needed: registers that must be there."""
+
+    time: int
+    needed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BlockSteps:
+    """`predicate` is that of the first instruction, as in `Meeting`. One that `is_cut` is followed by a block
+    that goes on in the middle of things."""
+
+    block: Block
+    steps: Sequence[Issue | Tick]
+    predicate: tuple[int, bool] | None
+    is_cut: bool
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """When a register can be read, in cycles since the last tick, what waits for it, and which instruction
+    writes it."""
+
+    time: int
+    stall: str
+    number: int
+
+
+class _BlockTiming:
+    """Goes through the steps of one block. ready: what is on its way from the block before."""
+
+    def __init__(self, residents: int, ready: dict[str, _Ready]) -> None:
+        self.residents = residents
+        self.ready = ready
+        self.time = 0
+        self.ticked = 0  # cycles of the block before the last tick
+        self.first_issue = -1
+        self.times: dict[int, int] = {}
+        self.waits: Counter[tuple[int, str, int]] = Counter()
+        self.owed: Counter[tuple[str, int]] = Counter()  # waits at records, by what is waited for
+        self.last = -1
+
+    def run(self, steps: Iterable[Issue | Tick]) -> None:
+        for step in steps:
+            if isinstance(step, Tick):
+                self.tick(step)
+            else:
+                self.issue(step)
+        for (stall, blamed), cycles in self.owed.items():
+            self.waits[self.last if self.last >= 0 else blamed, stall, blamed] += cycles
+
+    def issue(self, step: Issue) -> None:
+        self.wait_for(step.reads, step.number)
+        if self.first_issue < 0:
+            self.first_issue = self.ticked + self.time
+        issued = self.time
+        self.times |= dict.fromkeys(step.clocks, issued)
+        self.time += step.issue
+        if step.number >= 0:
+            self.charge(step)
+        for name in step.writes:
+            self.ready[name] = _Ready(issued + step.latency, step.stalls.result, step.number)
+
+    def charge(self, step: Issue) -> None:
+        """The kernel's own instruction: the cycles that it is issued in, and those of other warps."""
+        number, use = step.number, step.use
+        others = max(0, -(-self.residents * use.busy // PARTITIONS) - step.issue)
+        selected = min(step.issue, max(1, use.slots))
+        is_pipe = use.busy > use.slots
+        self.waits[number, ISSUED, number] += selected
+        self.waits[number, step.stalls.busy, number] += step.issue - selected
+        self.waits[number, step.stalls.busy if is_pipe else "not_selected", number] += others
+        self.time += others
+        for (stall, blamed), cycles in self.owed.items():
+            self.waits[number, stall, blamed] += cycles
+        self.owed.clear()
+        self.last = number
+
+    def wait_for(self, registers: Iterable[str], number: int) -> None:
+        """Wait until registers can be read. A wait for the kernel's data at a record's instruction is charged
+        to the next one of the kernel's."""
+        latest = max((self.ready[name] for name in registers if name in self.ready), key=_time, default=None)
+        if latest is None or latest.time <= self.time:
+            return
+        cycles = latest.time - self.time
+        self.time = latest.time
+        if latest.number < 0:  # records alone wait for records
+            return
+        if number >= 0:
+            self.waits[number, latest.stall, latest.number] += cycles
+        else:
+            self.owed[latest.stall, latest.number] += cycles
+
+    def tick(self, step: Tick) -> None:
+        self.wait_for(step.needed, self.last)
+        self.times[step.time] = self.time
+        self.ticked += self.time
+        self.ready = {
+            name: _Ready(each.time - self.time, each.stall, each.number)
+            for name, each in self.ready.items()
+            if each.time > self.time
+        }
+        self.time = 0
+
+
+def _time(ready: _Ready) -> int:
+    return ready.time
+
+
+def schedule(blocks: Sequence[BlockSteps], residents: int) -> Schedule:
+    """The cycles of a kernel's blocks where an SM has `residents` warps, all at the same instruction."""
+    timings: list[_BlockTiming] = []
+    on_its_way: dict[
+        int, dict[str, _Ready]
+    ] = {}  # into blocks that were cut off, which follow the one before
+    for number, each in enumerate(blocks):
+        timing = _BlockTiming(residents, on_its_way.pop(number, {}))
+        timing.run(each.steps)
+        timings.append(timing)
+        if each.is_cut:
+            on_its_way[each.block.next] = timing.ready
+    ahead = _cycles_to_meeting(blocks, timings)
+    times = {time: cycles for timing in timings for time, cycles in timing.times.items()}
+    return Schedule(
+        residents=residents,
+        times=tuple(times[number] for number in range(len(times))),
+        meetings=tuple(
+            _meeting(each, timing, ahead) if each.block.meets else None
+            for each, timing in zip(blocks, timings, strict=True)
+        ),
+        waits=tuple(
+            Wait(block, number, stall, blamed, cycles)
+            for block, timing in enumerate(timings)
+            for (number, stall, blamed), cycles in timing.waits.items()
+            if cycles
+        ),
+    )
+
+
+def _meeting(steps: BlockSteps, timing: _BlockTiming, ahead: list[int]) -> Meeting:
+    return Meeting(
+        issue=timing.first_issue,
+        apart=timing.ticked - timing.first_issue + min(ahead[number] for number in steps.block.successors()),
+        predicate=steps.predicate,
+    )
+
+
+def _cycles_to_meeting(blocks: Sequence[BlockSteps], timings: Sequence[_BlockTiming]) -> list[int]:
+    """The least cycles from each block's begin to where CTAs meet, or to the start of one in a freed slot."""
+    ahead = [NEVER] * len(blocks)
+
+    def cycles(block: Block, timing: _BlockTiming) -> int:
+        if block.meets:
+            return timing.first_issue
+        waiting = BARRIER_CYCLES if block.end == "barrier" else 0
+        after = min((ahead[number] for number in block.successors()), default=CTA_LAUNCH_CYCLES)
+        return timing.ticked + waiting + after
+
+    changed = True
+    while changed:
+        new = [
+            min(before, cycles(each.block, timing))
+            for before, each, timing in zip(ahead, blocks, timings, strict=True)
+        ]
+        changed = new != ahead
+        ahead = new
+    return ahead
