@@ -189,7 +189,7 @@ def test_a_launch_that_fails_counts_nothing() -> None:
 
 
 def test_accesses_at_one_distance_from_each_other_count_by_their_own_addresses() -> None:
-    """Of 4 warps, a row of 128 bytes each, from bytes 0, 16 and 4096 on; then with a lane that is elsewhere."""
+    """Of 4 warps, a row of 128 bytes each, from bytes 0, 16 and 4096 on; then with a lane elsewhere."""
     body = """
   mul.wide.u32 %q1, %t, 4;
   add.s64 %q2, %a, %q1;

@@ -100,7 +100,8 @@ class GlobalMemory:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
         `pointers` are the parameters that the addresses were computed from, `pattern` is that of the
-        addresses if it is known. The views may change. Raises MemoryViolationError, whose message says what is wrong with the first bad address.
+        addresses if it is known. The views may change. Raises MemoryViolationError, whose message says what
+        is wrong with the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
         if pattern is None:

@@ -172,7 +172,7 @@ class BlockWriter:
                 self.roots[name] = root
 
     def root_of_sum(self, instruction: Instruction) -> str:
-        """The variable that an instruction adds one number to, the same for all threads; "" if it does not."""
+        """The variable that an instruction adds a number to that all threads share; "" if it does not."""
         if instruction.opcode not in ("add.s64", "add.u64") or instruction.predicate is not None:
             return ""
         one, other = instruction.operands[1:]
