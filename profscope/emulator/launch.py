@@ -19,7 +19,7 @@ from profscope.progress import Steps, working
 
 __all__ = ["Launch"]
 
-BATCH_THREADS = 16384  # a register's array then fits a core's cache, and a large kernel's registers in memory
+BATCH_THREADS = 32768  # a register's array then fits a core's cache, and a large kernel's registers in memory
 MAX_BLOCKS = 5_000_000
 
 

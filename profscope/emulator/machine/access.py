@@ -91,7 +91,12 @@ def access_cycles(
     if space == "local" and counts is not None:
         counts.local(site.counted, rows, active, times, offset, size)
         return None
-    figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
+    figures = None
+    if space == "global" and active is None:
+        pattern = batch.pattern_of(where)
+        figures = None if pattern is None else pattern.sectors(int(rows[0, 0]) + offset, size)
+    if figures is None:
+        figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
     if counts is not None:
         counts.access(site.counted, space, figures, len(rows), times)
     taken = figures[0]
@@ -112,7 +117,8 @@ def gather(
         return view[index]
     addresses = where if chosen is None else np.broadcast_to(where, chosen.shape)[chosen]
     relative = global_offsets(batch, site, addresses, offset, size, chosen)
-    return batch.memory.views[size].take(relative >> _shift(size))
+    relative >>= _shift(size)  # nobody else has it
+    return batch.memory.views[size].take(relative)
 
 
 def store(
@@ -153,18 +159,20 @@ def store(
         view, index = local_index(batch, site, where, offset, size, chosen)
         view[index] = value.view(view.dtype) if value.dtype != view.dtype else value
         return
-    addresses = np.broadcast_to(where, shape)
+    addresses = where if where.shape == shape else np.broadcast_to(where, shape)
     addresses = addresses if chosen is None else addresses[chosen]
     relative = global_offsets(batch, site, addresses, offset, size, chosen)
     view = batch.memory.views[size]
-    view[relative >> _shift(size)] = value.view(view.dtype) if value.dtype != view.dtype else value
+    relative >>= _shift(size)
+    view[relative] = value.view(view.dtype) if value.dtype != view.dtype else value
 
 
 def global_offsets(
     batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     try:
-        return batch.memory.offsets(addresses, offset, size, site.pointers)
+        pattern = batch.known_pattern(addresses) if chosen is None else None
+        return batch.memory.offsets(addresses, offset, size, site.pointers, pattern)
     except MemoryViolationError as violation:
         bad = violation.bad
         if chosen is not None:

@@ -15,6 +15,7 @@ from profscope.emulator.machine.block import Schedule, Site
 from profscope.emulator.machine.grid import Grid
 from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.machine.shared_checks import SharedChecks
+from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
 __all__ = ["Batch", "compact"]
@@ -52,6 +53,8 @@ class Batch:
         self.special = grid.special(ctas, sms)
         self.steps = 0
         self.counts = grid.counts_of(schedule)
+        self.root: Array | None = None  # what the next access's addresses are plus one number
+        self.pattern: tuple[Array | None, Pattern | None] = (None, None)  # of the latest addresses
 
     @property
     def is_done(self) -> bool:
@@ -132,6 +135,23 @@ class Batch:
         if key not in self.memos:
             self.memos[key] = (sources, make())
         return self.memos[key][1]
+
+    def pattern_of(self, addresses: Array) -> Pattern | None:
+        """The pattern of an access's addresses, worked out once for all that have one root."""
+        root, self.root = self.root, None
+        if root is None or root.shape != addresses.shape:
+            pattern = Pattern.of(addresses.reshape(-1, addresses.shape[2]))
+        else:
+            rows = root.reshape(-1, root.shape[2])
+            pattern = self.memo(("pattern", id(root)), root, lambda: Pattern.of(rows))
+        self.pattern = addresses, pattern
+        return pattern
+
+    def known_pattern(self, addresses: Array) -> Pattern | None:
+        """That of the addresses of the latest access, if it is these."""
+        latest, pattern = self.pattern
+        self.pattern = None, None
+        return pattern if latest is addresses else None
 
     def flat(self, value: Array) -> Array:
         """A value as (warps of all CTAs, lanes)."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from profscope.emulator.arrays import Array
+from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
 __all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "Allocation", "GlobalMemory", "MemoryViolationError"]
@@ -89,17 +90,28 @@ class GlobalMemory:
         self.ends = np.array([a.end for a in self.allocations], np.int64) - self.base
 
     def offsets(
-        self, addresses: Array, offset: int, size: int, pointers: frozenset[int] = frozenset()
+        self,
+        addresses: Array,
+        offset: int,
+        size: int,
+        pointers: frozenset[int] = frozenset(),
+        pattern: Pattern | None = None,
     ) -> Array:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
-        `pointers` are the parameters that the addresses were computed from. The views may change. Raises
-        MemoryViolationError, whose message says what is wrong with the first bad address.
+        `pointers` are the parameters that the addresses were computed from, `pattern` is that of the
+        addresses if it is known. The views may change. Raises MemoryViolationError, whose message says what
+        is wrong with the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
-        low, high = int(relative.min()), int(relative.max()) + size
+        if pattern is None:
+            low, high = int(relative.min()), int(relative.max()) + size
+            bits = int(np.bitwise_or.reduce(relative, axis=None)) if size > 1 else 0
+        else:
+            first = int(relative.flat[0])
+            low, high, bits = first + pattern.low, first + pattern.high + size, first | pattern.bits
         pointer = next(iter(pointers)) if len(pointers) == 1 else None
-        if size > 1 and int(np.bitwise_or.reduce(relative, axis=None)) & (size - 1):
+        if bits & (size - 1):
             raise self.misaligned(relative, size, pointer)
         allocation = self.pointers[pointer] if pointer is not None else self.around(low)
         if (

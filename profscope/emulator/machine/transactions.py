@@ -9,13 +9,14 @@ The fewest are those of as many bytes, without gaps and conflicts; never more th
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 
-__all__ = ["local_sectors", "sectors", "wavefronts"]
+__all__ = ["Figures", "Pattern", "local_sectors", "sectors", "wavefronts"]
 
 SECTOR = 32
 WORD = 4
@@ -25,6 +26,45 @@ NOWHERE = np.iinfo(np.int64).max
 
 Figures = tuple[Any, Any]
 """How many, and the fewest, of each row; one number each where all rows have the same."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Addresses without where they begin, where each warp's are the first one's plus a number.
+
+    All are relative to the first address. row: those of a warp, (1, lanes). low, high: the least and the
+    greatest. bits: all bits in which addresses differ, above the lowest; apart: those of warps' first ones.
+    """
+
+    row: Array
+    low: int
+    high: int
+    bits: int
+    apart: int
+
+    @classmethod
+    def of(cls, rows: Array) -> "Pattern | None":
+        """rows: (warps, lanes). None if warps differ in more than a number."""
+        if len(rows) > 1 and not _are_shifted(rows):
+            return None
+        first = rows[:, 0]
+        apart, row = first - first[0], rows[:1] - first[0]
+        bits = int(np.bitwise_or.reduce(apart))
+        return cls(
+            row=row,
+            low=int(apart.min()) + int(row.min()),
+            high=int(apart.max()) + int(row.max()),
+            bits=bits | int(np.bitwise_or.reduce(row, axis=None)),
+            apart=bits,
+        )
+
+    def sectors(self, first: int, size: int) -> Figures | None:
+        """As `sectors`, of all threads, the first of which accesses this address; None if warps differ."""
+        if self.apart & (SECTOR - 1):
+            return None
+        row = self.row + (first & (SECTOR - 1))
+        return _remembered((row.tobytes(), None, size, SECTOR), row, None, size, _sectors)
+
 
 Count = Callable[[Array, Array | None, int], Figures]
 

@@ -8,6 +8,7 @@ from profscope.emulator.opcodes.table import Form, Meaning, Op
 from profscope.emulator.ptx.syntax import Instruction, Register
 from profscope.emulator.translation.graph import Graph
 from profscope.emulator.translation.kinds import raw, width
+from profscope.emulator.translation.liveness import writes
 from profscope.emulator.translation.pointers import pointer_sources
 from profscope.emulator.translation.records import record_instructions
 
@@ -33,6 +34,7 @@ class Plan:
             self.slot_kinds.append(kinds.get(register) or self.register_kind(register))
         self.pointers = pointer_sources(graph)
         self.records = record_instructions(graph, self.pointers)
+        self.parameters = _parameters(graph)
         self.counted: list[Counted] = []
         self.predicates = 0
         self.times = 0  # at which clocks are read or brought up to date
@@ -75,6 +77,17 @@ class Plan:
             return "pred"
         bits = re.sub(r"\D", "", declared)
         return f"i{bits}"
+
+
+def _parameters(graph: Graph) -> frozenset[str]:
+    """The registers that hold a parameter of the kernel, and never anything else."""
+    loaded: set[str] = set()
+    others: set[str] = set()
+    for block in graph.blocks:
+        for instruction in block.instructions:
+            is_load = instruction.opcode.startswith("ld.param") and instruction.predicate is None
+            (loaded if is_load else others).update(writes(instruction))
+    return frozenset(loaded - others)
 
 
 def _delayed(instruction: Instruction) -> str:
