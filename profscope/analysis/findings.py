@@ -15,6 +15,8 @@ import pandas as pd
 from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
+from profscope.analysis.diagnosis.diagnose import diagnose
+from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.roof import Roof, roof_of
@@ -143,6 +145,9 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     """Those of one configuration of the tables."""
     kernel, variant = judged.kernel, judged.variant
     if isinstance(judged, KernelAnalysis):
+        facts = facts_of(tables, kernel, variant, judged.place)
+        if facts is not None:
+            return _observed(tables, facts)
         roof, said = roof_of(judged), list(_said(judged))
     else:
         roof, said = None, [NotMeasured(f"all: {judged.why}")]
@@ -155,6 +160,20 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
         clean = f"{_NOT_LOOKED_FOR}: {judged.why}"
     rows = [_row(tables, kernel, variant, each) for each in kept]
     return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
+
+
+def _observed(tables: Tables, facts: KernelFacts) -> FindingsOf:
+    """Those of a configuration that the hardware has observed: they rest on its counters, counts and samples."""
+    kernel, variant = facts.kernel, facts.variant
+    name = _name(tables, kernel, variant)
+    kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or not each.gain_pct]
+    rows = [
+        {column: getattr(each, column) for column in FINDING_DTYPES if hasattr(each, column)}
+        | {"kernel": kernel, "variant": variant, "program_pct": np.nan}
+        for each in kept
+    ]
+    clean = "no finding: nothing above 5 % of the time, by counters, counts and PC samples"
+    return FindingsOf(Answer(rows, []), name, "" if kept else clean)
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
