@@ -163,7 +163,7 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
 
 
 def _observed(tables: Tables, facts: KernelFacts) -> FindingsOf:
-    """Those of a configuration that the hardware has observed: they rest on its counters, counts and samples."""
+    """Those of a configuration that the hardware has observed, by its counters, counts and samples."""
     kernel, variant = facts.kernel, facts.variant
     name = _name(tables, kernel, variant)
     kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or not each.gain_pct]

@@ -39,7 +39,8 @@ def _scaled(share: float) -> dict[str, float]:
 def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: str, advice: str) -> Finding:
     return Finding(
         name, *place,
-        f"{100 * share:.0f} % of the samples are at {what}; issue slots are at {100 * facts.used.get('issue', 0.0):.0f} %",
+        f"{100 * share:.0f} % of the samples are at {what}; "
+        f"issue slots are at {100 * facts.used.get('issue', 0.0):.0f} %",
         advice, gain_pct(facts, share, _scaled(share)), "medium",
     )  # fmt: skip
 
@@ -114,7 +115,8 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     if cast.any():
         place, _ = facts.most_executed(cast)
     yield _finding(
-        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled), "conversions between types",
+        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled),
+        "conversions between types",
         "keep one type inside the loop; convert once before or behind it",
     )  # fmt: skip
 
@@ -130,8 +132,8 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(rows)
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place,
-        f"{RESOURCES[resource][1]} is at {100 * facts.used[resource]:.0f} % of the peak", "do less of it: this roof is reached", 0.0,
-        "high",
+        f"{RESOURCES[resource][1]} is at {100 * facts.used[resource]:.0f} % of the peak",
+        "do less of it: this roof is reached", 0.0, "high",
     )  # fmt: skip
 
 

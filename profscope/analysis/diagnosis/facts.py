@@ -1,4 +1,4 @@
-"""What is known of one configuration that was observed: counters, counts, samples, and facts of its binary."""
+"""What is known of one configuration that was observed: counters, counts, samples, its binary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import pandas as pd
@@ -32,10 +32,13 @@ _NOT_STALLED: Final = ("selected", "not_selected")
 
 @dataclass(frozen=True, eq=False)
 class KernelFacts:
-    """Of one configuration. used: by resource (see `limits`) what part of its peak is used, 0 to 1. counters:
-    values by name. counts: rows of `prof.counts`, with `op`, the opcode without its suffixes, and `bytes`, what
-    a thread accesses. samples: of the bare binary. grid: CTAs of a launch. room: CTAs that fit on an SM, 0 if
-    not known. cta_cycles: durations of recorded CTAs. place: file and line of the kernel."""
+    """Of one configuration.
+
+    used: by resource (see `limits`) what part of its peak is used, 0 to 1. counters: values by name. counts:
+    rows of `prof.counts`, with `op`, the opcode without its suffixes, and `bytes`, what a thread accesses.
+    samples: of the bare binary. grid: CTAs of a launch. room: CTAs that fit on an SM, 0 if not known.
+    cta_cycles: durations of recorded CTAs. place: file and line of the kernel.
+    """
 
     kernel: str
     variant: int
@@ -76,8 +79,8 @@ class KernelFacts:
         return self.executed_share(self.counts["op"].isin(names))
 
     def stalled(self, *reasons: str, by: tuple[str, ...] = ()) -> float:
-        """What part of the samples are stalls for these reasons, of which instructions of the classes `by`, if
-        any are given, are to blame."""
+        """What part of the samples are stalls for these reasons; by: of instructions of these classes, if
+        any are given."""
         rows = self.samples["stall"].isin(reasons)
         if by:
             rows &= self.samples["blamed_class"].isin(by)
@@ -92,7 +95,7 @@ class KernelFacts:
         return self._largest(found, self.sampled)
 
     def most_executed(self, rows: pd.Series) -> tuple[Place, float]:
-        """The line with most of the warp instructions of the marked rows of `counts`, and their part of all."""
+        """The line with most warp instructions of the marked rows of `counts`, and their part of all."""
         rows = rows & (self.counts["line"] > 0)
         found = self.counts[rows].groupby(["file", "line"], observed=True)["executed"].sum()
         return self._largest(found, self.executed)
@@ -115,12 +118,12 @@ class KernelFacts:
     def _largest(self, found: pd.Series, of: int) -> tuple[Place, float]:
         if not len(found) or not found.max():
             return self.place, 0.0
-        file, line = found.idxmax()
+        file, line = cast(Place, found.idxmax())
         return (str(file), int(line)), float(found.max()) / of
 
     @cached_property
     def ops(self) -> Mapping[int, Counter[str]]:
-        """By line, the ops of the TTGIR; those in a loop also as "loop:" and the name. {} if it is unknown."""
+        """By line, the ops of the TTGIR; those in a loop also as "loop:" and the name. {} if unknown."""
         found: defaultdict[int, Counter[str]] = defaultdict(Counter)
         for name, line, loop, _ in self._walked:
             found[line][name] += 1
@@ -149,8 +152,8 @@ class KernelFacts:
 
     @cached_property
     def masked_loop(self) -> int:
-        """The line of the selection by compared positions in a loop with products of matrices whose bounds do not
-        depend on the program; 0 if there is none."""
+        """The line of the selection by compared positions in a loop with products of matrices whose bounds
+        do not depend on the program; 0 if there is none."""
         if not self.ttgir:
             return 0
         try:

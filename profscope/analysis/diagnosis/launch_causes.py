@@ -13,11 +13,10 @@ from profscope.analysis.diagnosis.gains import gain_pct
 __all__ = ["CAUSES"]
 
 _CTA_START_CYCLES: Final = 256
-"""Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs of
-one or two warps do next to nothing (NVIDIA H200, `bench/corpus`)."""
-_UNEVEN: Final = (
-    0.35  # the standard deviation of CTA times over their mean; alike CTAs have up to 0.3 (`bench/corpus`)
-)
+"""Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
+of one or two warps do next to nothing (NVIDIA H200, `bench/corpus`)."""
+_UNEVEN: Final = 0.35
+"""The standard deviation of CTA times over their mean; alike CTAs have up to 0.3 (`bench/corpus`)."""
 _FEW_WARPS: Final = 4
 """Resident on an SM: one for each of its four schedulers, so that none can hide another's wait."""
 _MANY_WARPS: Final = 16  # of a CTA
@@ -41,8 +40,8 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
         lost = 1 - facts.waves / math.ceil(facts.waves)
         yield Finding(
             "tail", *facts.place,
-            f"{facts.grid} CTAs fill {facts.waves:.2f} waves of {facts.sms * facts.room}: the last wave leaves "
-            f"{100 * lost:.0f} % of all slots empty",
+            f"{facts.grid} CTAs fill {facts.waves:.2f} waves of {facts.sms * facts.room}: "
+            f"the last wave leaves {100 * lost:.0f} % of all slots empty",
             "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
             gain_pct(facts, lost), "medium",
         )  # fmt: skip
@@ -105,8 +104,8 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     if facts.warps >= _MANY_WARPS and facts.has("tt.reduce") and each <= 4 and waits > 0.15:
         yield Finding(
             "too-many-warps", *facts.place,
-            f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the samples wait "
-            "for other warps or the exchange with them",
+            f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the "
+            "samples wait for other warps or the exchange with them",
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
             gain_pct(facts, 0.75), "medium",
         )  # fmt: skip

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
 from profscope.analysis.cause import Finding
-from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
 
 __all__ = ["CAUSES"]
@@ -36,7 +36,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     waits = facts.stalled(*_QUEUES)
     for kind, ops in (("load", _LOADS), ("store", _STORES)):
         rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0)]
-        for (file, line), here in rows.groupby(["file", "line"], observed=True):
+        for place, here in rows.groupby(["file", "line"], observed=True):
+            file, line = cast(Place, place)
             sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
             ratio, excess = sectors / ideal, (sectors - ideal) / every
             if ratio < _EXCESS or excess < 0.1:
@@ -44,18 +45,19 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             vector = ratio * int(here["bytes"].min()) <= 1.1 * _VECTOR_BYTES and len(here) >= ratio
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
-                f"{ratio:.1f} times the sectors that its bytes need: {sectors:,} of 32 bytes, {ideal:,} would do; "
-                f"{100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the samples wait for memory or its queues",
+                f"{ratio:.1f} times the sectors that its bytes need: {sectors:,} of 32 bytes, {ideal:,} "
+                f"would do; {100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the samples wait for "
+                "memory or its queues",
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
-                if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go through "
-                "shared memory",
+                if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
+                "through shared memory",
                 gain_pct(facts, max(waits, facts.used.get("l2", 0.0)), _of_ideal(facts)), "high",
             )  # fmt: skip
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
-    """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors. L2 and DRAM move
-    no more than these then; what caches have spared them already is no gain."""
+    """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors. L2 and DRAM
+    move no more than these then; what caches have spared them already is no gain."""
     loads = facts.counts[facts.counts["op"].isin(_LOADS)]
     stores = facts.counts[facts.counts["op"].isin(_STORES)]
     ideal_load, ideal_store = (32.0 * float(each["sectors_ideal"].sum()) for each in (loads, stores))
@@ -78,7 +80,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     ]
     every = max(1, int(rows["wavefronts"].sum()))
     reduces = facts.lines_of("tt.reduce")
-    for (file, line), here in rows.groupby(["file", "line"], observed=True):
+    for place, here in rows.groupby(["file", "line"], observed=True):
+        file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
         if taken < 2 * ideal or excess < 0.3 or facts.used.get("shared", 0.0) < 0.4 or int(line) in reduces:
@@ -86,8 +89,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
         scaled = {"shared": 1 - excess, "l1": 1 - excess, "lsu": 1 - excess}
         yield Finding(
             "bank-conflict", str(file), int(line),
-            f"{taken / ideal:.1f} times the wavefronts that its bytes need: {taken:,}, {ideal:,} would do; shared memory "
-            f"is at {100 * facts.used['shared']:.0f} % of its peak",
+            f"{taken / ideal:.1f} times the wavefronts that its bytes need: {taken:,}, {ideal:,} would do; "
+            f"shared memory is at {100 * facts.used['shared']:.0f} % of its peak",
             "a swizzled or padded layout",
             gain_pct(facts, facts.used["shared"], scaled), "high",
         )  # fmt: skip
@@ -106,7 +109,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
         f"{facts.spills} registers spill; {100 * share:.0f} % of the instructions move them, and "
         f"{100 * waits:.0f} % of the samples wait for them",
         "more warps, smaller tiles, or a larger maxnreg",
-        gain_pct(facts, max(share, waits, 0.3), {"l1": 1 - share, "l2": 1 - share, "lsu": 1 - share, "dram": 1 - share}),
+        gain_pct(facts, max(share, waits, 0.3), dict.fromkeys(("l1", "l2", "lsu", "dram"), 1 - share)),
         "high",
     )  # fmt: skip
 
@@ -138,10 +141,12 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(loads)
     yield Finding(
         "tile-reread", *place,
-        f"loads ask for {asked / 1e6:,.0f} MB, {asked / max(1.0, read):.0f} times what comes from DRAM; L2 is at "
-        f"{100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, the tensor cores at {100 * tensor:.0f} %",
+        f"loads ask for {asked / 1e6:,.0f} MB, {asked / max(1.0, read):.0f} times what comes from DRAM; "
+        f"L2 is at {100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, "
+        f"the tensor cores at {100 * tensor:.0f} %",
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain_pct(facts, 0.6, {"l2": 0.5, "dram": 0.5, "l1": 0.6, "shared": 0.6, "lsu": 0.6, "issue": 0.6}), "medium",
+        gain_pct(facts, 0.6, {"l2": 0.5, "dram": 0.5, "l1": 0.6, "shared": 0.6, "lsu": 0.6, "issue": 0.6}),
+        "medium",
     )  # fmt: skip
 
 
