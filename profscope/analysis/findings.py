@@ -55,6 +55,8 @@ OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
 _NOT_LOOKED_FOR: Final = "no finding, but most causes were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "denormals", "saturation")
+# What an observed kernel has reached: a result, not a fault.
+_RESULT: Final = "-bound"
 # What says that there is more to gain, but not where it goes: it stands where nothing else does.
 _LAST: Final = ("below-roof",)
 # What says how long something takes, which is news whatever the cause.
@@ -166,7 +168,7 @@ def _observed(tables: Tables, facts: KernelFacts) -> FindingsOf:
     """Those of a configuration that the hardware has observed, by its counters, counts and samples."""
     kernel, variant = facts.kernel, facts.variant
     name = _name(tables, kernel, variant)
-    kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or not each.gain_pct]
+    kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)]
     rows = [
         {column: getattr(each, column) for column in FINDING_DTYPES if hasattr(each, column)}
         | {"kernel": kernel, "variant": variant, "program_pct": np.nan}
