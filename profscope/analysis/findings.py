@@ -15,6 +15,8 @@ import pandas as pd
 from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
+from profscope.analysis.diagnosis.diagnose import diagnose
+from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.roof import Roof, roof_of
@@ -53,6 +55,8 @@ OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
 _NOT_LOOKED_FOR: Final = "no finding, but most causes were not looked for"
 # What is wrong whatever it costs: these stand without a gain.
 _ALWAYS: Final = ("nan", "infinity", "denormals", "saturation")
+# What an observed kernel has reached: a result, not a fault.
+_RESULT: Final = "-bound"
 # What says that there is more to gain, but not where it goes: it stands where nothing else does.
 _LAST: Final = ("below-roof",)
 # What says how long something takes, which is news whatever the cause.
@@ -143,6 +147,9 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     """Those of one configuration of the tables."""
     kernel, variant = judged.kernel, judged.variant
     if isinstance(judged, KernelAnalysis):
+        facts = facts_of(tables, kernel, variant, judged.place)
+        if facts is not None:
+            return _observed(tables, facts)
         roof, said = roof_of(judged), list(_said(judged))
     else:
         roof, said = None, [NotMeasured(f"all: {judged.why}")]
@@ -155,6 +162,20 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
         clean = f"{_NOT_LOOKED_FOR}: {judged.why}"
     rows = [_row(tables, kernel, variant, each) for each in kept]
     return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
+
+
+def _observed(tables: Tables, facts: KernelFacts) -> FindingsOf:
+    """Those of a configuration that the hardware has observed, by its counters, counts and samples."""
+    kernel, variant = facts.kernel, facts.variant
+    name = _name(tables, kernel, variant)
+    kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)]
+    rows = [
+        {column: getattr(each, column) for column in FINDING_DTYPES if hasattr(each, column)}
+        | {"kernel": kernel, "variant": variant, "program_pct": np.nan}
+        for each in kept
+    ]
+    clean = "no finding: nothing above 5 % of the time, by counters, counts and PC samples"
+    return FindingsOf(Answer(rows, []), name, "" if kept else clean)
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:

@@ -24,6 +24,7 @@ __all__ = [
     "LIMITS_DTYPES",
     "RESOURCES",
     "BareTime",
+    "binding",
     "bound_by",
     "bound_of",
     "limits",
@@ -260,14 +261,19 @@ def bound_by(of_configuration: pd.DataFrame) -> str:
     used = dict(zip(known["resource"].tolist(), known["peak_pct"].tolist(), strict=True))
     if not used:
         return "bound by: unknown"
-    most = max(used.values())
-    if most < BOUND_PCT:
+    bound = binding(used)
+    if not bound:
         # Of the others DRAM and L2 are unknown; the emulator, which counts L1, has neither.
         is_all_known = (known["basis"] == "counters").all() or "l1" in used
         return "bound by nothing: latency" if is_all_known else "bound by: unknown"
-    alike = max(most - _ALIKE_POINTS, BOUND_PCT)
-    bound = next(name for name in _CLOSEST if used.get(name, 0.0) >= alike)
     return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"
+
+
+def binding(peak_pct: Mapping[str, float]) -> str:
+    """The resource that binds a kernel, "" if none does. peak_pct: by resource."""
+    most = max(peak_pct.values())
+    alike = max(most - _ALIKE_POINTS, BOUND_PCT)
+    return next((name for name in _CLOSEST if peak_pct.get(name, 0.0) >= alike), "")
 
 
 _TEXTS: Final = {name: "str" for name, dtype in LIMITS_DTYPES.items() if dtype == "category"}

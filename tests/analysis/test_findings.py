@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.diagnose import cases
 from bench.planted import PAIRS, marked_lines
-from profscope.analysis import causes
+from profscope.analysis import causes, diagnosis
 from profscope.profiles import Profile, load
 from tests.support.sessions import session
 
@@ -40,11 +41,9 @@ def test_what_only_a_gpu_shows(name: str) -> None:
 
 
 def test_every_finding_is_documented() -> None:
-    folder = Path(causes.__path__[0])
-    names = {
-        name
-        for file in folder.glob("*.py")
-        for name in re.findall(r'Finding\(\s*"([a-z-]+)"', file.read_text())
+    files = [file for room in (causes, diagnosis) for file in Path(room.__path__[0]).glob("*.py")]
+    names = {name for file in files for name in re.findall(r'Finding\(\s*"([a-z-]+)"', file.read_text())} | {
+        cause for case in cases() for cause in case["causes"]
     }
     page = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
     assert {pair.finding for pair in PAIRS} <= names

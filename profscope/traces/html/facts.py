@@ -24,7 +24,10 @@ from profscope.traces.html.spans import span_columns
 
 __all__ = ["best_places", "page_facts", "shown_ctas"]
 
-_OF_LAUNCHES: Final = ("idle-sms", "tail", "load-imbalance", "low-residency", "below-roof", "spills")
+_OF_LAUNCHES: Final = (
+    "idle-sms", "tail", "load-imbalance", "low-residency", "below-roof", "spills",
+    "tiny-ctas", "too-many-warps",
+)  # fmt: skip
 
 
 def shown_ctas(tables: Tables, start: Ints, duration: Ints) -> tuple[Ctas, pd.DataFrame]:

@@ -1,0 +1,171 @@
+"""Findings of the corpus' recordings against the faults that its kernels have: how many are right.
+
+    python -m bench.diagnose [--kept-apart | --all]      needs no GPU
+
+By default it judges the half that rules may be written by; --kept-apart judges the other half.
+`bench/corpus/h200` has a recording of each case, and in `times.json` the expected causes and lines, and what
+mending it brought.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from profscope.analysis.cause import NOISE_PCT
+from profscope.profiles import Profile, load
+
+__all__ = ["RECORDINGS", "Judged", "cases", "judge", "main", "totals"]
+
+RECORDINGS: Final = Path(__file__).parent / "corpus" / "h200"
+_LEAST_REAL_PCT: Final = 10.0  # what mending must bring for a fault to be judged
+_WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicted one
+_SHOWN: Final = 3  # findings of a row
+# A fault of the launch has no line.
+_OF_LAUNCHES: Final = ("idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps")
+# Faults of a product may stand at the product as well as at what it is given.
+_OF_DOTS: Final = (
+    "small-mma", "no-tensor-cores", "mma-not-overlapped", "partition-starved", "too-many-warps",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case and its findings. real_pct: what mending it brought; none for a kernel without a fault."""
+
+    name: str
+    causes: tuple[str, ...]
+    real_pct: float | None
+    found: tuple[tuple[str, int, float], ...]
+    right_cause: bool
+    right_line: bool
+
+    @property
+    def listed_only(self) -> bool:
+        """Whether the fault costs too little to be judged."""
+        return self.real_pct is not None and self.real_pct < _LEAST_REAL_PCT
+
+    @property
+    def false(self) -> bool:
+        """Whether a kernel without a fault has a finding that promises something."""
+        return self.real_pct is None and any(gain >= NOISE_PCT for _, _, gain in self.found)
+
+    @property
+    def gain_is_near(self) -> bool:
+        """Whether the top finding's gain and the real one are alike."""
+        if self.real_pct is None or not self.found:
+            return False
+        return self.real_pct / _WITHIN <= self.found[0][2] <= self.real_pct * _WITHIN
+
+
+def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
+    """Rows of `times.json`: name, half, causes, lines, file, gain (a share of the time), and times in us."""
+    rows: list[dict[str, Any]] = json.loads((folder / "times.json").read_text())["rows"]
+    return rows
+
+
+def judge(case: dict[str, Any], profile: Profile) -> Judged:
+    """A row of `times.json` and its recording."""
+    table = profile.findings()
+    found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
+    cause, line = found[0][:2] if found else ("", 0)
+    lines = {*case["lines"], *(_lines_of_dots(profile) if cause in _OF_DOTS else ())}
+    return Judged(
+        case["name"],
+        tuple(case["causes"]),
+        100 * case["gain"] if case["causes"] else None,
+        found,
+        cause in case["causes"],
+        not case["lines"] or cause in _OF_LAUNCHES or line in lines,
+    )
+
+
+def totals(judged: Sequence[Judged]) -> dict[str, tuple[int, int]]:
+    """How many of how many."""
+    faults = [each for each in judged if each.real_pct is not None and not each.listed_only]
+    faultless = [each for each in judged if each.real_pct is None]
+    named = [each for each in faults if each.right_cause]
+    return {
+        "top finding right, cause and line": (sum(each.right_line for each in named), len(faults)),
+        f"faultless kernels with a finding above {NOISE_PCT:.0f} %": (
+            sum(each.false for each in faultless),
+            len(faultless),
+        ),
+        f"gain within {_WITHIN} times the real one, where the cause is right": (
+            sum(each.gain_is_near for each in named),
+            len(named),
+        ),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.diagnose", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    half = parser.add_mutually_exclusive_group()
+    half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
+    half.add_argument("--all", action="store_true", help="both halves")
+    options = parser.parse_args(argv)
+    chosen = "kept apart" if options.kept_apart else "open"
+    judged = [
+        judge(case, load(RECORDINGS / case["file"]))
+        for case in cases()
+        if options.all or case["half"] == chosen
+    ]
+    sys.stdout.write("\n".join([*_table(judged), "", *_confusion(judged), "", *_totals(judged)]) + "\n")
+    return 0
+
+
+def _table(judged: Sequence[Judged]) -> Iterator[str]:
+    yield f"{'':6} {'case':32} {'expected':34} {'real':>5}  findings: line, gain in %"
+    for each in judged:
+        real = "" if each.real_pct is None else f"{each.real_pct:.0f} %"
+        found = "; ".join(f"{name} {line}, {gain:.0f}" for name, line, gain in each.found[:_SHOWN])
+        yield f"{_mark(each):6} {each.name:32} {', '.join(each.causes):34} {real:>5}  {found}"
+
+
+def _mark(each: Judged) -> str:
+    if each.listed_only:
+        return "small"
+    if each.real_pct is None:
+        return "FALSE" if each.false else "ok"
+    return "ok" if each.right_cause and each.right_line else "line" if each.right_cause else "WRONG"
+
+
+def _confusion(judged: Sequence[Judged]) -> Iterator[str]:
+    wrong = Counter(
+        (each.causes[0], each.found[0][0] if each.found else "nothing")
+        for each in judged
+        if each.causes and not each.listed_only and not each.right_cause
+    )
+    yield "taken for another cause:" if wrong else "no cause is taken for another one"
+    for (cause, found), count in sorted(wrong.items()):
+        yield f"  {cause}: {found}, {count} times" if count > 1 else f"  {cause}: {found}"
+
+
+def _totals(judged: Sequence[Judged]) -> Iterator[str]:
+    for what, (count, of) in totals(judged).items():
+        yield f"{what}: {count} of {of}"
+    small = [f"{each.name} ({each.real_pct:.0f} %)" for each in judged if each.listed_only]
+    yield f"not judged, mending brings less than {_LEAST_REAL_PCT:.0f} %: {', '.join(small) or 'none'}"
+
+
+def _lines_of_dots(profile: Profile) -> set[int]:
+    sources: list[dict[str, Any]] = profile.metadata["sources"]
+    return {
+        source["line"] + at
+        for source in sources
+        for at, text in enumerate(source["text"].splitlines())
+        if "tl.dot(" in text
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,140 @@
+"""Causes that lie in the arithmetic: which instructions take the issue slots and pipes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from profscope.analysis.cause import Finding
+from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.limits import RESOURCES, binding
+
+__all__ = ["CAUSES"]
+
+_DOUBLES: Final = ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
+_CONVERSIONS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
+_SLOW: Final = (
+    r"math\.(sin|cos|tan|pow|powf|log1p|expm1|erf|fpowi)|extern_elementwise|divf|precise_divf|precise_sqrt"
+)
+_DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
+_CASTS: Final = r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)|tt\.fp_to_fp"
+_PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
+_ROOFS: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
+_BUSY: Final = 0.4  # of the issue slots or of a pipe, below which arithmetic is not what takes the time
+
+
+def _busy(facts: KernelFacts) -> float:
+    stalled = facts.stalled(
+        "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
+    )
+    return max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
+
+
+def _scaled(share: float) -> dict[str, float]:
+    return dict.fromkeys(_PIPES, 1 - share)
+
+
+def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: str, advice: str) -> Finding:
+    return Finding(
+        name, *place,
+        f"{100 * share:.0f} % of the samples are at {what}; "
+        f"issue slots are at {100 * facts.used.get('issue', 0.0):.0f} %",
+        advice, gain_pct(facts, share, _scaled(share)), "medium",
+    )  # fmt: skip
+
+
+def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counts and PC samples. Without it float32 does it, in half the slots or fewer."""
+    rows = facts.counts["op"].isin(_DOUBLES) | facts.counts["opcode"].astype("str").str.contains(r"\.F64")
+    if facts.executed_share(rows) < 0.05:
+        return
+    place, _ = facts.most_executed(rows)
+    lines = facts.counts.loc[rows, "line"].unique()
+    _, share = facts.most_sampled(
+        rows | facts.counts["line"].isin(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
+    )
+    text = "lines that compute in float64"
+    yield _finding(
+        facts,
+        "fp64-arithmetic",
+        place,
+        share,
+        text,
+        "float32: cast constants and inputs; look for Python floats",
+    )
+
+
+def by_ops(facts: KernelFacts) -> Iterator[Finding]:
+    """index-arithmetic, slow-math, conversions. Needs counts, PC samples and the TTGIR. Without it the
+    instructions of the lines with such ops are gone but for a tenth; loads and stores stay."""
+    if _busy(facts) < _BUSY:
+        return
+    memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
+    for name, pattern, least, advice in (
+        (
+            "index-arithmetic",
+            _DIVISIONS,
+            0.25,
+            "32-bit indices; shifts and masks for powers of two; step instead of dividing",
+        ),
+        (
+            "slow-math",
+            _SLOW,
+            0.25,
+            "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
+        ),
+    ):
+        lines = facts.lines_of(pattern) - {0}
+        if not lines:
+            continue
+        rows = facts.counts["line"].isin(lines) & ~memory
+        if facts.executed_share(rows) < least:
+            continue
+        place, _ = facts.most_executed(rows)
+        _, share = facts.most_sampled(rows)
+        ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
+        yield _finding(facts, name, place, 0.9 * share, f"lines with {', '.join(ops[:3])}", advice)
+
+
+def conversions(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counts, PC samples and the TTGIR. Without it conversions between types in loops are gone."""
+    lines = facts.lines_of(_CASTS, loop=True) - {0}
+    halves = facts.counts["opcode"].astype("str").str.startswith("HADD2.F32")
+    rows = (
+        facts.counts["op"].isin(_CONVERSIONS)
+        | halves
+        | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.counts["line"].isin(lines))
+    )
+    share = facts.executed_share(rows)
+    if share < 0.1 or _busy(facts) < _BUSY:
+        return
+    place, sampled = facts.most_sampled(rows)
+    cast = rows & facts.counts["line"].isin(lines)
+    if cast.any():
+        place, _ = facts.most_executed(cast)
+    yield _finding(
+        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled),
+        "conversions between types",
+        "keep one type inside the loop; convert once before or behind it",
+    )  # fmt: skip
+
+
+def bound(facts: KernelFacts) -> Iterator[Finding]:
+    """dram-bound, l2-bound, l1-bound, tensor-bound, issue-bound: a result, not a fault, and no gain. Needs
+    counters."""
+    resource = binding({name: 100 * used for name, used in facts.used.items()})
+    if not resource:
+        return
+    memory = resource in ("dram", "l2")
+    rows = facts.counts["op"].isin(["LDG", "STG", "LDGSTS"]) if memory else facts.counts["executed"] > 0
+    place, _ = facts.most_executed(rows)
+    yield Finding(
+        f"{_ROOFS.get(resource, 'issue')}-bound", *place,
+        f"{RESOURCES[resource][1]} is at {100 * facts.used[resource]:.0f} % of the peak",
+        "do less of it: this roof is reached", 0.0, "high",
+    )  # fmt: skip
+
+
+CAUSES: Final = (fp64_arithmetic, by_ops, conversions, bound)

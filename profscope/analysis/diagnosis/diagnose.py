@@ -1,0 +1,30 @@
+"""The findings of a configuration that the hardware has observed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from profscope.analysis.cause import Finding
+from profscope.analysis.diagnosis import arithmetic_causes, launch_causes, memory_causes, tensor_causes
+from profscope.analysis.diagnosis.facts import KernelFacts
+
+__all__ = ["diagnose"]
+
+_CAUSES: Final = (
+    *launch_causes.CAUSES,
+    *memory_causes.CAUSES,
+    *arithmetic_causes.CAUSES,
+    *tensor_causes.CAUSES,
+)
+# What is seen whatever the cause is: it stands behind a cause that explains at least half as much.
+_SYMPTOMS: Final = ("exposed-latency", "low-occupancy", "tail")
+
+
+def diagnose(facts: KernelFacts) -> Iterator[Finding]:
+    """What holds it back, by all causes; the largest gain first, symptoms behind causes."""
+    found = [finding for cause in _CAUSES for finding in cause(facts)]
+    most = max((each.gain_pct for each in found if each.finding not in _SYMPTOMS), default=0.0)
+    for each in sorted(found, key=lambda each: -each.gain_pct):
+        if each.finding not in _SYMPTOMS or most < each.gain_pct / 2:
+            yield each

@@ -1,0 +1,114 @@
+"""Causes that lie in the launch: how many CTAs there are, how large and how even."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from profscope.analysis.cause import Finding
+from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.gains import gain_pct
+
+__all__ = ["CAUSES"]
+
+_CTA_START_CYCLES: Final = 256
+"""Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
+of one or two warps do next to nothing (NVIDIA H200, `bench/corpus`)."""
+_UNEVEN: Final = 0.35
+"""The standard deviation of CTA times over their mean; alike CTAs have up to 0.3 (`bench/corpus`)."""
+_FEW_WARPS: Final = 4
+"""Resident on an SM: one for each of its four schedulers, so that none can hide another's wait."""
+_MANY_WARPS: Final = 16  # of a CTA
+
+
+def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs the grid. Without it the same work runs on all SMs."""
+    if facts.grid < facts.sms:
+        part = facts.grid / facts.sms
+        yield Finding(
+            "idle-sms", *facts.place,
+            f"{facts.grid} CTAs on {facts.sms} SMs: {100 * (1 - part):.0f} % of the SMs run nothing",
+            "smaller tiles, another axis of the grid, or split the reduction over CTAs",
+            gain_pct(facts, 1 - part), "high",
+        )  # fmt: skip
+
+
+def tail(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs the grid and what fits on an SM. Without it the last wave is as full as the others."""
+    if facts.waves > 1:
+        lost = 1 - facts.waves / math.ceil(facts.waves)
+        yield Finding(
+            "tail", *facts.place,
+            f"{facts.grid} CTAs fill {facts.waves:.2f} waves of {facts.sms * facts.room}: "
+            f"the last wave leaves {100 * lost:.0f} % of all slots empty",
+            "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
+            gain_pct(facts, lost), "medium",
+        )  # fmt: skip
+
+
+def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out."""
+    cycles = facts.cta_cycles
+    waves = max(1, math.ceil(facts.waves))
+    if len(cycles) < 8 or cycles.std() < _UNEVEN * cycles.mean() or facts.grid < facts.sms:
+        return
+    extra = (cycles.max() - cycles.mean()) / waves
+    place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
+    loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
+    yield Finding(
+        "load-imbalance", facts.place[0], loops[0] if loops else place[1],
+        f"CTAs take {cycles.min():,.0f} to {cycles.max():,.0f} cycles, {cycles.mean():,.0f} on average "
+        f"({len(cycles)} recorded)",
+        "sort or interleave the work, or fetch the next tile from a counter",
+        gain_pct(facts, float(extra / (cycles.mean() + extra))), "medium",
+    )  # fmt: skip
+
+
+def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counters. Without it fewer CTAs do the same, each more."""
+    cycles = (
+        facts.counters.get("time", 0.0) * 1e-9 * facts.counters.get("clock", 0.0) * facts.sms / facts.grid
+    )
+    if 0 < cycles < _CTA_START_CYCLES and facts.waves > 4:
+        yield Finding(
+            "tiny-ctas", *facts.place,
+            f"an SM gets a CTA every {cycles:.0f} cycles, and nothing else is above "
+            f"{100 * max(facts.used.values()):.0f} % of its peak: starting CTAs takes the time",
+            "more elements for each program: a larger block, or a loop over several",
+            gain_pct(facts, 1.0), "medium",
+        )  # fmt: skip
+
+
+def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counters and PC samples. Without it four times the warps hide each other's waits."""
+    warps = facts.counters.get("occupancy", 0.0)
+    waits = facts.stalled("long_scoreboard")
+    if 0 < warps <= _FEW_WARPS and waits > 0.5 and not facts.spills and facts.grid >= facts.sms:
+        place, _ = facts.most_stalled("long_scoreboard")
+        yield Finding(
+            "low-occupancy", *place,
+            f"{warps:.1f} warps on an SM, of 64: {100 * waits:.0f} % of the samples wait for memory "
+            "(`long_scoreboard`), and no other warp hides it",
+            "more CTAs (smaller blocks, split the loop) or more warps; fewer registers if they limit it",
+            gain_pct(facts, waits * 0.75), "medium",
+        )  # fmt: skip
+
+
+def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counts and PC samples. Without it a quarter of the warps have four times the elements each."""
+    waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
+    loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    warps = facts.grid * facts.warps
+    each = float(facts.counts.loc[loads, "executed"].sum()) / warps
+    if facts.warps >= _MANY_WARPS and facts.has("tt.reduce") and each <= 4 and waits > 0.15:
+        yield Finding(
+            "too-many-warps", *facts.place,
+            f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the "
+            "samples wait for other warps or the exchange with them",
+            "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
+            gain_pct(facts, 0.75), "medium",
+        )  # fmt: skip
+
+
+CAUSES: Final = (idle_sms, tail, load_imbalance, tiny_ctas, low_occupancy, too_many_warps)

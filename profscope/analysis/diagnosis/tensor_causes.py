@@ -1,0 +1,186 @@
+"""Causes that lie in products of matrices, and in how warps meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, cast
+
+from profscope.analysis.cause import Finding
+from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.gains import gain_pct
+
+__all__ = ["CAUSES"]
+
+_MMA: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
+_WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
+_NARROW: Final = 64
+"""Columns of a wgmma below which it does not reach the tensor cores' rate (m64n64k16: 4,096 FLOP a cycle and
+SM need two at once; NVIDIA, PTX ISA, wgmma)."""
+_BUSY_TENSOR: Final = 0.8  # of the tensor pipe: then nothing else binds
+_MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
+_PENDING: Final = re.compile(r"pendings\s*=\s*0")
+
+
+def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counts and the TTGIR. Without it tensor cores do the products, at a tenth of the time or less."""
+    if facts.executed_ops(*_MMA) > 0:
+        return
+    dots = facts.lines_of(r"^tt\.dot") - {0}
+    products = facts.lines_of(r"^tt\.reduce", loop=False) & facts.lines_of(r"arith\.mulf")
+    broadcast = facts.lines_of(r"^tt\.broadcast")
+    lines = dots or (
+        products if len(broadcast) and facts.executed_ops("FFMA", "FMUL", "FADD") > 0.3 else set()
+    )
+    rows = facts.counts["line"].isin(lines) & facts.counts["op"].isin(
+        ["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"]
+    )
+    share = facts.executed_share(rows)
+    if not lines or share < 0.3:
+        return
+    two = dots or any("#ttg.slice" in text or "x" in text for text in facts.text_of("tt.broadcast"))
+    if not two:
+        return
+    place, _ = facts.most_executed(rows)
+    yield Finding(
+        "no-tensor-cores", *place,
+        f"a product of matrices by FMA: {100 * share:.0f} % of the instructions, none of the tensor cores",
+        "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
+        gain_pct(facts, 0.85, {"fma": 0.1, "issue": 0.2, "shared": 0.3, "l1": 0.3, "lsu": 0.3, "alu": 0.2}),
+        "high",
+    )  # fmt: skip
+
+
+def small_mma(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
+    memory, and tiles are larger."""
+    wide = facts.counts["op"].isin(_WGMMA)
+    sync = facts.counts["op"].isin(_MMA) & ~wide
+    tensor = facts.used.get("tensor", 0.0)
+    if tensor > _BUSY_TENSOR or not (wide.any() or sync.any()) or facts.has("warp_specialize"):
+        return
+    shapes = (
+        facts.counts.loc[wide, "opcode"].astype("str").str.extract(r"\.64x(\d+)x")[0].dropna().astype(int)
+    )
+    narrow = len(shapes) > 0 and shapes.max() < _NARROW
+    if sync.any() and not wide.any() and facts.executed_share(sync) > 0.02:
+        what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
+    elif narrow:
+        what = f"wgmma of {shapes.max()} columns"
+    else:
+        return
+    place, _ = facts.most_executed(sync | wide)
+    scaled = {"l2": 0.6, "issue": 0.4, "shared": 0.6, "l1": 0.6, "lsu": 0.5, "dram": 0.8, "tensor": 0.9}
+    yield Finding(
+        "small-mma", *place, f"{what}; the tensor pipe is at {100 * tensor:.0f} % of its peak",
+        "larger tiles in M and N, 4 or 8 warps",
+        gain_pct(facts, 0.5, scaled), "medium",
+    )  # fmt: skip
+
+
+def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs PC samples and the TTGIR. Without it the partition of the tensor cores does not wait for data."""
+    if not facts.has("warp_specialize") or facts.used.get("tensor", 0.0) > _BUSY_TENSOR:
+        return
+    waits = facts.stalled("long_scoreboard", "barrier")
+    place, _ = facts.most_stalled("long_scoreboard", "barrier", by=("mma", "tma", "barrier"))
+    yield Finding(
+        "partition-starved", *place,
+        f"the tensor pipe is at {100 * facts.used.get('tensor', 0.0):.0f} % of its peak; "
+        f"{100 * waits:.0f} % of the samples wait for the other partition",
+        "more buffers between the partitions, or more warps for the one that is behind",
+        gain_pct(facts, 0.6 * waits), "medium",
+    )  # fmt: skip
+
+
+def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs PC samples and the TTGIR. Without it the next product is issued before this one's result is
+    used."""
+    waits = [text for text in facts.text_of("ttng.warp_group_dot_wait") if _PENDING.search(text)]
+    tensor = facts.used.get("tensor", 0.0)
+    if not waits or tensor > 0.7 or not facts.lines_of("warp_group_dot_wait", loop=True):
+        return
+    share = facts.stalled(
+        "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
+    )
+    used = facts.lines_of(r"arith\.(mulf|addf|truncf|extf|sitofp)|tt\.(fp_to_fp|reduce)", loop=True)
+    if share < 0.15 or not used:
+        return
+    place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
+    yield Finding(
+        "mma-not-overlapped", *place,
+        "each step waits for its product (no other one is pending); "
+        f"the tensor pipe is at {100 * tensor:.0f} %",
+        "issue the next product before this one's result is used; scale outside of the loop",
+        gain_pct(facts, share), "low",
+    )  # fmt: skip
+
+
+def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
+    lines = facts.lines_of(r"^tt\.reduce", loop=True) - {0}
+    mine = facts.samples["blamed_line"].isin(lines)
+    stalls = facts.samples["stall"].isin(_MEETING) & mine
+    waits = float(facts.samples.loc[stalls, "samples"].sum()) / facts.sampled
+    if not lines or waits < 0.15 or facts.executed_ops(*_MMA) > 0:
+        return
+    found = facts.samples[mine].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
+    file, line = cast(Place, found.idxmax())
+    scaled = {"shared": 0.1, "l1": 0.4, "lsu": 0.3, "issue": 0.5}
+    yield Finding(
+        "serial-reduction", str(file), int(line),
+        f"warps meet in each step of the loop: {100 * waits:.0f} % of the samples wait for that",
+        "keep a tensor of partial sums, and reduce once behind the loop",
+        gain_pct(facts, waits, scaled), "medium",
+    )  # fmt: skip
+
+
+def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
+    lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
+    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.counts["line"].isin(lines)
+    if facts.executed_share(rows) < 0.1:
+        return
+    place, _ = facts.most_executed(rows)
+    pcs = facts.counts["line"].isin(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
+    _, share = facts.most_sampled(pcs)
+    yield Finding(
+        "layout-conversion", *place,
+        f"{100 * facts.executed_share(rows):.0f} % of the instructions move tensors from one layout to "
+        "another through shared memory, in each step of a loop; "
+        f"{100 * share:.0f} % of the samples are there",
+        "an order of ops in which both sides share a layout; transpose once",
+        gain_pct(facts, share, {"shared": 0.2, "l1": 0.5, "lsu": 0.4, "issue": 0.6}), "medium",
+    )  # fmt: skip
+
+
+def masked_work(facts: KernelFacts) -> Iterator[Finding]:
+    """Needs the TTGIR, or counts. Without it a loop ends where a mask throws all of its tiles away: half of
+    them, for a triangle; or fewer lanes are masked off."""
+    line = facts.masked_loop
+    if line:
+        yield Finding(
+            "masked-work", facts.place[0], line,
+            "each step of the loop masks its tile by comparing positions, and the loop's end is the same for "
+            "all programs: about half of the tiles are thrown away",
+            "end the loop at the diagonal, and mask only the tiles that it crosses",
+            gain_pct(facts, 0.45, dict.fromkeys(facts.used, 0.55)), "medium",
+        )  # fmt: skip
+    rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
+    lanes = facts.counts[rows]
+    active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
+    if active < 0.8 and facts.executed_share(rows) > 0.02:
+        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1"), active)
+        place, _ = facts.most_executed(rows)
+        yield Finding(
+            "masked-work", *place,
+            f"{100 * (1 - active):.0f} % of the lanes of loads and stores are masked off",
+            "a block that fits the row: the next smaller power of two and a loop, or several rows a program",
+            gain_pct(facts, 1 - active, scaled), "medium",
+        )  # fmt: skip
+
+
+CAUSES: Final = (
+    masked_work, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, serial_reduction,
+    layout_conversion,
+)  # fmt: skip

@@ -1,0 +1,141 @@
+"""Findings of kernels that an H200 has observed: recordings of kernels with one fault, and without any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
+from instrument_passes.kept_text import packed
+from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
+from profscope.profiles import Profile, load
+from profscope.schema import measured_frame, samples_frame
+
+_CASES = {case["name"]: case for case in cases()}
+_FAULTS = [
+    "softmax by 24 programs",
+    "CTAs of one short row",
+    "softmax of columns",
+    "member of a record",
+    "mask of an odd length",
+    "bins in global memory",
+    "squares turned by a gather",
+    "sum turned each step",
+    "norm in float64",
+    "ring buffer by remainder",
+    "matmul of 1 stage",
+    "chain of rows",
+    "short row of 32 warps",
+]
+
+_ROOFS = {
+    "good copy": "dram-bound",
+    "good exponentials": "issue-bound",
+    "good sum": "dram-bound",
+    "good matmul, bfloat16": "tensor-bound",
+}
+_FAULTLESS = list(_ROOFS)
+
+
+@cache
+def recorded(name: str) -> Profile:
+    return load(RECORDINGS / _CASES[name]["file"])
+
+
+@cache
+def judged(name: str) -> Judged:
+    return judge(_CASES[name], recorded(name))
+
+
+def facts(profile: Profile) -> KernelFacts | None:
+    first = profile.launches.iloc[0]
+    return facts_of(profile.tables, str(first["kernel"]), int(first["variant"]), ("kernel.py", 1))
+
+
+def with_ttgir(name: str, text: str | None) -> Profile:
+    """Another TTGIR, or none, in the place of the kernel's."""
+    profile = recorded(name)
+    code: list[dict[str, Any]] = profile.metadata["code"]
+    changed = [] if text is None else [each | {"ttgir": packed(text)} for each in code]
+    return Profile.of(replace(profile.tables, metadata=profile.metadata | {"code": changed}))
+
+
+def test_the_cases_are_of_the_half_that_rules_may_know() -> None:
+    assert {_CASES[name]["half"] for name in (*_FAULTS, *_FAULTLESS)} == {"open"}
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_the_top_finding_is_the_fault(name: str) -> None:
+    found = judged(name)
+    assert (found.right_cause, found.right_line, found.listed_only) == (True, True, False), found.found
+
+
+@pytest.mark.parametrize("name", _FAULTLESS)
+def test_a_kernel_without_a_fault_has_what_binds_it_alone(name: str) -> None:
+    assert [finding for finding, _, _ in judged(name).found] == [_ROOFS[name]]
+
+
+@pytest.mark.parametrize("name", [*_FAULTS, *_FAULTLESS])
+def test_gains_are_percent_and_a_roof_promises_none(name: str) -> None:
+    for finding, line, gain in judged(name).found:
+        assert line > 0
+        assert gain == 0 if finding.endswith("-bound") else 5 <= gain <= 100
+
+
+def test_without_the_hardwares_evidence_spans_tell() -> None:
+    name = "chain of rows"
+    bare = replace(
+        recorded(name).tables,
+        counters=measured_frame("counters"),
+        counts=measured_frame("counts"),
+        samples=samples_frame(),
+    )
+    profile = Profile.of(bare)
+    assert facts(profile) is None
+    assert recorded(name).findings()["finding"].tolist() == ["exposed-latency"]
+    told = profile.findings()
+    assert told["finding"].tolist() == ["exposed-load"]
+    assert any("tail, idle-sms" in text for text in told.attrs["not_measured"])
+
+
+@pytest.mark.parametrize("missing", ["counters", "counts"])
+def test_half_the_evidence_is_none(missing: str) -> None:
+    tables = replace(recorded("good copy").tables, **{missing: measured_frame(missing)})
+    assert facts(Profile.of(tables)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "module {",
+        'module { "far.away"() <{x = #far.thing<1>}> : () -> () }',
+        "no module at all",
+    ],
+)
+def test_what_needs_the_ttgir_is_left_out_without_it(text: str | None) -> None:
+    name = "ring buffer by remainder"
+    whole, without = facts(recorded(name)), facts(with_ttgir(name, text))
+    assert whole is not None
+    assert without is not None
+    assert whole.lines_of("arith.remsi")
+    assert without.lines_of("arith.remsi") == set()
+    assert without.masked_loop == 0
+    found = set(with_ttgir(name, text).findings()["finding"])
+    assert "index-arithmetic" not in found
+    assert "unvectorized-access" in found  # rests on counts
+
+
+def test_totals_tell_right_from_wrong() -> None:
+    right = judged("chain of rows")
+    wrong = replace(right, right_cause=False)
+    elsewhere = replace(right, right_line=False)
+    false = replace(judged("good copy"), found=(("tail", 1, 30.0),))
+    dear = replace(right, real_pct=10.0)
+    small = replace(right, real_pct=9.0)
+    found = list(totals([right, wrong, elsewhere, false, judged("good copy"), dear, small]).values())
+    assert found == [(2, 4), (1, 2), (2, 3)]
