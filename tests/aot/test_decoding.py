@@ -30,7 +30,9 @@ def softmax_of(**options: Any) -> tuple[Exported, Bytes]:
 
 
 def launched(exported: Exported, grid: tuple[int, int, int] = (CTAS, 1, 1), **bits: int) -> Bytes:
-    arrays = {"out_ptr": np.zeros((ROWS, COLS), np.float32), "in_ptr": np.ones((ROWS, COLS), np.float32)}
+    # Memory of torch's, as in a session: where it begins decides how many sectors an access touches.
+    out, x = torch.zeros(ROWS, COLS), torch.ones(ROWS, COLS)
+    arrays = {"out_ptr": out.numpy(), "in_ptr": x.numpy()}
     return exported.launch(grid, arrays | {"rows": ROWS, "cols": COLS}, **bits)
 
 
@@ -56,9 +58,8 @@ def test_a_launch_is_as_in_a_session(recorded: tuple[Exported, Bytes]) -> None:
 
 def test_a_pipelined_loop_with_rings() -> None:
     exported = Exported(matmul_kernel, MATMUL | BLOCKS, instrument="heavy")
-    a, b = np.ones((64, 128), np.float16), np.ones((128, 64), np.float16)
-    c = np.zeros((64, 64), np.float16)
-    arguments = {"a_ptr": a, "b_ptr": b, "c_ptr": c, "M": 64, "N": 64, "K": 128}
+    a, b, c = torch.ones(64, 128).half(), torch.ones(128, 64).half(), torch.zeros(64, 64).half()
+    arguments = {"a_ptr": a.numpy(), "b_ptr": b.numpy(), "c_ptr": c.numpy(), "M": 64, "N": 64, "K": 128}
     decoded = profscope.decode(exported.launch((2, 2, 1), arguments), exported.description)
     assert (c == 128).all()
     with profscope.session(backend="emulator", instrument="heavy") as prof:

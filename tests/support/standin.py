@@ -68,7 +68,7 @@ class Gpu:
     page_locked_out = False
 
     def empty(self, size: int, dtype: torch.dtype = torch.uint8, **where: object) -> torch.Tensor:
-        if self.full and "device" in where:
+        if self.full and where.get("device", "cpu") != "cpu":
             raise torch.OutOfMemoryError("CUDA out of memory")
         if self.page_locked_out and "pin_memory" in where:
             raise RuntimeError("CUDA error: out of memory")
