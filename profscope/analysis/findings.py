@@ -114,12 +114,16 @@ def findings(tables: Tables) -> pd.DataFrame:
     of FINDING_DTYPES.
 
     kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
-    evidence: a sentence with figures. advice: what to try. gain_pct: an upper bound on the time that the
-    kernel's launches would save, in percent, 0 to 100, by the model in the docstring of the cause; where
-    the flops of dots or, without dots, the bytes at the peak of memory take up the rest of the time, it is
-    at most what they leave. program_pct: the same in percent of the time of all kernels' recorded launches,
-    missing where that time is not known. confidence: "high", "medium" or "low", by rules that the docstrings
-    state. Gains below `NOISE_PCT` are no findings. Spans are of corrected durations if these are known.
+    evidence: a sentence with figures. advice: what to try. program_pct: gain_pct in percent of the time of
+    all kernels' recorded launches, missing if that time is not known. confidence: "high", "medium" or "low",
+    by rules that the docstrings state.
+
+    If the hardware has observed a configuration (`session(hardware=True)`), its findings rest on counters,
+    instruction counts and PC samples: gain_pct is what its launches are expected to save, in percent, 0 to 100
+    (`diagnosis/gains.py`), 0 for a roof that is reached ("dram-bound"). Otherwise they rest on spans, and
+    gain_pct is an upper bound by the model in the docstring of the cause; where the flops of dots or, without
+    dots, the bytes at the peak of memory take up the rest of the time, it is at most what they leave.
+    Gains below `NOISE_PCT` are no findings. Spans are of corrected durations if these are known.
 
     attrs["not_measured"]: list of str, what could not be judged and why. attrs["clean"]: by kernel, or
     "kernel #variant" where it has several, what is known of those without a finding.
