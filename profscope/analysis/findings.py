@@ -119,7 +119,7 @@ def findings(tables: Tables) -> pd.DataFrame:
     by rules that the docstrings state.
 
     If the hardware has observed a configuration (`session(hardware=True)`), its findings rest on counters,
-    instruction counts and PC samples: gain_pct is what its launches are expected to save, in percent, 0 to 100
+    instruction counts and PC samples: gain_pct is what is expected to be saved, in percent, 0 to 100
     (`diagnosis/gains.py`), 0 for a roof that is reached ("dram-bound"). Otherwise they rest on spans, and
     gain_pct is an upper bound by the model in the docstring of the cause; where the flops of dots or, without
     dots, the bytes at the peak of memory take up the rest of the time, it is at most what they leave.
