@@ -22,8 +22,6 @@ MOST_FINDINGS = 5
 MOST_PLACES = 3
 """Of each, the places that are shown."""
 
-_OF_WHOLE_CTAS = ("cta", "sm", "warp")
-
 
 @dataclass(frozen=True)
 class FindingRow:
@@ -46,7 +44,7 @@ def make_findings(
 ) -> list[FindingRow]:
     """All of them, in the order of `Profile.findings()`; none where parts of launches were
     chosen, which say nothing of the whole. spans: what the summary adds up, where that is known."""
-    if any(name in selection.chosen for name in _OF_WHOLE_CTAS):
+    if selection.inside:
         return []
     rows: list[dict[str, Any]] = findings_with(profile.tables, spans).to_dict("records")  # type: ignore[assignment]
     return [FindingRow(**row) for row in rows]

@@ -1,11 +1,14 @@
-"""What one wants to see first of a profile: the verdict, what holds its kernels back, and what took most."""
+"""What one wants to see first of a profile: the verdict, where its kernels' time goes, what
+holds them back, and what took most."""
 
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.time_account import TimeAccount
 from profscope.profiles import Profile
+from viewer.accounts import make_accounts, render_accounts
 from viewer.findings import FindingRow, make_findings, render_findings
 from viewer.groups import several_variants
 from viewer.header import Header, make_header, of_launches, render_foot, render_top
@@ -22,17 +25,26 @@ def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False)
     kernels = make_kernels(profile, profile.tables.unit)
     header = make_header(profile, name, Selection(), len(profile.tables.df))
-    lines = render_first(header, make_findings(profile, Selection()), kernels, console.width, MOST_KERNELS)
+    accounts = make_accounts(profile, Selection(), kernels)
+    findings = make_findings(profile, Selection())
+    lines = render_first(header, accounts, findings, kernels, console.width, MOST_KERNELS)
     foot = render_foot(header, console.width)
     lines += [Text(), *foot] if foot else []
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)
 
 
 def render_first(
-    header: Header, findings: list[FindingRow], kernels: list[KernelRow], width: int, most: int
+    header: Header,
+    accounts: list[TimeAccount],
+    findings: list[FindingRow],
+    kernels: list[KernelRow],
+    width: int,
+    most: int,
 ) -> list[Text]:
     """The lines of what comes first, whatever else is shown. most: of the kernels."""
     lines = render_top(header, width)
+    if accounts:
+        lines += [Text(), *render_accounts(accounts, several_variants(kernels), width)]
     if findings:
         lines += [Text(), *render_findings(findings, several_variants(kernels), width)]
     if kernels:

@@ -11,9 +11,11 @@ from rich.text import Text
 from profscope.analysis.span_rows import outermost
 from profscope.analysis.summary import summary_of
 from profscope.analysis.summing import summed_spans
+from profscope.analysis.time_account import TimeAccount
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.threads import worker_pool
+from viewer.accounts import make_accounts
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.filters import Rows
@@ -74,12 +76,14 @@ class View:
     """All that is shown. Kernels, each variant for itself, are in one order everywhere: by the time
     that their launches took.
 
+    accounts: of the kernels that took longest; on the first screen alone.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     tables and trees are of the same groups; `omitted` further ones with spans inside have none.
     lines: of the kernels that took longest.
     """
 
     header: Header
+    accounts: list[TimeAccount]
     findings: list[FindingRow]
     kernels: list[KernelRow]
     bare: list[str]
@@ -149,6 +153,7 @@ def _view(
         choice = _choose(profile, kernels) if "timeline" in shown else None
         view = View(
             header=make_header(profile, trace.name, selection, trace.spans, whole),
+            accounts=[] if options.show else make_accounts(profile, selection, kernels, summary),
             findings=[] if found is None else rows.findings(found.result()),
             kernels=kernels,
             bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels)), spans),
@@ -244,7 +249,9 @@ def _rows(view: View, name: str) -> list[Row]:
 
 def _render(view: View, options: argparse.Namespace, width: int, shown: Collection[str]) -> list[Text]:
     if options.show is None:
-        lines = render_first(view.header, view.findings, view.kernels, width, _most_rows(options))
+        lines = render_first(
+            view.header, view.accounts, view.findings, view.kernels, width, _most_rows(options)
+        )
         if view.bare and view.advice:
             lines += [Text(line) for line in wrap(_bare(view), width)]
     else:

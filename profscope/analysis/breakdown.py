@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from profscope.analysis.resident_ctas import max_resident_ctas
 from profscope.analysis.span_rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
-__all__ = ["BREAKDOWN_DTYPES", "PARTS", "SmTime", "breakdown", "sm_time"]
+__all__ = ["BREAKDOWN_DTYPES", "PARTS", "SmTime", "breakdown", "breakdown_answers", "sm_time"]
 
 BREAKDOWN_DTYPES: Final = {
     "kernel": "str",
@@ -108,7 +108,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
     attrs["not_measured"]: a list of texts, what is missing and why.
     """
-    return joined_frame(_answers(tables, witnesses(tables)), BREAKDOWN_DTYPES)
+    return joined_frame(breakdown_answers(tables, witnesses(tables)), BREAKDOWN_DTYPES)
 
 
 def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
@@ -143,11 +143,16 @@ def sm_time(ctas: pd.DataFrame, sms: int) -> SmTime:
     )
 
 
-def _answers(tables: Tables, known: TimeSources) -> Iterator[Answer]:
+def breakdown_answers(
+    tables: Tables, known: TimeSources, only: Collection[tuple[str, int]] | None = None
+) -> Iterator[Answer]:
+    """The rows of each configuration, or only of these kernels and variants."""
     spans, samples, launches = (
         dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
     )
     for key in dict.fromkeys([*launches, *samples]):
+        if only is not None and key not in only:
+            continue
         kernel, variant = key
         said: list[str] = []
         parts, at_work = _parts_of_sms(tables, kernel, variant, launches.get(key), said)
@@ -191,7 +196,8 @@ def _of_samples(
     """Rows by line and reason, whose shares add up to 1; None if there are too few samples."""
     count = 0 if samples is None else int(samples["samples"].sum())
     if samples is None or count < FEWEST_SAMPLES:
-        why = f"{count} PC samples" if count else "no PC samples: session(hardware=True) takes some"
+        few = f"{count} PC samples of the {FEWEST_SAMPLES} needed: record more launches"
+        why = few if count else "no PC samples: session(hardware=True) takes some"
         said.append(f"{kernel} #{variant}: issuing, waiting: {why}")
         return None
     stall = samples["stall"].astype("str")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.launch_durations import longest_first, took
 from profscope.analysis.limits import limits_of
-from profscope.analysis.line_rows import PLACE
+from profscope.analysis.line_rows import PLACE, witnesses
 from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
@@ -28,6 +28,7 @@ from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
+from profscope.analysis.time_account import TimeAccount, time_accounts
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -83,6 +84,7 @@ class _Parts(NamedTuple):
     judgement: _Judgement
     sources: Sources
     limits: pd.DataFrame
+    accounts: dict[tuple[str, int], TimeAccount]
 
 
 def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
     counts what there was no room for. Rows have an `id` that is the same in the next session.
 
     whole: where the tables have some CTAs, SMs or warps of their launches only, those of the whole launches.
-    The verdict, what recording cost, findings, overlap and critical path are then of these.
+    The verdict, what recording cost, the breakdown, findings, overlap and critical path are then of these.
     """
     judged = tables if whole is None else whole
     costs = overhead(judged)
@@ -109,7 +111,9 @@ def report(tables: Tables, whole: Tables | None = None) -> dict[str, Any]:
         verdict = verdict_of(judged, costs, apart)
         sources = Sources(tables.metadata)
         limits = limits_of(tables.counters)
-        parts = _Parts(tables, summed.result(), costs, verdict, by_line, judgement, sources, limits)
+        table = summed.result()
+        accounts = time_accounts(judged, witnesses(judged, table if judged is tables else None), list(shown))
+        parts = _Parts(tables, table, costs, verdict, by_line, judgement, sources, limits, accounts)
     kernels = [_kernel(parts, str(kernel), int(variant), _SIZES[0]) for kernel, variant in shown]
     for size in _SIZES:
         told = _report(parts, [_cut(each, size) for each in kernels[: size.kernels]], size)
@@ -256,6 +260,7 @@ def _kernel(parts: _Parts, kernel: str, variant: int, size: _Size) -> dict[str, 
         "time": sections.times(took(tables, tables.unit)[launches.index], tables.unit, cost, bare),
         "resources": sections.resources(cost),
         "verdict": _verdict(parts.verdict, kernel, variant),
+        "breakdown": sections.breakdown(parts.accounts.get((kernel, variant))),
         "findings": findings[: size.findings],
         "lines": lines,
         "limits": sections.limits(_of(parts.limits, kernel, variant)),
@@ -310,7 +315,14 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
 def _not_measured(parts: _Parts) -> list[str]:
     """What is None everywhere, and why. What is so in one kernel only, its verdict and overhead say."""
     metadata, launches = parts.tables.metadata, parts.tables.launches
-    said = [line for name, answer in parts.judgement._asdict().items() for line in _told(name, answer)]
+    texts = [
+        f"{account.kernel} #{account.variant}: {text}"
+        for account in parts.accounts.values()
+        for text in account.not_measured
+    ]
+    said = _told("breakdown", texts)
+    for name, answer in parts.judgement._asdict().items():
+        said += _told(name, answer.attrs.get("not_measured") or ())
     if _peaks(metadata) is None:
         said.append("gpu.peaks: those of the device are not known")
     if parts.lines is None or not (parts.lines["samples"] > 0).any():
@@ -340,11 +352,11 @@ def _not_measured(parts: _Parts) -> list[str]:
     return said
 
 
-def _told(name: str, answer: pd.DataFrame) -> list[str]:
+def _told(name: str, texts: Iterable[str]) -> list[str]:
     """What another question could not tell, each reason once, with the kernels it holds for; those that hold
     for most of them first, and of many the first ones."""
     kernels: dict[str, list[str]] = {}
-    for text in answer.attrs.get("not_measured") or ():
+    for text in texts:
         kernel, _, why = text.partition(": ")
         kernels.setdefault(why, []).append(kernel)
     reasons = sorted(kernels, key=lambda why: -len(kernels[why]))

@@ -17,12 +17,13 @@ from profscope.analysis.limits import bound_by
 from profscope.analysis.line_rows import GAP, PLACE, call_path_key, placed
 from profscope.analysis.sources import Sources
 from profscope.analysis.span_rows import grid_ctas
+from profscope.analysis.time_account import TimeAccount, apportioned
 from profscope.schema import Tables
 
 __all__ = [
-    "TAIL_DTYPES", "clipped", "configuration", "critical_path", "ctas", "kernel_id", "limits", "lines",
-    "number", "overlap", "recorded_rows", "records", "resources", "source", "tail", "tail_of", "times",
-    "work",
+    "TAIL_DTYPES", "breakdown", "clipped", "configuration", "critical_path", "ctas", "kernel_id", "limits",
+    "lines", "number", "overlap", "recorded_rows", "records", "resources", "source", "tail", "tail_of",
+    "times", "work",
 ]  # fmt: skip
 
 _CHARACTERS: Final = 160  # of a text
@@ -239,6 +240,15 @@ def _samples_of(row: dict[Any, Any]) -> dict[str, Any]:
     ]
     share = number(row["share_samples"], 4)
     return {"sample_share": share, "samples": int(row["samples"]), "stalls": stalls}
+
+
+def breakdown(account: TimeAccount | None) -> dict[str, Any] | None:
+    """Where a variant's time goes, in shares that add up to 1."""
+    if account is None:
+        return None
+    counts = apportioned(account.shares.values(), 10_000)
+    shares = {clipped(name, 60): count / 10_000 for name, count in zip(account.shares, counts, strict=True)}
+    return {"shares": shares, "basis": list(account.basis), "advice": account.advice or None}
 
 
 def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:

@@ -18,13 +18,14 @@ from profscope.analysis import report_sections as sections
 from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.sources import Sources
-from profscope.profiles import Profile
+from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
 from tests.support.examples import examples
 from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 from tests.support.samples import sample_rows
 
+DATA = Path(__file__).parents[1] / "data"
 SCHEMA = json.loads((Path(reporting.__file__).parent / "report.schema.json").read_text())
 
 
@@ -103,6 +104,20 @@ def test_variants_are_never_mixed() -> None:
         assert sum(line["self_ns"] for line in each["lines"]) <= own["self_ns"].sum()
         top = own.groupby(["file", "line", "call_path"], observed=True)["self_ns"].sum().max()
         assert each["lines"][0]["self_ns"] == top
+
+
+def test_the_breakdown_adds_up() -> None:
+    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
+    told = profile.report()
+    check(told)
+    (kernel,) = told["kernels"]
+    assert sum(kernel["breakdown"]["shares"].values()) == pytest.approx(1.0)
+    table = profile.breakdown()
+    unknown = table.loc[table["part"] == "unknown", "share"].sum()
+    assert kernel["breakdown"]["shares"]["unknown"] == pytest.approx(unknown, abs=1e-4)
+    assert kernel["breakdown"]["basis"] == ["spans"]
+    assert kernel["breakdown"]["advice"] == "no PC samples: session(hardware=True) takes some"
+    assert any(text.startswith("breakdown: matmul_kernel #0: idle-sms") for text in told["not_measured"])
 
 
 def test_ids_are_those_of_the_next_session_too() -> None:

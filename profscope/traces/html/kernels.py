@@ -13,10 +13,11 @@ from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
-from profscope.analysis.launch_durations import took
+from profscope.analysis.launch_durations import longest_first, took
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.lines import lines_of
 from profscope.analysis.roof_rows import roof_frame, roof_rows_of
+from profscope.analysis.time_account import TimeAccount, time_accounts
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
@@ -38,6 +39,7 @@ class Answers:
     lines: pd.DataFrame
     summary: pd.DataFrame
     roofline: pd.DataFrame
+    accounts: dict[tuple[str, int], TimeAccount]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,7 @@ class Kernel:
     launch_time: float | None
     total_time: float
     verdict: KernelVerdict | None
+    account: TimeAccount | None
     findings: pd.DataFrame
     lines: pd.DataFrame
     lines_missing: list[str]
@@ -75,7 +78,14 @@ def answers(tables: Tables, pool: Executor) -> Answers:
     asked = pool.submit(_judgement, tables)
     known, believed = witnesses(tables), verdict(tables)
     said, roofs = asked.result()
-    return Answers(believed, said, lines_of(tables, known), known.summary, roofs)
+    accounts = time_accounts(tables, known, _longest(tables))
+    return Answers(believed, said, lines_of(tables, known), known.summary, roofs, accounts)
+
+
+def _longest(tables: Tables) -> list[tuple[str, int]]:
+    """Kernels and variants that have sections."""
+    longest = longest_first(tables, tables.launches).index[:MOST_KERNELS]
+    return [(str(kernel), int(variant)) for kernel, variant in longest]
 
 
 def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -115,6 +125,7 @@ def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
             launch_time=float(timed.median()) if len(timed) else None,
             total_time=float(timed.sum()),
             verdict=said.verdict.get((kernel, variant)),
+            account=said.accounts.get((kernel, variant)),
             findings=_own(said.findings, kernel, variant),
             lines=_own(lines, kernel, variant),
             lines_missing=_missing(said.lines, kernel, variant),

@@ -9,6 +9,7 @@ import pandas as pd
 from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import grid_ctas
+from profscope.analysis.time_account import OTHER, UNKNOWN, apportioned
 from profscope.options import Options
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
@@ -33,8 +34,8 @@ _LABELS: Final = {
 
 
 def heading_of(kernel: Kernel, tables: Tables) -> Markup:
-    """The kernel, its facts, and the verdict with its reasons."""
-    return joined([tag("h1", kernel.name), _facts(kernel, tables), _verdict(kernel)])
+    """The kernel, its facts, the verdict with its reasons, and where the time goes."""
+    return joined([tag("h1", kernel.name), _facts(kernel, tables), _verdict(kernel), _account(kernel)])
 
 
 def _facts(kernel: Kernel, tables: Tables) -> Markup:
@@ -86,6 +87,30 @@ def _verdict(kernel: Kernel) -> Markup | None:
         tag("summary", title, tag("small", ", ".join(reason.rule for reason in said.reasons)))
     ]
     return tag("details", *shown, tag("ul", *items), class_=f"verdict {_TONES.get(said.label, 'plain')}")
+
+
+def _account(kernel: Kernel) -> Markup | None:
+    """One bar, which adds up to the launches' time, with its legend."""
+    account = kernel.account
+    if account is None:
+        return None
+    tenths = apportioned(account.shares.values(), 1000)
+    parts, names = [], []
+    for at, (name, count) in enumerate(zip(account.shares, tenths, strict=True)):
+        colour = f"{name if name in (UNKNOWN, OTHER) else f's{at}'}"
+        text = f"{name} {percent_text(count / 1000)}"
+        parts.append(tag("i", class_=colour, title=text, style=f"width:{count / 10:.1f}%"))
+        names.append(tag("li", tag("i", class_=colour), text))
+    missing = [f"{UNKNOWN}: {account.advice}"] if account.advice else []
+    missing += [f"without {text}" for text in account.not_measured if text.startswith("idle-sms")]
+    return tag(
+        "div",
+        tag("h2", "Where its time goes"),
+        tag("div", *parts, class_="stack"),
+        tag("ul", *names, tag("li", f"from {', '.join(account.basis)}", class_="dim")),
+        *(tag("p", text, class_="dim") for text in missing),
+        class_="account",
+    )
 
 
 def findings_of(kernel: Kernel, said: pd.DataFrame, best: list[dict[str, Any]]) -> Markup:

@@ -98,6 +98,17 @@ def test_findings_stand_in_it_with_evidence_and_advice(matmul: Page) -> None:
         assert row["advice"] in matmul.text
 
 
+def test_a_bar_adds_up_to_the_time_of_the_kernel(tmp_path: Path) -> None:
+    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
+    profile.save(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    (bar,) = re.findall(r'<div class="stack">(.*?)</div>', page)
+    assert sum(map(float, re.findall(r"width:([\d.]+)%", bar))) == pytest.approx(100.0)
+    for name, share in profile.report()["kernels"][0]["breakdown"]["shares"].items():
+        assert re.search(rf'title="{name} ({100 * share:.0f}|\d+\.\d) %"', bar)
+    assert "no PC samples: session(hardware=True) takes some" in page
+
+
 def test_the_source_stands_in_it_as_text(matmul: Page) -> None:
     profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
     (source,) = profile.metadata["sources"]

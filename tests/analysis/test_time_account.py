@@ -1,0 +1,118 @@
+"""Accounts: the breakdown in few shares, from which nothing is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profscope.analysis.breakdown import breakdown
+from profscope.analysis.line_rows import witnesses
+from profscope.analysis.time_account import OTHER, UNKNOWN, TimeAccount, apportioned, time_accounts
+from profscope.evidence.sample_tables import sample_tables
+from profscope.profiles import Profile, load
+from profscope.schema import Tables
+from tests.support.captures import captured
+from tests.support.profiles import profiles, regular_profile
+from tests.support.sessions import launch_add, session
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def accounts_of(tables: Tables) -> list[TimeAccount]:
+    launches = tables.launches
+    keys = {*zip(launches["kernel"].astype("str"), launches["variant"].tolist(), strict=True)}
+    return list(time_accounts(tables, witnesses(tables), keys).values())
+
+
+def check(account: TimeAccount, table: pd.DataFrame) -> None:
+    """It has what the breakdown has of this configuration."""
+    own = table[(table["kernel"] == account.kernel) & (table["variant"] == account.variant)]
+    shares = account.shares
+    assert 1 <= len(shares) <= 6
+    assert sum(shares.values()) == pytest.approx(1.0)
+    names = own["part"] + (": " + own["reason"]).where(own["reason"] != "", "")
+    whole = own["share"].groupby(names).sum()
+    for name in shares.keys() - {OTHER}:
+        assert shares[name] == pytest.approx(whole[name])
+    assert (UNKNOWN in shares) == (UNKNOWN in whole.index)
+    named = [share for name, share in shares.items() if name != OTHER]
+    assert named == sorted(named, reverse=True)
+    assert OTHER not in shares or list(shares)[-1] == OTHER
+    left = [share for name, share in whole.items() if name not in shares]
+    assert all(share <= min(named) or share < 0.02 or UNKNOWN in shares for share in left)
+    assert set(account.basis) == set(own["basis"])
+
+
+@given(profiles())
+def test_any_profile(profile: Profile) -> None:
+    table = breakdown(profile.tables)
+    accounts = accounts_of(profile.tables)
+    assert len(accounts) == table.groupby(["kernel", "variant"]).ngroups
+    for account in accounts:
+        check(account, table)
+
+
+def test_a_matmul_of_an_h200_without_samples_says_how_to_know_more() -> None:
+    tables = load(DATA / "diff" / "matmul-1-stage.pftrace.gz").tables
+    (account,) = accounts_of(tables)
+    check(account, breakdown(tables))
+    assert account.shares[UNKNOWN] > 0.3
+    assert account.advice == "no PC samples: session(hardware=True) takes some"
+
+
+def test_little_that_is_unknown_needs_no_advice() -> None:
+    (account,) = accounts_of(load(DATA / "findings" / "starving-partition.json.gz").tables)
+    assert 0 < account.shares[UNKNOWN] < 0.3
+    assert account.advice == ""
+    assert list(account.shares)[-1] == OTHER
+
+
+def test_a_pointer_chase_with_samples() -> None:
+    samples, sampler = sample_tables([captured("chase")])
+    tables = regular_profile(launches=1).tables
+    launches = tables.launches.assign(kernel="chase_kernel")
+    df = tables.df.assign(kernel=pd.Categorical(["chase_kernel"] * len(tables.df)))
+    metadata = tables.metadata | {"sampler": sampler}
+    sampled = replace(tables, df=df, launches=launches, samples=samples, metadata=metadata)
+    (account,) = accounts_of(sampled)
+    check(account, breakdown(sampled))
+    assert "samples" in account.basis
+    assert UNKNOWN not in account.shares
+    assert account.shares["waiting: memory"] > 0.5
+    assert account.advice == ""
+
+
+def test_the_emulator() -> None:
+    with session() as prof:
+        launch_add(1000)
+    (account,) = accounts_of(prof.tables)
+    check(account, breakdown(prof.tables))
+    assert account.basis == ("ctas", "model")
+    assert account.advice == ""
+
+
+def test_too_few_samples_ask_for_launches() -> None:
+    samples, sampler = sample_tables([captured("chase")])
+    tables = regular_profile(launches=1).tables
+    launches = tables.launches.assign(kernel="chase_kernel")
+    few = samples.iloc[:1].assign(samples=12)
+    metadata = tables.metadata | {"sampler": sampler}
+    sampled = replace(tables, df=tables.df.iloc[:0], launches=launches, samples=few, metadata=metadata)
+    (account,) = accounts_of(sampled)
+    assert account.shares[UNKNOWN] > 0.3
+    assert account.advice == "12 PC samples of the 200 needed: record more launches"
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any), st.integers(1, 10_000))
+def test_integers_add_up_and_are_near(weights: list[int], whole: int) -> None:
+    shares = [weight / sum(weights) for weight in weights]
+    counts = apportioned(shares, whole)
+    assert sum(counts) == whole
+    for count, share in zip(counts, shares, strict=True):
+        assert abs(count - share * whole) < 1 + 1e-6
+        assert count >= 0

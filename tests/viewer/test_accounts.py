@@ -1,0 +1,102 @@
+"""The first screen's bars: they add up, fit the terminal, and what is unknown is shown as such."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from rich.cells import cell_len
+
+from profscope.analysis.breakdown import breakdown
+from profscope.profiles import Profile, load
+from profscope.traces.trace_filter import TraceFilter
+from tests.support.command_line import run
+from tests.support.profiles import profiles
+from tests.support.sessions import launch_add, session
+from viewer.accounts import make_accounts, render_accounts
+from viewer.first_screen import show_first_screen
+from viewer.groups import several_variants
+from viewer.kernels import make_kernels
+
+DATA = Path(__file__).parents[1] / "data"
+MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"
+NO_SAMPLES = "unknown: no PC samples: session(hardware=True) takes some"
+
+
+def first_screen(profile: Profile) -> list[str]:
+    stream = io.StringIO()
+    show_first_screen(profile, "trace", stream)
+    return stream.getvalue().splitlines()
+
+
+def drawn(profile: Profile, width: int) -> list[str]:
+    kernels = make_kernels(profile, profile.tables.unit)
+    accounts = make_accounts(profile, TraceFilter(), kernels)
+    return [line.plain for line in render_accounts(accounts, several_variants(kernels), width)]
+
+
+def test_the_first_screen_leads_with_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    profile = load(MATMUL)
+    lines = first_screen(profile)
+    at = lines.index("Where its time goes")
+    assert at < next(n for n, line in enumerate(lines) if line.startswith("What holds the kernels back"))
+    text = " ".join(lines[at : lines.index("", at)])
+    table = breakdown(profile.tables)
+    unknown = table.loc[table["part"] == "unknown", "share"].sum()
+    assert f"· unknown {100 * unknown:.1f}%" in text
+    assert "(from spans)" in text
+    assert NO_SAMPLES in text
+    assert "without idle-sms, tail, imbalance, between-ctas" in text
+    assert run(str(MATMUL), "--width", "80").stdout.splitlines().count("Where its time goes") == 1
+
+
+@given(profiles())
+def test_bars_add_up_and_fit(profile: Profile) -> None:
+    lines = drawn(profile, 80)
+    assert all(cell_len(line) <= 80 for line in lines)
+    bars = [line for line in lines if re.search(r"  [█▓▒░▚▖·-]+$", line)]
+    assert 1 <= len(bars) <= 3
+    assert {len(bar) for bar in bars} == {80}
+    legend = " ".join(line for line in lines if line.startswith("  "))
+    for told in legend.split("(from ")[:-1]:
+        assert sum(map(float, re.findall(r" ([\d.]+)%", told))) == pytest.approx(100.0)
+
+
+def test_an_emulated_kernel_is_of_the_model_and_needs_no_samples() -> None:
+    with session() as prof:
+        launch_add(1000)
+    text = " ".join(drawn(prof, 80))
+    assert "(from ctas, model)" in text
+    assert "idle-sms" in text
+    assert "hardware" not in text
+
+
+def test_an_emulated_kernel_without_samples_has_no_advice_of_a_gpu() -> None:
+    with session() as prof:
+        launch_add(1000)
+    bare = Profile.of(replace(prof.tables, samples=prof.tables.samples.iloc[:0], df=prof.tables.df.iloc[:0]))
+    text = " ".join(drawn(bare, 80))
+    assert "unknown" in text
+    assert "hardware" not in text
+
+
+def test_a_part_of_launches_has_none() -> None:
+    profile = load(MATMUL)
+    kernels = make_kernels(profile, "ns")
+    assert make_accounts(profile, TraceFilter(sm=0), kernels) == []
+    assert make_accounts(profile, TraceFilter(kernel="matmul"), kernels)
+    cta = str(int(profile.df["cta"].iloc[0]))
+    assert "Where its time goes" not in run(str(MATMUL), "--cta", cta).stdout
+
+
+def test_what_is_alike_is_said_once() -> None:
+    profile = load(DATA / "compiled_model.pftrace.gz")
+    lines = drawn(profile, 80)
+    assert lines[0] == "Where their time goes"
+    assert lines.count(NO_SAMPLES) == 1
+    assert sum("·····" in line for line in lines) == 3

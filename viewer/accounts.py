@@ -1,0 +1,83 @@
+"""Where the time of the longest kernels goes: one bar each, which adds up to all of it."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import pandas as pd
+from rich.text import Text
+
+from profscope.analysis.line_rows import witnesses
+from profscope.analysis.time_account import OTHER, UNKNOWN, TimeAccount, apportioned, time_accounts
+from profscope.profiles import Profile
+from viewer.cells import fit_middle, pad, words, wrap
+from viewer.groups import Group
+from viewer.select import Selection
+from viewer.units import printable, share_text
+
+__all__ = ["make_accounts", "render_accounts"]
+
+MOST_ACCOUNTS = 3
+"""Kernels and variants with a bar: those whose launches took longest."""
+
+_NAME = 32
+"""Cells of a kernel's name in front of its bar."""
+
+_CELLS = "█▓▒░▚▖"
+_CELL_OF = {UNKNOWN: "·", OTHER: "-"}
+
+
+def make_accounts(
+    profile: Profile, selection: Selection, kernels: Sequence[Group], summary: pd.DataFrame | None = None
+) -> list[TimeAccount]:
+    """Those of the first kernels; none where parts of launches were chosen, which say nothing of the whole.
+    summary: of the profile, where it is known."""
+    if selection.inside or not kernels:
+        return []
+    first = [(row.kernel, row.variant) for row in kernels[:MOST_ACCOUNTS]]
+    accounts = time_accounts(profile.tables, witnesses(profile.tables, summary), first)
+    return [accounts[key] for key in first if key in accounts]
+
+
+def render_accounts(accounts: Sequence[TimeAccount], several: Collection[str], width: int) -> list[Text]:
+    """A bar for each, and below it what its cells stand for. several: kernels with more than one variant."""
+    lines = [Text("Where their time goes" if len(accounts) > 1 else "Where its time goes", style="bold")]
+    names = [_name(account, several) for account in accounts]
+    label = max(map(len, names)) + 2
+    for name, account in zip(names, accounts, strict=True):
+        cells = apportioned(account.shares.values(), max(10, width - label))
+        symbols = _symbols(account)
+        bar = "".join(symbols[share] * count for share, count in zip(account.shares, cells, strict=True))
+        lines.append(Text(pad(name, label) + bar))
+        lines += [Text(f"  {line}") for line in wrap(list(_legend(account, symbols)), width - 2, "  ")]
+    missing: dict[str, list[str]] = {}
+    for name, account in zip(names, accounts, strict=True):
+        for text in _missing(account):
+            missing.setdefault(text, []).append(name)
+    for text, own in missing.items():
+        said = text if len(own) == len(accounts) else f"{', '.join(own)}: {text}"
+        lines += [Text(line, style="dim") for line in wrap(words(said), width)]
+    return lines
+
+
+def _name(account: TimeAccount, several: Collection[str]) -> str:
+    label = f" #{account.variant}" if account.kernel in several else ""
+    return fit_middle(printable(account.kernel), _NAME - len(label)) + label
+
+
+def _symbols(account: TimeAccount) -> dict[str, str]:
+    """The cell that each share is drawn with."""
+    named = [name for name in account.shares if name not in _CELL_OF]
+    return dict(zip(named, _CELLS, strict=False)) | _CELL_OF
+
+
+def _legend(account: TimeAccount, symbols: dict[str, str]) -> Iterator[str]:
+    tenths = apportioned(account.shares.values(), 1000)
+    for name, count in zip(account.shares, tenths, strict=True):
+        yield f"{symbols[name]} {name} {share_text(count / 1000)}"
+    yield f"(from {', '.join(account.basis)})"
+
+
+def _missing(account: TimeAccount) -> Iterator[str]:
+    """What the bar cannot show, and what would make its unknown share smaller."""
+    if account.advice:
+        yield f"{UNKNOWN}: {account.advice}"
+    yield from (f"without {text}" for text in account.not_measured if text.startswith("idle-sms"))
