@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 import pandas as pd
+from rich.cells import cell_len
 from rich.text import Text
 
 from profscope.analysis.line_rows import witnesses
@@ -41,7 +42,7 @@ def render_accounts(accounts: Sequence[TimeAccount], several: Collection[str], w
     """A bar for each, and below it what its cells stand for. several: kernels with more than one variant."""
     lines = [Text("Where their time goes" if len(accounts) > 1 else "Where its time goes", style="bold")]
     names = [_name(account, several) for account in accounts]
-    label = max(map(len, names)) + 2
+    label = max(map(cell_len, names)) + 2
     for name, account in zip(names, accounts, strict=True):
         cells = apportioned(account.shares.values(), max(10, width - label))
         symbols = _symbols(account)

@@ -334,10 +334,9 @@ def test_a_reason_is_told_once_and_no_share_of_no_time() -> None:
     told = no_time.report()
     jsonschema.validate(told, SCHEMA)
     assert [line["self_share"] for line in told["kernels"][0]["lines"]] == [None]
-    answer = pd.DataFrame()
-    answer.attrs["not_measured"] = ["k: a", "k: b", "l #0: b", "l #1: b", "k: c", "k: d", "k: e: f"]
+    texts = ["k: a", "k: b", "l #0: b", "l #1: b", "k: c", "k: d", "k: e: f"]
     said = ["x: k, l #0, l #1: b", "x: k: a", "x: k: c", "x: k: d", "x: 1 more reason"]
-    assert reporting._told("x", answer) == said
+    assert reporting._told("x", texts) == said
 
 
 def test_the_tail_is_that_of_the_findings_and_of_explain() -> None:

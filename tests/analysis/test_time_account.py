@@ -83,7 +83,8 @@ def test_a_pointer_chase_with_samples() -> None:
     check(account, breakdown(sampled))
     assert "samples" in account.basis
     assert UNKNOWN not in account.shares
-    assert account.shares["waiting: memory"] > 0.5
+    at_work = {name: share for name, share in account.shares.items() if ": " in name}
+    assert at_work["waiting: memory"] > 0.9 * sum(at_work.values())
     assert account.advice == ""
 
 
