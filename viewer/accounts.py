@@ -41,7 +41,7 @@ def make_accounts(
 def render_accounts(accounts: Sequence[TimeAccount], several: Collection[str], width: int) -> list[Text]:
     """A bar for each, and below it what its cells stand for. several: kernels with more than one variant."""
     lines = [Text("Where their time goes" if len(accounts) > 1 else "Where its time goes", style="bold")]
-    names = [_name(account, several) for account in accounts]
+    names = [_name(account, several, min(_NAME, width // 2)) for account in accounts]
     label = max(map(cell_len, names)) + 2
     for name, account in zip(names, accounts, strict=True):
         cells = apportioned(account.shares.values(), max(10, width - label))
@@ -59,9 +59,9 @@ def render_accounts(accounts: Sequence[TimeAccount], several: Collection[str], w
     return lines
 
 
-def _name(account: TimeAccount, several: Collection[str]) -> str:
+def _name(account: TimeAccount, several: Collection[str], most: int) -> str:
     label = f" #{account.variant}" if account.kernel in several else ""
-    return fit_middle(printable(account.kernel), _NAME - len(label)) + label
+    return fit_middle(printable(account.kernel), most - len(label)) + label
 
 
 def _symbols(account: TimeAccount) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from profscope.analysis.breakdown import breakdown
@@ -56,14 +57,14 @@ def test_the_first_screen_leads_with_the_account(monkeypatch: pytest.MonkeyPatch
     assert run(str(MATMUL), "--width", "80").stdout.splitlines().count("Where its time goes") == 1
 
 
-@given(profiles())
-def test_bars_add_up_and_fit(profile: Profile) -> None:
+@given(profiles(), st.sampled_from([40, 80]))
+def test_bars_add_up_and_fit(profile: Profile, width: int) -> None:
     assume(len(profile.launches))
-    lines = drawn(profile, 80)
-    assert all(cell_len(line) <= 80 for line in lines)
+    lines = drawn(profile, width)
+    assert all(cell_len(line) <= width for line in lines)
     bars = [line for line in lines if re.search(r"  [█▓▒░▚▖·-]+$", line)]
     assert 1 <= len(bars) <= 3
-    assert {cell_len(bar) for bar in bars} == {80}
+    assert {cell_len(bar) for bar in bars} == {width}
     legend = " ".join(line for line in lines if line.startswith("  "))
     for told in legend.split("(from ")[:-1]:
         assert sum(map(float, re.findall(r" ([\d.]+)%", told))) == pytest.approx(100.0)

@@ -165,8 +165,8 @@ def test_json_is_the_same_data(trace: str) -> None:
     done = run(trace, "--json")
     view = json.loads(done.stdout)
     assert set(view) == {
-        "header", "findings", "kernels", "bare", "advice", "tables", "trees", "lines", "omitted",
-        "timeline",
+        "header", "accounts", "findings", "kernels", "bare", "advice", "tables", "trees", "lines",
+        "omitted", "timeline",
     }  # fmt: skip
     assert view["header"]["launches"] == 2
     wait = next(row for row in view["tables"][0]["rows"] if row["scope"] == "wait")
