@@ -55,7 +55,7 @@ def render_findings(
 ) -> list[Text]:
     """What holds the kernels back, `most` of it (0: all): its gain at most, where, the evidence, and what to
     try; what several kernels have in common once. several: kernels with more than one variant."""
-    title = "What holds the kernels back, and the time that mending it saves at most"
+    title = "What holds the kernels back, and how much of their time it costs"
     lines = [Text(line, style="bold") for line in wrap(title.split(), width)]
     alike: dict[tuple[str, str], list[FindingRow]] = {}
     for row in rows:

@@ -15,8 +15,6 @@ import pandas as pd
 from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding, NotMeasured
-from profscope.analysis.diagnosis.diagnose import diagnose
-from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
 from profscope.analysis.launch_durations import longest_first
 from profscope.analysis.roof import Roof, roof_of
@@ -151,9 +149,9 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     """Those of one configuration of the tables."""
     kernel, variant = judged.kernel, judged.variant
     if isinstance(judged, KernelAnalysis):
-        facts = facts_of(tables, kernel, variant, judged.place)
-        if facts is not None:
-            return _observed(tables, facts)
+        observed = _observed(tables, judged) if len(tables.counters) else None
+        if observed is not None:
+            return observed
         roof, said = roof_of(judged), list(_said(judged))
     else:
         roof, said = None, [NotMeasured(f"all: {judged.why}")]
@@ -168,9 +166,17 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     return FindingsOf(Answer(rows, list(missing)), name, "" if kept else clean)
 
 
-def _observed(tables: Tables, facts: KernelFacts) -> FindingsOf:
-    """Those of a configuration that the hardware has observed, by its counters, counts and samples."""
-    kernel, variant = facts.kernel, facts.variant
+def _observed(tables: Tables, judged: KernelAnalysis) -> FindingsOf | None:
+    """Those that rest on the hardware's counters, counts and samples; None if it has not observed the
+    configuration."""
+    # Here, since they read the TTGIR, and a trace without counters is shown without its parser.
+    from profscope.analysis.diagnosis.diagnose import diagnose
+    from profscope.analysis.diagnosis.facts import facts_of
+
+    kernel, variant = judged.kernel, judged.variant
+    facts = facts_of(tables, kernel, variant, judged.place)
+    if facts is None:
+        return None
     name = _name(tables, kernel, variant)
     kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)]
     rows = [

@@ -126,7 +126,11 @@ def findings_of(kernel: Kernel, said: pd.DataFrame, best: list[dict[str, Any]]) 
     return joined(
         [
             tag("h2", "What holds it back", id=None),
-            tag("p", "The percentage is how much of a launch mending it saves at most.", class_="lead")
+            tag(
+                "p",
+                "The percentage is how much of a launch it costs, at most without hardware=True.",
+                class_="lead",
+            )
             if len(kernel.findings)
             else None,
             tag("ol", *cards, class_="findings") if len(kernel.findings) else joined(cards),
