@@ -107,6 +107,12 @@ def test_half_the_evidence_is_none(missing: str) -> None:
     assert facts(Profile.of(tables)) is None
 
 
+def test_without_the_counters_that_all_rules_need_nothing_is_concluded() -> None:
+    tables = recorded("good copy").tables
+    left = tables.counters[tables.counters["counter"] != "issue_slots"]
+    assert facts(Profile.of(replace(tables, counters=left))) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ Place = tuple[str, int]
 _WIDTHS: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _LOOPS: Final = ("scf.for", "scf.while")
-_NOT_STALLED: Final = ("selected", "not_selected")
+_NEEDED: Final = ("dram", "l2", "issue")  # without these nothing can be concluded from counters
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +109,6 @@ class KernelFacts:
         place, _ = self._largest(found, self.sampled)
         return place, float(mine["samples"].sum()) / self.sampled
 
-    def at(self, place: Place) -> float:
-        """What part of the samples a line has, or is to blame for as stalls."""
-        stalls = ~self.samples["stall"].isin(_NOT_STALLED)
-        line = self.samples["blamed_line"].where(stalls, self.samples["line"])
-        return float(self.samples.loc[line == place[1], "samples"].sum()) / self.sampled
-
     def _largest(self, found: pd.Series, of: int) -> tuple[Place, float]:
         if not len(found) or not found.max():
             return self.place, 0.0
@@ -122,13 +116,11 @@ class KernelFacts:
         return (str(file), int(line)), float(found.max()) / of
 
     @cached_property
-    def ops(self) -> Mapping[int, Counter[str]]:
-        """By line, the ops of the TTGIR; those in a loop also as "loop:" and the name. {} if unknown."""
-        found: defaultdict[int, Counter[str]] = defaultdict(Counter)
-        for name, line, loop, _ in self._walked:
-            found[line][name] += 1
-            if loop:
-                found[line][f"loop:{name}"] += 1
+    def ops(self) -> Mapping[int, set[str]]:
+        """By line, the names of the TTGIR's ops. {} if unknown."""
+        found: defaultdict[int, set[str]] = defaultdict(set)
+        for name, line, _, _ in self._walked:
+            found[line].add(name)
         return found
 
     @cached_property
@@ -191,7 +183,7 @@ class KernelFacts:
 
 
 def facts_of(tables: Tables, kernel: str, variant: int, place: Place) -> KernelFacts | None:
-    """None if the hardware has not counted and sampled the configuration, and read its counters."""
+    """None if the hardware has not counted and sampled the configuration, or not read its counters."""
     counters, counts, samples = (
         _of(table, kernel, variant) for table in (tables.counters, tables.counts, tables.samples)
     )
@@ -201,6 +193,8 @@ def facts_of(tables: Tables, kernel: str, variant: int, place: Place) -> KernelF
         return None
     limits = limits_of(counters)
     used = dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+    if any(np.isnan(used.get(name, np.nan)) for name in _NEEDED):
+        return None
     launches = _of(tables.launches, kernel, variant)
     first = launches.iloc[0]
     known = tables.metadata.get("variants") or {}

@@ -27,19 +27,14 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     if facts.executed_ops(*_MMA) > 0:
         return
     dots = facts.lines_of(r"^tt\.dot") - {0}
-    products = facts.lines_of(r"^tt\.reduce", loop=False) & facts.lines_of(r"arith\.mulf")
-    broadcast = facts.lines_of(r"^tt\.broadcast")
-    lines = dots or (
-        products if len(broadcast) and facts.executed_ops("FFMA", "FMUL", "FADD") > 0.3 else set()
-    )
+    sums = facts.lines_of(r"^tt\.reduce") & facts.lines_of(r"arith\.mulf")
+    is_product = facts.has(r"^tt\.broadcast") and facts.executed_ops("FFMA", "FMUL", "FADD") > 0.3
+    lines = dots or (sums if is_product else set())
     rows = facts.counts["line"].isin(lines) & facts.counts["op"].isin(
         ["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"]
     )
     share = facts.executed_share(rows)
     if not lines or share < 0.3:
-        return
-    two = dots or any("#ttg.slice" in text or "x" in text for text in facts.text_of("tt.broadcast"))
-    if not two:
         return
     place, _ = facts.most_executed(rows)
     yield Finding(
