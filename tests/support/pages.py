@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import importlib
 import io
 import os
 import re
@@ -124,6 +125,8 @@ def _modules_of(folder: Path) -> Iterator[None]:
     """A page's program imports the page's files; nothing of them stays."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
+        # Bytecode is known by its source's second and size; two files of one second would be the same.
+        patch.setattr(sys, "dont_write_bytecode", True)
         yield
         _forget(folder)
 
@@ -133,6 +136,7 @@ def _forget(folder: Path) -> None:
     for name, module in list(sys.modules.items()):
         if str(folder) in str(getattr(module, "__file__", None)):
             del sys.modules[name]
+    importlib.invalidate_caches()
 
 
 def _done(command: str, folder: Path) -> tuple[int, str]:
