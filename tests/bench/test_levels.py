@@ -1,4 +1,4 @@
-"""The benchmark of what the default level should record, in small sizes on the emulator."""
+"""The benchmark of levels and CTA sampling, in small sizes on the emulator."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ def test_a_dry_run_measures_every_choice(tmp_path: Path) -> None:
     command = ["-m", "bench.levels", "--dry-run", "--rows", "^add", "--rounds", "1", "--json", str(figures)]
     run = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    assert "share of warp time in no op's span" in run.stdout
+    assert "slowdown" in run.stdout
     rows = json.loads(figures.read_text())["rows"]
     for row in rows:
         assert set(CHOICES) <= set(row["cells"])
         assert not any(cell["error"] for cell in row["cells"].values())
-    (share,) = [row for row in rows if row["group"].startswith("share")]
-    assert all(0 < cell["samples"][0] < 100 for cell in share["cells"].values())
