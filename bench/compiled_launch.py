@@ -30,7 +30,7 @@ VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "never (every=10^6)": lambda: profscope.session(ctas=64, wait=True, every=10**6),
     "ctas=64, every=100": lambda: profscope.session(ctas=64, wait=True, every=100),
     "ctas=64": lambda: profscope.session(ctas=64, wait=True),
-    "spans, light, ctas=64": lambda: profscope.session(instrument="light", ctas=64, wait=True),
+    "light, ctas=64": lambda: profscope.session(instrument="light", ctas=64, wait=True),
 }
 _WARM_UP: Final = 300
 _POINTERS: Final = (3, 9)

@@ -9,6 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
+from bench.corpus.traffic import ordered_matmul_kernel
 from bench.planted_kernels import (
     atomics_kernel,
     attention_kernel,
@@ -38,32 +39,6 @@ def softmax_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + offs)
     e = tl.exp(x - tl.max(x, axis=0))
     tl.store(out_ptr + offs, e / tl.sum(e, axis=0))
-
-
-@triton.jit
-def ordered_matmul_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP: tl.constexpr,
-):  # fmt: skip
-    """GROUP: rows of tiles that programs in sequence share. With all of them, tiles of b are not shared."""
-    pid = tl.program_id(0)
-    blocks_m = tl.cdiv(M, BLOCK_M)
-    blocks_n = tl.cdiv(N, BLOCK_N)
-    first = pid // (GROUP * blocks_n) * GROUP
-    size = tl.minimum(blocks_m - first, GROUP)
-    block_m = first + pid % (GROUP * blocks_n) % size
-    block_n = pid % (GROUP * blocks_n) // size
-    offs_m = block_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = block_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + offs_m[:, None] * K + offs_k[None, :]
-    b_ptrs = b_ptr + offs_k[:, None] * N + offs_n[None, :]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for _ in range(0, K, BLOCK_K):
-        acc = tl.dot(tl.load(a_ptrs), tl.load(b_ptrs), acc)
-        a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K * N
-    tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc.to(tl.float16))
 
 
 @triton.jit

@@ -29,7 +29,8 @@ import torch
 
 from bench.about import about
 from bench.corpus.cases import CASES, FAMILIES
-from bench.corpus.recording import record, surroundings, warm
+from bench.corpus.recording import record, warm
+from bench.kernels import surroundings
 from bench.timing import why
 
 __all__ = ["main"]

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
 import statistics
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 import profscope
-from bench import kernels
 from bench.corpus.case import Case, Launch, Prepare, agree
 
-__all__ = ["evidence_file", "prepared", "record", "surroundings", "warm"]
+__all__ = ["evidence_file", "prepared", "record", "warm"]
 
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
@@ -30,13 +27,6 @@ _PAIRS: Final = 5  # launches of fault and twin in a round
 _SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
 _EVIDENCE_SECONDS: Final = 20.0
 _SETTLED_S: Final = 0.2  # in which a session measures clocks and the cost of records
-
-
-@contextlib.contextmanager
-def surroundings() -> Iterator[None]:
-    """Memory for descriptors; without a GPU the emulator."""
-    with kernels.surroundings():
-        yield
 
 
 def prepared(prepare: Prepare, small: bool) -> Launch:

@@ -173,10 +173,10 @@ def _observed(tables: Tables, judged: KernelAnalysis) -> FindingsOf | None:
     from profscope.analysis.diagnosis.diagnose import diagnose
     from profscope.analysis.diagnosis.facts import facts_of
 
-    kernel, variant = judged.kernel, judged.variant
-    facts = facts_of(tables, kernel, variant, judged.place)
+    facts = facts_of(judged)
     if facts is None:
         return None
+    kernel, variant = judged.kernel, judged.variant
     name = _name(tables, kernel, variant)
     kept = [each for each in diagnose(facts) if each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)]
     rows = [

@@ -134,9 +134,7 @@ class InductorLaunches:
                         with kernel.lock:
                             launched = partial(launched_with, tuner, kernel.own, recorded)
                             return dispatcher.launch_as(configuration, number, launched)
-            thread.passes = (
-                True  # as `run_bare`, of which a call more would cost each launch half a microsecond
-            )
+            thread.passes = True  # as `run_bare` does, without its call
             try:
                 return run(tuner, *args, **kwargs)
             finally:

@@ -10,7 +10,9 @@ import pytest
 
 from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
 from instrument_passes.kept_text import packed
+from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
 
@@ -51,8 +53,9 @@ def judged(name: str) -> Judged:
 
 
 def facts(profile: Profile) -> KernelFacts | None:
-    first = profile.launches.iloc[0]
-    return facts_of(profile.tables, str(first["kernel"]), int(first["variant"]), ("kernel.py", 1))
+    (kernel,) = kernel_analyses(profile.tables)
+    assert isinstance(kernel, KernelAnalysis)
+    return facts_of(kernel)
 
 
 def with_ttgir(name: str, text: str | None) -> Profile:

@@ -12,7 +12,8 @@ import pytest
 import profscope
 from bench.corpus.case import Case, agree
 from bench.corpus.cases import CASES, FAMILIES
-from bench.corpus.recording import evidence_file, prepared, surroundings
+from bench.corpus.recording import evidence_file, prepared
+from bench.kernels import surroundings
 
 _EMULATED = 80  # the compute capability that the emulator stands for
 _FAULTS_OF_LAUNCHES = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}

@@ -22,6 +22,19 @@ _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _CASTS: Final = r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)|tt\.fp_to_fp"
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
 _ROOFS: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
+_BY_OPS: Final = (
+    (
+        "index-arithmetic",
+        _DIVISIONS,
+        "32-bit indices; shifts and masks for powers of two; step instead of dividing",
+    ),
+    (
+        "slow-math",
+        _SLOW,
+        "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
+    ),
+)
+_MUCH: Final = 0.25  # of the warp instructions
 _BUSY: Final = 0.4  # of the issue slots or of a pipe, below which arithmetic is not what takes the time
 
 
@@ -55,42 +68,24 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     _, share = facts.most_sampled(
         rows | facts.counts["line"].isin(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
     )
-    text = "lines that compute in float64"
     yield _finding(
-        facts,
-        "fp64-arithmetic",
-        place,
-        share,
-        text,
+        facts, "fp64-arithmetic", place, share, "lines that compute in float64",
         "float32: cast constants and inputs; look for Python floats",
-    )
+    )  # fmt: skip
 
 
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
-    """index-arithmetic, slow-math, conversions. Needs counts, PC samples and the TTGIR. Without it the
-    instructions of the lines with such ops are gone but for a tenth; loads and stores stay."""
+    """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
+    lines with such ops are gone but for a tenth; loads and stores stay."""
     if _busy(facts) < _BUSY:
         return
     memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
-    for name, pattern, least, advice in (
-        (
-            "index-arithmetic",
-            _DIVISIONS,
-            0.25,
-            "32-bit indices; shifts and masks for powers of two; step instead of dividing",
-        ),
-        (
-            "slow-math",
-            _SLOW,
-            0.25,
-            "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
-        ),
-    ):
+    for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}
         if not lines:
             continue
         rows = facts.counts["line"].isin(lines) & ~memory
-        if facts.executed_share(rows) < least:
+        if facts.executed_share(rows) < _MUCH:
             continue
         place, _ = facts.most_executed(rows)
         _, share = facts.most_sampled(rows)

@@ -18,8 +18,8 @@ from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.estimates import FEWEST_SAMPLES
+from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import limits_of
-from profscope.schema import Tables
 
 __all__ = ["KernelFacts", "Place", "facts_of"]
 
@@ -119,73 +119,56 @@ class KernelFacts:
     def ops(self) -> Mapping[int, set[str]]:
         """By line, the names of the TTGIR's ops. {} if unknown."""
         found: defaultdict[int, set[str]] = defaultdict(set)
-        for name, line, _, _ in self._walked:
-            found[line].add(name)
+        for op, line, _ in self._walked:
+            found[line].add(op.name)
         return found
 
     @cached_property
-    def _walked(self) -> list[tuple[str, int, bool, str]]:
-        """name, line, whether in a loop, and text of each op of the TTGIR."""
+    def _walked(self) -> list[tuple[Op, int, bool]]:
+        """Each op of the TTGIR, with its line and whether it is in a loop; none if the TTGIR is unknown."""
         if not self.ttgir:
             return []
         try:
-            module = parse(self.ttgir)
-            rows = []
-            for op in module.walk():
-                parent, loop = op.parent_op, False
-                while parent is not None and not loop:
-                    loop, parent = parent.name in _LOOPS, parent.parent_op
-                location = op.loc
-                line = location.callers[-1].line if location.callers else location.line
-                rows.append((op.name, line, loop, "" if op.regions else str(op)))
+            return [(op, _line_of(op), _is_in_loop(op)) for op in parse(self.ttgir).walk()]
         except IRError:  # of a dialect that is not known
             return []
-        return rows
 
     @cached_property
     def masked_loop(self) -> int:
         """The line of the selection by compared positions in a loop with products of matrices whose bounds
         do not depend on the program; 0 if there is none."""
-        if not self.ttgir:
-            return 0
-        try:
-            module = parse(self.ttgir)
-            for loop in module.walk():
-                if loop.name != "scf.for":
-                    continue
-                inside = list(loop.walk())
-                names = [op.name for op in inside]
-                if not any(re.search(r"dot$|warp_group_dot$", name) for name in names):
-                    continue
-                masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
-                compared = "arith.cmpi" in names
-                if masks and compared and not _of_program(loop):
-                    return masks[0].loc.line
-        except IRError:
-            return 0
+        for loop, _, _ in self._walked:
+            if loop.name != "scf.for":
+                continue
+            inside = list(loop.walk())
+            names = [op.name for op in inside]
+            has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
+            masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
+            if has_dot and masks and "arith.cmpi" in names and not _of_program(loop):
+                return masks[0].loc.line
         return 0
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
         """Whether an op of the TTGIR has such a name; loop: in a loop."""
-        return any((inside or not loop) and re.search(pattern, name) for name, _, inside, _ in self._walked)
+        return any((inside or not loop) and re.search(pattern, op.name) for op, _, inside in self._walked)
 
     def text_of(self, name: str) -> list[str]:
         """The ops of this name, as they are printed."""
-        return [text for each, _, _, text in self._walked if each == name]
+        return [str(op) for op, _, _ in self._walked if op.name == name]
 
     def lines_of(self, pattern: str, *, loop: bool = False) -> set[int]:
         """The lines of ops with such names."""
         return {
-            line
-            for name, line, inside, _ in self._walked
-            if (inside or not loop) and re.search(pattern, name)
+            line for op, line, inside in self._walked if (inside or not loop) and re.search(pattern, op.name)
         }
 
 
-def facts_of(tables: Tables, kernel: str, variant: int, place: Place) -> KernelFacts | None:
+def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
     """None if the hardware has not counted and sampled the configuration, or not read its counters."""
-    counters, counts, samples = (
-        _of(table, kernel, variant) for table in (tables.counters, tables.counts, tables.samples)
+    tables, kernel, variant = judged.tables, judged.kernel, judged.variant
+    counters, counts, samples, ctas = (
+        table[(table["kernel"] == kernel) & (table["variant"] == variant)]
+        for table in (tables.counters, tables.counts, tables.samples, tables.ctas)
     )
     samples = samples[samples["binary"].astype("str") == "bare"] if len(samples) else samples
     sms = sm_count_of(tables.metadata)
@@ -195,18 +178,7 @@ def facts_of(tables: Tables, kernel: str, variant: int, place: Place) -> KernelF
     used = dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
     if any(np.isnan(used.get(name, np.nan)) for name in _NEEDED):
         return None
-    launches = _of(tables.launches, kernel, variant)
-    first = launches.iloc[0]
-    known = tables.metadata.get("variants") or {}
-    about: dict[str, Any] = next((each for each in known.get(kernel, ()) if each["variant"] == variant), {})
-    builds = about.get("builds") or []
-    build: dict[str, Any] = next((each for each in builds if each.get("build") == "bare"), {})
-    code = [each for each in tables.metadata.get("code") or () if each["kernel"] == kernel]
-    key = about.get("key")
-    text = next(
-        (each["ttgir"] for each in code if each.get("key") == key), code[0]["ttgir"] if len(code) == 1 else ""
-    )
-    ctas = _of(tables.ctas, kernel, variant)
+    first, about, build = judged.launches.iloc[0], judged.configuration, judged.build("bare")
     opcode = counts["opcode"].astype("str")
     suffix = opcode.str.extract(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")[0]
     return KernelFacts(
@@ -223,9 +195,27 @@ def facts_of(tables: Tables, kernel: str, variant: int, place: Place) -> KernelF
         room=int(build.get("ctas_per_sm") or 0),
         spills=int(build.get("spills") or 0),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
-        ttgir=unpacked(text) if text else "",
-        place=place,
+        ttgir=_ttgir_of(judged),
+        place=judged.place,
     )
+
+
+def _ttgir_of(judged: KernelAnalysis) -> str:
+    """The text of the configuration, or of the kernel's only one; "" if unknown."""
+    code = [each for each in judged.tables.metadata.get("code") or () if each["kernel"] == judged.kernel]
+    key = judged.configuration.get("key")
+    own = next((each for each in code if each.get("key") == key), code[0] if len(code) == 1 else None)
+    return unpacked(own["ttgir"]) if own is not None and own["ttgir"] else ""
+
+
+def _line_of(op: Op) -> int:
+    """In the kernel: of a function that was inlined, where the kernel calls it."""
+    return op.loc.callers[-1].line if op.loc.callers else op.loc.line
+
+
+def _is_in_loop(op: Op) -> bool:
+    parent = op.parent_op
+    return parent is not None and (parent.name in _LOOPS or _is_in_loop(parent))
 
 
 def _of_program(loop: Op) -> bool:
@@ -246,7 +236,3 @@ def _of_program(loop: Op) -> bool:
             return True
         left += re.findall(r"%[\w#]+", str(owner).partition("=")[2])
     return False
-
-
-def _of(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
-    return table[(table["kernel"] == kernel) & (table["variant"] == variant)]
