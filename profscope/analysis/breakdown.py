@@ -41,8 +41,6 @@ _REASONS: Final[Mapping[str, str]] = {
     "drain": "memory",
     "membar": "memory",
     "tex_throttle": "memory",
-    "short_scoreboard": "shared memory",
-    "mio_throttle": "shared memory",
     "gmma": "tensor cores",
     "warpgroup_arrive": "tensor cores",
     "math_pipe_throttle": "pipe busy",
@@ -57,6 +55,20 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 """By stall what a warp waits for (NVIDIA, "Nsight Compute Profiling Guide", Warp Stall Reasons)."""
 
+_OF_MIO: Final = ("short_scoreboard", "mio_throttle")
+_MIO_REASONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("shared load", "shared store", "warp exchange"), "shared memory"),
+    **dict.fromkeys(("special function", "conversion"), "special functions"),
+    **dict.fromkeys(
+        (
+            "global load", "global store", "local load", "local store", "atomic", "async copy", "tma",
+        ),
+        "memory",
+    ),
+}  # fmt: skip
+"""By class of the instruction to blame: shared memory, special functions, and what goes to memory share the
+queue of memory input and output (MIO) that these stalls are about."""
+_MIO: Final = "MIO queue"
 _ISSUED: Final = "selected"
 _MMA: Final = "mma"
 _LATENCY: Final = " latency"  # ends the names of spans that end with their data
@@ -97,7 +109,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     | `imbalance` | of that time what uneven CTAs cost (`imbalance_pct` of the finding) |
     | `between-ctas` | SMs before their first CTA, and between one CTA and the next |
     | `issuing` | samples: a warp issues its instruction |
-    | `waiting` | a warp waits, for `reason`: memory, shared memory, tensor cores, barrier, dependency, ... |
+    | `waiting` | a warp waits, for `reason`: memory, shared memory, special functions, tensor cores, ... |
     | `op` | spans: a warp is in an op of the class `reason`; whether it issues or waits is not known |
     | `unknown` | spans: no op's span covers it |
 
@@ -202,7 +214,9 @@ def _of_samples(
         return None
     stall = samples["stall"].astype("str")
     reason = stall.map(_REASONS).fillna("other")
-    reason = reason.mask((stall != _ISSUED) & (samples["blamed_class"] == _MMA), "tensor cores")
+    blamed = samples["blamed_class"].astype("str")
+    reason = reason.mask(stall.isin(_OF_MIO), blamed.map(_MIO_REASONS).fillna(_MIO))
+    reason = reason.mask((stall != _ISSUED) & (blamed == _MMA), "tensor cores")
     reason = reason.mask(stall == _ISSUED, samples["class"])
     part = pd.Series(np.where(stall == _ISSUED, "issuing", "waiting"), samples.index)
     table = samples[["file", "line", "call_path"]].assign(part=part, reason=reason)

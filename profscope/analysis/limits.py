@@ -108,6 +108,8 @@ def limits(tables: Tables) -> pd.DataFrame:
     """
     table = limits_of(tables.counters, tables.counts, _times(tables))
     done = set(zip(table["kernel"], table["variant"].tolist(), strict=True))
+    launched = zip(tables.launches["kernel"], tables.launches["variant"].tolist(), strict=True)
+    by_types = not done.issuperset(launched)  # else what types cannot say is not missed
     roofs = roof_table(tables)
     rows: list[dict[str, Any]] = []
     for kernel in roofs[roofs["of"] == "kernel"].to_dict("records"):
@@ -120,7 +122,8 @@ def limits(tables: Tables) -> pd.DataFrame:
     bound = [[kernel, variant, text] for (kernel, variant), text in bound_of(table).items()]
     hardware = tables.metadata.get("hardware") or {}
     table.attrs["bound"] = bound
-    table.attrs["not_measured"] = [*(hardware.get("not_measured") or ()), *roofs.attrs["not_measured"]]
+    missing = [*(hardware.get("not_measured") or ()), *(roofs.attrs["not_measured"] if by_types else ())]
+    table.attrs["not_measured"] = missing
     return table
 
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
+from bench.diagnose import RECORDINGS
 from profscope.analysis.breakdown import PARTS, breakdown, sm_time
 from profscope.evidence.sample_tables import sample_tables
 from profscope.schema import Tables
@@ -163,3 +164,17 @@ def test_what_a_foreign_trace_does_not_know_is_not_called_idle(cut: Callable[[Ta
     assert table.attrs["not_measured"][0] == (
         "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: of some launch not every CTA is known"
     )
+
+
+@pytest.mark.parametrize(
+    ("recording", "reason"),
+    [("good-exponentials", "special functions"), ("field-of-a-structure", "memory")],
+)
+def test_kernels_without_shared_memory_do_not_wait_for_it(recording: str, reason: str) -> None:
+    """Stalls of the queue that shared memory, special functions and accesses to memory have in common."""
+    profile = profscope.load(RECORDINGS / f"{recording}.pftrace.gz")
+    assert profile.counts["wavefronts"].sum() == 0
+    table = profile.breakdown()
+    waits = table[table["part"] == "waiting"].groupby("reason")["share"].sum()
+    assert waits.idxmax() == reason
+    assert "shared memory" not in waits

@@ -116,6 +116,62 @@ def test_without_the_counters_that_all_rules_need_nothing_is_concluded() -> None
     assert facts(Profile.of(replace(tables, counters=left))) is None
 
 
+def test_a_grid_that_nobody_knows_is_no_evidence() -> None:
+    tables = recorded("good copy").tables
+    unknown = replace(tables, launches=tables.launches.assign(grid_x=0))
+    assert facts(Profile.of(unknown)) is None
+
+
+def test_a_grid_may_be_larger_than_an_int32() -> None:
+    tables = recorded("good copy").tables
+    large = replace(tables, launches=tables.launches.assign(grid_x=65536, grid_y=65535))
+    known = facts(Profile.of(large))
+    assert known is not None
+    assert known.grid == 65536 * 65535
+    assert "idle-sms" not in Profile.of(large).findings()["finding"].tolist()
+
+
+@pytest.mark.parametrize("counter", ["dram_read", "dram_write", "time"])
+def test_a_counter_that_is_no_number_is_no_evidence(counter: str) -> None:
+    tables = recorded("field of a structure").tables
+    counters = tables.counters.copy()
+    counters.loc[counters["counter"] == counter, "value"] = float("nan")
+    assert facts(Profile.of(replace(tables, counters=counters))) is None
+
+
+@pytest.mark.parametrize("name", ["field of a structure", "squares turned by a gather"])
+def test_an_access_of_no_line_has_no_finding(name: str) -> None:
+    tables = recorded(name).tables
+    nowhere = Profile.of(replace(tables, counts=tables.counts.assign(line=0)))
+    told = nowhere.findings()
+    assert recorded(name).findings()["finding"].iloc[0] in ("uncoalesced-load", "bank-conflict")
+    assert not {"uncoalesced-load", "bank-conflict"} & set(told["finding"])
+    assert (told["line"] > 0).all()
+
+
+def test_lines_of_another_file_are_not_the_kernels() -> None:
+    tables = recorded("ring buffer by remainder").tables
+    moved = tables.counts.assign(file="helpers.py")
+    told = Profile.of(replace(tables, counts=moved)).findings()
+    assert "index-arithmetic" not in told["finding"].tolist()
+
+
+def test_ctas_that_took_no_time_are_not_uneven() -> None:
+    tables = recorded("ragged segments").tables
+    still = replace(tables, ctas=tables.ctas.assign(duration_cycles=0))
+    assert "load-imbalance" in recorded("ragged segments").findings()["finding"].tolist()
+    assert "load-imbalance" not in Profile.of(still).findings()["finding"].tolist()
+
+
+def test_a_damaged_ttgir_is_none() -> None:
+    profile = recorded("ring buffer by remainder")
+    code = [each | {"ttgir": "damaged"} for each in profile.metadata["code"]]
+    damaged = Profile.of(replace(profile.tables, metadata=profile.metadata | {"code": code}))
+    known = facts(damaged)
+    assert known is not None
+    assert known.ttgir == ""
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -65,9 +65,7 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
         return
     place, _ = facts.most_executed(rows)
     lines = facts.counts.loc[rows, "line"].unique()
-    _, share = facts.most_sampled(
-        rows | facts.counts["line"].isin(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
-    )
+    _, share = facts.most_sampled(rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"]))
     yield _finding(
         facts, "fp64-arithmetic", place, share, "lines that compute in float64",
         "float32: cast constants and inputs; look for Python floats",
@@ -84,7 +82,7 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         lines = facts.lines_of(pattern) - {0}
         if not lines:
             continue
-        rows = facts.counts["line"].isin(lines) & ~memory
+        rows = facts.at(lines) & ~memory
         if facts.executed_share(rows) < _MUCH:
             continue
         place, _ = facts.most_executed(rows)
@@ -100,13 +98,13 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     rows = (
         facts.counts["op"].isin(_CONVERSIONS)
         | halves
-        | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.counts["line"].isin(lines))
+        | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(lines))
     )
     share = facts.executed_share(rows)
     if share < 0.1 or _busy(facts) < _BUSY:
         return
     place, sampled = facts.most_sampled(rows)
-    cast = rows & facts.counts["line"].isin(lines)
+    cast = rows & facts.at(lines)
     if cast.any():
         place, _ = facts.most_executed(cast)
     yield _finding(
@@ -127,8 +125,8 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(rows)
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place,
-        f"{RESOURCES[resource][1]} is at {100 * facts.used[resource]:.0f} % of the peak",
-        "do less of it: this roof is reached", 0.0, "high",
+        f"{RESOURCES[resource][1]}: {100 * facts.used[resource]:.0f} % of the peak, the most of all",
+        "do less of it", 0.0, "high",
     )  # fmt: skip
 
 

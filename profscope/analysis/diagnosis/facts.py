@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
@@ -27,7 +28,9 @@ Place = tuple[str, int]
 _WIDTHS: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _LOOPS: Final = ("scf.for", "scf.while")
-_NEEDED: Final = ("dram", "l2", "issue")  # without these nothing can be concluded from counters
+# Without these nothing can be concluded from counters: resources, and counters.
+_NEEDED: Final = ("dram", "l2", "issue")
+_NEEDED_COUNTERS: Final = ("time", "dram_read", "dram_write")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,10 @@ class KernelFacts:
     def executed_share(self, rows: pd.Series) -> float:
         """What part of the warp instructions the marked rows of `counts` are."""
         return float(self.counts.loc[rows, "executed"].sum()) / self.executed
+
+    def at(self, lines: Collection[int]) -> pd.Series:
+        """The rows of `counts` at these lines of the kernel's file."""
+        return self.counts["line"].isin(lines) & (self.counts["file"].astype("str") == self.place[0])
 
     def executed_ops(self, *names: str) -> float:
         """What part of the warp instructions have these opcodes."""
@@ -145,7 +152,7 @@ class KernelFacts:
             has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
             if has_dot and masks and "arith.cmpi" in names and not _of_program(loop):
-                return masks[0].loc.line
+                return _line_of(masks[0])
         return 0
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
@@ -176,19 +183,26 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         return None
     limits = limits_of(counters)
     used = dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
-    if any(np.isnan(used.get(name, np.nan)) for name in _NEEDED):
+    values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
+    needed = [used.get(name, np.nan) for name in _NEEDED] + [
+        values.get(name, np.nan) for name in _NEEDED_COUNTERS
+    ]
+    if not np.isfinite(needed).all():
         return None
     first, about, build = judged.launches.iloc[0], judged.configuration, judged.build("bare")
+    grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
+    if grid <= 0:  # of a trace that others have written
+        return None
     opcode = counts["opcode"].astype("str")
     suffix = opcode.str.extract(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")[0]
     return KernelFacts(
         kernel=kernel,
         variant=variant,
         used={name: 0.0 if np.isnan(value) else float(value) for name, value in used.items()},
-        counters=dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True)),
+        counters={name: value for name, value in values.items() if np.isfinite(value)},
         counts=counts.assign(op=opcode.str.split(".").str[0], bytes=suffix.map(_WIDTHS).fillna(4)),
         samples=samples,
-        grid=int(first["grid_x"] * first["grid_y"] * first["grid_z"] * first["num_ctas"]),
+        grid=grid,
         warps=int(about.get("num_warps") or first["num_warps"]),
         stages=int(about.get("num_stages") or 0),
         sms=sms,
@@ -202,10 +216,16 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
 
 def _ttgir_of(judged: KernelAnalysis) -> str:
     """The text of the configuration, or of the kernel's only one; "" if unknown."""
-    code = [each for each in judged.tables.metadata.get("code") or () if each["kernel"] == judged.kernel]
+    code = [each for each in judged.tables.metadata.get("code") or () if each.get("kernel") == judged.kernel]
     key = judged.configuration.get("key")
     own = next((each for each in code if each.get("key") == key), code[0] if len(code) == 1 else None)
-    return unpacked(own["ttgir"]) if own is not None and own["ttgir"] else ""
+    text = None if own is None else own.get("ttgir")
+    if not text:
+        return ""
+    try:
+        return unpacked(text)
+    except IRError:  # damaged: what needs the TTGIR is left out
+        return ""
 
 
 def _line_of(op: Op) -> int:

@@ -51,7 +51,12 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out."""
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
-    if len(cycles) < 8 or cycles.std() < _UNEVEN * cycles.mean() or facts.grid < facts.sms:
+    if (
+        len(cycles) < 8
+        or not cycles.any()
+        or cycles.std() < _UNEVEN * cycles.mean()
+        or facts.grid < facts.sms
+    ):
         return
     extra = (cycles.max() - cycles.mean()) / waves
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")

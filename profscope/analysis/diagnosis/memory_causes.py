@@ -33,9 +33,9 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     A thread that takes apart a vector of its own touches the same sectors again and again: at most that much.
     """
     every = max(1, int(facts.counts["sectors"].sum()))
-    waits = facts.stalled(*_QUEUES)
+    waits, located = facts.stalled(*_QUEUES), facts.counts["line"] > 0
     for kind, ops in (("load", _LOADS), ("store", _STORES)):
-        rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0)]
+        rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0) & located]
         for place, here in rows.groupby(["file", "line"], observed=True):
             file, line = cast(Place, place)
             sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
@@ -46,8 +46,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
                 f"{ratio:.1f} times the sectors that its bytes need: {sectors:,} of 32 bytes, {ideal:,} "
-                f"would do; {100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the samples wait for "
-                "memory or its queues",
+                f"would do; the others are {100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the "
+                "samples wait for memory or its queues",
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
                 if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
                 "through shared memory",
@@ -79,6 +79,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
         (facts.counts["wavefronts"] > 0) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"])
     ]
     every = max(1, int(rows["wavefronts"].sum()))
+    rows = rows[rows["line"] > 0]
     reduces = facts.lines_of("tt.reduce")
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)

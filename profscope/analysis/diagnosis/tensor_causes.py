@@ -30,9 +30,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     sums = facts.lines_of(r"^tt\.reduce") & facts.lines_of(r"arith\.mulf")
     is_product = facts.has(r"^tt\.broadcast") and facts.executed_ops("FFMA", "FMUL", "FADD") > 0.3
     lines = dots or (sums if is_product else set())
-    rows = facts.counts["line"].isin(lines) & facts.counts["op"].isin(
-        ["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"]
-    )
+    rows = facts.at(lines) & facts.counts["op"].isin(["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"])
     share = facts.executed_share(rows)
     if not lines or share < 0.3:
         return
@@ -114,7 +112,8 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
     lines = facts.lines_of(r"^tt\.reduce", loop=True) - {0}
-    mine = facts.samples["blamed_line"].isin(lines)
+    here = facts.samples["blamed_file"].astype("str") == facts.place[0]
+    mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
     waits = float(facts.samples.loc[stalls, "samples"].sum()) / facts.sampled
     if not lines or waits < 0.15 or facts.executed_ops(*_MMA) > 0:
@@ -133,11 +132,11 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
 def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
     lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
-    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.counts["line"].isin(lines)
+    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(lines)
     if facts.executed_share(rows) < 0.1:
         return
     place, _ = facts.most_executed(rows)
-    pcs = facts.counts["line"].isin(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
+    pcs = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
     _, share = facts.most_sampled(pcs)
     yield Finding(
         "layout-conversion", *place,
