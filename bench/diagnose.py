@@ -1,8 +1,10 @@
 """Findings of the corpus' recordings against the faults that its kernels have: how many are right.
 
-    python -m bench.diagnose [--kept-apart | --all]      needs no GPU
+    python -m bench.diagnose [--kept-apart | --all] [--emulator]      needs no GPU
 
 By default it judges the half that rules may be written by; --kept-apart judges the other half.
+--emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
+few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/h200` has a recording of each case, and in `times.json` the expected causes and lines, and what
 mending it brought.
 """
@@ -13,15 +15,19 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import profscope
+from bench.corpus.cases import CASES
+from bench.corpus.recording import prepared
+from bench.kernels import surroundings
 from profscope.analysis.cause import NOISE_PCT
 from profscope.profiles import Profile, load
 
-__all__ = ["RECORDINGS", "Judged", "cases", "judge", "main", "totals"]
+__all__ = ["RECORDINGS", "Judged", "cases", "emulated", "emulated_names", "judge", "main", "totals"]
 
 RECORDINGS: Final = Path(__file__).parent / "corpus" / "h200"
 _LEAST_REAL_PCT: Final = 10.0  # what mending must bring for a fault to be judged
@@ -29,6 +35,9 @@ _WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicte
 _SHOWN: Final = 3  # findings of a row
 # A fault of the launch has no line.
 _OF_LAUNCHES: Final = ("idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps")
+# What a small launch has whatever the kernel.
+_OF_SIZE: Final = ("idle-sms", "tail", "tiny-ctas")
+_EMULATED: Final = 80  # the compute capability that the emulator stands for
 # Faults of a product may stand at the product as well as at what it is given.
 _OF_DOTS: Final = (
     "small-mma", "no-tensor-cores", "mma-not-overlapped", "partition-starved", "too-many-warps",
@@ -70,9 +79,30 @@ def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
     return rows
 
 
-def judge(case: dict[str, Any], profile: Profile) -> Judged:
-    """A row of `times.json` and its recording."""
+def emulated(name: str) -> Judged:
+    """A case of the corpus, run on the emulator."""
+    case = CASES[name]
+    with surroundings():
+        launch = prepared(case.prepare, True)
+        with profscope.session() as profile:
+            launch()
+    row = {"name": name, "causes": case.causes, "lines": case.lines, "gain": 1.0}
+    return judge(row, profile, besides=_OF_SIZE)
+
+
+def emulated_names(half: str) -> list[str]:
+    """The cases of a half, or of both ("all"), that the emulator runs and shows."""
+    return [
+        name
+        for name, case in CASES.items()
+        if (case.emulator or not case.causes) and case.least <= _EMULATED and half in (case.half, "all")
+    ]
+
+
+def judge(case: dict[str, Any], profile: Profile, besides: Collection[str] = ()) -> Judged:
+    """A row of `times.json` and its recording. besides: findings that are left out."""
     table = profile.findings()
+    table = table[~table["finding"].isin(besides)]
     found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
     cause, line = found[0][:2] if found else ("", 0)
     lines = {*case["lines"], *(_lines_of_dots(profile) if cause in _OF_DOTS else ())}
@@ -112,13 +142,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
     half.add_argument("--all", action="store_true", help="both halves")
+    parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
-    chosen = "kept apart" if options.kept_apart else "open"
-    judged = [
-        judge(case, load(RECORDINGS / case["file"]))
-        for case in cases()
-        if options.all or case["half"] == chosen
-    ]
+    chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"
+    if options.emulator:
+        judged = [emulated(name) for name in emulated_names(chosen)]
+    else:
+        judged = [
+            judge(case, load(RECORDINGS / case["file"]))
+            for case in cases()
+            if chosen in (case["half"], "all")
+        ]
     sys.stdout.write("\n".join([*_table(judged), "", *_confusion(judged), "", *_totals(judged)]) + "\n")
     return 0
 
