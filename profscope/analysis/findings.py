@@ -105,6 +105,10 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     return FindingsOf(Answer(rows, said), name, "" if rows else _clean(facts.known, tables.emulated))
 
 
+def _not_judged(name: str, why: str) -> FindingsOf:
+    return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{_NOT_LOOKED_FOR}: {why}")
+
+
 def _overwritten(judged: KernelAnalysis) -> list[str]:
     lost = judged.spans.own[judged.of_kind("gap")].sum()
     if lost <= _MOST_OVERWRITTEN * judged.warp_cycles:

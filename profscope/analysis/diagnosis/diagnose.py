@@ -10,6 +10,7 @@ from profscope.analysis.diagnosis import (
     arithmetic_causes,
     launch_causes,
     memory_causes,
+    repeated_loads,
     tensor_causes,
     value_causes,
     warp_causes,
@@ -21,6 +22,7 @@ __all__ = ["diagnose"]
 _CAUSES: Final = (
     *launch_causes.CAUSES,
     *memory_causes.CAUSES,
+    *repeated_loads.CAUSES,
     *arithmetic_causes.CAUSES,
     *tensor_causes.CAUSES,
     *warp_causes.CAUSES,

@@ -31,8 +31,8 @@ Place = tuple[str, int]
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _LOOPS: Final = ("scf.for", "scf.while")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
-"""Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles of
-its cost model), the TTGIR, and the begins and ends of CTAs."""
+"""Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
+of its cost model), the TTGIR, and the begins and ends of CTAs."""
 
 # Without these nothing can be concluded from counters: resources, and counters.
 _NEEDED: Final = ("dram", "l2", "issue")
@@ -44,8 +44,8 @@ class KernelFacts:
     """Of one configuration.
 
     known: of WITNESSES, those that saw it; what an unknown one would say is empty. used: by resource (see
-    `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name. counts:
-    rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what a thread
+    `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name.
+    counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what a thread
     accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a launch.
     room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file and line
     of the kernel. analysis: its spans.
@@ -140,12 +140,12 @@ class KernelFacts:
     def ops(self) -> Mapping[int, set[str]]:
         """By line, the names of the TTGIR's ops. {} if unknown."""
         found: defaultdict[int, set[str]] = defaultdict(set)
-        for op, line, _ in self._walked:
+        for op, line, _ in self.located_ops:
             found[line].add(op.name)
         return found
 
     @cached_property
-    def _walked(self) -> list[tuple[Op, int, bool]]:
+    def located_ops(self) -> list[tuple[Op, int, bool]]:
         """Each op of the TTGIR, with its line and whether it is in a loop; none if the TTGIR is unknown."""
         if not self.ttgir:
             return []
@@ -158,7 +158,7 @@ class KernelFacts:
     def masked_loop(self) -> int:
         """The line of the selection by compared positions in a loop with products of matrices whose bounds
         do not depend on the program; 0 if there is none."""
-        for loop, _, _ in self._walked:
+        for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
             inside = list(loop.walk())
@@ -171,7 +171,7 @@ class KernelFacts:
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
         """Whether an op of the TTGIR has such a name; loop: in a loop."""
-        return any((inside or not loop) and re.search(pattern, op.name) for op, _, inside in self._walked)
+        return any((inside or not loop) and re.search(pattern, op.name) for op, _, inside in self.located_ops)
 
     @cached_property
     def lines_in_loops(self) -> set[int]:
@@ -180,12 +180,14 @@ class KernelFacts:
 
     def text_of(self, name: str) -> list[str]:
         """The ops of this name, as they are printed."""
-        return [str(op) for op, _, _ in self._walked if op.name == name]
+        return [str(op) for op, _, _ in self.located_ops if op.name == name]
 
     def lines_of(self, pattern: str, *, loop: bool = False) -> set[int]:
         """The lines of ops with such names."""
         return {
-            line for op, line, inside in self._walked if (inside or not loop) and re.search(pattern, op.name)
+            line
+            for op, line, inside in self.located_ops
+            if (inside or not loop) and re.search(pattern, op.name)
         }
 
 

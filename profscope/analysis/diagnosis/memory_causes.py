@@ -108,8 +108,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
         yield Finding(
             "bank-conflict", str(file), int(line),
             f"{taken / ideal:.1f} times the wavefronts that its bytes need: {taken:,}, {ideal:,} would do; "
-            f"shared memory is at {100 * used:.0f} % of its peak, and {100 * waits:.0f} % of the samples wait "
-            "for it",
+            f"shared memory is at {100 * used:.0f} % of its peak, and {100 * waits:.0f} % of the samples "
+            "wait for it",
             "a swizzled or padded layout",
             gain_pct(facts, excess * waits if facts.emulated else used, scaled), "high",
         )  # fmt: skip

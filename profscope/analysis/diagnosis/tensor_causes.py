@@ -188,6 +188,6 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
 
 
 CAUSES: Final = (
-    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, serial_reduction,
-    layout_conversion,
+    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
+    serial_reduction, layout_conversion,
 )  # fmt: skip

@@ -1,0 +1,113 @@
+"""redundant-load: a loop loads what was loaded before, as the TTGIR tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from instrument_passes.ir.model import Block, Op
+from profscope.analysis.cause import Finding
+from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.witnesses import needs
+
+__all__ = ["CAUSES"]
+
+_LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
+_CLASSES: Final = ("global load", "async copy")
+_LEAST_SECTORS: Final = 0.1  # of all sectors, which the repeated loads must read
+_NAMES: Final = re.compile(r"%[\w#:]+")
+
+
+class _Repeated(NamedTuple):
+    """line: of the load that reads again. before: of the one that has read it; 0 for its own earlier step."""
+
+    line: int
+    before: int
+
+
+@needs("counts", "samples", "ttgir")
+def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
+    """Without it the later load is gone, and nobody waits for it. That no store changes the data between is
+    not known."""
+    found = {each.line: each for each in _repeated(facts) if each.line > 0}
+    rows = facts.at(found) & facts.counts["op"].isin(["LDG", "LDGSTS"])
+    sectors = float(facts.counts.loc[rows, "sectors"].sum())
+    share = sectors / max(1.0, float(facts.counts["sectors"].sum()))
+    if share < _LEAST_SECTORS:
+        return
+    here = facts.samples["blamed_line"].isin(found) & facts.samples["blamed_class"].isin(_CLASSES)
+    waits = float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+    place, _ = facts.most_executed(rows)
+    before = found[place[1]].before if place[1] in found else 0
+    again = f"line {before} has loaded" if before else "it has loaded in the step before"
+    yield Finding(
+        "redundant-load", *place,
+        f"the address is the one that {again}: {100 * share:.0f} % of the sectors are loaded again, and "
+        f"{100 * waits:.0f} % of the samples wait for that",
+        "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
+        "of the loop",
+        gain_pct(facts, waits, {"l1": 1 - share, "lsu": 1 - share}), "medium",
+    )  # fmt: skip
+
+
+def _repeated(facts: KernelFacts) -> Iterator[_Repeated]:
+    """Loads in loops whose pointer is computed as an earlier load's, or in the same way in each step."""
+    earlier: dict[str, int] = {}
+    for op, line, inside in facts.located_ops:
+        if op.name not in _LOADS or not op.operands:
+            continue
+        pointer = op.operands[0]
+        before = earlier.setdefault(_expression(op, pointer), line)
+        if inside and (before != line or not _varies(op, pointer, _loop_of(op))):
+            yield _Repeated(line, 0 if before == line else before)
+
+
+def _loop_of(op: Op) -> Op:
+    """The innermost loop around an op in a loop."""
+    parent = op.parent_op
+    while parent is not None and parent.name not in ("scf.for", "scf.while"):
+        parent = parent.parent_op
+    assert parent is not None
+    return parent
+
+
+def _expression(user: Op, name: str) -> str:
+    """How a value is computed, in a form that equal computations share. A loop's counter is its bounds; what a
+    loop carries, a load or a region gives, is only equal to itself."""
+    value = user.resolve(name)
+    if value is None:
+        return name
+    owner = value.owner
+    if isinstance(owner, Block):
+        loop = owner.parent_op
+        if loop is not None and loop.name == "scf.for" and value.index == 0:
+            return f"counter({','.join(_expression(loop, each) for each in loop.operands[:3])})"
+        return f"{value.name}@{id(owner)}"
+    if owner.regions or owner.name in _LOADS:
+        return f"{value.name}@{id(owner)}"
+    text = _NAMES.sub("%", str(owner).split(" loc(", 1)[0].strip())
+    return f"{text}({','.join(_expression(owner, each) for each in owner.operands)})#{value.index}"
+
+
+def _varies(user: Op, name: str, loop: Op) -> bool:
+    """Whether a value may be another one in the next step of the loop."""
+    value = user.resolve(name)
+    if value is None:
+        return True
+    owner = value.owner
+    if isinstance(owner, Block):
+        return _is_within(owner.parent_op, loop)
+    if not _is_within(owner, loop):
+        return False
+    return bool(owner.regions) or owner.name in _LOADS or any(_varies(owner, n, loop) for n in owner.operands)
+
+
+def _is_within(op: Op | None, loop: Op) -> bool:
+    while op is not None and op is not loop:
+        op = op.parent_op
+    return op is loop
+
+
+CAUSES: Final = (redundant_load,)
