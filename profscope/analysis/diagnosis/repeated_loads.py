@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -21,47 +22,56 @@ _NAMES: Final = re.compile(r"%[\w#:]+")
 
 
 class _Repeated(NamedTuple):
-    """line: of the load that reads again. before: of the one that has read it; 0 for its own earlier step."""
+    """Loads at a line that read again. before: the line that has read it, 0 for an earlier step of the loop.
+    share: of the loads at the line."""
 
-    line: int
     before: int
+    share: float
 
 
 @needs("counts", "samples", "ttgir")
 def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     """Without it the later load is gone, and nobody waits for it. That no store changes the data between is
     not known."""
-    found = {each.line: each for each in _repeated(facts) if each.line > 0}
-    rows = facts.at(found) & facts.counts["op"].isin(["LDG", "LDGSTS"])
-    sectors = float(facts.counts.loc[rows, "sectors"].sum())
-    share = sectors / max(1.0, float(facts.counts["sectors"].sum()))
-    if share < _LEAST_SECTORS:
-        return
-    here = facts.samples["blamed_line"].isin(found) & facts.samples["blamed_class"].isin(_CLASSES)
-    waits = float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
-    place, _ = facts.most_executed(rows)
-    before = found[place[1]].before if place[1] in found else 0
-    again = f"line {before} has loaded" if before else "it has loaded in the step before"
-    yield Finding(
-        "redundant-load", *place,
-        f"the address is the one that {again}: {100 * share:.0f} % of the sectors are loaded again, and "
-        f"{100 * waits:.0f} % of the samples wait for that",
-        "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
-        "of the loop",
-        gain_pct(facts, waits, {"l1": 1 - share, "lsu": 1 - share}), "medium",
-    )  # fmt: skip
-
-
-def _repeated(facts: KernelFacts) -> Iterator[_Repeated]:
-    """Loads in loops whose pointer is computed as an earlier load's, or in the same way in each step."""
-    earlier: dict[str, int] = {}
-    for op, line, inside in facts.located_ops:
-        if op.name not in _LOADS or not op.operands:
+    found = _repeated(facts)
+    every = max(1.0, float(facts.counts["sectors"].sum()))
+    loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    of_loads = facts.samples["blamed_class"].isin(_CLASSES)
+    for line, again in found.items():
+        sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
+        share = again.share * sectors / every
+        if share < _LEAST_SECTORS:
             continue
+        here = of_loads & (facts.samples["blamed_line"] == line)
+        waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+        what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        yield Finding(
+            "redundant-load", facts.place[0], line,
+            f"the address is the one that {what}: {100 * share:.0f} % of all sectors are loaded again, and "
+            f"{100 * waits:.0f} % of the samples wait for that",
+            "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
+            "front of the loop",
+            gain_pct(facts, waits, {"l1": 1 - share, "lsu": 1 - share}), "medium",
+        )  # fmt: skip
+
+
+def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
+    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step."""
+    earlier: dict[str, int] = {}
+    again: dict[int, list[int]] = {}
+    loads: Counter[int] = Counter()
+    for op, line, inside in facts.located_ops:
+        if op.name not in _LOADS or not op.operands or not line:
+            continue
+        loads[line] += 1
         pointer = op.operands[0]
-        before = earlier.setdefault(_expression(op, pointer), line)
-        if inside and (before != line or not _varies(op, pointer, _loop_of(op))):
-            yield _Repeated(line, 0 if before == line else before)
+        expression = _expression(op, pointer)
+        if expression in earlier:
+            again.setdefault(line, []).append(earlier[expression])
+        elif inside and not _varies(op, pointer, _loop_of(op)):
+            again.setdefault(line, []).append(0)
+        earlier.setdefault(expression, line)
+    return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}
 
 
 def _loop_of(op: Op) -> Op:
@@ -74,8 +84,8 @@ def _loop_of(op: Op) -> Op:
 
 
 def _expression(user: Op, name: str) -> str:
-    """How a value is computed, in a form that equal computations share. A loop's counter is its bounds; what a
-    loop carries, a load or a region gives, is only equal to itself."""
+    """How a value is computed, in a form that equal computations share. A loop's counter is its bounds; what
+    a loop carries, a load or a region gives, is only equal to itself."""
     value = user.resolve(name)
     if value is None:
         return name
