@@ -19,7 +19,7 @@ from profscope.tuning.reasons import why
 __all__ = ["explain"]
 
 # Findings that say warps wait; what waiting costs is told as one figure.
-_WAITING: Final = ("exposed-load", "few-stages", "late-warp", "atomics", "starving-partition")
+_WAITING: Final = ("exposed-latency", "few-stages", "late-warp", "atomics", "partition-starved")
 _COLUMNS: Final = {
     "configuration": "str",
     "best": "bool",

@@ -46,9 +46,9 @@ class KernelFacts:
     known: of WITNESSES, those that saw it; what an unknown one would say is empty. used: by resource (see
     `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name.
     counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
-    a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a launch.
-    room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file and line
-    of the kernel. analysis: its spans.
+    a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
+    launch. room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file
+    and line of the kernel. analysis: its spans.
     """
 
     kernel: str
