@@ -14,33 +14,31 @@ __all__ = ["CASES", "top_experts"]
 
 @triton.jit
 def attention_state_kernel(
-    k_ptr, v_ptr, out_ptr, length, DIM: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
-    STEP: tl.constexpr,
-):  # fmt: skip
-    """The state of linear attention, the sum of k v^T over all tokens; a program for a block of it."""
+    k_ptr, v_ptr, out_ptr, length, DIM: tl.constexpr, SPLIT: tl.constexpr, STEP: tl.constexpr
+):
+    """The state of linear attention, the sum of k v^T over all tokens of a head."""
+    dims, tokens = tl.arange(0, DIM), tl.arange(0, STEP)
     base = tl.program_id(0) * length * DIM
-    offs_k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
-    offs_v = tl.program_id(2) * BLOCK_V + tl.arange(0, BLOCK_V)
-    tokens = tl.arange(0, STEP)
-    acc = tl.zeros((BLOCK_K, BLOCK_V), dtype=tl.float32)
-    for start in range(0, length, STEP):
-        row = base + (start + tokens)[:, None] * DIM
-        k = tl.load(k_ptr + row + offs_k[None, :])
-        v = tl.load(v_ptr + row + offs_v[None, :])
-        acc = tl.dot(tl.trans(k), v, acc)
-    out = out_ptr + tl.program_id(0) * DIM * DIM + offs_k[:, None] * DIM + offs_v[None, :]
-    tl.store(out, acc)
+    share = length // SPLIT
+    first = tl.program_id(1) * share
+    acc = tl.zeros((DIM, DIM), dtype=tl.float32)
+    for start in range(first, first + share, STEP):
+        offs = base + (start + tokens)[:, None] * DIM + dims[None, :]
+        acc = tl.dot(tl.trans(tl.load(k_ptr + offs)), tl.load(v_ptr + offs), acc)
+    out = out_ptr + tl.program_id(0) * DIM * DIM + dims[:, None] * DIM + dims[None, :]
+    if SPLIT == 1:
+        tl.store(out, acc)
+    else:
+        tl.atomic_add(out, acc, sem="relaxed")
 
 
-def _attention_state(block: int) -> Prepare:
+def _attention_state(split: int) -> Prepare:
     def prepare(small: bool) -> Launch:
-        heads, length = (1, 128) if small else (12, 32768)
+        heads, length = (1, 1024) if small else (12, 32768)
         k, v = (random(heads, length, 128, dtype=torch.float16) for _ in range(2))
-        out = empty(heads, 128, 128)
-        options = {"DIM": 128, "BLOCK_K": block, "BLOCK_V": block, "STEP": 64}
-        options |= {"num_warps": 4, "num_stages": 3}
-        grid = (heads, 128 // block, 128 // block)
-        return Launch(attention_state_kernel, grid, (k, v, out, length), (out,), options)
+        out = zeros(heads, 128, 128)
+        options = {"DIM": 128, "SPLIT": split, "STEP": 64, "num_warps": 8, "num_stages": 3}
+        return Launch(attention_state_kernel, (heads, split), (k, v, out, length), (out,), options)
 
     return prepare
 
@@ -70,7 +68,7 @@ def _routed_tokens(per_program: int) -> Prepare:
         each = 64 if small else per_program
         tokens = 4 * 64 if small else 560 * 2048
         x, out = random(tokens, 32), empty(tokens)
-        options = {"EXPERTS": 32, "TOKENS": 64, "TOP": 8, "num_warps": 16, "maxnreg": 32}
+        options = {"EXPERTS": 32, "TOKENS": 64, "TOP": 16, "num_warps": 16, "maxnreg": 32}
         grid = (triton.cdiv(tokens, each),)
         return Launch(routed_tokens_kernel, grid, (x, out, tokens, each), (out,), options)
 
@@ -185,7 +183,7 @@ def forest_kernel(
 
 def _forest(programs: int) -> Prepare:
     def prepare(small: bool) -> Launch:
-        n, trees, depth = (1024, 2, 3) if small else (132 * 2048, 8, 8)
+        n, trees, depth = (1024, 2, 3) if small else (132 * 4096, 8, 8)
         x = random(n, 16)
         nodes = trees << depth
         feature, threshold = integers(nodes, below=16), random(nodes)
@@ -263,28 +261,32 @@ def _padded_rows(skip: bool) -> Prepare:
 
 
 @triton.jit
-def walk_kernel(table_ptr, index_ptr, out_ptr, steps, BLOCK: tl.constexpr):
-    """Adds rows' entries step by step; how much of a step counts follows from the sum of the last one."""
+def walk_kernel(table_ptr, index_ptr, out_ptr, steps, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Adds entries of a table step by step; what counts of a step follows from the sum of the last one.
+
+    Entries behind the first 32 are others for each program.
+    """
     lanes = tl.arange(0, BLOCK)
     share = 1.0
     for step in range(steps):
-        at = tl.load(index_ptr + (tl.program_id(0) * steps + step) * BLOCK + lanes)
+        at = tl.load(index_ptr + step * BLOCK + lanes)
+        at = tl.where(at < 32, at, (at + tl.program_id(0) * 1048608) % ROWS)
         x = tl.load(table_ptr + at)  # fault
         share = 1.0 / (1.0 + share * tl.sum(x, 0))  # fault
     tl.store(out_ptr + tl.program_id(0), share)
 
 
 def _walk(together: bool) -> Prepare:
-    """Entries that only memory has: of one warp in each step, or (together) of all warps in one step of eight."""
+    """Entries that only memory has: of one warp in each step, or (together) of all in one step of eight."""
 
     def prepare(small: bool) -> Launch:
         programs, steps, rows = (2, 8, 1 << 12) if small else (528, 256, 1 << 26)
         step, warp = torch.arange(steps)[:, None, None], torch.arange(8)[None, :, None]
         cold = step % 8 == 0 if together else step % 8 == warp
-        far = torch.randint(rows // 32, (programs, steps, 8, 32), dtype=torch.int32) * 32
+        far = torch.randint(1, rows // 32, (steps, 8, 32), dtype=torch.int32) * 32
         index = torch.where(cold, far, torch.arange(32, dtype=torch.int32)).contiguous()
         table, out = torch.full((rows,), 0.01), empty(programs)
-        options = {"BLOCK": 256, "num_warps": 8}
+        options = {"ROWS": rows, "BLOCK": 256, "num_warps": 8}
         return Launch(walk_kernel, (programs,), (table, index, out, steps), (out,), options)
 
     return prepare
@@ -338,8 +340,8 @@ CASES = (
         ("idle-sms",),
         ("ctas", "counters"),
         False,
-        _attention_state(128),
-        _attention_state(32),
+        _attention_state(1),
+        _attention_state(16),
         round=2,
     ),
     Case(

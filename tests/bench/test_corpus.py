@@ -19,7 +19,7 @@ _EMULATED = 80  # the compute capability that the emulator stands for
 _FAULTS_OF_LAUNCHES = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}
 _VOCABULARY = {
     "idle-sms", "tail", "load-imbalance", "tiny-ctas", "low-occupancy", "uncoalesced-load",
-    "uncoalesced-store", "unvectorized-access", "tile-reread", "bank-conflict", "register-spills",
+    "uncoalesced-store", "unvectorized-access", "tile-reread", "l1-bound", "bank-conflict", "register-spills",
     "atomics", "exposed-latency", "few-stages", "no-tensor-cores", "small-mma", "fp64-arithmetic",
     "slow-math", "index-arithmetic", "conversions", "issue-bound", "serial-reduction", "too-many-warps",
     "late-warp", "partition-starved", "mma-not-overlapped", "masked-work", "redundant-load",
