@@ -9,8 +9,11 @@ from bench.corpus import (
     faultless,
     launch_shape,
     loops,
+    second_faultless,
     second_launch,
+    second_math,
     second_memory,
+    second_products,
     shared,
     traffic,
     triangles,
@@ -31,6 +34,9 @@ _MODULES = (
     faultless,
     second_launch,
     second_memory,
+    second_math,
+    second_products,
+    second_faultless,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
