@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 
 from bench.corpus.case import Case, Launch, Prepare, empty, integers, random
-from bench.corpus.second_math import best_logit, dropout, n_body
+from bench.corpus.second_launch import cached_heads
+from bench.corpus.second_math import best_logit, n_body
 from bench.corpus.second_products import attention_window, convolution, decode_product, gate_and_up
 
 # ruff: noqa: N803
@@ -137,7 +138,7 @@ def bytes_matmul_kernel(
     for k in range(0, K, BLOCK_K):
         a = tl.load(a_ptr + offs_m[:, None] * K + (k + offs_k)[None, :])
         b = tl.load(b_ptr + offs_n[:, None] * K + (k + offs_k)[None, :])
-        acc = tl.dot(a, tl.trans(b), acc)
+        acc = tl.dot(a, tl.trans(b), acc, out_dtype=tl.int32)
     tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
 
 
@@ -161,7 +162,7 @@ CASES = (
     _good("good swap of heads", _swapped_heads),
     _good("good pool of channels", _pooled_rows),
     _good("good product of bytes", _bytes_matmul),
-    _good("good dropout", dropout(False, 1 << 27)),
+    _good("good paged cache", cached_heads(32, 4)),
     _good("good greedy sampling", best_logit(False, 2112, 2048)),
     _good("good forces", n_body(False, 132 * 160)),
     _good("good convolution", convolution(256, 8, 1024)),

@@ -9,7 +9,7 @@ import triton.language as tl
 from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
 
 # ruff: noqa: N803
-__all__ = ["CASES", "top_experts"]
+__all__ = ["CASES", "cached_heads"]
 
 
 @triton.jit
@@ -149,7 +149,7 @@ def cached_heads_kernel(
     tl.store(vc_ptr + target, tl.load(v_ptr + source))
 
 
-def _cached_heads(each: int, warps: int) -> Prepare:
+def cached_heads(each: int, warps: int) -> Prepare:
     def prepare(small: bool) -> Launch:
         tokens = 4 if small else 1 << 14
         k, v = (random(tokens, 32, 64, dtype=torch.bfloat16) for _ in range(2))
@@ -210,7 +210,7 @@ def top_experts_kernel(
         x = tl.where(experts[None, :] == at[:, None], float("-inf"), x)
 
 
-def top_experts(warps: int, tokens: int = 1 << 18, top: int = 8) -> Prepare:
+def _top_experts(warps: int, tokens: int = 1 << 18, top: int = 8) -> Prepare:
     """The best experts of tokens, 16 tokens a program."""
 
     def prepare(small: bool) -> Launch:
@@ -238,7 +238,9 @@ def padded_rows_kernel(
     rows = (expert * capacity + offs_m)[:, None]
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in range(0, depth, BLOCK_K):  # fault
-        x = tl.load(x_ptr + rows * K + (k + offs_k)[None, :], mask=offs_m[:, None] < length, other=0.0)  # fault
+        x = tl.load(
+            x_ptr + rows * K + (k + offs_k)[None, :], mask=offs_m[:, None] < length, other=0.0
+        )  # fault
         w = tl.load(w_ptr + expert * K * N + (k + offs_k)[:, None] * N + offs_n[None, :])
         acc = tl.dot(x, w, acc)  # fault
     tl.store(out_ptr + rows * N + offs_n[None, :], acc.to(tl.float16))
@@ -367,8 +369,8 @@ CASES = (
         ("tiny-ctas",),
         ("ctas", "counters"),
         False,
-        _cached_heads(1, 1),
-        _cached_heads(32, 4),
+        cached_heads(1, 1),
+        cached_heads(32, 4),
         round=2,
     ),
     Case(
@@ -385,8 +387,8 @@ CASES = (
         ("too-many-warps",),
         ("counts", "resources"),
         True,
-        top_experts(32),
-        top_experts(4),
+        _top_experts(32),
+        _top_experts(4),
         round=2,
     ),
     Case(

@@ -13,7 +13,7 @@ from triton.experimental.gluon import language as gl
 from bench.corpus.case import Case, Launch, Prepare, empty, random
 
 # ruff: noqa: N803
-__all__ = ["CASES", "best_logit", "dropout", "n_body"]
+__all__ = ["CASES", "best_logit", "n_body"]
 
 
 @triton.jit
@@ -101,9 +101,7 @@ def divided_upsample_kernel(x_ptr, out_ptr, height, width, out_height, out_width
 
 
 @triton.jit
-def upsample_kernel(
-    x_ptr, out_ptr, height, width, out_height, OUT_WIDTH: tl.constexpr, ROWS: tl.constexpr
-):
+def upsample_kernel(x_ptr, out_ptr, height, width, out_height, OUT_WIDTH: tl.constexpr, ROWS: tl.constexpr):
     """As divided_upsample_kernel: a program for rows of a plane, with columns found once."""
     out_column, plane = tl.arange(0, OUT_WIDTH), tl.program_id(1)
     column = out_column * width // OUT_WIDTH
@@ -183,9 +181,9 @@ def dropout_kernel(x_ptr, out_ptr, quarter, seed, BLOCK: tl.constexpr):
     _drop(x_ptr, out_ptr, 3 * quarter + offs, d)
 
 
-def dropout(wasteful: bool, n: int = 1 << 26) -> Prepare:
+def _dropout(wasteful: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        length = 1 << 12 if small else n
+        length = 1 << (12 if small else 26)
         x, out = random(length), empty(length)
         kernel = wasteful_dropout_kernel if wasteful else dropout_kernel
         options = {"BLOCK": 1024, "num_warps": 4}
@@ -235,9 +233,7 @@ def best_logit(each_step: bool, rows: int = 1056, block: int = 1024) -> Prepare:
 
 
 @gluon.jit
-def frame_peaks_kernel(
-    x_ptr, out_ptr, steps, FRAMES: gl.constexpr, SIDE: gl.constexpr, TURN: gl.constexpr
-):
+def frame_peaks_kernel(x_ptr, out_ptr, steps, FRAMES: gl.constexpr, SIDE: gl.constexpr, TURN: gl.constexpr):
     """The peak of each pixel over frames; TURN: each frame is converted to the layout that is written."""
     by_rows: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
     by_columns: gl.constexpr = gl.BlockedLayout([4, 1], [16, 2], [1, 4], [0, 1])
@@ -310,8 +306,8 @@ CASES = (
         ("issue-bound", "index-arithmetic"),
         ("counts", "counters"),
         True,
-        dropout(True),
-        dropout(False),
+        _dropout(True),
+        _dropout(False),
         round=2,
     ),
     Case(

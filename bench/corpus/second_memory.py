@@ -27,9 +27,7 @@ def pooled_channel_kernel(x_ptr, out_ptr, channels, pixels, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def pooled_channels_kernel(
-    x_ptr, out_ptr, channels, pixels, PIXELS: tl.constexpr, CHANNELS: tl.constexpr
-):
+def pooled_channels_kernel(x_ptr, out_ptr, channels, pixels, PIXELS: tl.constexpr, CHANNELS: tl.constexpr):
     """As pooled_channel_kernel, a program for some channels."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     base = tl.program_id(1) * pixels * channels
@@ -131,9 +129,7 @@ def _city_distance(block_n: int, block_m: int) -> Prepare:
 
 
 @triton.jit
-def byte_matvec_kernel(
-    w_ptr, scale_ptr, x_ptr, out_ptr, K, ROWS: tl.constexpr, BLOCK: tl.constexpr
-):
+def byte_matvec_kernel(w_ptr, scale_ptr, x_ptr, out_ptr, K, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Rows of bytes times a vector; each column has a scale."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     acc = tl.zeros((ROWS, BLOCK), dtype=tl.float32)
