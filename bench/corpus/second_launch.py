@@ -167,7 +167,7 @@ def forest_kernel(
     x_ptr, feature_ptr, threshold_ptr, leaf_ptr, out_ptr, n, TREES: tl.constexpr, DEPTH: tl.constexpr,
     FEATURES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The mean of decision trees: at each node the sample's feature is compared, and it goes left or right."""
+    """The mean of decision trees: at each node a feature decides whether to go left or right."""
     for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
         sample = start + tl.arange(0, BLOCK)
         total = tl.zeros((BLOCK,), dtype=tl.float32)

@@ -135,10 +135,8 @@ def scale_search_kernel(x_ptr, out_ptr, LONG: tl.constexpr, TRIES: tl.constexpr,
     x = tl.abs(tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)))
     for i in tl.static_range(TRIES):
         y = x * (8.0 + i)
-        if LONG:
-            whole = (y + 0.5).to(tl.int64).to(tl.float32)  # fault
-        else:
-            whole = (y + 8388608.0) - 8388608.0  # a float32 of this size has no fraction
+        # a float32 of this size has no fraction
+        whole = (y + 0.5).to(tl.int64).to(tl.float32) if LONG else (y + 8388608.0) - 8388608.0  # fault
         error = (y - whole) * (1.0 / (8.0 + i))
         least = tl.minimum(least, error * error)
     tl.store(out_ptr + tl.program_id(0), tl.sum(least, 0))

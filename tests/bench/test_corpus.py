@@ -59,6 +59,12 @@ def test_lines_at_fault_are_marked() -> None:
             assert case.lines, case.name
 
 
+def test_later_rounds_are_kept_apart() -> None:
+    halves = {case.half for case in CASES.values() if case.round > 1}
+    assert halves == {"kept apart"}
+    assert {case.half for case in CASES.values() if case.round == 1} == {"open", "kept apart"}
+
+
 def test_it_is_recorded_without_a_gpu(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.corpus", "record", "--small", "--out", str(tmp_path)]
     command += ["--rows", "^(ragged|good copy)"]
