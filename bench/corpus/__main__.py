@@ -1,6 +1,6 @@
 """Record the corpus: the time of each fault and its mended twin, and the evidence of each fault.
 
-    python -m bench.corpus record --out DIR [--rows REGEX] [--small] [--workers N] [--limit-s 460]
+    python -m bench.corpus record --out DIR [--rows REGEX] [--round N] [--small] [--workers N] [--limit-s 460]
     python -m bench.corpus list
 
 Other processes compile first; then one process at a time has the GPU. DIR gets `times.json`, and
@@ -49,12 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "list":
         for family, cases in FAMILIES.items():
             for case in cases:
-                print(f"{family:13} {case.half:10} {case.name:34} {', '.join(case.causes)}")
+                print(f"{family:16} {case.round} {case.half:10} {case.name:34} {', '.join(case.causes)}")
         return 0
     if not torch.cuda.is_available() and not options.small:
         print("bench.corpus: no GPU is active; --small shows on the emulator that it runs", file=sys.stderr)
         return 1
-    chosen = [name for name in CASES if re.search(options.rows, name)]
+    chosen = [
+        name
+        for name, case in CASES.items()
+        if re.search(options.rows, name) and options.round in (None, case.round)
+    ]
     if options.worker:
         with surroundings():
             return _work(options.worker, json.loads(sys.stdin.read()), options)
@@ -198,6 +202,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     recorder = commands.add_parser("record", help="measure them")
     recorder.add_argument("--out", type=Path, required=True, help="folder for the results")
     recorder.add_argument("--rows", default="", metavar="REGEX", help="only cases whose name it matches")
+    recorder.add_argument("--round", type=int, metavar="N", help="only cases of this round")
     recorder.add_argument("--small", action="store_true", help="sizes for the emulator")
     recorder.add_argument("--workers", type=int, default=min(12, os.cpu_count() or 1), help="that compile")
     recorder.add_argument("--limit-s", type=float, default=460.0, help="start nothing after this")

@@ -50,6 +50,7 @@ class Case:
     spans, counts, counters, samples, ctas, resources (registers, shared memory, local memory of the binary).
     emulator: whether exact counts of instructions, sectors and wavefronts without caches can show it.
     least: the lowest compute capability that runs it; 80 is what the emulator stands for.
+    round: 1 for the first cases; later ones were written when there were rules for those.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Case:
     prepare: Prepare
     mended: Prepare | None = None
     least: int = 80
+    round: int = 1
 
     @property
     def half(self) -> str:

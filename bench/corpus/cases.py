@@ -9,6 +9,11 @@ from bench.corpus import (
     faultless,
     launch_shape,
     loops,
+    second_faultless,
+    second_launch,
+    second_math,
+    second_memory,
+    second_products,
     shared,
     traffic,
     triangles,
@@ -17,7 +22,22 @@ from bench.corpus.case import Case
 
 __all__ = ["CASES", "FAMILIES"]
 
-_MODULES = (launch_shape, addressing, traffic, shared, dots, triangles, arithmetic, loops, faultless)
+_MODULES = (
+    launch_shape,
+    addressing,
+    traffic,
+    shared,
+    dots,
+    triangles,
+    arithmetic,
+    loops,
+    faultless,
+    second_launch,
+    second_memory,
+    second_math,
+    second_products,
+    second_faultless,
+)
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
 }

@@ -1,11 +1,13 @@
 """Compiles kernels with records, by Triton's own `compile`, beside threads that compile and launch bare ones.
 
-Two methods of Triton's are patched while a thread compiles with records, and only that thread notices:
+Three methods of Triton are patched while a thread compiles with records, and only that thread notices:
 - `add_stages` of its backends: the stages of the compilation go through `RecordingStages`;
-- `ASTSource.hash`, a part of the cache key: a recorded binary never meets a bare one, in memory or on disk.
+- `ASTSource.hash`, a part of the cache key: a recorded binary never meets a bare one, in memory or on disk;
+- `CUDABackend.hash`, another part: Triton asks for the version of ptxas once a process. Inductor sets
+  TRITON_PTXAS_PATH later, so its processes and ours would look for one binary under two keys.
 
 No knob is set, so other threads find their kernels under the same cache keys as without a session.
-Used of Triton 3.6 to 3.9: these two, `CUDABackend.instrumentation` and `proton.record`.
+Used of Triton 3.6 to 3.9: these three, `CUDABackend.instrumentation` and `proton.record`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from profscope.errors import CompileError
 __all__ = ["RecordedCompiler", "Stages", "recompile"]
 
 _NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
+_NVIDIA: Final = "nvidia"
 # What two binaries must share if one is launched in place of the other.
 _SHARED: Final = ("name", "num_warps", "num_ctas", "tensordesc_meta")
 
@@ -82,6 +85,9 @@ class RecordedCompiler:
                 for backend in _compilers():
                     self._patches.enter_context(patched(backend, "add_stages", self._add_stages))
                 self._patches.enter_context(patched(ASTSource, "hash", self._hash))
+                if _NVIDIA in backends:
+                    cuda_backend = backends[_NVIDIA].compiler
+                    self._patches.enter_context(patched(cuda_backend, "hash", self._hash_backend))
                 self._patches.enter_context(scratch_lowering(triton_version()))
                 self._patches.enter_context(proton_scopes())
             self._in_flight += 1
@@ -113,6 +119,16 @@ class RecordedCompiler:
             code = getattr(getattr(source.fn, "fn", None), "__code__", None)
             file = "" if code is None else code.co_filename
             return hashlib.sha256(f"{plain}-{self.key}-{file}".encode()).hexdigest()
+
+        return make
+
+    def _hash_backend(self, make_hash: Callable[..., str]) -> Callable[..., str]:
+        def make(backend: Any) -> str:
+            if not self._thread.compiles:
+                return make_hash(backend)
+            tools = knobs.nvidia.ptxas, knobs.nvidia.ptxas_blackwell
+            used = " ".join(f"{tool.path} {tool.version}" for tool in tools)
+            return f"{used}-{backend.target.arch}"
 
         return make
 

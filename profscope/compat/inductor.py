@@ -24,6 +24,7 @@ __all__ = [
     "TUNER",
     "is_timed",
     "launched_with",
+    "makes_graphs",
     "missing_of_tuner",
     "precompiled",
     "reloaded",
@@ -70,15 +71,26 @@ def is_timed(tuner: Any) -> bool:
     return bool(unique and tuner.fn.__name__ == "triton_")
 
 
+def makes_graphs() -> bool:
+    """Whether Inductor captures CUDA graphs on this device. It decides that before a kernel's first launch."""
+    return _graph_manager() is not None
+
+
 def warms_up_a_graph() -> bool:
     """Whether Inductor launches for the last time before it captures a CUDA graph."""
+    manager = _graph_manager()
+    return manager is not None and bool(getattr(manager, "in_warmup", True))
+
+
+def _graph_manager() -> Any:
+    """What captures CUDA graphs on this device, None if nothing does. An object without attributes if this
+    torch does not say: then a launch waits for its binary."""
     trees: Any = sys.modules.get(_TREES)
     if trees is None or not torch.cuda.is_initialized():
-        return False
+        return None
     if missing_attribute(trees, "get_manager"):
-        return True  # it may be: then a launch waits
-    manager = trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
-    return manager is not None and bool(getattr(manager, "in_warmup", True))
+        return object()
+    return trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
 
 
 def launched_with(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:

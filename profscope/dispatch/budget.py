@@ -13,7 +13,6 @@ each bare launch (0.3 us); and the copies to the host, which other threads make.
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,8 +21,7 @@ from typing import Any, Final
 
 __all__ = ["Account", "Budget", "pairs_timed"]
 
-_PAIRS: Final = 2  # of which the middle is less than one that was interrupted
-_KNOWN_BARE: Final = 64  # launches of which the median is kept
+_PAIRS: Final = 2  # the first bare launch of a pair loads the binary, and tells nothing
 
 
 def pairs_timed(baseline: int, budget: Budget | None) -> int:
@@ -86,12 +84,12 @@ class Account:
     took longer on the host than bare ones."""
 
     def __init__(self, budget: Budget, extra_gpu_ns: Callable[[], float]) -> None:
-        self.host_ns = 0.0
+        self.host_ns = 0
         self.recorded = 0
         self._budget = budget
         self._extra_gpu_ns = extra_gpu_ns
         self._opened_ns = budget.elapsed_ns
-        self._bare_ns: list[int] = []
+        self._least_bare_ns: int | None = None
 
     @property
     def gpu_ns(self) -> float:
@@ -100,7 +98,7 @@ class Account:
 
     def charge(self, run: Callable[[], Any], *, is_bare: bool) -> Any:
         """What `run` returns, which launches. A recorded launch is charged what it takes longer on the host
-        than the bare ones so far."""
+        than the quickest bare one so far: of the bare ones at least the first loads a binary."""
         clock = self._budget.clock
         begun = clock()
         try:
@@ -109,10 +107,10 @@ class Account:
             took = clock() - begun
             with self._budget.lock:
                 if is_bare:
-                    self._bare_ns = [*self._bare_ns, took][-_KNOWN_BARE:]
+                    known = self._least_bare_ns
+                    self._least_bare_ns = took if known is None else min(known, took)
                 else:
-                    bare = statistics.median(self._bare_ns) if self._bare_ns else 0
-                    self.host_ns += max(0.0, took - bare)
+                    self.host_ns += max(0, took - (self._least_bare_ns or 0))
                     self.recorded += 1
 
     def delay(self, launches: int) -> int:

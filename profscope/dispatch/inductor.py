@@ -25,6 +25,7 @@ from profscope.compat.inductor import (
     TUNER,
     is_timed,
     launched_with,
+    makes_graphs,
     missing_of_tuner,
     precompiled,
     warms_up_a_graph,
@@ -49,7 +50,8 @@ _OF_RUN: Final = ("stream", "benchmark_run")  # arguments of `CachingAutotuner.r
 
 class _Kernel:
     """A tuner's kernel. chosen: the launchers of the tuner for which `own`, the launcher of the recorded
-    binary, stands, or for which there is none: `why`. build: what builds it aside, and for which launcher."""
+    binary, stands, or for which there is none: `why`. build: what builds it aside, and for which launcher.
+    in_graphs: Inductor may capture it into a CUDA graph."""
 
     def __init__(self, tuner: Any, configuration: Configuration) -> None:
         self.tuner = tuner  # kept: kernels are known by its id
@@ -60,6 +62,7 @@ class _Kernel:
         self.own: Any = None
         self.why = ""
         self.build: tuple[Any, Future[str] | None] = None, None
+        self.in_graphs = makes_graphs()
 
 
 class InductorLaunches:
@@ -149,8 +152,9 @@ class InductorLaunches:
         if build is None or kernel.why != BUILDING or len(launchers) != 1 or launchers[0] is not begun:
             return False
         assert self._aside is not None
-        done = build.done() and self._aside.may_load()
-        return not (done or warms_up_a_graph() or self._capturing())
+        if build.done() and self._aside.may_load() or self._capturing():
+            return False
+        return not (kernel.in_graphs and warms_up_a_graph())
 
     def _begin(self, tuner: Any) -> _Kernel | None:
         """A tuner that is launched for the first time; None for one that is not as it should be."""

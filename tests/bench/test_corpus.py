@@ -19,7 +19,7 @@ _EMULATED = 80  # the compute capability that the emulator stands for
 _FAULTS_OF_LAUNCHES = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}
 _VOCABULARY = {
     "idle-sms", "tail", "load-imbalance", "tiny-ctas", "low-occupancy", "uncoalesced-load",
-    "uncoalesced-store", "unvectorized-access", "tile-reread", "bank-conflict", "register-spills",
+    "uncoalesced-store", "unvectorized-access", "tile-reread", "l1-bound", "bank-conflict", "register-spills",
     "atomics", "exposed-latency", "few-stages", "no-tensor-cores", "small-mma", "fp64-arithmetic",
     "slow-math", "index-arithmetic", "conversions", "issue-bound", "serial-reduction", "too-many-warps",
     "late-warp", "partition-starved", "mma-not-overlapped", "masked-work", "redundant-load",
@@ -57,6 +57,11 @@ def test_lines_at_fault_are_marked() -> None:
         assert bool(case.causes) == (case.mended is not None)
         if case.causes and not _FAULTS_OF_LAUNCHES.intersection(case.causes):
             assert case.lines, case.name
+
+
+@pytest.mark.parametrize("written", sorted({case.round for case in CASES.values()}))
+def test_each_round_has_both_halves(written: int) -> None:
+    assert {case.half for case in CASES.values() if case.round == written} == {"open", "kept apart"}
 
 
 def test_it_is_recorded_without_a_gpu(tmp_path: Path) -> None:

@@ -233,7 +233,8 @@ def test_what_a_user_has_put_into_compilation_is_built_here(
 def test_launches_that_warm_up_a_cuda_graph_wait(
     tuner: Any, builds: list[Future[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.dispatch.inductor.warms_up_a_graph", lambda: True)
+    for asked in ("makes_graphs", "warms_up_a_graph"):
+        monkeypatch.setattr(f"profscope.dispatch.inductor.{asked}", lambda: True)
     with session() as prof:
         tuner.launch()
     assert len(prof.launches) == 1
