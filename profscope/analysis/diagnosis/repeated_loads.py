@@ -57,7 +57,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
 
 def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
     """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step."""
-    earlier: dict[str, int] = {}
+    earlier: dict[str, list[tuple[Op, int]]] = {}
     again: dict[int, list[int]] = {}
     loads: Counter[int] = Counter()
     for op, line, inside in facts.located_ops:
@@ -65,13 +65,30 @@ def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
             continue
         loads[line] += 1
         pointer = op.operands[0]
-        expression = _expression(op, pointer)
-        if expression in earlier:
-            again.setdefault(line, []).append(earlier[expression])
+        alike = earlier.setdefault(_expression(op, pointer), [])
+        before = next((at for other, at in alike if _runs_before(other, op)), None)
+        if before is not None:
+            again.setdefault(line, []).append(before)
         elif inside and not _varies(op, pointer, _loop_of(op)):
             again.setdefault(line, []).append(0)
-        earlier.setdefault(expression, line)
+        alike.append((op, line))
     return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}
+
+
+def _runs_before(earlier: Op, later: Op) -> bool:
+    """Whether the earlier op has run whenever the later one does: not in another branch. Loops are taken to
+    have a step."""
+    block, around = earlier.parent, list(_blocks_around(later))
+    while block is not None and block not in around:
+        loop = block.parent_op
+        block = loop.parent if loop is not None and loop.name == "scf.for" else None
+    return block is not None
+
+
+def _blocks_around(op: Op | None) -> Iterator[Block]:
+    while op is not None and op.parent is not None:
+        yield op.parent
+        op = op.parent_op
 
 
 def _loop_of(op: Op) -> Op:
