@@ -28,7 +28,7 @@ _CAUSES: Final = (
     *warp_causes.CAUSES,
 )
 # What is seen whatever the cause is: it stands behind a cause that explains at least half as much.
-_SYMPTOMS: Final = ("exposed-latency", "low-occupancy", "tail")
+_SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
 # What a kernel has reached: a result, not a fault, and no gain.
 _RESULT: Final = "-bound"
 

@@ -95,6 +95,25 @@ class KernelFacts:
         """The rows of `counts` at these lines of the kernel's file."""
         return self.counts["line"].isin(lines) & (self.counts["file"].astype("str") == self.place[0])
 
+    def sectors(self, *names: str) -> float:
+        """Sectors of 32 bytes that instructions with these opcodes touch."""
+        return float(self.counts.loc[self.counts["op"].isin(names), "sectors"].sum())
+
+    @cached_property
+    def local_bytes(self) -> float:
+        """What loads and stores of local memory move, in bytes; 0 if the counters do not tell."""
+        return self.counters.get("local_load", 0.0) + self.counters.get("local_store", 0.0)
+
+    @cached_property
+    def unfilled(self) -> float:
+        """What part of the time of the places that its CTAs have on the device no CTA runs: of recorded CTAs,
+        and of the time of a launch by the counters; 0 if unknown."""
+        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
+        places = min(self.grid, self.sms * self.room)
+        if not cycles or not places or not len(self.cta_cycles):
+            return 0.0
+        return max(0.0, 1 - self.grid * float(self.cta_cycles.mean()) / (places * cycles))
+
     def executed_ops(self, *names: str) -> float:
         """What part of the warp instructions have these opcodes."""
         return self.executed_share(self.counts["op"].isin(names))
@@ -120,6 +139,11 @@ class KernelFacts:
         rows = rows & (self.counts["line"] > 0)
         found = self.counts[rows].groupby(["file", "line"], observed=True)["executed"].sum()
         return self._largest(found, self.executed)
+
+    def most(self, what: str) -> Place:
+        """The line with most of a column of `counts`: executed, sectors or wavefronts."""
+        rows = self.counts[self.counts["line"] > 0]
+        return self._largest(rows.groupby(["file", "line"], observed=True)[what].sum(), 1)[0]
 
     def most_sampled(self, rows: pd.Series) -> tuple[Place, float]:
         """The line with most of the samples at the pcs of the marked rows of `counts`, and the part of all
@@ -168,6 +192,27 @@ class KernelFacts:
             if has_dot and masks and "arith.cmpi" in names and not _of_program(loop):
                 return _line_of(masks[0])
         return 0
+
+    @cached_property
+    def carried_line(self) -> int:
+        """The line of the largest tensor that a loop carries in registers: of the product that adds to it, or
+        of what it is at first; 0 if there is none."""
+        most, line = 0, 0
+        for loop, _, _ in self.located_ops:
+            if loop.name != "scf.for":
+                continue
+            ends = loop.regions[0].entry.terminator
+            for value, first, last in zip(
+                loop.results, loop.operands[3:], ends.operands if ends else (), strict=False
+            ):
+                size = _elements(value.type)
+                if size > most:
+                    most = size
+                    products = [_line_of(op) for op in loop.walk() if _adds_to(op, value.type)]
+                    made = loop.resolve(first)
+                    initial = _line_of(made.owner) if made and isinstance(made.owner, Op) else 0
+                    line = products[0] if products else initial or _line_of(loop)
+        return line
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
         """Whether an op of the TTGIR has such a name; loop: in a loop."""
@@ -273,6 +318,16 @@ def _ttgir_of(judged: KernelAnalysis) -> str:
 def _line_of(op: Op) -> int:
     """In the kernel: of a function that was inlined, where the kernel calls it."""
     return op.loc.callers[-1].line if op.loc.callers else op.loc.line
+
+
+def _elements(kind: str) -> int:
+    """Of a tensor type, of registers; 0 for others."""
+    shape = re.match(r"tensor<((?:\d+x)+)", kind)
+    return math.prod(int(each) for each in shape.group(1).split("x")[:-1]) if shape else 0
+
+
+def _adds_to(op: Op, kind: str) -> bool:
+    return op.name.endswith(("tt.dot", "warp_group_dot")) and any(each.type == kind for each in op.results)
 
 
 def _is_in_loop(op: Op) -> bool:

@@ -118,7 +118,11 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
             f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the "
             "samples wait for other warps or the exchange with them",
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
-            gain_pct(facts, 0.75 if "counters" in facts.known else waits), "medium",
+            gain_pct(
+                facts, 0.75 if "counters" in facts.known else waits,
+                dict.fromkeys(set(facts.used) - {"dram", "l2"}, 0.25),
+            ),
+            "medium",
         )  # fmt: skip
 
 

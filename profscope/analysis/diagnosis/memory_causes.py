@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.analysis.limits import BOUND_PCT, binding
 
 __all__ = ["CAUSES"]
 
 _LOADS: Final = ("LDG",)
 _STORES: Final = ("STG",)
+_ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 _VECTOR_BYTES: Final = 16  # the widest access of a thread (PTX ISA, ld.global)
 _EXCESS: Final = 1.4  # sectors over ideal; an unaligned row has up to 1.25
 _BUSY_SHARED: Final = 0.4  # of its peak, below which conflicts are hidden behind other work
 _SHARED_WAITS: Final = 0.1  # of the cost model's cycles, which has no such hiding
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
+_LSU_QUEUES: Final = ("lg_throttle", "mio_throttle")
 _QUEUES: Final = (
     "lg_throttle",
     "mio_throttle",
@@ -38,7 +41,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     A thread that takes apart a vector of its own touches the same sectors again and again: at most that much.
     """
     every = max(1, int(facts.counts["sectors"].sum()))
-    waits, located = facts.stalled(*_QUEUES), facts.counts["line"] > 0
+    located = facts.counts["line"] > 0
     for kind, ops in (("load", _LOADS), ("store", _STORES)):
         rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0) & located]
         for place, here in rows.groupby(["file", "line"], observed=True):
@@ -48,41 +51,75 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             if ratio < _EXCESS or excess < 0.1:
                 continue
             vector = ratio * int(here["bytes"].min()) <= 1.1 * _VECTOR_BYTES and len(here) >= ratio
+            left = _of_ideal(facts)
+            waits = _waits_at(facts, (str(file), int(line)))
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
                 f"{ratio:.1f} times the sectors that its bytes need: {sectors:,} of 32 bytes, {ideal:,} "
                 f"would do; the others are {100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the "
-                "samples wait for memory or its queues",
+                "samples wait for memory or its queues here",
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
                 if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
                 "through shared memory",
-                gain_pct(facts, _spared(facts, waits, kind, excess), _of_ideal(facts)), "high",
+                gain_pct(facts, _spared(facts, waits, kind, excess, 1 - 1 / ratio, left), left), "high",
             )  # fmt: skip
 
 
-def _spared(facts: KernelFacts, waits: float, kind: str, excess: float) -> float:
-    """The part of the time that waits for the excess. Where the hardware's caches and DRAM take part, that is
-    what waits for memory; on the emulator a latency stays as it is, and only the queue is shorter."""
-    if "counters" in facts.known:
-        return max(waits, facts.used["l2"])
-    return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
+def _waits_at(facts: KernelFacts, place: Place) -> float:
+    """The part of the samples that wait for memory or its queues because of accesses at this line."""
+    file, line = place
+    rows = (facts.samples["blamed_line"] == line) & (facts.samples["blamed_file"].astype("str") == file)
+    rows &= facts.samples["stall"].isin(_QUEUES)
+    return float(facts.samples.loc[rows, "samples"].sum()) / facts.sampled
+
+
+def _spared(
+    facts: KernelFacts, waits: float, kind: str, excess: float, avoidable: float, left: Mapping[str, float]
+) -> float:
+    """The part of the time that waits for the excess. If the busiest resource moves the excess, whoever waits
+    for memory waits for it. If not, no more than the excess keeps memory busy, nor than the waits at this
+    line: the rest is latency, which ideal accesses have as well. On the emulator a latency stays as it is,
+    and only the queue is shorter."""
+    if "counters" not in facts.known:
+        return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
+    busiest = binding({name: 100 * used for name, used in facts.used.items()})
+    if left.get(busiest, 1.0) < 1:
+        return max(facts.stalled(*_QUEUES), facts.used[busiest])
+    busy = max(facts.used.get(name, 0.0) * (1 - part) for name, part in left.items())
+    return min(busy, waits * avoidable)
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
-    """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors. L2 and DRAM
-    move no more than these then; what caches have spared them already is no gain."""
-    loads = facts.counts[facts.counts["op"].isin(_LOADS)]
-    stores = facts.counts[facts.counts["op"].isin(_STORES)]
-    ideal_load, ideal_store = (32.0 * float(each["sectors_ideal"].sum()) for each in (loads, stores))
-    taken_load, taken_store = (32.0 * float(each["sectors"].sum()) for each in (loads, stores))
-    missed = taken_load * (1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100)
-    read, written = facts.counters.get("dram_read", 0.0), facts.counters.get("dram_write", 0.0)
-    return {
-        "l1": (ideal_load + ideal_store) / max(1.0, taken_load + taken_store),
-        "lsu": (ideal_load + ideal_store) / max(1.0, taken_load + taken_store),
-        "l2": min(1.0, (min(missed, ideal_load) + ideal_store) / max(1.0, missed + taken_store)),
-        "dram": (min(read, ideal_load) + min(written, ideal_store)) / max(1.0, read + written),
-    }
+    """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors."""
+    loads, stores = (facts.counts[facts.counts["op"].isin(ops)] for ops in (_LOADS, _STORES))
+    copied = facts.sectors("LDGSTS")
+    return left_of_traffic(
+        facts, float(loads["sectors_ideal"].sum()) + copied, float(stores["sectors_ideal"].sum())
+    )
+
+
+@needs("counters", "counts", "samples")
+def narrow(facts: KernelFacts) -> Iterator[Finding]:
+    """unvectorized-access. Neighbouring lanes access neighbouring elements, but each in many instructions of
+    few bytes. Without it a thread accesses 16 bytes at once: nobody waits for the queue of instructions, and
+    L2 looks up lines of four sectors rather than sectors (NVIDIA, Nsight Compute: memory tables)."""
+    for kind, ops in (("load", _LOADS), ("store", _STORES)):
+        rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["line"] > 0)]
+        for place, here in rows.groupby(["file", "line"], observed=True):
+            file, line = cast(Place, place)
+            size, sectors = int(here["bytes"].max()), int(here["sectors"].sum())
+            each = sectors / max(1, int(here["executed"].sum()))
+            if size >= 4 or len(here) * size < _VECTOR_BYTES or each > size:
+                continue
+            mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(_LSU_QUEUES)
+            waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+            yield Finding(
+                "unvectorized-access", str(file), int(line),
+                f"{len(here)} instructions of {size} bytes a thread; {100 * waits:.0f} % of the samples wait "
+                "for the queue that takes them",
+                "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
+                gain_pct(facts, facts.stalled(*_LSU_QUEUES), dict.fromkeys(("l1", "lsu", "l2"), 0.25)), "medium",
+            )  # fmt: skip
 
 
 @needs("counts", "samples")
@@ -117,19 +154,25 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def register_spills(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone."""
+    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone. The line is
+    that of the largest tensor that a loop carries, if there is one."""
     local = facts.counts["op"].isin(["LDL", "STL"])
     share = facts.executed_share(local)
     if not facts.spills or share < 0.03:
         return
-    place, _ = facts.most_executed(local)
+    place, at = facts.most_sampled(local)
+    held = facts.carried_line
+    place = (facts.place[0], held) if held else place
     waits = facts.stalled("long_scoreboard", "lg_throttle", by=("local load", "local store"))
+    left = left_of_traffic(facts, facts.sectors("LDG", "LDGSTS"), facts.sectors("STG"))
+    global_bytes = 32 * facts.sectors("LDG", "LDGSTS", "STG")
+    kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
     yield Finding(
         "register-spills", *place,
         f"{facts.spills} registers spill; {100 * share:.0f} % of the instructions move them, and "
         f"{100 * waits:.0f} % of the samples wait for them",
         "more warps, smaller tiles, or a larger maxnreg",
-        gain_pct(facts, max(share, waits, 0.3), dict.fromkeys(("l1", "l2", "lsu", "dram"), 1 - share)),
+        gain_pct(facts, max(share, waits, at), dict.fromkeys(("l1", "l2", "lsu"), kept) | {"dram": left["dram"]}),
         "high",
     )  # fmt: skip
 
@@ -138,7 +181,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples. Without it nobody waits for atomics, nor for the fences around them."""
     waits = facts.stalled("long_scoreboard", "lg_throttle", by=("atomic",)) + facts.stalled("membar")
-    if waits > 0.1 and facts.counts["op"].isin(["ATOM", "ATOMG", "RED", "REDG"]).any():
+    if waits > 0.1 and facts.counts["op"].isin(_ATOMICS).any():
         place, _ = facts.most_stalled("long_scoreboard", "lg_throttle", "membar", by=("atomic", "barrier"))
         yield Finding(
             "atomics", *place,
@@ -150,14 +193,15 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counters", "counts")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters and counts. Without it, L2 and DRAM are at half their use: tiles are twice as large, or
-    neighbours in time share what they read."""
+    """Needs counters and counts. Without it, loads ask L2 and DRAM for half as much: tiles are twice as large,
+    or neighbours in time share what they read. What spills and atomics move stays."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
     dot = facts.has(r"dot|wgmma|mma")
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
+    of_loads = asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
     bound = max(l2, dram)
-    if not dot or bound < 0.6 or tensor > bound or asked < 4 * read:
+    if not dot or bound < BOUND_PCT / 100 or tensor > bound or asked < 4 * read:
         return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     place, _ = facts.most_executed(loads)
@@ -167,7 +211,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
         f"L2 is at {100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, "
         f"the tensor cores at {100 * tensor:.0f} %",
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain_pct(facts, 0.6, {"l2": 0.5, "dram": 0.5, "l1": 0.6, "shared": 0.6, "lsu": 0.6, "issue": 0.6}),
+        gain_pct(facts, 0.5 * of_loads * bound, dict.fromkeys(("l2", "dram"), 1 - 0.5 * of_loads)),
         "medium",
     )  # fmt: skip
 
@@ -196,4 +240,4 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-CAUSES: Final = (uncoalesced, bank_conflict, register_spills, atomics, tile_reread, exposed)
+CAUSES: Final = (uncoalesced, narrow, bank_conflict, register_spills, atomics, tile_reread, exposed)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from instrument_passes.ir.model import Block, Op
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -42,6 +42,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         share = again.share * sectors / every
         if share < _LEAST_SECTORS:
             continue
+        others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
         waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
@@ -51,7 +52,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             f"{100 * waits:.0f} % of the samples wait for that",
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain_pct(facts, waits, {"l1": 1 - share, "lsu": 1 - share}), "medium",
+            gain_pct(facts, waits, left_of_traffic(facts, (1 - again.share) * sectors + others, stores)), "medium",
         )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
     earlier: dict[str, list[tuple[Op, int]]] = {}
     again: dict[int, list[int]] = {}
     loads: Counter[int] = Counter()
-    for op, line, inside in facts.located_ops:
+    for op, line, _ in facts.located_ops:
         if op.name not in _LOADS or not op.operands or not line:
             continue
         loads[line] += 1
@@ -69,7 +70,7 @@ def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
         before = next((at for other, at in alike if _runs_before(other, op)), None)
         if before is not None:
             again.setdefault(line, []).append(before)
-        elif inside and not _varies(op, pointer, _loop_of(op)):
+        elif any(not _varies(op, pointer, loop) for loop in _loops_around(op)):
             again.setdefault(line, []).append(0)
         alike.append((op, line))
     return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}
@@ -91,13 +92,13 @@ def _blocks_around(op: Op | None) -> Iterator[Block]:
         op = op.parent_op
 
 
-def _loop_of(op: Op) -> Op:
-    """The innermost loop around an op in a loop."""
+def _loops_around(op: Op) -> Iterator[Op]:
+    """The innermost one first."""
     parent = op.parent_op
-    while parent is not None and parent.name not in ("scf.for", "scf.while"):
+    while parent is not None:
+        if parent.name in ("scf.for", "scf.while"):
+            yield parent
         parent = parent.parent_op
-    assert parent is not None
-    return parent
 
 
 def _expression(user: Op, name: str) -> str:
@@ -119,13 +120,17 @@ def _expression(user: Op, name: str) -> str:
 
 
 def _varies(user: Op, name: str, loop: Op) -> bool:
-    """Whether a value may be another one in the next step of the loop."""
+    """Whether a value may be another one in the next step of the loop; of the counter of a loop inside, whether it
+    counts otherwise."""
     value = user.resolve(name)
     if value is None:
         return True
     owner = value.owner
     if isinstance(owner, Block):
-        return _is_within(owner.parent_op, loop)
+        inner = owner.parent_op
+        if inner is not None and inner is not loop and inner.name == "scf.for" and value.index == 0:
+            return _is_within(inner, loop) and any(_varies(inner, n, loop) for n in inner.operands[:3])
+        return _is_within(inner, loop)
     if not _is_within(owner, loop):
         return False
     return bool(owner.regions) or owner.name in _LOADS or any(_varies(owner, n, loop) for n in owner.operands)

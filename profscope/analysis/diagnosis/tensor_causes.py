@@ -19,6 +19,7 @@ _NARROW: Final = 64
 """Columns of a wgmma below which it does not reach the tensor cores' rate (m64n64k16: 4,096 FLOP a cycle and
 SM need two at once; NVIDIA, PTX ISA, wgmma)."""
 _BUSY_TENSOR: Final = 0.8  # of the tensor pipe: then nothing else binds
+_PRODUCT_WAITS: Final = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "gmma", "warpgroup_arrive")
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
@@ -46,7 +47,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@needs("counters", "counts")
+@needs("counters", "counts", "samples")
 def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
     memory, and tiles are larger."""
@@ -66,11 +67,12 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     else:
         return
     place, _ = facts.most_executed(sync | wide)
-    scaled = {"l2": 0.6, "issue": 0.4, "shared": 0.6, "l1": 0.6, "lsu": 0.5, "dram": 0.8, "tensor": 0.9}
+    scaled = {"l2": 0.6, "issue": 0.4, "shared": 0.6, "l1": 0.6, "lsu": 0.5}
+    waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
     yield Finding(
         "small-mma", *place, f"{what}; the tensor pipe is at {100 * tensor:.0f} % of its peak",
         "larger tiles in M and N, 4 or 8 warps",
-        gain_pct(facts, 0.5, scaled), "medium",
+        gain_pct(facts, waits, scaled), "medium",
     )  # fmt: skip
 
 
