@@ -134,6 +134,12 @@ class KernelFacts:
         found = self.samples[rows].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
         return self._largest(found, self.sampled)
 
+    def most_at(self, reason: str) -> tuple[Place, float]:
+        """The line where most samples with this stall are, and the part that all of them are."""
+        rows = self.samples[(self.samples["stall"] == reason) & (self.samples["line"] > 0)]
+        place, _ = self._largest(rows.groupby(["file", "line"], observed=True)["samples"].sum(), self.sampled)
+        return place, float(rows["samples"].sum()) / self.sampled
+
     def most_executed(self, rows: pd.Series) -> tuple[Place, float]:
         """The line with most warp instructions of the marked rows of `counts`, and their part of all."""
         rows = rows & (self.counts["line"] > 0)

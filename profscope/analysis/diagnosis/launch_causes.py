@@ -36,13 +36,16 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
 
 
 def tail(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the grid and what fits on an SM. Without it the last wave is as full as the others."""
+    """Needs the grid and what fits on an SM. Without it the last wave is as full as the others: no SM has more
+    CTAs than another, and as far as nothing else is busy, no place of an SM is empty."""
     if facts.waves > 1:
-        lost = 1 - facts.waves / math.ceil(facts.waves)
+        of_sm, of_places = (1 - each / math.ceil(each) for each in (facts.grid / facts.sms, facts.waves))
+        idle = 1 - min(1.0, max(facts.used.values(), default=0.0))
+        lost = of_sm + max(0.0, of_places - of_sm) * idle
         yield Finding(
             "tail", *facts.place,
             f"{facts.grid} CTAs fill {facts.waves:.2f} waves of {facts.sms * facts.room}: "
-            f"the last wave leaves {100 * lost:.0f} % of all slots empty",
+            f"the last wave leaves {100 * of_places:.0f} % of all slots empty",
             "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
             gain_pct(facts, lost), "medium",
         )  # fmt: skip

@@ -200,7 +200,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
     of_loads = asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
-    bound = max(l2, dram)
+    bound, waits = max(l2, dram), facts.stalled(*_QUEUES, "barrier")
     if not dot or bound < BOUND_PCT / 100 or tensor > bound or asked < 4 * read:
         return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
@@ -211,7 +211,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
         f"L2 is at {100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, "
         f"the tensor cores at {100 * tensor:.0f} %",
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain_pct(facts, 0.5 * of_loads * bound, dict.fromkeys(("l2", "dram"), 1 - 0.5 * of_loads)),
+        gain_pct(facts, min(0.5 * of_loads * bound, waits), dict.fromkeys(("l2", "dram"), 1 - 0.5 * of_loads)),
         "medium",
     )  # fmt: skip
 
@@ -225,8 +225,9 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     if waits < 0.25:
         return
     place, _ = facts.most_stalled("long_scoreboard", by=by)
-    if "counters" not in facts.known and place[1] not in facts.lines_in_loops:
-        return  # a load outside of loops may wait for memory that is busy, which only counters tell
+    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= BOUND_PCT / 100
+    if is_busy and place[1] not in facts.lines_in_loops:
+        return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
     memory = f"while memory is at {100 * busy:.0f} % of its peak" if "l2" in facts.used else "in a loop"

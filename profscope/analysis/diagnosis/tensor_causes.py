@@ -21,6 +21,7 @@ SM need two at once; NVIDIA, PTX ISA, wgmma)."""
 _BUSY_TENSOR: Final = 0.8  # of the tensor pipe: then nothing else binds
 _PRODUCT_WAITS: Final = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "gmma", "warpgroup_arrive")
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
+_MUCH_MEETING: Final = 0.15  # of the samples, which wait for other warps
 _PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -116,6 +117,28 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts", "samples")
+def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
+    """late-warp. A loop inside ends after other steps in other lanes, so in other warps as well, and then warps
+    meet. Without it all come when the mean one does: the time that they wait at barriers is gone."""
+    barriers = facts.counts["op"] == "BAR"
+    meetings = float(facts.counts.loc[barriers, "executed"].max()) if barriers.any() else 0.0
+    branches = facts.counts[facts.counts["op"].isin(["BRA", "BRX"])]
+    lanes = branches["threads"] / (32 * branches["executed"].clip(lower=1))
+    uneven = branches[(lanes < 1) & (branches["executed"] > 2 * meetings)]
+    place, waits = facts.most_at("barrier")
+    if not meetings or not len(uneven) or waits < _MUCH_MEETING:
+        return
+    steps = float(uneven["executed"].max()) / meetings
+    yield Finding(
+        "late-warp", *place,
+        f"the loop at line {int(uneven['line'].iloc[0])} takes {steps:.1f} steps of a warp on average, as its "
+        f"data want; {100 * waits:.0f} % of the samples then wait for the last warp",
+        "give all warps the same work: sort by length, another layout, or fewer barriers",
+        gain_pct(facts, waits), "medium",
+    )  # fmt: skip
+
+
 @needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
@@ -124,7 +147,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
     waits = float(facts.samples.loc[stalls, "samples"].sum()) / facts.sampled
-    if not lines or waits < 0.15 or facts.executed_ops(*_MMA) > 0:
+    if not lines or waits < _MUCH_MEETING or facts.executed_ops(*_MMA) > 0:
         return
     found = facts.samples[mine].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
     file, line = cast(Place, found.idxmax())
@@ -190,6 +213,6 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
 
 
 CAUSES: Final = (
-    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
+    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, uneven_warps,
     serial_reduction, layout_conversion,
 )  # fmt: skip
