@@ -9,13 +9,13 @@ from typing import Final
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
 
 __all__ = ["CAUSES"]
 
 _DOUBLES: Final = ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
-_CONVERSIONS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
 _SLOW: Final = (
     r"math\.(sin|cos|tan|pow|powf|log1p|expm1|erf|fpowi)|extern_elementwise|divf|precise_divf|precise_sqrt"
 )
@@ -100,7 +100,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     lines = facts.lines_of(_CASTS, loop=True) - {0}
     halves = facts.counts["opcode"].astype("str").str.startswith("HADD2.F32")
     rows = (
-        facts.counts["op"].isin(_CONVERSIONS)
+        facts.counts["op"].isin(CONVERSIONS)
         | halves
         | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(lines))
     )

@@ -25,7 +25,7 @@ from profscope.analysis.launch_durations import took
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.pipes import slots_of
 
-__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
+__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of", "line_of"]
 
 Place = tuple[str, int]
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
@@ -180,7 +180,7 @@ class KernelFacts:
         if not self.ttgir:
             return []
         try:
-            return [(op, _line_of(op), _is_in_loop(op)) for op in parse(self.ttgir).walk()]
+            return [(op, line_of(op), _is_in_loop(op)) for op in parse(self.ttgir).walk()]
         except IRError:  # of a dialect that is not known
             return []
 
@@ -196,7 +196,7 @@ class KernelFacts:
             has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
             if has_dot and masks and "arith.cmpi" in names and not _of_program(loop):
-                return _line_of(masks[0])
+                return line_of(masks[0])
         return 0
 
     @cached_property
@@ -214,10 +214,10 @@ class KernelFacts:
                 size = _elements(value.type)
                 if size > most:
                     most = size
-                    products = [_line_of(op) for op in loop.walk() if _adds_to(op, value.type)]
+                    products = [line_of(op) for op in loop.walk() if _adds_to(op, value.type)]
                     made = loop.resolve(first)
-                    initial = _line_of(made.owner) if made and isinstance(made.owner, Op) else 0
-                    line = products[0] if products else initial or _line_of(loop)
+                    initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
+                    line = products[0] if products else initial or line_of(loop)
         return line
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
@@ -321,7 +321,7 @@ def _ttgir_of(judged: KernelAnalysis) -> str:
         return ""
 
 
-def _line_of(op: Op) -> int:
+def line_of(op: Op) -> int:
     """In the kernel: of a function that was inlined, where the kernel calls it."""
     return op.loc.callers[-1].line if op.loc.callers else op.loc.line
 

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["op_names", "thread_bytes"]
+__all__ = ["CONVERSIONS", "op_names", "thread_bytes"]
 
+CONVERSIONS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
+"""Opcodes that turn one type of number into another."""
 _NAMES: Final = tuple(
     (re.compile(pattern), name)
     for pattern, name in (

@@ -57,13 +57,14 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
     if (
-        len(cycles) < 8
+        len(cycles) < 3
         or not cycles.any()
         or cycles.std() < _UNEVEN * cycles.mean()
         or facts.grid < facts.sms
     ):
         return
     extra = (cycles.max() - cycles.mean()) / waves
+    lost = max(float(extra / (cycles.mean() + extra)), facts.unfilled if waves == 1 else 0.0)
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
     loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
     yield Finding(
@@ -71,7 +72,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
         f"CTAs take {cycles.min():,.0f} to {cycles.max():,.0f} cycles, {cycles.mean():,.0f} on average "
         f"({len(cycles)} recorded)",
         "sort or interleave the work, or fetch the next tile from a counter",
-        gain_pct(facts, float(extra / (cycles.mean() + extra))), "medium",
+        gain_pct(facts, lost), "medium",
     )  # fmt: skip
 
 

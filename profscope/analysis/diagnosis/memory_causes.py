@@ -18,6 +18,7 @@ _STORES: Final = ("STG",)
 _ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 _VECTOR_BYTES: Final = 16  # the widest access of a thread (PTX ISA, ld.global)
 _EXCESS: Final = 1.4  # sectors over ideal; an unaligned row has up to 1.25
+_HALF_OF_WARPS: Final = 32  # of the 64 that an SM holds: if memory is busy, they are enough for it
 _BUSY_SHARED: Final = 0.4  # of its peak, below which conflicts are hidden behind other work
 _SHARED_WAITS: Final = 0.1  # of the cost model's cycles, which has no such hiding
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
@@ -226,7 +227,8 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
         return
     place, _ = facts.most_stalled("long_scoreboard", by=by)
     is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= BOUND_PCT / 100
-    if is_busy and place[1] not in facts.lines_in_loops:
+    is_hidden = facts.counters.get("occupancy", 0.0) >= _HALF_OF_WARPS
+    if is_busy and (place[1] not in facts.lines_in_loops or is_hidden):
         return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))

@@ -10,6 +10,8 @@ from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.analysis.diagnosis.instructions import CONVERSIONS
+from profscope.analysis.diagnosis.products import summed_products
 
 __all__ = ["CAUSES"]
 
@@ -31,14 +33,14 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     if facts.executed_ops(*_MMA) > 0:
         return
     dots = facts.lines_of(r"^tt\.dot") - {0}
-    sums = facts.lines_of(r"^tt\.reduce") & facts.lines_of(r"arith\.mulf")
-    is_product = facts.has(r"^tt\.broadcast") and facts.executed_ops("FFMA", "FMUL", "FADD") > 0.3
-    lines = dots or (sums if is_product else set())
+    sums, casts = summed_products(facts)
+    lines = dots or sums
     rows = facts.at(lines) & facts.counts["op"].isin(["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"])
+    rows |= facts.at(casts) & facts.counts["op"].isin(CONVERSIONS) if lines and not dots else False
     share = facts.executed_share(rows)
     if not lines or share < 0.3:
         return
-    place, _ = facts.most_executed(rows)
+    place, _ = facts.most_executed(rows & facts.at(lines))
     yield Finding(
         "no-tensor-cores", *place,
         f"a product of matrices by FMA: {100 * share:.0f} % of the instructions, none of the tensor cores",

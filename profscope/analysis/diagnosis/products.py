@@ -1,0 +1,57 @@
+"""Products of matrices that are written as multiplications and sums."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from instrument_passes.ir.model import Op
+from profscope.analysis.diagnosis.facts import KernelFacts, line_of
+
+__all__ = ["summed_products"]
+
+_THROUGH: Final = re.compile(
+    r"arith\.(extf|truncf|sitofp|uitofp|mulf|select)$|tt\.(broadcast|expand_dims|reshape|trans|fp_to_fp)$|"
+    r"ttg\.convert_layout$"
+)
+"""Ops through which an element of a product stays one."""
+_CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
+
+
+def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
+    """The lines of multiplications of a broadcast tensor whose results are summed, by a reduction or into what
+    a loop carries, with the lines of these sums; and the lines that convert what is multiplied."""
+    sums: set[int] = set()
+    casts: set[int] = set()
+    for op, line, _ in facts.located_ops:
+        if not _is_sum(op):
+            continue
+        made = _made_of(op)
+        products = [each for each in made if each.name == "arith.mulf"]
+        broadcast = [each for each in made if each.name == "tt.broadcast"]
+        needed = 1 if op.name == "tt.reduce" else 2  # a column times a row
+        if not products or len(broadcast) < needed:
+            continue
+        sums |= {line, *map(line_of, products)}
+        casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
+    return sums - {0}, casts - {0}
+
+
+def _is_sum(op: Op) -> bool:
+    if op.name == "tt.reduce":
+        return any(each.name == "arith.addf" for each in op.regions[0].entry.ops)
+    return op.name == "arith.addf" and any("x" in each.type for each in op.results)
+
+
+def _made_of(op: Op) -> list[Op]:
+    """The ops that an op's operands are made by, as far as elements stay the same ones."""
+    found: list[Op] = []
+    left = [(op, name) for name in op.operands]
+    while left:
+        user, name = left.pop()
+        value = user.resolve(name)
+        owner = None if value is None else value.owner
+        if isinstance(owner, Op) and _THROUGH.match(owner.name) and owner not in found:
+            found.append(owner)
+            left += [(owner, each) for each in owner.operands]
+    return found
