@@ -94,7 +94,8 @@ class Explanation:
             (row["options"], _interval(row, unit), row["same_results"], row["finding"])
             for row in self.tries[self.tries["failed"] == ""].to_dict("records")
         ]
-        yield from _columns([("tried", f"{unit} (95 %)", "results", "for"), *shown])
+        time = unit if self.profile.tables.emulated else f"{unit} (95 %)"
+        yield from _columns([("tried", time, "results", "for"), *shown])
         for row in self.tries[self.tries["failed"] != ""].to_dict("records"):
             yield textwrap.shorten(f"{row['options']}: {row['failed']}", _WIDTH, placeholder=" ...")
         if left := self.tries.attrs["left_out"]:

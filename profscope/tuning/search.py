@@ -37,7 +37,7 @@ def explained(launch: Launch, vary: Mapping[str, Sequence[Any]], limit_s: float,
         arguments = _copied(launch)
         stack.callback(arguments.restore)
         timer = PairTimer(machine, arguments.restore)
-        trials = Trials(timer, arguments, limit_s)
+        trials = Trials(launch.name, timer, arguments, limit_s)
         if launch.tuner is None:
             base, first = trials.base(AS_LAUNCHED, launch)
             profile = _profile(launch, arguments, machine)

@@ -53,16 +53,17 @@ class Base:
 
 
 class Trials:
-    """Runs trials. Everything is launched with the same arguments, restored before each launch. limit_s:
+    """Runs trials of the kernel `name`. Everything is launched with the same arguments, restored before each launch. limit_s:
     begins now; trials that would begin after it are not run, and are listed in `left_out`."""
 
-    def __init__(self, timer: PairTimer, arguments: Arguments, limit_s: float) -> None:
+    def __init__(self, name: str, timer: PairTimer, arguments: Arguments, limit_s: float) -> None:
+        self._name = name
         self._timer = timer
         self._arguments = arguments
         self._end = time.monotonic() + limit_s
         self.left_out: list[str] = []
 
-    def base(self, name: str, launch: Launcher) -> tuple[Base, Trial]:
+    def base(self, options: str, launch: Launcher) -> tuple[Base, Trial]:
         """The launch itself as base, and as a trial: what it differs from itself is noise.
 
         Raises CompileError if it cannot be built, OptionError for a keyword that is no argument and no
@@ -76,13 +77,13 @@ class Trials:
             raise
         except Exception as error:
             if why := why_not_built(error):
-                raise CompileError(f"explain: {name} cannot be built: {why}") from error
+                raise CompileError(f"explain: {self._name} cannot be built: {why}") from error
             raise
         self._arguments.keep_result()
         self._arguments.restore()
         launch()
         same = self._arguments.compare()
-        return Base(launch, compiled), Trial(name, (), self._timer.pairs(launch, launch), same)
+        return Base(launch, compiled), Trial(options, (), self._timer.pairs(launch, launch), same)
 
     def run(
         self, base: Base, options: str, launch: Launcher, findings: tuple[str, ...] = (), *, same_grid: bool
