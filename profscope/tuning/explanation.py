@@ -21,6 +21,7 @@ __all__ = ["Explanation", "tries_table", "with_measured"]
 _WIDTH: Final = 100
 _MOST_FINDINGS: Final = 3
 _MOST_CHARACTERS: Final = 2 * _WIDTH
+_NO_BREAK: Final = "\u00a0"
 _CELLS: Final = "█▓▒░▚▖"
 
 
@@ -163,11 +164,10 @@ def _bar(account: TimeAccount) -> Iterator[str]:
     cells = apportioned(account.shares.values(), _WIDTH)
     symbols = [_CELLS[at % len(_CELLS)] for at in range(len(cells))]
     yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))
-    parts = [
-        f"{symbol} {name} {share:.0%}"
-        for symbol, (name, share) in zip(symbols, account.shares.items(), strict=True)
-    ]
-    yield from textwrap.wrap("  ".join([*parts, f"(from {', '.join(account.basis)})"]), _WIDTH)
+    named = zip(symbols, account.shares.items(), strict=True)
+    parts = [f"{symbol} {name} {share:.0%}" for symbol, (name, share) in named]
+    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {', '.join(account.basis)})")]
+    yield from (line.replace(_NO_BREAK, " ") for line in textwrap.wrap("  ".join(whole), _WIDTH))
 
 
 def _interval(row: Any, unit: str) -> str:

@@ -53,8 +53,9 @@ class Base:
 
 
 class Trials:
-    """Runs trials of the kernel `name`. Everything is launched with the same arguments, restored before each launch. limit_s:
-    begins now; trials that would begin after it are not run, and are listed in `left_out`."""
+    """Runs trials of the kernel `name`. Everything is launched with the same arguments, restored
+    before each launch. limit_s: begins now; trials that would begin after it are not run, and are listed in
+    `left_out`."""
 
     def __init__(self, name: str, timer: PairTimer, arguments: Arguments, limit_s: float) -> None:
         self._name = name
