@@ -90,7 +90,7 @@ def _search(
     """A trial of each step, and one of the best steps together."""
     metadata = base.compiled.metadata
     registers = int(getattr(base.compiled, "n_regs", 0) or 0)
-    chosen = Chosen(metadata.num_warps, metadata.num_stages, metadata.maxnreg, registers)
+    chosen = Chosen(metadata.num_warps, metadata.num_stages, getattr(metadata, "maxnreg", None), registers)
     tried: list[Trial] = []
     better: dict[str, tuple[float, Any, tuple[str, ...]]] = {}
 

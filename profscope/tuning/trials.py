@@ -108,4 +108,8 @@ class Trials:
 
 
 def _code(compiled: Any) -> tuple[Any, ...]:
-    return compiled.asm.get("ptx") or compiled.hash, compiled.metadata.shared, compiled.metadata.maxnreg
+    return (
+        compiled.asm.get("ptx") or compiled.hash,
+        compiled.metadata.shared,
+        getattr(compiled.metadata, "maxnreg", None),
+    )
