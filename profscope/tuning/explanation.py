@@ -20,7 +20,6 @@ __all__ = ["Explanation", "tries_table", "with_measured"]
 
 _WIDTH: Final = 100
 _MOST_FINDINGS: Final = 3
-_MOST_CHARACTERS: Final = 2 * _WIDTH
 _NO_BREAK: Final = "\u00a0"
 _CELLS: Final = "█▓▒░▚▖"
 
@@ -65,9 +64,7 @@ class Explanation:
         own = self.tries[self.tries["options"] == self.launched].iloc[0]
         yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
         yield from self._account()
-        yield ""
         yield from self._findings()
-        yield ""
         yield from self._tries(unit)
 
     def _account(self) -> Iterator[str]:
@@ -85,8 +82,7 @@ class Explanation:
             if row["tried"]:
                 told += f"; {row['tried']} saved {row['measured_pct']:.1f} %"
             yield told
-            evidence = textwrap.shorten(row["evidence"], _MOST_CHARACTERS, placeholder=" ...")
-            yield from textwrap.wrap(evidence, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
+            yield " " * 7 + textwrap.shorten(row["evidence"], _WIDTH - 7, placeholder=" ...")
         if len(self.findings) > _MOST_FINDINGS:
             yield f"{len(self.findings) - _MOST_FINDINGS} more in .findings"
 
