@@ -14,7 +14,7 @@ from profscope.analysis.paired import ratio_of
 from profscope.analysis.time_account import TimeAccount, apportioned, time_accounts
 from profscope.profiles import Profile
 from profscope.tuning.arguments import DIFFERENT, TOLERANCE
-from profscope.tuning.trials import Trial
+from profscope.tuning.trials import AS_LAUNCHED, Trial
 
 __all__ = ["Explanation", "tries_table", "with_measured"]
 
@@ -101,6 +101,10 @@ class Explanation:
 
     def _conclusion(self, unit: str) -> str:
         if self.best == self.launched:
+            ran = self.tries[self.tries["failed"] == ""]
+            if len(ran) > 1 and self.launched != AS_LAUNCHED:
+                longer = 100 * (ran[unit].iloc[1] / ran[unit].iloc[0] - 1)
+                return f"best: {self.launched}; the next takes {longer:.1f} % longer"
             faster = "nothing that was tried is faster" if len(self.tries) > 1 else "nothing was tried"
             return f"best: {self.launched}; {faster}"
         times = self.tries.set_index("options")[unit]

@@ -20,11 +20,10 @@ from profscope.tuning.explanation import Explanation, tries_table, with_measured
 from profscope.tuning.launches import Launch, Launcher, configurations, options_text
 from profscope.tuning.remedies import OF_THE_GRID, Chosen, steps_for
 from profscope.tuning.timing import PairTimer
-from profscope.tuning.trials import Base, Trial, Trials
+from profscope.tuning.trials import AS_LAUNCHED, Base, Trial, Trials
 
-__all__ = ["AS_LAUNCHED", "explained"]
+__all__ = ["explained"]
 
-AS_LAUNCHED: Final = "as launched"
 _LAUNCHES: Final = 20  # one recorded, the observed ones (docs/hardware.md), and some more recorded
 
 

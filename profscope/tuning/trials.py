@@ -13,7 +13,10 @@ from profscope.tuning.failures import why_not_built
 from profscope.tuning.launches import Launcher
 from profscope.tuning.timing import Pairs, PairTimer
 
-__all__ = ["Base", "Trial", "Trials"]
+__all__ = ["AS_LAUNCHED", "Base", "Trial", "Trials"]
+
+AS_LAUNCHED: Final = "as launched"
+"""The options of the launch itself, of a kernel that is not autotuned."""
 
 _MOST_CHARACTERS: Final = 200
 _UNKNOWN_KEYWORD: Final = "unrecognised"  # in what Triton says of a keyword that is no option
