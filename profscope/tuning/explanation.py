@@ -34,7 +34,7 @@ class Explanation:
 
     tries: options; us, low_us, high_us: the bare time and its 95 % interval; same_results: "bit-equal",
     "close" (attrs["tolerance"]) or "different", as the first launch; finding: which suggests it, "" if none
-    does; failed: why it could not be run, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
+    does; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
     thousands of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles.
     attrs["left_out"]: what `limit_s` left no time for.
     """

@@ -104,7 +104,10 @@ class Trials:
             same = self._arguments.compare()
             return Trial(options, findings, self._timer.pairs(base.launch, launch), same)
         except Exception as error:  # noqa: BLE001  a row says why; the other trials go on
-            why = why_not_built(error) or one_line(error, _MOST_CHARACTERS)
+            why = why_not_built(error)
+            if not why:
+                self._arguments.compare()  # it may have written what the base does not
+                why = one_line(error, _MOST_CHARACTERS)
             return Trial(options, findings, failed=why)
         finally:
             self._arguments.restore()

@@ -31,12 +31,12 @@ def test_tiny_ctas() -> None:
         num_warps=1, backend="gpu",
     )  # fmt: skip
     assert torch.equal(x, torch.arange(count, dtype=torch.float32, device="cuda"))
-    tries = found.tries.set_index("options")
+    tries = found.tries[found.tries["failed"] == ""].set_index("options")
     assert found.tries.attrs["unit"] == "us"
     assert (tries["low_us"] <= tries["us"]).all()
     assert (tries["us"] <= tries["high_us"]).all()
     assert (tries["same_results"] == "bit-equal").all()
-    assert found.best == "BLOCK=1024"
+    assert "BLOCK=1024" in found.best
     assert "us, bare" in repr(found)
     hardware = found.profile.metadata["hardware"]
     assert len(found.profile.counters) or hardware["not_measured"]

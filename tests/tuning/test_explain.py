@@ -242,3 +242,18 @@ def test_not_in_a_session() -> None:
     with profscope.session(**EMULATOR) as prof, pytest.raises(SessionError, match="outside of it"):
         profscope.explain(increased, torch.ones(8), 8, 1, grid=(1,), BLOCK=8, **EMULATOR)
     assert not len(prof.launches)
+
+
+@triton.jit
+def stores_then_fails(x_ptr, far_ptr, FAR: tl.constexpr):
+    tl.store(x_ptr, 5.0)
+    tl.store(far_ptr + FAR, 1.0)
+
+
+def test_what_a_failing_try_has_written_is_restored() -> None:
+    x, far = torch.zeros(1), torch.zeros(1)
+    found = profscope.explain(
+        stores_then_fails, x, far, grid=(1,), FAR=0, vary={"FAR": [1 << 40]}, **EMULATOR
+    )
+    assert row(found, f"FAR={1 << 40}")["failed"]
+    assert (x.item(), far.item()) == (0.0, 0.0)
