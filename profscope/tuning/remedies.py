@@ -45,7 +45,7 @@ REMEDIES: Final[Mapping[str, tuple[str, ...]]] = {
 OF_THE_GRID: Final = ("idle-sms", "tail", "load-imbalance", "tiny-ctas")
 """Findings that only another grid can help: what leaves the grid as it is is no remedy of theirs."""
 
-_MOST_WARPS: Final = 32
+_WARPS: Final = (1, 2, 4, 8, 16, 32)
 _STAGES: Final = (3, 4, 5)
 _REGISTERS: Final = (168, 128, 96, 80, 64, 48)
 
@@ -95,15 +95,13 @@ def _steps(remedy: str, chosen: Chosen, vary: Mapping[str, Sequence[Any]]) -> It
 
 
 def _ladder(remedy: str, chosen: Chosen) -> tuple[str, tuple[Any, ...]]:
-    """Two values at most, in the direction of the remedy."""
+    """Values in the direction of the remedy, the nearest first."""
     if remedy == MORE_STAGES:
-        return "num_stages", tuple(each for each in _STAGES if each > chosen.num_stages)[:2]
+        return "num_stages", tuple(each for each in _STAGES if each > chosen.num_stages)
     if remedy == MORE_WARPS:
-        more = (2 * chosen.num_warps, 4 * chosen.num_warps)
-        return "num_warps", tuple(each for each in more if each <= _MOST_WARPS)
+        return "num_warps", tuple(each for each in _WARPS if each > chosen.num_warps)
     if remedy == FEWER_WARPS:
-        fewer = (chosen.num_warps // 2, chosen.num_warps // 4)
-        return "num_warps", tuple(each for each in fewer if each)
+        return "num_warps", tuple(each for each in reversed(_WARPS) if each < chosen.num_warps)
     if remedy == MORE_REGISTERS:
         return "maxnreg", () if chosen.maxnreg is None else (None,)
-    return "maxnreg", tuple(each for each in _REGISTERS if each < chosen.registers)[:2]
+    return "maxnreg", tuple(each for each in _REGISTERS if each < chosen.registers)

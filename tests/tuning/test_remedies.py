@@ -14,13 +14,13 @@ USUAL = Chosen(num_warps=4, num_stages=3, maxnreg=None, registers=100)
     [
         ("few-stages", USUAL, [("num_stages", (4, 5))]),
         ("few-stages", Chosen(4, 1, None, 0),
-         [("num_stages", (3, 4))]),
+         [("num_stages", (3, 4, 5))]),
         ("few-stages", Chosen(4, 5, None, 0), []),
-        ("too-many-warps", Chosen(32, 3, None, 0), [("num_warps", (16, 8))]),
+        ("too-many-warps", Chosen(32, 3, None, 0), [("num_warps", (16, 8, 4, 2, 1))]),
         ("too-many-warps", Chosen(1, 3, None, 0), []),
-        ("low-occupancy", USUAL, [("maxnreg", (96, 80)), ("num_warps", (8, 16))]),
+        ("low-occupancy", USUAL, [("maxnreg", (96, 80, 64, 48)), ("num_warps", (8, 16, 32))]),
         ("low-occupancy", Chosen(32, 3, None, 0), []),
-        ("register-spills", Chosen(4, 3, 64, 64), [("maxnreg", (None,)), ("num_warps", (8, 16))]),
+        ("register-spills", Chosen(4, 3, 64, 64), [("maxnreg", (None,)), ("num_warps", (8, 16, 32))]),
         ("no-tensor-cores", USUAL, []),
     ],
 )  # fmt: skip
@@ -33,7 +33,7 @@ def test_what_two_findings_suggest_is_tried_once() -> None:
     assert found == [
         Steps("num_stages", (4, 5), climbs=True, findings=("few-stages", "exposed-latency")),
         Steps("BLOCK", (64,), climbs=False, findings=("few-stages", "exposed-latency")),
-        Steps("num_warps", (8, 16), climbs=True, findings=("exposed-latency",)),
+        Steps("num_warps", (8, 16, 32), climbs=True, findings=("exposed-latency",)),
     ]
 
 
