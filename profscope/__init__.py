@@ -11,7 +11,7 @@ In short:
         ...
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
-    profscope.explain(k, ...)    # each configuration of an autotuned kernel, and why the quickest one is
+    profscope.explain(k, ...)    # one kernel's diagnosis, and what other options would save
     profscope.export(k, ...)     # an instrumented cubin for other programs; decode() reads what it wrote
 """
 

@@ -23,6 +23,7 @@ __all__ = ["main"]
 
 _COMMANDS: Final = (
     ("profscope run SCRIPT ARGUMENTS", "run a program and record its kernels"),
+    ("profscope explain SCRIPT ARGUMENTS", "run a program, diagnose a kernel, and try other options"),
     ("profscope view TRACE", "show a trace in the terminal; profscope-view is the same"),
     ("profscope report TRACE", "say what a trace shows, for programs: JSON"),
     ("profscope diff TRACE TRACE", "compare two traces"),
@@ -44,6 +45,7 @@ class _Door(NamedTuple):
 
 _DOORS: Final = {
     "run": _Door("profscope.commands.run"),
+    "explain": _Door("profscope.commands.explain"),
     "view": _Door("viewer.cli", (), renamed=True),
     "report": _Door("viewer.report_command"),
     "diff": _Door("viewer.cli", ("diff",), renamed=True),
