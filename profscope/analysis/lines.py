@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.distances import compared
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.launch_durations import took
 from profscope.analysis.line_counts import LINE_COLUMNS, line_counts
@@ -24,6 +23,7 @@ from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.sources import Sources
 from profscope.analysis.summing import summed_spans
+from profscope.analysis.timeline.distances import compared
 from profscope.schema import Tables
 
 __all__ = ["lines", "lines_alone", "lines_of"]

@@ -252,7 +252,7 @@ def breakdown(account: TimeAccount | None) -> dict[str, Any] | None:
 
 
 def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
-    """The heaviest scopes on the way through a CTA. path: a variant's rows of prof.critical_path()."""
+    """The heaviest scopes on the way through a CTA. path: a variant's rows of `critical_path`."""
     return [
         {
             "scope": clipped(row["scope"], 80),
@@ -276,7 +276,7 @@ def limits(rows: pd.DataFrame) -> dict[str, Any] | None:
 
 
 def overlap(rows: pd.DataFrame) -> dict[str, Any] | None:
-    """What runs at once in a CTA and on an SM. rows: a variant's rows of prof.overlap()."""
+    """What runs at once in a CTA and on an SM. rows: a variant's rows of prof.timeline.overlap()."""
     kept = [name for name in rows.columns if name not in ("kernel", "variant", "of")]
     entries = {
         str(row["of"]): {name: number(row[name], 3) for name in kept} for row in rows.to_dict("records")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.profiles import Profile, Questions, _questions
+from profscope.analysis.integrity import validate
+from profscope.analysis.questions import GROUPS, question_names
+from profscope.profiles import Profile, Questions
 from tests.support.sessions import launch_add, session
 
 ROOT = Path(__file__).parents[2]
@@ -48,19 +51,43 @@ def test_a_session_offers_what_a_profile_offers() -> None:
     with session() as prof:
         launch_add()
     public = {name for name in dir(Profile()) if not name.startswith("_")}
-    assert {"summary", "transactions", "first_nan", "validate", "save"} <= public
+    tables = {"df", "launches", "ctas", "samples", "counts", "counters", "host", "events", "metadata"}
+    questions = {"summary", "lines", "breakdown", "limits", "findings", "values", "overhead", "verdict"}
+    others = {"report", "program", "ranks", "timeline", "plot", "save", "show", "tables"}
+    assert public == tables | questions | others | {"of", "emulated", "unit"}
     assert public - {"of", "emulated", "unit"} <= set(dir(prof))
+    assert prof.timeline.overlap().equals(prof.profile.timeline.overlap())
     assert prof.summary().equals(prof.profile.summary())
-    assert prof.validate() == []
+    assert validate(prof.tables) == []
 
 
 def test_what_type_checkers_are_told_is_there() -> None:
     source = (ROOT / "profscope" / "profiles.py").read_text()
     told = source.split("if TYPE_CHECKING:  # for type checkers")[1].split("else:")[0]
-    names = [line.split("def ")[1].split("(")[0] for line in told.splitlines() if "def " in line]
-    assert set(names) == _questions() - {"verdict"}  # which is an attribute
-    for name in names:
-        assert getattr(Profile(), name).__func__.__name__ == name
+    assert set(_declared(told)) == question_names() - {"verdict"}  # which is an attribute
+    source = (ROOT / "profscope" / "analysis" / "questions.py").read_text()
+    for group in GROUPS:
+        told = source.split(f"class {group.__name__}(Group)")[1].split("\n\n\n")[0]
+        assert set(_declared(told)) == question_names(group.name)
+        asked = getattr(Profile(), group.name)
+        assert all(getattr(asked, name).__func__.__name__ == name for name in question_names(group.name))
+        assert {name for name in dir(asked) if not name.startswith("_")} == question_names(group.name)
+
+
+def _declared(source: str) -> list[str]:
+    """The functions that lines define."""
+    return [line.split("def ")[1].split("(")[0] for line in source.splitlines() if "def " in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("skew", "prof.ranks.skew()"), ("host_times", "prof.program.host_times()"), ("line", "prof.lines()")],
+)
+def test_an_error_names_the_nearest_question(name: str, place: str) -> None:
+    with pytest.raises(AttributeError, match=f"{name!r}; did you mean {re.escape(place)}\\?"):
+        getattr(Profile(), name)
+    with pytest.raises(AttributeError, match=re.escape(place)):
+        getattr(Profile().timeline, name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "spans", "_summary", "a b", "__len__"])

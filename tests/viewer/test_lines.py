@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from profscope.analysis.integrity import validate
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
@@ -48,7 +49,7 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
     chosen = select(SAMPLED, Selection(kernel="matmul"))
     assert chosen.samples.equals(TABLE)
-    assert chosen.validate() == []
+    assert validate(chosen.tables) == []
     assert not len(select(SAMPLED, Selection(launch=0)).samples)
 
 
