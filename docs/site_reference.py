@@ -90,10 +90,8 @@ def in_kernels() -> str:
 def errors() -> str:
     """All that profscope raises and warns of."""
     parts = ["# Errors"]
-    for name in profscope.__all__:
-        item = getattr(profscope, name)
-        if isinstance(item, type) and issubclass(item, Exception):
-            parts += [f"## {name}", _prose(inspect.getdoc(item) or "")]
+    for name in profscope.errors.__all__:
+        parts += [f"## {name}", _prose(inspect.getdoc(getattr(profscope.errors, name)) or "")]
     return _page(parts)
 
 

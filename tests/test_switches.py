@@ -18,21 +18,23 @@ def test_start_and_stop() -> None:
     before = triton_globals()
     started = profscope.start(backend="emulator", instrument="light")
     launch_add()
-    with pytest.raises(profscope.SessionError, match=r"^profscope.start\(\) has begun a session already"):
+    with pytest.raises(
+        profscope.errors.SessionError, match=r"^profscope.start\(\) has begun a session already"
+    ):
         profscope.start(backend="emulator")
     assert profscope.stop() is started
     assert len(started.launches) == 1
     assert started.metadata["options"]["instrument"] == "light"
     assert triton_globals() == before
-    with pytest.raises(profscope.SessionError, match="has begun no session"):
+    with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
         profscope.stop()
 
 
 def test_start_beside_a_session() -> None:
     with session():
-        with pytest.raises(profscope.SessionError, match="sessions do not nest"):
+        with pytest.raises(profscope.errors.SessionError, match="sessions do not nest"):
             profscope.start(backend="emulator")
-        with pytest.raises(profscope.SessionError, match="has begun no session"):
+        with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
             profscope.stop()
     assert OPEN == []
 
@@ -64,7 +66,7 @@ def test_a_session_may_begin_in_the_pause_of_another() -> None:
         with session() as inner:
             launch_add()
             launch_add()
-            with pytest.raises(profscope.SessionError, match="sessions do not nest"):
+            with pytest.raises(profscope.errors.SessionError, match="sessions do not nest"):
                 outer.resume()
         profscope.resume()
         launch_add()
@@ -78,7 +80,7 @@ def test_a_pause_lasts_to_the_end() -> None:
     with pytest.warns(profscope.EmptyProfileWarning, match="recording was paused once"):
         prof.__exit__(None, None, None)
     assert len(prof.launches) == 0
-    with pytest.raises(profscope.SessionError, match=r"pause\(\): the session has ended"):
+    with pytest.raises(profscope.errors.SessionError, match=r"pause\(\): the session has ended"):
         prof.pause()
 
 
@@ -128,9 +130,9 @@ def test_functions_that_only_begin_are_refused() -> None:
     async def coroutine() -> None: ...
 
     for function in (generator, coroutine):
-        with pytest.raises(profscope.OptionError, match=r"@profscope.profile cannot see \w+\(\) run"):
+        with pytest.raises(profscope.errors.OptionError, match=r"@profscope.profile cannot see \w+\(\) run"):
             profscope.profile(function)
-    with pytest.raises(profscope.OptionError, match="no option 'colour'"):
+    with pytest.raises(profscope.errors.OptionError, match="no option 'colour'"):
         profscope.profile(colour="red")
-    with pytest.raises(profscope.OptionError, match="'light' is no function; name the options"):
+    with pytest.raises(profscope.errors.OptionError, match="'light' is no function; name the options"):
         profscope.profile("light")  # type: ignore[arg-type]

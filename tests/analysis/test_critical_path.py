@@ -69,9 +69,9 @@ def test_copies_in_flight_are_on_the_way() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(profscope.OptionError, match="shorter_pct=0 is not above 0"):
+    with pytest.raises(profscope.errors.OptionError, match="shorter_pct=0 is not above 0"):
         regular_profile(1, 1).timeline.critical_path(0)
-    with pytest.raises(profscope.OptionError, match="shorter_pct='x' is not above 0"):
+    with pytest.raises(profscope.errors.OptionError, match="shorter_pct='x' is not above 0"):
         regular_profile(1, 1).timeline.critical_path("x")  # type: ignore[arg-type]
     assert set(regular_profile(1, 5).timeline.critical_path()["median_of"]) == {5}
     assert Profile().timeline.critical_path().empty

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope import OptionError
 from profscope.analysis.integrity import validate
 from profscope.around.nesting import enclosing
+from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from tests.support.around import KERNEL, MAIN, program

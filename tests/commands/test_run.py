@@ -265,7 +265,7 @@ import profscope
 from profscope.recording.open_sessions import OPEN
 try:
     OPEN[-1].flush()
-except profscope.SessionError as error:
+except profscope.errors.SessionError as error:
     print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 """,

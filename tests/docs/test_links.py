@@ -157,7 +157,8 @@ def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
 
 def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
     pages = "\n".join(page() for page in reference.PAGES.values())
-    names = [name for name in profscope.__all__ if name != "__version__"]
+    names = [name for name in profscope.__all__ if name not in ("__version__", "errors")]
+    names += profscope.errors.__all__
     missing = [name for name in names if not re.search(rf"^## (profscope\.)?{name}$", pages, re.MULTILINE)]
     questions = [f"prof.{name}" for name in question_names()]
     questions += [f"prof.{group.name}.{name}" for group in GROUPS for name in question_names(group.name)]

@@ -19,10 +19,10 @@ import torch
 from torch.autograd import profiler
 
 import profscope
-from profscope import SessionError
 from profscope.analysis.integrity import validate
 from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
+from profscope.errors import SessionError
 from profscope.profiles import Profile
 from profscope.recording import kineto
 from profscope.schema import events_frame, host_frame

@@ -19,9 +19,9 @@ import triton.language as tl
 from torch.profiler import record_function
 
 import profscope
-from profscope import OptionError
 from profscope.analysis.integrity import validate
 from profscope.around.host_tables import innermost
+from profscope.errors import OptionError
 from profscope.recording import host_scopes
 from profscope.recording.entered_scopes import HOST_THREADS
 from profscope.recording.host_scopes import HostScopes

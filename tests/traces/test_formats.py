@@ -79,7 +79,7 @@ prof.save({str(tmp_path / "a.spans.csv")!r})
 prof.save({str(tmp_path / "a.spans.csv.gz")!r})
 try:
     prof.save("a.csv")
-except profscope.OptionError as error:
+except profscope.errors.OptionError as error:
     print(error)
 """,
         tree,
