@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import profscope
 from profscope.analysis.integrity import validate
 from profscope.analysis.questions import GROUPS, question_names
+from profscope.errors import OptionError
 from profscope.profiles import Profile, Questions
 from tests.support.sessions import launch_add, session
 
@@ -95,6 +97,22 @@ def test_what_is_no_question_is_no_attribute(name: str) -> None:
     with pytest.raises(AttributeError, match=name):
         getattr(Profile(), name)
     assert not hasattr(Profile(), name)
+
+
+def test_lines_and_summary_of_one_kernel() -> None:
+    prof = profscope.load(ROOT / "tests/data/diff/matmul-1-stage.pftrace.gz")
+    (name,) = prof.launches["kernel"].unique()
+    whole, chosen = prof.lines(), prof.lines(kernel=name[:6], top=2)
+    assert len(whole) > 2
+    pd.testing.assert_frame_equal(chosen, whole.head(2))
+    pd.testing.assert_frame_equal(prof.summary(kernel=name), prof.summary())
+    for ask in (prof.lines, prof.summary):
+        with pytest.raises(OptionError, match=f"kernel='softmax' matches no kernel; there are: {name}"):
+            ask(kernel="softmax")
+        with pytest.raises(OptionError, match="not a regular expression"):
+            ask(kernel="(")
+    with pytest.raises(OptionError, match="top=0 is not a number of lines"):
+        prof.lines(top=0)
 
 
 def test_questions_are_abstract() -> None:
