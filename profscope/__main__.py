@@ -24,7 +24,6 @@ __all__ = ["main"]
 _COMMANDS: Final = (
     ("profscope run SCRIPT ARGUMENTS", "run a program and record its kernels"),
     ("profscope view TRACE", "show a trace in the terminal; profscope-view is the same"),
-    ("profscope report TRACE", "say what a trace shows, for programs: JSON"),
     ("profscope diff TRACE TRACE", "compare two traces"),
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE TRACE -o OUT", "write the traces of several ranks as one"),
@@ -45,7 +44,6 @@ class _Door(NamedTuple):
 _DOORS: Final = {
     "run": _Door("profscope.commands.run"),
     "view": _Door("viewer.cli", (), renamed=True),
-    "report": _Door("viewer.report_command"),
     "diff": _Door("viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),

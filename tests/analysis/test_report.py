@@ -164,6 +164,24 @@ def test_the_text_of_a_line_is_that_of_the_profile() -> None:
     assert told["source"] is None  # that text is another function's
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("@triton.jit\ndef f(x):\n    pass\n", 8),
+        ("def f(x):\n    pass\n", 7),
+        ("@autotune(\n    [],\n    key=['default'],\n)\n@triton.jit\ndef f(x):\n    pass\n", 12),
+        ("", 7),
+    ],
+)
+def test_the_source_of_a_kernel_is_its_def(text: str, line: int) -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
+    (kernel,) = profile.launches["kernel"].unique()
+    profile.metadata["sources"] = [
+        {"name": kernel, "file": "/a.py", "line": 7, "text": text, "sha256": "0" * 64}
+    ]
+    assert profile.report()["kernels"][0]["source"]["line"] == line
+
+
 SAMPLES = sample_rows({7: {"wait": 1}})
 
 

@@ -36,12 +36,12 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
     assert "spans, 1,000 samples" in shown(tmp_path, capsys, "--show", "header")
     text = shown(tmp_path, capsys)
     assert "waits for" in text, "the first screen has the lines that take most"
-    text = shown(tmp_path, capsys, "--lines", "--top", "2")
+    text = shown(tmp_path, capsys, "--show", "lines", "--top", "2")
     first = next(line for line in text.splitlines() if line.startswith("  26 "))
     assert first.split()[2:3] == ["80.0%"]
     assert first.endswith("long_scoreboard on load, line 24 (75 %)")
     assert "5 more lines; --top 0 shows them" in text
-    (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--lines"))["lines"]
+    (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--show", "lines"))["lines"]
     assert (lines["kernel"], lines["samples"], lines["omitted"]) == ("matmul_kernel", 1000, 0)
     assert lines["rows"][0]["share_samples"] == 0.8
 
@@ -55,7 +55,7 @@ def test_samples_stay_where_whole_variants_are_chosen() -> None:
 
 def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SPANS.save(tmp_path / "t.json")
-    assert main([str(tmp_path / "t.json"), "--lines"]) == 0
+    assert main([str(tmp_path / "t.json"), "--show", "lines"]) == 0
     assert "no samples: session(hardware=True) takes some" in capsys.readouterr().out
 
 
