@@ -13,6 +13,7 @@ In short:
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
     profscope.explain(k, ...)    # one kernel's diagnosis, and what other options would save
     profscope.export(k, ...)     # an instrumented cubin for other programs; decode() reads what it wrote
+    except profscope.ProfscopeError  # everything raised on purpose; each kind is in profscope.errors
 """
 
 from importlib import import_module
@@ -21,29 +22,11 @@ from typing import TYPE_CHECKING, Any
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    from profscope import errors
     from profscope.aot.decoding import decode
     from profscope.aot.exporting import export
     from profscope.binaries.mapping import instructions
-    from profscope.errors import (
-        CompileError,
-        DiffError,
-        DistrustWarning,
-        DrawError,
-        EmptyProfileWarning,
-        EmulatorError,
-        InstrumentError,
-        IRError,
-        ManifestError,
-        OptionError,
-        PassError,
-        PipelineError,
-        ProfscopeError,
-        RecordError,
-        ScopeError,
-        SessionError,
-        ToolchainError,
-        TraceError,
-    )
+    from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError
     from profscope.profiles import Profile, diff, load
     from profscope.recording.host_scopes import scope
     from profscope.sessions import Session, session
@@ -51,29 +34,15 @@ if TYPE_CHECKING:
     from profscope.tuning.explaining import explain
 
 __all__ = [
-    "CompileError",
-    "DiffError",
     "DistrustWarning",
-    "DrawError",
     "EmptyProfileWarning",
-    "EmulatorError",
-    "IRError",
-    "InstrumentError",
-    "ManifestError",
-    "OptionError",
-    "PassError",
-    "PipelineError",
     "Profile",
     "ProfscopeError",
-    "RecordError",
-    "ScopeError",
     "Session",
-    "SessionError",
-    "ToolchainError",
-    "TraceError",
     "__version__",
     "decode",
     "diff",
+    "errors",
     "explain",
     "export",
     "instructions",
@@ -111,7 +80,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"profscope.{_HOMES.get(name, 'errors')}"), name)
+    home = import_module(f"profscope.{_HOMES.get(name, 'errors')}")
+    value = home if name == "errors" else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -28,6 +28,7 @@ from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
+from profscope.analysis.integrity import validate
 from profscope.options import Options
 from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
@@ -264,7 +265,7 @@ def profile(request: pytest.FixtureRequest) -> profscope.Profile:
 
 
 def test_the_table_has_the_scopes(profile: profscope.Profile) -> None:
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.metadata["notes"] == []
     df = profile.df
     warps = 2 * 4

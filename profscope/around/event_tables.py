@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from profscope.analysis.host_times import host_times
+from profscope.analysis.program.host_times import host_times
 from profscope.around.host_tables import NONE, innermost
 from profscope.around.nesting import enclosing
 from profscope.schema import CALL_ARROW, EVENT_KINDS, Tables, events_frame

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest
+from profscope.analysis.integrity import validate
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.decode import decode
@@ -47,7 +48,7 @@ def check(path: Path) -> dict[str, Any]:
     assert decoded.anomalies == ()
     raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     assert len(recorded) == info["spans"] > 0
     return dict(info)

@@ -19,9 +19,10 @@ import torch
 from torch.autograd import profiler
 
 import profscope
-from profscope import SessionError
+from profscope.analysis.integrity import validate
 from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
+from profscope.errors import SessionError
 from profscope.profiles import Profile
 from profscope.recording import kineto
 from profscope.schema import events_frame, host_frame
@@ -47,7 +48,7 @@ def rebuilt(gpt: Profile) -> Profile:
 
 
 def test_tables_of_a_real_run(gpt: Profile, rebuilt: Profile) -> None:
-    assert rebuilt.validate() == gpt.validate() == []
+    assert validate(rebuilt.tables) == validate(gpt.tables) == []
     pd.testing.assert_frame_equal(rebuilt.host, gpt.host)
     # When these were recorded Kineto still said which operator set memory by a call that it does not see.
     unseen = rebuilt.events["device"].ge(0) & rebuilt.events["parent"].eq(-1)
@@ -67,7 +68,7 @@ def test_a_call_on_a_gpu_launches_nothing(gpt: Profile) -> None:
 def test_each_launch_is_one_of_the_kernels(gpt: Profile) -> None:
     kernels = gpt.events[gpt.events["launch"] >= 0]
     assert sorted(kernels["launch"]) == sorted(gpt.launches["launch"])
-    both = kernels.merge(gpt.host_times(), on="launch", suffixes=("", "_launch"))
+    both = kernels.merge(gpt.program.host_times(), on="launch", suffixes=("", "_launch"))
     late = both["start_unix_ns_launch"] - both["start_unix_ns"]
     assert late.between(0, 300).all()  # ns; `error_ns` is above 1,000
     assert (both["end_unix_ns_launch"] <= both["end_unix_ns"]).all()
@@ -90,20 +91,20 @@ def test_kernels_of_other_threads_are_in_the_scope_that_waits(gpt: Profile) -> N
 
 
 def test_questions_of_a_real_run(gpt: Profile) -> None:
-    times = gpt.gpu_time()
+    times = gpt.program.gpu_time()
     assert 0 < times.attrs["triton_share"] < 1
-    steps = gpt.host_scopes().set_index("path")
+    steps = gpt.program.host_scopes().set_index("path")
     second = steps.loc["training > step 1"]
     assert (second["count"], second["launches_each"]) == (1, second["gpu_launches"])
     assert second["gpu_launches"] >= 61
-    gaps = gpt.gpu_gaps()
+    gaps = gpt.program.gpu_gaps()
     assert gaps["duration_ns"].is_monotonic_decreasing
     busy = gaps.attrs["devices"][-1, 0]
     ours = gpt.events[gpt.events["device"] == 0]
     assert busy["busy_ns"] + busy["idle_ns"] == ours["end_unix_ns"].max() - ours["start_unix_ns"].min()
     late = gaps["host_late_ns"].dropna()
     assert late.between(0, gaps["duration_ns"].loc[late.index]).all()
-    tree = gpt.call_tree()
+    tree = gpt.program.call_tree()
     roots = tree[tree["parent"] < 0]
     assert roots["gpu_ns"].sum() == times["total_ns"].sum()
     summed = gpt.summary(by="host")
@@ -124,7 +125,7 @@ def test_a_session_here_has_operators() -> None:
     assert mm["call_path"] == "step > forward > aten::matmul"
     assert prof.host["scope"][mm["host"]] == "forward"
     assert prof.host["start_unix_ns"][mm["host"]] <= mm["start_unix_ns"] <= mm["end_unix_ns"]
-    assert prof.validate() == []
+    assert validate(prof.tables) == []
     assert any("events are of the host only" in note for note in prof.metadata["notes"])
     assert not profiler._is_profiler_enabled
 

@@ -19,8 +19,9 @@ import triton.language as tl
 from torch.profiler import record_function
 
 import profscope
-from profscope import OptionError
+from profscope.analysis.integrity import validate
 from profscope.around.host_tables import innermost
+from profscope.errors import OptionError
 from profscope.recording import host_scopes
 from profscope.recording.entered_scopes import HOST_THREADS
 from profscope.recording.host_scopes import HostScopes
@@ -97,7 +98,7 @@ def test_rows(recorded: profscope.Session) -> None:
 
 def test_launches_know_their_scope(recorded: profscope.Session) -> None:
     assert recorded.launches["host"].tolist() == [-1, 0, 1, 2]
-    assert recorded.validate() == []
+    assert validate(recorded.tables) == []
 
 
 @pytest.mark.parametrize("suffix", [".json.gz", ".pftrace", ".parquet"])

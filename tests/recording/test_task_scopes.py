@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope import OptionError
+from profscope.errors import OptionError
 from tests.support.sessions import launch_add, session
 
 

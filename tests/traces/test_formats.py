@@ -79,7 +79,7 @@ prof.save({str(tmp_path / "a.spans.csv")!r})
 prof.save({str(tmp_path / "a.spans.csv.gz")!r})
 try:
     prof.save("a.csv")
-except profscope.OptionError as error:
+except profscope.errors.OptionError as error:
     print(error)
 """,
         tree,
@@ -102,8 +102,10 @@ def test_an_importer_is_one_file(tree: Path, tmp_path: Path) -> None:
     loaded = run(
         f"""
 import profscope
+from profscope.analysis.integrity import validate
 prof = profscope.load({str(tmp_path / "kernels.txt")!r})
-print(prof.metadata["tool"], prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), prof.validate())
+found = prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), validate(prof.tables)
+print(prof.metadata["tool"], *found)
 """,
         tree,
     )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Finding, NotMeasured
-from profscope.analysis.critical_path import median_cta
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.replay import replay_of
+from profscope.analysis.timeline.critical_path import median_cta
 
 __all__ = ["causes"]
 
@@ -49,8 +49,8 @@ def causes(judged: KernelAnalysis) -> Iterator[Finding | NotMeasured]:
         line,
         f"{sites['scope'].iloc[site]} has {100 * share:.0f} % of the critical path of the median CTA, "
         f"{ops[site]:,} of {replay.cycles:,} cycles",
-        "make this op shorter or start it earlier; prof.critical_path() lists the way with what each span "
-        "brings",
+        "make this op shorter or start it earlier; prof.timeline.critical_path() lists the way with what "
+        "each span brings",
         100 * (1 - replay.run({site: 0.0}) / max(1.0, replay.run({}))),
         "medium",
     )

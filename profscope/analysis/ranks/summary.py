@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.skew import are_aligned, same_launches
+from profscope.analysis.ranks.skew import are_aligned, same_launches
 from profscope.schema import Tables
 
-__all__ = ["RANK_DTYPES", "ranks"]
+__all__ = ["RANK_DTYPES", "summary"]
 
 RANK_DTYPES: Final = {
     "rank": "int64",
@@ -23,10 +23,10 @@ RANK_DTYPES: Final = {
     "median_lag_ns": "float64",
     "clock_error_ns": "float64",
 }
-"""The columns of `ranks`, with their pandas dtypes, in order."""
+"""The columns of `prof.ranks.summary()`, with their pandas dtypes, in order."""
 
 
-def ranks(tables: Tables) -> pd.DataFrame:
+def summary(tables: Tables) -> pd.DataFrame:
     """What each rank of a job did: one row per rank, the one whose launches took longest first.
 
         rank  host   device  launches  busy_ns  common_ns  slowest  median_lag_ns  clock_error_ns

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.host_paths import gpu_work, scope_paths, without_events
+from profscope.analysis.program.host_paths import gpu_work, scope_paths, without_events
 from profscope.schema import CALL_ARROW, HOST_DTYPES, Tables
 
 __all__ = ["HOST_SCOPE_DTYPES", "host_scopes"]
