@@ -1,10 +1,12 @@
 """Findings of the corpus' recordings against the faults that its kernels have: how many are right.
 
-    python -m bench.diagnose [--kept-apart | --all] [--round N]      needs no GPU
+    python -m bench.diagnose [--kept-apart | --all] [--round N] [--emulator]      needs no GPU
 
 By default it judges the half that rules may be written by; --kept-apart judges the other half. Cases of
 round 2 were written by somebody who had not read the rules, and recorded once there were rules: the half of
 them that is kept apart is what the rules are worth on kernels that nobody has tried them on.
+--emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
+few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/h200` has a recording of each case, and in `times.json` the expected causes and lines, and what
 mending it brought.
 """
@@ -15,15 +17,19 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import profscope
+from bench.corpus.cases import CASES
+from bench.corpus.recording import prepared
+from bench.kernels import surroundings
 from profscope.analysis.cause import NOISE_PCT
 from profscope.profiles import Profile, load
 
-__all__ = ["RECORDINGS", "Judged", "cases", "judge", "main", "totals"]
+__all__ = ["RECORDINGS", "Judged", "cases", "emulated", "emulated_names", "judge", "main", "totals"]
 
 RECORDINGS: Final = Path(__file__).parent / "corpus" / "h200"
 _LEAST_REAL_PCT: Final = 10.0  # what mending must bring for a fault to be judged
@@ -31,6 +37,9 @@ _WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicte
 _SHOWN: Final = 3  # findings of a row
 # A fault of the launch has no line.
 _OF_LAUNCHES: Final = ("idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps")
+# What a small launch has whatever the kernel.
+_OF_SIZE: Final = ("idle-sms", "tail", "tiny-ctas")
+_EMULATED: Final = 80  # the compute capability that the emulator stands for
 # Faults of a product may stand at the product as well as at what it is given.
 _OF_DOTS: Final = (
     "small-mma", "no-tensor-cores", "mma-not-overlapped", "partition-starved", "too-many-warps",
@@ -72,9 +81,30 @@ def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
     return rows
 
 
-def judge(case: dict[str, Any], profile: Profile) -> Judged:
-    """A row of `times.json` and its recording."""
+def emulated(name: str) -> Judged:
+    """A case of the corpus, run on the emulator."""
+    case = CASES[name]
+    with surroundings():
+        launch = prepared(case.prepare, True)
+        with profscope.session() as profile:
+            launch()
+    row = {"name": name, "causes": case.causes, "lines": case.lines, "gain": 1.0}
+    return judge(row, profile, besides=_OF_SIZE)
+
+
+def emulated_names(half: str) -> list[str]:
+    """The cases of a half, or of both ("all"), that the emulator runs and shows."""
+    return [
+        name
+        for name, case in CASES.items()
+        if (case.emulator or not case.causes) and case.least <= _EMULATED and half in (case.half, "all")
+    ]
+
+
+def judge(case: dict[str, Any], profile: Profile, besides: Collection[str] = ()) -> Judged:
+    """A row of `times.json` and its recording. besides: findings that are left out."""
     table = profile.findings()
+    table = table[~table["finding"].isin(besides)]
     found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
     cause, line = found[0][:2] if found else ("", 0)
     lines = {*case["lines"], *(_lines_of_dots(profile) if cause in _OF_DOTS else ())}
@@ -115,13 +145,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
     half.add_argument("--all", action="store_true", help="both halves")
     parser.add_argument("--round", type=int, help="only the cases that were written then: 1 or 2")
+    parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
-    chosen = "kept apart" if options.kept_apart else "open"
-    judged = [
-        judge(case, load(RECORDINGS / case["file"]))
-        for case in cases()
-        if (options.all or case["half"] == chosen) and options.round in (None, case["round"])
-    ]
+    chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"
+    rounds = {options.round} if options.round else {case.round for case in CASES.values()}
+    if options.emulator:
+        names = emulated_names(chosen)
+        judged = [emulated(name) for name in names if CASES[name].round in rounds]
+    else:
+        judged = [
+            judge(case, load(RECORDINGS / case["file"]))
+            for case in cases()
+            if chosen in (case["half"], "all") and case["round"] in rounds
+        ]
     sys.stdout.write("\n".join([*_table(judged), "", *_confusion(judged), "", *_totals(judged)]) + "\n")
     return 0
 

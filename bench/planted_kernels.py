@@ -19,7 +19,6 @@ __all__ = [
     "matmul_kernel",
     "matmul_ws_kernel",
     "one_pass_kernel",
-    "rescaling_kernel",
     "spills_kernel",
     "strided_kernel",
     "swizzled",
@@ -42,8 +41,8 @@ def matmul_kernel(
     b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :]
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for _ in range(tl.cdiv(K, BLOCK_K)):
-        a = tl.load(a_ptrs)  # fault: exposed-load
-        b = tl.load(b_ptrs)  # fault: exposed-load
+        a = tl.load(a_ptrs)  # fault: few-stages
+        b = tl.load(b_ptrs)  # fault: few-stages
         acc = tl.dot(a, b, acc)
         a_ptrs += BLOCK_K
         b_ptrs += BLOCK_K * stride_bk
@@ -63,9 +62,9 @@ def matmul_ws_kernel(
     off_n = tl.program_id(1) * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for k in tl.range(0, tl.cdiv(K, BLOCK_K), warp_specialize=True, num_stages=BUFFERS):
-        a = a_desc.load([off_m, k * BLOCK_K])  # fault: starving-partition
-        b = b_desc.load([off_n, k * BLOCK_K])  # fault: starving-partition
-        acc = tl.dot(a, b.T, acc)  # fault: starving-partition
+        a = a_desc.load([off_m, k * BLOCK_K])  # fault: partition-starved
+        b = b_desc.load([off_n, k * BLOCK_K])  # fault: partition-starved
+        acc = tl.dot(a, b.T, acc)  # fault: partition-starved
     c_desc.store([off_m, off_n], acc.to(tl.float16))
 
 
@@ -84,13 +83,13 @@ def attention_kernel(
     peak = tl.full([BLOCK_M], -float("inf"), dtype=tl.float32)
     for n in range(0, length, BLOCK_N):
         k = tl.load(k_ptr + base + (n + offs_n)[None, :] * HEAD + offs_d[:, None])
-        scores = tl.dot(q, k) * 0.125  # fault: serial-stage
-        new_peak = tl.maximum(peak, tl.max(scores, 1))  # fault: serial-stage
-        p = tl.exp2(scores - new_peak[:, None])  # fault: serial-stage
-        shrink = tl.exp2(peak - new_peak)  # fault: serial-stage
-        total = total * shrink + tl.sum(p, 1)  # fault: serial-stage
+        scores = tl.dot(q, k) * 0.125  # fault: mma-not-overlapped
+        new_peak = tl.maximum(peak, tl.max(scores, 1))  # fault: mma-not-overlapped
+        p = tl.exp2(scores - new_peak[:, None])  # fault: mma-not-overlapped
+        shrink = tl.exp2(peak - new_peak)  # fault: mma-not-overlapped
+        total = total * shrink + tl.sum(p, 1)  # fault: mma-not-overlapped
         v = tl.load(v_ptr + base + (n + offs_n)[:, None] * HEAD + offs_d[None, :])
-        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])  # fault: serial-stage
+        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])  # fault: mma-not-overlapped
         peak = new_peak
     tl.store(out_ptr + base + offs_m[:, None] * HEAD + offs_d[None, :], (acc / total[:, None]).to(tl.float16))
 
@@ -152,12 +151,12 @@ def tiles_kernel(x_ptr, lengths_ptr, out_ptr, tiles, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def spills_kernel(x_ptr, y_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # fault: spills
+def spills_kernel(x_ptr, y_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # fault: register-spills
     """Two tiles in registers."""
     offs = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offs)
     y = tl.load(y_ptr + offs)
-    for _ in range(steps):  # fault: spills
+    for _ in range(steps):  # fault: register-spills
         x = x * 0.999 + y
         y = y * 0.998 + x
     tl.store(out_ptr + tl.program_id(0) * BLOCK + offs, x + y)
@@ -219,23 +218,6 @@ def late_warp_kernel(x_ptr, turns_ptr, out_ptr, rounds, BLOCK: tl.constexpr):
         )
         total += tl.sum(x, axis=0)  # fault: late-warp
     tl.store(out_ptr + tl.program_id(0), total)
-
-
-@triton.jit
-def _unit(x):
-    return x / tl.sqrt(1.0 + tl.sum(x * x, axis=0))
-
-
-@triton.jit
-def rescaling_kernel(x_ptr, out_ptr, steps, EVERY: tl.constexpr, BLOCK: tl.constexpr):
-    """A tile is kept small: in every n-th step, and at the end."""
-    offs = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    for step in range(steps):  # fault: bimodal-spans
-        x = x * 0.999 + 0.5
-        if step % EVERY == EVERY - 1:
-            x = _unit(_unit(x))
-    tl.store(out_ptr + tl.program_id(0) * BLOCK + offs, _unit(_unit(x)))
 
 
 def unswizzled() -> gl.SwizzledSharedLayout:

@@ -56,7 +56,7 @@ def _prepare(options: argparse.Namespace) -> None:
     """Import what a first screen needs besides the trace."""
     if _shows_screen(options):
         import_module("viewer.screen")
-        import_module("profscope.analysis.findings").causes_of_findings()
+        import_module("profscope.analysis.diagnosis.diagnose")
 
 
 def _shows_screen(options: argparse.Namespace) -> bool:

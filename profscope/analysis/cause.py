@@ -1,11 +1,11 @@
-"""What a cause says: a finding, or what it could not judge."""
+"""What a cause says."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["NOISE_PCT", "Confidence", "Finding", "NotMeasured"]
+__all__ = ["NOISE_PCT", "Confidence", "Finding"]
 
 Confidence = Literal["high", "medium", "low"]
 """high: the time was measured as what the finding says it is. medium: it was measured, and a rule says what
@@ -19,10 +19,7 @@ NOISE_PCT = 5.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of `findings()`, less kernel and variant: see there.
-
-    also: lines, beside its own, whose time is in gain_pct, as the second operand's load.
-    """
+    """One row of `findings()`, less kernel and variant: see there."""
 
     finding: str
     file: str
@@ -31,11 +28,3 @@ class Finding:
     advice: str
     gain_pct: float
     confidence: Confidence
-    also: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class NotMeasured:
-    """What a cause could not judge, and why: one line."""
-
-    text: str

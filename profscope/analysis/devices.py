@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from profscope.emulator.costs import COSTS, Cost
-
-__all__ = ["Peak", "copy_latency_cycles", "load_latency_cycles", "peak_of", "sm_count_of"]
-
-_IDLE_DRAM_CYCLES: Final = 690  # published for GH200
+__all__ = ["Peak", "peak_of", "sm_count_of"]
 
 
 @dataclass(frozen=True)
@@ -43,16 +39,6 @@ def peak_of(metadata: Mapping[str, Any]) -> Peak | None:
     """The peaks of the device that a profile was taken on; None for one that is not in the table."""
     device = metadata.get("device")
     return _PEAKS.get(str(device.get("name", ""))) if isinstance(device, Mapping) else None
-
-
-def load_latency_cycles(emulated: bool) -> int:
-    """From the issue of a load until its data arrives from an idle memory."""
-    return COSTS[Cost.GLOBAL_LOAD].latency if emulated else _IDLE_DRAM_CYCLES
-
-
-def copy_latency_cycles(emulated: bool) -> int:
-    """The same of an asynchronous copy to shared memory."""
-    return COSTS[Cost.ASYNC_COPY].latency if emulated else _IDLE_DRAM_CYCLES
 
 
 def sm_count_of(metadata: Mapping[str, Any]) -> int:

@@ -18,8 +18,7 @@ from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import Peak, peak_of, sm_count_of
 from profscope.analysis.launch_shape import Shape, shape_of
 from profscope.analysis.resident_ctas import max_resident_ctas
-from profscope.analysis.sources import Sources
-from profscope.analysis.span_rows import Floats, Ints, grid_ctas
+from profscope.analysis.span_rows import Floats, Ints
 from profscope.analysis.work import works
 from profscope.schema import Tables
 
@@ -79,11 +78,6 @@ class KernelAnalysis:
     @property
     def emulated(self) -> bool:
         return self.tables.emulated
-
-    @property
-    def heavy(self) -> bool:
-        """Whether all of `DEFAULT_CLASSES` was recorded, so that what is not there was not in the kernel."""
-        return (self.tables.metadata.get("options") or {}).get("instrument") == "heavy"
 
     @property
     def peak(self) -> Peak | None:
@@ -212,25 +206,10 @@ class KernelAnalysis:
                 )
         return pd.DataFrame(columns=["scope", "kind", "file", "line", "call_path", "bytes", "flops", "cls"])
 
-    def bytes_each(self, site: int) -> float:
-        """Bytes that one CTA moves each time it runs a site; 0 where the op has none, or nobody knows."""
-        row, here = self.sites.iloc[site], self.spans.site == site
-        same = self.work[(self.work["scope"] == row["scope"]) & (self.work["line"] == row["line"])]
-        ctas = len(np.unique(self.spans.cta[here]))
-        warps = len(np.unique(self.spans.warp[here])) / max(1, ctas)
-        times = int(here.sum()) / max(1.0, warps) / max(1, len(np.unique(self.spans.cta)))
-        grid = float(grid_ctas(self.launches).mean())
-        return float(same["bytes"].sum()) / max(1.0, grid) / max(1e-9, times) if times else 0.0
-
     @cached_property
     def launch_ns(self) -> float:
         """The median launch, first recorded time to last."""
         return float((self.launches["end_ns"] - self.launches["start_ns"]).median())
-
-    @cached_property
-    def lines(self) -> dict[int, str]:
-        """The kernel's source by line, as it is written, where the profile has it."""
-        return Sources(self.tables.metadata).lines(self.place[0])
 
 
 class SkippedKernel(NamedTuple):

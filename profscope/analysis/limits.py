@@ -24,6 +24,7 @@ __all__ = [
     "LIMITS_DTYPES",
     "RESOURCES",
     "BareTime",
+    "bare_time",
     "binding",
     "bound_by",
     "bound_of",
@@ -159,25 +160,29 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
     """How long bare launches take: as timed (`baseline=`), else as recorded ones take."""
+    times: dict[tuple[str, int], BareTime] = {}
+    durations = took(tables, tables.unit)
+    for key, group in tables.launches.groupby(["kernel", "variant"], sort=False):
+        kernel, variant = _configuration(key)
+        if (time := bare_time(tables, durations[group.index], group, (kernel, variant))) is not None:
+            times[kernel, variant] = time
+    return times
+
+
+def bare_time(
+    tables: Tables, durations: pd.Series, launches: pd.DataFrame, of: tuple[str, int]
+) -> BareTime | None:
+    """Of one kernel and variant, whose launches these are; None if unknown. durations: see `took`."""
     device = tables.metadata.get("device") or {}
     capability = str(device.get("arch") or "").removeprefix("sm_").rstrip("af")
     sms = int(device.get("sm_count") or 0)
     if not sms or not capability.isdecimal():
-        return {}
-    launches = tables.launches.assign(took=took(tables, tables.unit))
-    times: dict[tuple[str, int], BareTime] = {}
-    for key, group in launches.groupby(["kernel", "variant"], sort=False):
-        kernel, variant = _configuration(key)
-        if tables.emulated:
-            known = group["took"].dropna()
-            if len(known) and known.median() > 0:
-                times[kernel, variant] = BareTime(float(known.median()), sms, int(capability))
-            continue
-        timed = bare_times(tables.metadata, kernel, variant).get("bare_ns") or group["took"].dropna()
-        clock_hz = 1e9 * float(group["clock_ghz"].median())
-        if len(timed) and clock_hz > 0:
-            times[kernel, variant] = BareTime(1e-9 * float(np.median(timed)) * clock_hz, sms, int(capability))
-    return times
+        return None
+    timed = None if tables.emulated else bare_times(tables.metadata, *of).get("bare_ns")
+    known = timed or durations.dropna().tolist()
+    clock_ghz = 1.0 if tables.emulated else float(launches["clock_ghz"].median())
+    cycles = float(np.median(known)) * clock_ghz if known and clock_ghz > 0 else 0.0
+    return BareTime(cycles, sms, int(capability)) if cycles > 0 else None
 
 
 def _configuration(key: Any) -> tuple[str, int]:

@@ -152,7 +152,7 @@ class InductorLaunches:
         if build is None or kernel.why != BUILDING or len(launchers) != 1 or launchers[0] is not begun:
             return False
         assert self._aside is not None
-        if build.done() and self._aside.may_load() or self._capturing():
+        if (build.done() and self._aside.may_load()) or self._capturing():
             return False
         return not (kernel.in_graphs and warms_up_a_graph())
 

@@ -1,77 +1,113 @@
-"""What holds a kernel back: kernels with a known fault, and their mended twins."""
+"""Findings of kernels that the emulator ran: the corpus' faults, and kernels without one."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+import triton
+import triton.language as tl
 
-from bench.diagnose import cases
-from bench.planted import PAIRS, marked_lines
-from profscope.analysis import causes, diagnosis
+from bench.diagnose import Judged, cases, emulated
+from bench.planted_kernels import layer_norm_kernel, one_pass_kernel
+from profscope.analysis import diagnosis
 from profscope.profiles import Profile, load
 from tests.support.sessions import session
 
-SHOWN = {pair.name: pair for pair in PAIRS if pair.emulated}
-QUICK = ("tail", "load-imbalance", "late-warp", "exposed-load")
-NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.exhaustive) for name in SHOWN]
+_FAULTS = {
+    "field of a structure": "uncoalesced-load",
+    "member of a record": "uncoalesced-store",
+    "ring buffer by remainder": "index-arithmetic",
+    "squares turned by a gather": "bank-conflict",
+    "norm in float64": "fp64-arithmetic",
+    "columns summed each step": "serial-reduction",
+    "decode by broadcast": "no-tensor-cores",
+}
+_FAULTLESS = ("good copy", "good add", "good matmul, bfloat16")
 
 
 @cache
-def profile(name: str, which: str) -> Profile:
-    """A pair's profile on the emulator."""
-    pair = SHOWN[name]
-    launch = (pair.faulty if which == "faulty" else pair.mended)("cpu", True)
-    with session(instrument=pair.instrument) as prof:
-        launch()
+def judged(name: str) -> Judged:
+    return emulated(name)
+
+
+@pytest.mark.parametrize("name", _FAULTS)
+def test_the_emulators_evidence_names_cause_and_line(name: str) -> None:
+    found = judged(name)
+    assert (found.found[0][0], found.right_line) == (_FAULTS[name], True), found.found
+
+
+@pytest.mark.parametrize("name", _FAULTLESS)
+def test_a_kernel_without_a_fault_has_no_finding(name: str) -> None:
+    assert not judged(name).false, judged(name).found
+
+
+@triton.jit
+def strided_kernel(x_ptr, out_ptr, STRIDE: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at * STRIDE)
+    tl.store(out_ptr + at, x)
+
+
+def strided(stride: int) -> Profile:
+    torch = pytest.importorskip("torch")
+    x, out = torch.ones(16 * 1024 * stride), torch.empty(16 * 1024)
+    with session() as prof:
+        strided_kernel[(16,)](x, out, STRIDE=stride, BLOCK=1024)
     return prof.profile
 
 
-@pytest.mark.parametrize("name", ["bank-conflict", "starving-partition", "uncoalesced-load"])
-def test_what_only_a_gpu_shows(name: str) -> None:
+def test_a_stride_of_8_is_found_at_its_load() -> None:
+    apart, beside = strided(8).findings(), strided(1).findings()
+    top = apart.iloc[0]
+    assert (top["finding"], top["confidence"]) == ("uncoalesced-load", "high")
+    lines = Path(__file__).read_text().splitlines()
+    assert "tl.load(x_ptr" in lines[top["line"] - 1]
+    assert "8.0 times the sectors" in top["evidence"]
+    assert top["evidence"].endswith("(cycles of the emulator's cost model)")
+    assert not (beside["gain_pct"] >= 5).any()
+    assert "strided_kernel" in beside.attrs["clean"]
+
+
+def test_a_load_of_what_another_loop_has_loaded() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.rand(16, 1024), torch.empty(16, 1024)
+    with session() as prof:
+        layer_norm_kernel[(16,)](x, y, 1024, 1e-5, BLOCK=256)
+    found = prof.profile.findings().query("finding == 'redundant-load'")
+    first, second, third = marked_lines(layer_norm_kernel, "tl.load(x_ptr")
+    assert set(found["line"]) == {second, third}
+    assert found["evidence"].str.contains(f"line {first} has loaded").all()
+    with session() as prof:
+        one_pass_kernel[(16,)](x, y, 1024, 1e-5, BLOCK=1024)
+    assert "redundant-load" not in set(prof.profile.findings()["finding"])
+
+
+def marked_lines(kernel: triton.JITFunction, text: str) -> list[int]:
+    source, first = inspect.getsourcelines(kernel.fn)
+    return [first + at for at, line in enumerate(source) if text in line]
+
+
+def test_each_missing_witness_is_one_line() -> None:
+    said = strided(1).findings().attrs["not_measured"]
+    assert said == ["strided_kernel: hardware counters: the emulator has neither L2 nor DRAM"]
+
+
+def test_partitions_without_counters_are_judged_by_their_spans() -> None:
     """Recorded on an H200, a few of the CTAs."""
-    faulty = load(Path(__file__).parents[1] / "data" / "findings" / f"{name}.json.gz")
+    faulty = load(Path(__file__).parents[1] / "data" / "findings" / "starving-partition.json.gz")
     top = faulty.findings().iloc[0]
-    assert top["finding"] == name
-    (source,) = [each for each in faulty.metadata["sources"] if each["name"].endswith(top["kernel"])]
-    line = source["text"].splitlines()[top["line"] - source["line"]]
-    assert f"# fault: {name}" in line
+    assert top["finding"] == "partition-starved"
+    said = faulty.findings().attrs["not_measured"]
+    assert any("hardware counters: session(hardware=True)" in text for text in said)
 
 
 def test_every_finding_is_documented() -> None:
-    files = [file for room in (causes, diagnosis) for file in Path(room.__path__[0]).glob("*.py")]
-    names = {name for file in files for name in re.findall(r'Finding\(\s*"([a-z-]+)"', file.read_text())} | {
-        cause for case in cases() for cause in case["causes"]
-    }
+    files = Path(diagnosis.__path__[0]).glob("*.py")
+    names = {name for file in files for name in re.findall(r'Finding\(\s*"([a-z-]+)"', file.read_text())}
+    names |= {cause for case in cases() for cause in case["causes"]}
     page = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
-    assert {pair.finding for pair in PAIRS} <= names
     assert {name for name in names if f"`{name}`" not in page} == set()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_top_finding_names_cause_and_line(name: str) -> None:
-    top = profile(name, "faulty").findings().iloc[0]
-    assert top["finding"] == SHOWN[name].finding
-    assert top["line"] in marked_lines(SHOWN[name].finding)
-    assert top["file"].endswith("planted_kernels.py")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_mended_kernel_does_not_get_it(name: str) -> None:
-    assert SHOWN[name].finding not in set(profile(name, "mended").findings()["finding"])
-
-
-# The mended layer norm does without two of its loops, too.
-@pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] != "redundant-load"])
-def test_the_gain_is_what_mending_brings(name: str) -> None:
-    """In the emulator's time: a bound or nearly so.
-
-    And within a factor of 1.5, but where the compiler decides what mending brings.
-    """
-    took = [profile(name, which).launches.eval("end_ns - start_ns").iloc[0] for which in ("faulty", "mended")]
-    real_pct = 100 * (1 - took[1] / took[0])
-    predicted = profile(name, "faulty").findings()["gain_pct"].iloc[0]
-    assert real_pct * 0.85 <= predicted  # one wave less is one gap between CTAs less, too
-    assert predicted <= real_pct * 1.5 or name == "exposed-load"

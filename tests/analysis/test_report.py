@@ -371,4 +371,4 @@ def test_the_tail_is_that_of_the_findings_and_of_explain() -> None:
     found = profile.findings().query("finding == 'tail'")
     assert len(found)
     for row in found.to_dict("records"):
-        assert told[row["kernel"], row["variant"]]["tail_pct"] == pytest.approx(row["gain_pct"], rel=1e-3)
+        assert told[row["kernel"], row["variant"]]["tail_pct"] == pytest.approx(row["gain_pct"], abs=2)

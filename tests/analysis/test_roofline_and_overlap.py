@@ -44,25 +44,6 @@ def test_without_peaks_or_all_ctas_nothing_is_made_up() -> None:
     assert roof_table(Profile().tables).empty
 
 
-def test_below_the_roof_stands_where_nothing_else_does() -> None:
-    busy: list[Row] = [("k", "kernel", 1, -1, -1, 0, 100_000), ("loop L5", "loop", 5, -1, 0, 0, 100_000)]
-    busy += [("local load x", "op", 6, step, 1, 1000 * step, 400) for step in range(100)]
-    busy += [("load x", "op", 7, step, 1, 1000 * step + 400, 550) for step in range(100)]
-    work = {("load x", 7): (9.6e7, 0)}
-    table = worked(work, busy).findings()
-    assert table["finding"].tolist() == ["exposed-load"]  # which says where the time goes
-    # Each load takes as long as one does that waits for nothing, but there are many of them.
-    issue = busy[:2]
-    for step in range(1000):
-        issue += [
-            (f"load {name}", "op", 7, step, 1, 100 * step + 20 * at, 20) for at, name in enumerate("xyzuv")
-        ]
-    (row,) = worked(work, issue).findings().to_dict("records")
-    assert (row["finding"], row["line"], row["confidence"]) == ("below-roof", 5, "low")
-    assert row["gain_pct"] == pytest.approx(100 * (1 - 0.2 / 0.92))  # kernels reach 92 % of DRAM's peak
-    assert "20 % of the roof (memory; NVIDIA H200 data sheet, SXM)" in row["evidence"]
-
-
 def test_what_a_cta_does_at_once() -> None:
     rows: list[Row] = [
         ("k", "kernel", 1, -1, -1, 0, 1000),

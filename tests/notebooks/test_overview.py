@@ -70,7 +70,7 @@ def test_it_has_verdict_findings_and_lines() -> None:
     finding = prof.findings().iloc[0]
     assert "1 kernel, 1 launch, 3,484 spans, 0 dropped records, gpu, NVIDIA H200" in text
     assert "Verdict: trust with care" in text
-    assert f"up to {finding['gain_pct']:.0f} %: starving-partition at planted_kernels.py:67" in text
+    assert f"up to {finding['gain_pct']:.0f} %: partition-starved at planted_kernels.py:67" in text
     assert str(finding["evidence"]) in text
     assert str(finding["advice"]) in text
     top = prof.lines().iloc[0]

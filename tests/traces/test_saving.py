@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from profscope.analysis import findings
 from profscope.analysis.cause import Finding
-from profscope.analysis.kernel_analysis import KernelAnalysis
+from profscope.analysis.diagnosis import diagnose
+from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.stale_temp_files import held
@@ -88,10 +88,10 @@ def test_a_finding_that_fails_fails_no_save(
 ) -> None:
     profile = profscope.load(ROOT / "tests" / "data" / "findings" / "uncoalesced-load.json.gz")
 
-    def fails(judged: KernelAnalysis) -> Iterator[Finding]:
-        raise ZeroDivisionError(f"in {judged.kernel}")
+    def fails(facts: KernelFacts) -> Iterator[Finding]:
+        raise ZeroDivisionError(f"in {facts.kernel}")
 
-    monkeypatch.setattr(findings, "causes_of_findings", lambda: (fails,))
+    monkeypatch.setattr(diagnose, "diagnose", fails)
     path = tmp_path / f"t{suffix}"
     profile.save(path)
     said = f"findings are left out: working them out failed, ZeroDivisionError: in {profile.df['kernel'][0]}"

@@ -9,6 +9,7 @@ from typing import Final
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
 
 __all__ = ["CAUSES"]
@@ -58,6 +59,7 @@ def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: st
     )  # fmt: skip
 
 
+@needs("counts", "samples")
 def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and PC samples. Without it float32 does it, in half the slots or fewer."""
     rows = facts.counts["op"].isin(_DOUBLES) | facts.counts["opcode"].astype("str").str.contains(r"\.F64")
@@ -72,6 +74,7 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts", "samples", "ttgir")
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
     lines with such ops are gone but for a tenth; loads and stores stay."""
@@ -91,6 +94,7 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         yield _finding(facts, name, place, 0.9 * share, f"lines with {', '.join(ops[:3])}", advice)
 
 
+@needs("counts", "samples", "ttgir")
 def conversions(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts, PC samples and the TTGIR. Without it conversions between types in loops are gone."""
     lines = facts.lines_of(_CASTS, loop=True) - {0}
@@ -114,6 +118,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts")
 def bound(facts: KernelFacts) -> Iterator[Finding]:
     """dram-bound, l2-bound, l1-bound, tensor-bound, issue-bound: a result, not a fault, and no gain. Needs
     counters."""

@@ -1,12 +1,20 @@
-"""The findings of a configuration that the hardware has observed."""
+"""The findings of one configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Finding
-from profscope.analysis.diagnosis import arithmetic_causes, launch_causes, memory_causes, tensor_causes
+from profscope.analysis.cause import NOISE_PCT, Finding
+from profscope.analysis.diagnosis import (
+    arithmetic_causes,
+    launch_causes,
+    memory_causes,
+    repeated_loads,
+    tensor_causes,
+    value_causes,
+    warp_causes,
+)
 from profscope.analysis.diagnosis.facts import KernelFacts
 
 __all__ = ["diagnose"]
@@ -14,11 +22,15 @@ __all__ = ["diagnose"]
 _CAUSES: Final = (
     *launch_causes.CAUSES,
     *memory_causes.CAUSES,
+    *repeated_loads.CAUSES,
     *arithmetic_causes.CAUSES,
     *tensor_causes.CAUSES,
+    *warp_causes.CAUSES,
 )
 # What is seen whatever the cause is: it stands behind a cause that explains at least half as much.
 _SYMPTOMS: Final = ("exposed-latency", "low-occupancy", "tail")
+# What a kernel has reached: a result, not a fault, and no gain.
+_RESULT: Final = "-bound"
 
 
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:
@@ -26,5 +38,7 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
     found = [finding for cause in _CAUSES for finding in cause(facts)]
     most = max((each.gain_pct for each in found if each.finding not in _SYMPTOMS), default=0.0)
     for each in sorted(found, key=lambda each: -each.gain_pct):
-        if each.finding not in _SYMPTOMS or most < each.gain_pct / 2:
+        is_finding = each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)
+        if is_finding and (each.finding not in _SYMPTOMS or most < each.gain_pct / 2):
             yield each
+    yield from value_causes.wrong_values(facts.analysis)

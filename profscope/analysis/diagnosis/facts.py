@@ -1,4 +1,4 @@
-"""What is known of one configuration that was observed: counters, counts, samples, its binary."""
+"""What is known of one configuration, by whichever witness there is: the hardware, or the emulator."""
 
 from __future__ import annotations
 
@@ -18,16 +18,22 @@ from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.devices import sm_count_of
+from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
 from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernel_analysis import KernelAnalysis
-from profscope.analysis.limits import limits_of
+from profscope.analysis.launch_durations import took
+from profscope.analysis.limits import bare_time, limits_of
+from profscope.analysis.pipes import slots_of
 
-__all__ = ["KernelFacts", "Place", "facts_of"]
+__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
-_WIDTHS: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _LOOPS: Final = ("scf.for", "scf.while")
+WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
+"""Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
+of its cost model), the TTGIR, and the begins and ends of CTAs."""
+
 # Without these nothing can be concluded from counters: resources, and counters.
 _NEEDED: Final = ("dram", "l2", "issue")
 _NEEDED_COUNTERS: Final = ("time", "dram_read", "dram_write")
@@ -37,14 +43,17 @@ _NEEDED_COUNTERS: Final = ("time", "dram_read", "dram_write")
 class KernelFacts:
     """Of one configuration.
 
-    used: by resource (see `limits`) what part of its peak is used, 0 to 1. counters: values by name. counts:
-    rows of `prof.counts`, with `op`, the opcode without its suffixes, and `bytes`, what a thread accesses.
-    samples: of the bare binary. grid: CTAs of a launch. room: CTAs that fit on an SM, 0 if not known.
-    cta_cycles: durations of recorded CTAs. place: file and line of the kernel.
+    known: of WITNESSES, those that saw it; what an unknown one would say is empty. used: by resource (see
+    `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name.
+    counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
+    a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
+    launch. room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file
+    and line of the kernel. analysis: its spans.
     """
 
     kernel: str
     variant: int
+    known: frozenset[str]
     used: Mapping[str, float]
     counters: Mapping[str, float]
     counts: pd.DataFrame
@@ -58,6 +67,11 @@ class KernelFacts:
     cta_cycles: np.ndarray[Any, Any]
     ttgir: str
     place: Place
+    analysis: KernelAnalysis
+
+    @property
+    def emulated(self) -> bool:
+        return self.analysis.emulated
 
     @cached_property
     def executed(self) -> int:
@@ -71,7 +85,7 @@ class KernelFacts:
     @property
     def waves(self) -> float:
         """CTAs of the grid over those that fit on the device; 0 if that is not known."""
-        return self.grid / (self.sms * self.room) if self.room else 0.0
+        return self.grid / (self.sms * self.room) if self.room and self.sms else 0.0
 
     def executed_share(self, rows: pd.Series) -> float:
         """What part of the warp instructions the marked rows of `counts` are."""
@@ -126,12 +140,12 @@ class KernelFacts:
     def ops(self) -> Mapping[int, set[str]]:
         """By line, the names of the TTGIR's ops. {} if unknown."""
         found: defaultdict[int, set[str]] = defaultdict(set)
-        for op, line, _ in self._walked:
+        for op, line, _ in self.located_ops:
             found[line].add(op.name)
         return found
 
     @cached_property
-    def _walked(self) -> list[tuple[Op, int, bool]]:
+    def located_ops(self) -> list[tuple[Op, int, bool]]:
         """Each op of the TTGIR, with its line and whether it is in a loop; none if the TTGIR is unknown."""
         if not self.ttgir:
             return []
@@ -144,7 +158,7 @@ class KernelFacts:
     def masked_loop(self) -> int:
         """The line of the selection by compared positions in a loop with products of matrices whose bounds
         do not depend on the program; 0 if there is none."""
-        for loop, _, _ in self._walked:
+        for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
             inside = list(loop.walk())
@@ -157,60 +171,88 @@ class KernelFacts:
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
         """Whether an op of the TTGIR has such a name; loop: in a loop."""
-        return any((inside or not loop) and re.search(pattern, op.name) for op, _, inside in self._walked)
+        return any((inside or not loop) and re.search(pattern, op.name) for op, _, inside in self.located_ops)
+
+    @cached_property
+    def lines_in_loops(self) -> set[int]:
+        """The lines of the ops in loops."""
+        return self.lines_of("", loop=True) - {0}
 
     def text_of(self, name: str) -> list[str]:
         """The ops of this name, as they are printed."""
-        return [str(op) for op, _, _ in self._walked if op.name == name]
+        return [str(op) for op, _, _ in self.located_ops if op.name == name]
 
     def lines_of(self, pattern: str, *, loop: bool = False) -> set[int]:
         """The lines of ops with such names."""
         return {
-            line for op, line, inside in self._walked if (inside or not loop) and re.search(pattern, op.name)
+            line
+            for op, line, inside in self.located_ops
+            if (inside or not loop) and re.search(pattern, op.name)
         }
 
 
 def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
-    """None if the hardware has not counted and sampled the configuration, or not read its counters."""
+    """None for a grid of an unknown size, as of a trace that others have written."""
     tables, kernel, variant = judged.tables, judged.kernel, judged.variant
+    first, about, build = judged.launches.iloc[0], judged.configuration, judged.build("bare")
+    grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
+    if grid <= 0:
+        return None
     counters, counts, samples, ctas = (
         table[(table["kernel"] == kernel) & (table["variant"] == variant)]
         for table in (tables.counters, tables.counts, tables.samples, tables.ctas)
     )
-    samples = samples[samples["binary"].astype("str") == "bare"] if len(samples) else samples
-    sms = sm_count_of(tables.metadata)
-    if not len(counters) or not len(counts) or not sms or samples["samples"].sum() < FEWEST_SAMPLES:
-        return None
-    limits = limits_of(counters)
-    used = dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+    samples = samples[samples["binary"].astype("str") == "bare"]
+    samples = samples if samples["samples"].sum() >= FEWEST_SAMPLES else samples[:0]
     values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
+    used = _used(judged, counters, counts)
     needed = [used.get(name, np.nan) for name in _NEEDED] + [
         values.get(name, np.nan) for name in _NEEDED_COUNTERS
     ]
-    if not np.isfinite(needed).all():
-        return None
-    first, about, build = judged.launches.iloc[0], judged.configuration, judged.build("bare")
-    grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
-    if grid <= 0:  # of a trace that others have written
-        return None
-    opcode = counts["opcode"].astype("str")
-    suffix = opcode.str.extract(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")[0]
+    ttgir = _ttgir_of(judged)
+    is_known = (np.isfinite(needed).all(), len(counts) > 0, len(samples) > 0, bool(ttgir), len(ctas) > 0)
+    known = frozenset(name for name, seen in zip(WITNESSES, is_known, strict=True) if seen)
+    if "counters" not in known and len(counters):  # some of them alone mislead
+        used, values = _used(judged, counters[:0], counts), {}
     return KernelFacts(
         kernel=kernel,
         variant=variant,
-        used={name: 0.0 if np.isnan(value) else float(value) for name, value in used.items()},
+        known=known,
+        used={name: float(value) for name, value in used.items() if np.isfinite(value)},
         counters={name: value for name, value in values.items() if np.isfinite(value)},
-        counts=counts.assign(op=opcode.str.split(".").str[0], bytes=suffix.map(_WIDTHS).fillna(4)),
+        counts=_in_words_of_sass(counts),
         samples=samples,
         grid=grid,
         warps=int(about.get("num_warps") or first["num_warps"]),
         stages=int(about.get("num_stages") or 0),
-        sms=sms,
-        room=int(build.get("ctas_per_sm") or 0),
+        sms=sm_count_of(tables.metadata) or 0,
+        room=int(build.get("ctas_per_sm") or judged.room),
         spills=int(build.get("spills") or 0),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
-        ttgir=_ttgir_of(judged),
+        ttgir=ttgir,
         place=judged.place,
+        analysis=judged,
+    )
+
+
+def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) -> dict[str, float]:
+    """By resource what part of its peak is used; by counters, else by counts and the time of a launch."""
+    key = judged.kernel, judged.variant
+    time = None
+    if len(counts) and not len(counters):
+        durations = took(judged.tables, judged.tables.unit)[judged.launches.index]
+        time = bare_time(judged.tables, durations, judged.launches, key)
+    limits = limits_of(counters, counts, {} if time is None else {key: time})
+    return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+
+
+def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
+    opcodes = counts["opcode"].astype("str")
+    slots = [sum(slots_of(opcode).values()) for opcode in opcodes]
+    return counts.assign(
+        op=pd.Series(op_names(opcodes), counts.index, dtype="str"),
+        bytes=pd.Series(thread_bytes(opcodes), counts.index, dtype="int64"),
+        executed=counts["executed"] * np.array(slots, np.int64),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
@@ -24,7 +25,7 @@ _MANY_WARPS: Final = 16  # of a CTA
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
     """Needs the grid. Without it the same work runs on all SMs."""
-    if facts.grid < facts.sms:
+    if 0 < facts.grid < facts.sms:
         part = facts.grid / facts.sms
         yield Finding(
             "idle-sms", *facts.place,
@@ -47,6 +48,7 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@needs("ctas")
 def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out."""
     cycles = facts.cta_cycles
@@ -70,6 +72,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counters")
 def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counters. Without it fewer CTAs do the same, each more."""
     cycles = (
@@ -85,9 +88,11 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@needs("samples")
 def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters and PC samples. Without it four times the warps hide each other's waits."""
-    warps = facts.counters.get("occupancy", 0.0)
+    """Needs PC samples; warps by the counter, else those that fit. Without it four times the warps hide each
+    other's waits."""
+    warps = facts.counters.get("occupancy", float(facts.room * facts.warps))
     waits = facts.stalled("long_scoreboard")
     if 0 < warps <= _FEW_WARPS and waits > 0.5 and not facts.spills and facts.grid >= facts.sms:
         place, _ = facts.most_stalled("long_scoreboard")
@@ -100,6 +105,7 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and PC samples. Without it a quarter of the warps have four times the elements each."""
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
@@ -112,7 +118,7 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
             f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the "
             "samples wait for other warps or the exchange with them",
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
-            gain_pct(facts, 0.75), "medium",
+            gain_pct(facts, 0.75 if "counters" in facts.known else waits), "medium",
         )  # fmt: skip
 
 

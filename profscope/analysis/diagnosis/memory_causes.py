@@ -8,6 +8,7 @@ from typing import Final, cast
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
@@ -15,6 +16,9 @@ _LOADS: Final = ("LDG",)
 _STORES: Final = ("STG",)
 _VECTOR_BYTES: Final = 16  # the widest access of a thread (PTX ISA, ld.global)
 _EXCESS: Final = 1.4  # sectors over ideal; an unaligned row has up to 1.25
+_BUSY_SHARED: Final = 0.4  # of its peak, below which conflicts are hidden behind other work
+_SHARED_WAITS: Final = 0.1  # of the cost model's cycles, which has no such hiding
+_SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _QUEUES: Final = (
     "lg_throttle",
     "mio_throttle",
@@ -25,6 +29,7 @@ _QUEUES: Final = (
 )
 
 
+@needs("counts", "samples")
 def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     """uncoalesced-load, uncoalesced-store, unvectorized-access. Needs counts and counters. Without it each
     access touches the sectors that its bytes need, and L1, L2 and DRAM move as much less.
@@ -51,8 +56,16 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
                 if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
                 "through shared memory",
-                gain_pct(facts, max(waits, facts.used.get("l2", 0.0)), _of_ideal(facts)), "high",
+                gain_pct(facts, _spared(facts, waits, kind, excess), _of_ideal(facts)), "high",
             )  # fmt: skip
+
+
+def _spared(facts: KernelFacts, waits: float, kind: str, excess: float) -> float:
+    """The part of the time that waits for the excess. Where the hardware's caches and DRAM take part, that is
+    what waits for memory; on the emulator a latency stays as it is, and only the queue is shorter."""
+    if "counters" in facts.known:
+        return max(waits, facts.used["l2"])
+    return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
@@ -72,6 +85,7 @@ def _of_ideal(facts: KernelFacts) -> dict[str, float]:
     }
 
 
+@needs("counts", "samples")
 def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     """bank-conflict. Needs counts and counters. Without it each access to shared memory takes its ideal
     wavefronts."""
@@ -81,22 +95,27 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     every = max(1, int(rows["wavefronts"].sum()))
     rows = rows[rows["line"] > 0]
     reduces = facts.lines_of("tt.reduce")
+    waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
+    used = facts.used.get("shared", 0.0)
+    is_busy = used >= _BUSY_SHARED or (facts.emulated and waits >= _SHARED_WAITS)
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
-        if taken < 2 * ideal or excess < 0.3 or facts.used.get("shared", 0.0) < 0.4 or int(line) in reduces:
+        if taken < 2 * ideal or excess < 0.3 or not is_busy or int(line) in reduces:
             continue
         scaled = {"shared": 1 - excess, "l1": 1 - excess, "lsu": 1 - excess}
         yield Finding(
             "bank-conflict", str(file), int(line),
             f"{taken / ideal:.1f} times the wavefronts that its bytes need: {taken:,}, {ideal:,} would do; "
-            f"shared memory is at {100 * facts.used['shared']:.0f} % of its peak",
+            f"shared memory is at {100 * used:.0f} % of its peak, and {100 * waits:.0f} % of the samples "
+            "wait for it",
             "a swizzled or padded layout",
-            gain_pct(facts, facts.used["shared"], scaled), "high",
+            gain_pct(facts, excess * waits if facts.emulated else used, scaled), "high",
         )  # fmt: skip
 
 
+@needs("counts", "samples")
 def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone."""
     local = facts.counts["op"].isin(["LDL", "STL"])
@@ -115,6 +134,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples. Without it nobody waits for atomics, nor for the fences around them."""
     waits = facts.stalled("long_scoreboard", "lg_throttle", by=("atomic",)) + facts.stalled("membar")
@@ -128,6 +148,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@needs("counters", "counts")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counters and counts. Without it, L2 and DRAM are at half their use: tiles are twice as large, or
     neighbours in time share what they read."""
@@ -151,6 +172,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("samples")
 def exposed(facts: KernelFacts) -> Iterator[Finding]:
     """exposed-latency, few-stages. Needs PC samples. Without it nobody waits for these loads, while memory
     moves the same bytes."""
@@ -159,12 +181,17 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     if waits < 0.25:
         return
     place, _ = facts.most_stalled("long_scoreboard", by=by)
+    if "counters" not in facts.known and place[1] not in facts.lines_in_loops:
+        return  # a load outside of loops may wait for memory that is busy, which only counters tell
     pipelined = facts.has(r"dot|mma", loop=True)
-    name = "few-stages" if pipelined and facts.stages <= 2 else "exposed-latency"
+    busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
+    memory = f"while memory is at {100 * busy:.0f} % of its peak" if "l2" in facts.used else "in a loop"
+    is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
+    few = facts.stages <= 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
+    name = "few-stages" if pipelined and few else "exposed-latency"
     yield Finding(
         name, *place,
-        f"{100 * waits:.0f} % of the samples wait for loads (`long_scoreboard`), while memory is at "
-        f"{100 * max(facts.used.get('dram', 0.0), facts.used.get('l2', 0.0)):.0f} % of its peak",
+        f"{100 * waits:.0f} % of the samples wait for loads (`long_scoreboard`), " + memory,
         "more stages (num_stages of 3 or 4)" if name == "few-stages"
         else "load earlier, several at once, or keep more warps on an SM",
         gain_pct(facts, 0.8 * waits), "medium",

@@ -9,6 +9,7 @@ from typing import Final, cast
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
@@ -22,6 +23,7 @@ _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
+@needs("counts", "ttgir")
 def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it tensor cores do the products, at a tenth of the time or less."""
     if facts.executed_ops(*_MMA) > 0:
@@ -44,6 +46,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counters", "counts")
 def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
     memory, and tiles are larger."""
@@ -71,6 +74,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counters", "samples", "ttgir")
 def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it the partition of the tensor cores does not wait for data."""
     if not facts.has("warp_specialize") or facts.used.get("tensor", 0.0) > _BUSY_TENSOR:
@@ -86,6 +90,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counters", "samples", "ttgir")
 def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it the next product is issued before this one's result is
     used."""
@@ -109,6 +114,7 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
     lines = facts.lines_of(r"^tt\.reduce", loop=True) - {0}
@@ -129,6 +135,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts", "samples", "ttgir")
 def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
     lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
@@ -148,9 +155,10 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def masked_work(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the TTGIR, or counts. Without it a loop ends where a mask throws all of its tiles away: half of
-    them, for a triangle; or fewer lanes are masked off."""
+@needs("ttgir")
+def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
+    triangle."""
     line = facts.masked_loop
     if line:
         yield Finding(
@@ -160,6 +168,11 @@ def masked_work(facts: KernelFacts) -> Iterator[Finding]:
             "end the loop at the diagonal, and mask only the tiles that it crosses",
             gain_pct(facts, 0.45, dict.fromkeys(facts.used, 0.55)), "medium",
         )  # fmt: skip
+
+
+@needs("counts")
+def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. Without it no lane of loads and stores is masked off."""
     rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
     lanes = facts.counts[rows]
     active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
@@ -175,6 +188,6 @@ def masked_work(facts: KernelFacts) -> Iterator[Finding]:
 
 
 CAUSES: Final = (
-    masked_work, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, serial_reduction,
-    layout_conversion,
+    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
+    serial_reduction, layout_conversion,
 )  # fmt: skip

@@ -25,8 +25,7 @@ from profscope.traces.html.spans import span_columns
 __all__ = ["best_places", "page_facts", "shown_ctas"]
 
 _OF_LAUNCHES: Final = (
-    "idle-sms", "tail", "load-imbalance", "low-residency", "below-roof", "spills",
-    "tiny-ctas", "too-many-warps",
+    "idle-sms", "tail", "load-imbalance", "low-occupancy", "register-spills", "tiny-ctas", "too-many-warps",
 )  # fmt: skip
 
 

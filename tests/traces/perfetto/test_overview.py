@@ -72,7 +72,7 @@ def test_findings_say_why(shown: Processor, specialised: Profile) -> None:
     args = ", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in ("evidence", "line", "gain_pct"))
     told = specialised.findings().iloc[0]
     assert shown.query(f"select name, {args} from slice where category = 'finding'") == [
-        ("starving-partition (planted_kernels.py:67)", told["evidence"], 67, told["gain_pct"])
+        ("partition-starved (planted_kernels.py:67)", told["evidence"], 67, told["gain_pct"])
     ]
 
 
@@ -122,7 +122,7 @@ def test_chrome_traces_have_them_too(specialised: Profile, tmp_path: Path, proce
     assert processor.errors() == []
     slices = processor.query("select category, name from slice where category in ('summary', 'finding')")
     assert sorted(slices) == [
-        ("finding", "starving-partition (planted_kernels.py:67)"),
+        ("finding", "partition-starved (planted_kernels.py:67)"),
         ("summary", "matmul_ws_kernel"),
     ]
     most = dict(

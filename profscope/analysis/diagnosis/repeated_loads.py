@@ -1,0 +1,162 @@
+"""redundant-load: a loop loads what was loaded before, as the TTGIR tells."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from instrument_passes.ir.model import Block, Op, Value
+from profscope.analysis.cause import Finding
+from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.witnesses import needs
+
+__all__ = ["CAUSES"]
+
+_LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
+_CLASSES: Final = ("global load", "async copy")
+_LEAST_SECTORS: Final = 0.1  # of all sectors, which the repeated loads must read
+_NAMES: Final = re.compile(r"%[\w#:]+")
+
+
+class _Repeated(NamedTuple):
+    """Loads at a line that read again. before: the line that has read it, 0 for an earlier step of the loop.
+    share: of the loads at the line."""
+
+    before: int
+    share: float
+
+
+@needs("counts", "samples", "ttgir")
+def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
+    """Without it the later load is gone, and nobody waits for it. That no store changes the data between is
+    not known."""
+    found = _repeated(facts)
+    every = max(1.0, float(facts.counts["sectors"].sum()))
+    loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    of_loads = facts.samples["blamed_class"].isin(_CLASSES)
+    for line, again in found.items():
+        sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
+        share = again.share * sectors / every
+        if share < _LEAST_SECTORS:
+            continue
+        here = of_loads & (facts.samples["blamed_line"] == line)
+        waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+        what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        yield Finding(
+            "redundant-load", facts.place[0], line,
+            f"the address is the one that {what}: {100 * share:.0f} % of all sectors are loaded again, and "
+            f"{100 * waits:.0f} % of the samples wait for that",
+            "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
+            "front of the loop",
+            gain_pct(facts, waits, {"l1": 1 - share, "lsu": 1 - share}), "medium",
+        )  # fmt: skip
+
+
+def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
+    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step."""
+    earlier: dict[int, list[tuple[Op, int]]] = {}
+    again: dict[int, list[int]] = {}
+    loads: Counter[int] = Counter()
+    expressions = _Expressions()
+    for op, line, inside in facts.located_ops:
+        if op.name not in _LOADS or not op.operands or not line:
+            continue
+        loads[line] += 1
+        pointer = op.operands[0]
+        alike = earlier.setdefault(expressions.number(op, pointer), [])
+        before = next((at for other, at in alike if _runs_before(other, op)), None)
+        if before is not None:
+            again.setdefault(line, []).append(before)
+        elif inside and not _varies(op, pointer, _loop_of(op)):
+            again.setdefault(line, []).append(0)
+        alike.append((op, line))
+    return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}
+
+
+def _runs_before(earlier: Op, later: Op) -> bool:
+    """Whether the earlier op has run whenever the later one does: not in another branch. Loops are taken to
+    have a step."""
+    block, around = earlier.parent, list(_blocks_around(later))
+    while block is not None and block not in around:
+        loop = block.parent_op
+        block = loop.parent if loop is not None and loop.name == "scf.for" else None
+    return block is not None
+
+
+def _blocks_around(op: Op | None) -> Iterator[Block]:
+    while op is not None and op.parent is not None:
+        yield op.parent
+        op = op.parent_op
+
+
+def _loop_of(op: Op) -> Op:
+    """The innermost loop around an op in a loop."""
+    parent = op.parent_op
+    while parent is not None and parent.name not in ("scf.for", "scf.while"):
+        parent = parent.parent_op
+    assert parent is not None
+    return parent
+
+
+class _Expressions:
+    """Numbers for how values are computed, equal for equal computations. A loop's counter is its bounds;
+    what a loop carries, a load or a region gives, is only equal to itself."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._known: dict[tuple[int, int], int] = {}
+
+    def number(self, user: Op, name: str) -> int:
+        """Of the value that `name` means for the op."""
+        value = user.resolve(name)
+        if value is None:
+            return self._of((name,))
+        place = id(value.owner), value.index
+        if place not in self._known:
+            self._known[place] = self._of(self._computation(value))
+        return self._known[place]
+
+    def _computation(self, value: Value) -> tuple[object, ...]:
+        owner, index = value.owner, value.index
+        if isinstance(owner, Block):
+            loop = owner.parent_op
+            if loop is not None and loop.name == "scf.for" and index == 0:
+                return "counter", *(self.number(loop, each) for each in loop.operands[:3])
+            return "argument", id(owner), index
+        if owner.regions or owner.name in _LOADS:
+            return "result", id(owner), index
+        text = _NAMES.sub("%", str(owner).split(" loc(", 1)[0].strip())
+        return text, index, *(self.number(owner, each) for each in owner.operands)
+
+    def _of(self, computation: tuple[object, ...]) -> int:
+        return self._numbers.setdefault(computation, len(self._numbers))
+
+
+def _varies(user: Op, name: str, loop: Op) -> bool:
+    """Whether a value may be another one in the next step of the loop."""
+    left, seen = [(user, name)], set()
+    while left:
+        op, used = left.pop()
+        value = op.resolve(used)
+        if value is None:
+            return True
+        owner = value.owner
+        if not _is_within(owner.parent_op if isinstance(owner, Block) else owner, loop) or id(owner) in seen:
+            continue
+        if isinstance(owner, Block) or owner.regions or owner.name in _LOADS:
+            return True
+        seen.add(id(owner))
+        left += [(owner, each) for each in owner.operands]
+    return False
+
+
+def _is_within(op: Op | None, loop: Op) -> bool:
+    while op is not None and op is not loop:
+        op = op.parent_op
+    return op is loop
+
+
+CAUSES: Final = (redundant_load,)
