@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profscope.dispatch.running import Running
-    from profscope.recording.spooler import Spooler
+    from profscope.store.spool import Spooler
 
 __all__ = ["Session", "session"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope.recording import host_scopes
+from profscope.around import host_scopes
 from profscope.recording.interrupts import uninterrupted
 from profscope.recording.open_sessions import OPEN
 from tests.support.sessions import launch_add, session

@@ -14,12 +14,12 @@ from instrument_passes.manifest import Manifest
 from profscope.aot.description import COMPILED_IN, SCHEMA, Parameter, profile_layout
 from profscope.aot.signatures import Signature
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.programs import manifest_in
 from profscope.compat.triton_parts import GPUTarget, JITFunction, driver, source_class
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import CompileError, OptionError
 from profscope.options import Options
 from profscope.recording.builds import build_of, ptx_of
-from profscope.recording.programs import manifest_in
 from profscope.version import __version__
 
 __all__ = ["compiled", "described", "target_of"]

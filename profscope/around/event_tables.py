@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def with_events(tables: Tables, columns: Mapping[str, Sequence[Any]]) -> Tables:
-    """The tables with `events`, in order of start. columns: as `recording.kineto` gives them.
+    """The tables with `events`, in order of start. columns: as `around.kineto` gives them.
 
     Where no scope is open on an event's thread, as on autograd's, it is in that of the only thread that has
     one open. An annotation that is a host scope, too, is no event.

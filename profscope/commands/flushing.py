@@ -36,7 +36,7 @@ class Flushing:
             self._thread.join()
 
     def _flush(self) -> None:
-        from profscope.recording.cuda_driver import allow_capture
+        from profscope.device.cuda_driver import allow_capture
 
         allow_capture()
         pause_s = _FIRST_S

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from instrument_passes.command import run
+from profscope.around.job import JOB, rank
 from profscope.commands.flags import add_flags, option_names, run_options, spelled
 from profscope.commands.launcher import ranks_recorded
 from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
@@ -23,7 +24,6 @@ from profscope.commands.switch import signal_of
 from profscope.compat.after_import import after_import
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.job import JOB, rank
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
 

@@ -14,9 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from profscope.around.job import ranks
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
 from profscope.compat.triton_parts import CompiledKernel, driver
+from profscope.device.backend import Backend
+from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Binary, Configuration
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.proton_sampling import proton_has_sampled
@@ -26,10 +29,7 @@ from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import SampledLaunch, Subject
 from profscope.evidence.waiting import may_wait
 from profscope.options import Options
-from profscope.recording.backend import Backend
 from profscope.recording.builds import ptx_of
-from profscope.recording.graphs import Graphs
-from profscope.recording.job import ranks
 from profscope.recording.recorded_launches import RecordedLaunches
 
 if TYPE_CHECKING:

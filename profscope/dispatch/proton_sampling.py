@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from typing import Final
 
+from profscope.dispatch.processes import mapped_files
 from profscope.evidence.cupti import HAS_SAMPLED
-from profscope.recording.processes import mapped_files
 
 __all__ = ["proton_has_sampled"]
 

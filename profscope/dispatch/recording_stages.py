@@ -19,13 +19,13 @@ from instrument_passes.scope_notes import MARKER, without_markers
 from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
 from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
+from profscope.compat.programs import describe, manifest_in
 from profscope.compat.proton import conflict
 from profscope.compat.triton_parts import ir
 from profscope.dispatch.rounding import Rounding
 from profscope.errors import CompileError, ScopeError
 from profscope.language import RECORDING
 from profscope.options import Options
-from profscope.recording.programs import describe, manifest_in
 
 __all__ = ["RecordingStages", "instrument"]
 

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from instrument_passes.records import BASE_ALIGNMENT
+from profscope.around.host_scopes import about_to_launch
 from profscope.compat.launching import Call, capturing_now, current_device_now
+from profscope.compat.programs import Program
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY
+from profscope.device.graphs import Graphs
 from profscope.recording.builds import build_of
 from profscope.recording.diagnostics import Diagnostics
-from profscope.recording.graphs import Graphs
-from profscope.recording.host_scopes import about_to_launch
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.messages import one_line
-from profscope.recording.programs import Program
 from profscope.recording.routes import Routes
 
 __all__ = ["RecordedLaunches"]

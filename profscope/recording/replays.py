@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from profscope.decoding.raw import Mark
-from profscope.recording.arenas import cold_bytes
-from profscope.recording.buffers import Lane
+from profscope.device.arena import cold_bytes
+from profscope.device.buffers import Lane
+from profscope.device.graphs import Captured
 from profscope.recording.diagnostics import Diagnostics
-from profscope.recording.graphs import Captured
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog, Route
 from profscope.recording.messages import one_line

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.schema import EVENT_DTYPES, HOST_DTYPES, Tables, events_frame, host_frame
-from profscope.traces.packed_table import packed_table, unpacked_table
+from profscope.store.packed_table import packed_table, unpacked_table
 
 __all__ = ["packed_around", "unpacked_around"]
 

@@ -21,13 +21,13 @@ from profscope.schema import (
     launches_frame,
     measured_frame,
 )
+from profscope.store.limits import most_cells
+from profscope.store.packed_table import packed_table, unpacked_table
 from profscope.threads import worker_pool
 from profscope.traces.around import packed_around, unpacked_around
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
-from profscope.traces.limits import most_cells
 from profscope.traces.packed_ctas import packed_ctas, unpacked_ctas
-from profscope.traces.packed_table import packed_table, unpacked_table
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 

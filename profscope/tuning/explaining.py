@@ -64,7 +64,7 @@ def explain(
     Raises OptionError for a kernel without autotuner and for bad options, SessionError inside a session.
     """
     require("triton", "profscope.explain()")
-    from profscope.recording.backend import uses_gpu
+    from profscope.device.backend import uses_gpu
     from profscope.tuning.configurations import configurations
     from profscope.tuning.failures import why_not_built
 

@@ -1,0 +1,178 @@
+"""The job that this process is a rank of, as the metadata's entry "job" says it.
+
+    {"id": "8f...", "rank": 3, "world_size": 8, "host": "node1", "boot": "c7...", "began_unix_ns": ...,
+     "clock": [{"unix_ns": ..., "offset_ns": -181234, "error_ns": 21500}, ...]}
+
+id: of the run, the same on all ranks, "" where they had no way to agree. boot: processes that see the same
+one share a clock. clock: moments at which the host's clock was compared with that of rank 0's host, at the
+session's start and end; none where that is the same host.
+
+Ranks meet at the store of the job's process group (`torch.distributed`), once it is initialised. There rank 0
+says where its clock answers; nothing else is sent through the group, so no rank ever waits for another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from profscope.around.rank_clock import RankClock, ask
+
+__all__ = ["JOB", "Job", "rank", "ranks"]
+
+JOB: Final = "PROFSCOPE_JOB"
+"""Environment variable with the id of a run whose processes profscope itself has started."""
+
+_RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # torchrun and accelerate, Open MPI, MPICH
+_SIZES: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_PAUSE_S: Final = 0.2
+_TIMEOUT_S: Final = 1.0
+_PORT_OF_NOTHING: Final = 9
+
+
+def rank(environment: Mapping[str, str]) -> int | None:
+    """Which process of a job this is; None where nothing says that there is a job."""
+    return _number(environment, _RANKS)
+
+
+def ranks() -> int:
+    """How many processes the job has; 1 where nothing says that there is a job."""
+    return _number(os.environ, _SIZES) or 1
+
+
+def _number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    texts = [environment[name] for name in names if environment.get(name, "").isdecimal()]
+    return int(texts[0]) if texts else None
+
+
+def _boot() -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{socket.gethostname()}-{os.getpid()}"  # shared with nobody
+
+
+class Job:
+    """Of a session. Nothing here raises: without a job, or without a network, there is less to say."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._id = os.environ.get(JOB, "")
+        self._rank, self._size = rank(os.environ), _number(os.environ, _SIZES)
+        self._began_ns = time.time_ns()
+        self._boot = _boot()
+        self._clock: RankClock | None = None
+        self._met = False
+        self._left = threading.Event()
+        self._asking: threading.Thread | None = None
+        self._moments: list[dict[str, int]] = []
+
+    @contextlib.contextmanager
+    def joined(self) -> Iterator[None]:
+        """For the length of a session."""
+        self._meet()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def describe(self) -> dict[str, Any]:
+        """The metadata's entry "job", as far as it is known now; {} where there is no job."""
+        if not self._left.is_set():
+            self._meet()
+        if self._rank is None:
+            return {}
+        about = {"id": self._id, "rank": self._rank, "world_size": self._size, "host": socket.gethostname()}
+        with self._lock:
+            moments = list(self._moments)
+        return {"job": about | {"boot": self._boot, "began_unix_ns": self._began_ns, "clock": moments}}
+
+    def _meet(self) -> None:
+        """Meet the other ranks, as soon as there is a process group; once."""
+        distributed: Any = sys.modules.get("torch.distributed")
+        if os.getpid() != self._pid or distributed is None or not distributed.is_available():
+            return
+        with self._lock:
+            if self._met or not distributed.is_initialized():
+                return
+            self._met = True
+        self._rank, self._size = distributed.get_rank(), distributed.get_world_size()
+        with contextlib.suppress(AttributeError, RuntimeError, OSError, ValueError):
+            store = distributed.distributed_c10d._get_default_store()
+            store = store.clone() if hasattr(store, "clone") else store
+            if not self._id:
+                self._id = store.compare_set("profscope/job", "", secrets.token_hex(8)).decode()
+            if self._rank == 0:
+                self._answer(store)
+            elif self._size > 1:
+                self._asking = threading.Thread(target=self._ask, args=(store,), daemon=True)
+                self._asking.start()
+
+    def _answer(self, store: Any) -> None:
+        token = secrets.token_hex(8)
+        self._clock = RankClock(token.encode())
+        told = {"boot": self._boot, "token": token, "port": self._clock.port, "hosts": _own_addresses()}
+        store.set("profscope/clock", json.dumps(told))
+
+    def _ask(self, store: Any) -> None:
+        """Compare the clocks when rank 0 is there, and once more at the session's end."""
+        with contextlib.suppress(RuntimeError, OSError, ValueError, KeyError):
+            while not store.check(["profscope/clock"]):
+                if self._left.wait(_PAUSE_S):
+                    return
+            told = json.loads(store.get("profscope/clock"))
+            if told["boot"] == self._boot:
+                return
+            with _connected(told["hosts"], told["port"]) as connection:
+                connection.sendall(told["token"].encode())
+                self._note(connection)
+                self._left.wait()
+                self._note(connection)
+
+    def _note(self, connection: socket.socket) -> None:
+        moment = ask(connection)
+        with self._lock:
+            self._moments.append(moment._asdict())
+
+    def _leave(self) -> None:
+        self._left.set()
+        if os.getpid() != self._pid:
+            return
+        if self._asking is not None:
+            self._asking.join(_TIMEOUT_S)
+        if self._clock is not None:
+            with contextlib.suppress(OSError):
+                self._clock.close()
+
+
+def _connected(hosts: list[str], port: int) -> socket.socket:
+    """Raises OSError where no host of these can be reached."""
+    failed: OSError = OSError("no host is named")
+    for host in hosts:
+        try:
+            connection = socket.create_connection((host, port), _TIMEOUT_S)
+        except OSError as error:
+            failed = error
+            continue
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+    raise failed
+
+
+def _own_addresses() -> list[str]:
+    """By which others may reach this host, the likeliest first."""
+    name = socket.gethostname()
+    addresses = [os.environ.get("MASTER_ADDR", ""), name]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        route.connect(("192.0.2.1", _PORT_OF_NOTHING))  # sends nothing: only asks which way it would go
+        addresses.insert(0, route.getsockname()[0])
+    return list(dict.fromkeys(each for each in addresses if each))
