@@ -15,8 +15,8 @@ import pytest
 
 import profscope
 from profscope.around import host_scopes
-from profscope.recording.interrupts import uninterrupted
 from profscope.recording.open_sessions import OPEN
+from profscope.sessions import uninterrupted
 from tests.support.sessions import launch_add, session
 from tests.support.triton_globals import triton_globals
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-__all__ = ["missing_attribute", "package_runner"]
+__all__ = ["CppKernels", "cpp_kernels", "missing_attribute", "package_runner"]
+
+
+_FOR_A_CPU: Final = (
+    "torch.compile made kernels for a CPU, in C++: Inductor makes Triton kernels on GPUs only, so move the "
+    'model and its inputs there: .to("cuda")'
+)
+_WRAPPED: Final = (
+    "; and leave cpp_wrapper=True out: it has C++ launch the kernels, on a GPU, too, "
+    "and there they go unrecorded"
+)
 
 
 def package_runner() -> Any:
@@ -26,3 +36,23 @@ def missing_attribute(owner: Any, *names: str) -> str:
                 return f"torch {version} has no {whose}.{name}"
             value = getattr(value, part)
     return ""
+
+
+class CppKernels(NamedTuple):
+    """How many there are in this process. bound: that Python calls; wrapped: that C++ calls."""
+
+    bound: int = 0
+    wrapped: int = 0
+
+    def why_unseen(self, now: CppKernels) -> str:
+        """Why a session saw no launch around a model that was compiled meanwhile; "" if none was."""
+        if now.wrapped > self.wrapped:
+            return _FOR_A_CPU + _WRAPPED
+        return _FOR_A_CPU if now.bound > self.bound else ""
+
+
+def cpp_kernels() -> CppKernels:
+    """Those of now; none where Inductor is not loaded. Imports nothing."""
+    module = sys.modules.get("torch._inductor.codecache")
+    caches = (getattr(module, name, None) for name in ("CppPythonBindingsCodeCache", "CppWrapperCodeCache"))
+    return CppKernels(*(len(getattr(cache, "cache", ())) for cache in caches))

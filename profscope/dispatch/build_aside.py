@@ -24,7 +24,7 @@ from profscope.compat.triton_parts import knobs
 from profscope.device.cuda_driver import allow_capture
 from profscope.dispatch.processes import begun, ended, gone, write
 from profscope.options import Options
-from profscope.recording.messages import one_line
+from profscope.recording.diagnostics import one_line
 
 __all__ = ["GIVEN_UP", "BuildAside", "Job", "Session"]
 

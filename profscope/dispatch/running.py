@@ -21,8 +21,8 @@ from profscope.around.host_scopes import HostScopes
 from profscope.around.job import Job
 from profscope.around.kineto import Kineto
 from profscope.compat.compiling import RecordedCompiler
-from profscope.compat.cpp_kernels import CppKernels, cpp_kernels
 from profscope.compat.other_ranges import OtherRanges
+from profscope.compat.torch_parts import CppKernels, cpp_kernels
 from profscope.compat.triton_parts import knobs
 from profscope.device import backend
 from profscope.dispatch.aot_inductor import AheadOfTime

@@ -23,8 +23,7 @@ from profscope.recording.drained_launches import DrainedLaunches
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
-from profscope.recording.recorded_launches import RecordedLaunches
-from profscope.recording.replays import Replays
+from profscope.recording.recorded_launches import RecordedLaunches, Replays
 from profscope.recording.routes import Routes
 from profscope.store.spool import Spooler
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,14 @@ from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
 from profscope.store.chunks import CHUNK, VERSION, Bytes, Chunk, chunks, version_of
-from profscope.store.spool_form import malformed
+from profscope.store.json_form import ANY, ANY_NUMBER, EACH, Needs, Row, misfits
+from profscope.store.metadata_form import misshapen
 from profscope.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Spool", "read"]
+__all__ = ["Spool", "malformed", "read"]
 
 _MISUNDERSTOOD = (
     AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError,
@@ -33,6 +35,36 @@ _FEW = 8  # launches that a note names one by one
 _SCOPES = (
     "scope", "source", "thread", "start_unix_ns", "end_unix_ns", "depth", "parent", "metrics",
 )  # fmt: skip
+
+
+_NUMBER: Final = range(1 << 31)
+_PLACE: Final = range(-1, 1 << 31)  # -1: none
+_FORMS: Final = {
+    "session": Needs({"backend": str}),
+    "so far": Needs({"metadata": {}, "notes": [str]}),
+    "program": {"number": _NUMBER, "manifest": str, "build": {}, "code": Needs({"ttgir": str, "ptx": str})},
+    "launch": Needs(
+        {
+            "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
+            "mark": Row((_PLACE, _PLACE, bool)),
+        }
+    ),
+    "samples": Needs({"table": {}, "sampler": {"binaries": [{}], "notes": [str]}}),
+    "evidence": Needs(
+        {
+            "counts": {}, "counters": {},
+            "about": Needs({"configurations": [Row((str, _NUMBER, str))], "notes": [str]}),
+        }
+    ),
+    "scopes": Needs(
+        {
+            "scope": [str], "source": [str], "metrics": [{EACH: ANY_NUMBER}],
+            "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int],
+            "depth": [_NUMBER], "parent": [_PLACE],
+            "inside": [Row((int, int, int, _NUMBER))], "outside": [Row((int, int, int))],
+        },
+    ),
+}  # fmt: skip
 
 
 class Spool(NamedTuple):
@@ -254,3 +286,18 @@ def _missing(launches: list[int]) -> str:
     if len(launches) <= _FEW:
         return f"launches {', '.join(map(str, launches))} are missing"
     return f"launches {launches[0]} to {launches[-1]}, {len(launches)} in all, are missing"
+
+
+def malformed(kind: str, stated: Any) -> str | None:
+    """What is wrong with what a chunk states, in a few words; None for one that can be read."""
+    return next(_problems(kind, stated), None)
+
+
+def _problems(kind: str, stated: Any) -> Iterator[str]:
+    yield from misfits(stated, _FORMS.get(kind, ANY), kind)
+    if kind == "session":
+        yield from misshapen(stated)
+    elif kind == "so far":
+        yield from misshapen(stated["metadata"])
+    elif kind == "samples":
+        yield from misshapen({"sampler": stated["sampler"]})

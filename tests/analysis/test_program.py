@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope import OptionError
-from profscope.around.nesting import enclosing
+from profscope.around.event_tables import enclosing
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from tests.support.around import KERNEL, MAIN, program

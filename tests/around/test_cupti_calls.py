@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from profscope.around import cupti_calls
+from profscope.around import kineto as cupti_calls
 from profscope.evidence.cupti import library_path
 
 _WORKS: list[str] = [

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from profscope.around import job as jobs
-from profscope.around.job import Job
-from profscope.around.rank_clock import RankClock, ask
+from profscope.around.job import Job, RankClock, ask
 
 AHEAD_NS = 5_000_000_000
 

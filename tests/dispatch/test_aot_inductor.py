@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 import profscope
 from profscope.dispatch import aot_inductor, proton_sampling
 from profscope.dispatch.aot_inductor import kernels_in
-from profscope.dispatch.proton_sampling import proton_has_sampled
+from profscope.dispatch.observing import proton_has_sampled
 from tests.support.sessions import launch_add, session
 
 LIBRARY = b"\x7fELF\0triton_poi_fused_gelu_0\0no_triton_poi_fused_1\0triton_per_fused_norm_1\0triton_poi\0"

@@ -16,9 +16,9 @@ import torch
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.compat import launching
 from profscope.device import arena as arenas
+from profscope.device import arena as generations
 from profscope.device import cuda_driver, graphs
 from profscope.device import drain as pinned
-from profscope.device import fillings as generations
 from profscope.recording import routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]

@@ -18,7 +18,7 @@ import pytest
 
 import profscope
 from profscope.errors import OptionError, TraceError
-from profscope.store.packing import pack, unpack
+from profscope.store.packed_table import pack, unpack
 from profscope.traces.compact import ROW_STREAMS, RUN_STREAMS
 from profscope.traces.load_checks import unsound
 from profscope.traces.perfetto.layout import DATA_FIELD, END

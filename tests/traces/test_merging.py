@@ -20,8 +20,7 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.store.metadata_form import misshapen
-from profscope.traces.merging import Part, merged
-from profscope.traces.merging_notes import merged_notes
+from profscope.traces.merging import Part, merged, merged_notes
 from tests.support.profiles import profile_metadata, regular_profile
 
 
