@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from profscope.compat.torch_parts import job_store
+
 __all__ = ["JOB", "Job", "Moment", "RankClock", "ask", "rank", "ranks"]
 
 JOB: Final = "PROFSCOPE_JOB"
@@ -112,8 +114,7 @@ class Job:
             self._met = True
         self._rank, self._size = distributed.get_rank(), distributed.get_world_size()
         with contextlib.suppress(AttributeError, RuntimeError, OSError, ValueError):
-            store = distributed.distributed_c10d._get_default_store()
-            store = store.clone() if hasattr(store, "clone") else store
+            store = job_store()
             if not self._id:
                 self._id = store.compare_set("profscope/job", "", secrets.token_hex(8)).decode()
             if self._rank == 0:

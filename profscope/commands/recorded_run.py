@@ -14,10 +14,10 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
-from profscope.commands.first_launch import FirstLaunch
 from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
+from profscope.compat.first_launch import FirstLaunch
 from profscope.compat.torch_parts import CppKernels, cpp_kernels
 from profscope.emulator.without_gpu import say_how
 from profscope.errors import ProfscopeError

@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
-from profscope.compat.patches import patched
+from profscope.compat.launching import watched_graphs
 from profscope.compat.programs import Program
 from profscope.device import cuda_driver
 
@@ -103,10 +103,7 @@ class Graphs:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """See captures and replays in the body of a with statement."""
-        wrappers = {"capture_begin": self._begin, "capture_end": self._end, "replay": self._replay}
-        with contextlib.ExitStack() as stack:
-            for name, wrap in wrappers.items():
-                stack.enter_context(patched(torch.cuda.CUDAGraph, name, wrap))
+        with watched_graphs(self._begin, self._end, self._replay):
             yield
 
     @property

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 from profscope.around.job import ranks
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
+from profscope.compat.torch_parts import mapped_files
 from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Binary, Configuration
 from profscope.dispatch.left_bare import reason
-from profscope.dispatch.processes import mapped_files
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses

@@ -3,8 +3,6 @@
 process = begun("profscope.dispatch.builder:main")
 write(process.stdin, b"...")
 ended(process, 5.0)
-
-And what this process has loaded.
 """
 
 from __future__ import annotations
@@ -13,10 +11,9 @@ import contextlib
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import IO, Final
 
-__all__ = ["begun", "ended", "gone", "mapped_files", "write"]
+__all__ = ["begun", "ended", "gone", "write"]
 
 _NICE: Final = 10
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -66,11 +63,3 @@ def gone(process: subprocess.Popen[bytes], patience_s: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def mapped_files() -> str:
-    """The files that this process has in memory, as /proc/self/maps says; "" where there is no such file."""
-    try:
-        return Path("/proc/self/maps").read_text()
-    except OSError:
-        return ""

@@ -20,12 +20,13 @@ from profscope.analysis.notes import UNSEEN
 from profscope.around.host_scopes import HostScopes
 from profscope.around.job import Job
 from profscope.around.kineto import Kineto
+from profscope.compat.aot_inductor import AheadOfTime
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.origins import ORIGINS
 from profscope.compat.other_ranges import OtherRanges
 from profscope.compat.torch_parts import CppKernels, cpp_kernels
 from profscope.compat.triton_parts import knobs
 from profscope.device import backend
-from profscope.dispatch.aot_inductor import AheadOfTime
 from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
@@ -37,7 +38,6 @@ from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.origins import ORIGINS
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 

@@ -14,8 +14,9 @@ from torch.export.pt2_archive._package import AOTICompiledModel
 from torch.utils import _pytree as pytree
 
 import profscope
-from profscope.dispatch import aot_inductor, proton_sampling
-from profscope.dispatch.aot_inductor import kernels_in
+from profscope.compat import aot_inductor
+from profscope.compat.aot_inductor import kernels_in
+from profscope.dispatch import observing as proton_sampling
 from profscope.dispatch.observing import proton_has_sampled
 from tests.support.sessions import launch_add, session
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from profscope.recording import origins
-from profscope.recording.origins import Launched, OriginTable, Place, collapsed, launched_in, place_of
+from profscope.compat import origins
+from profscope.compat.origins import Launched, OriginTable, Place, collapsed, launched_in, place_of
 
 _FORWARD = """\
 # AOT ID: ['0_forward']

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.compat.after_import import after_import
+from profscope.compat.origins import ORIGINS
 from profscope.compat.patches import patched, patched_property
 from profscope.compat.torch_parts import missing_attribute
-from profscope.recording.origins import ORIGINS
 
 __all__ = ["FirstLaunch"]
 
@@ -118,6 +118,6 @@ class FirstLaunch:
 
 
 def _launches_from_cpp(called: Any) -> bool:
-    from profscope.dispatch.aot_inductor import launches_from_cpp  # which imports torch
+    from profscope.compat.aot_inductor import launches_from_cpp  # which imports torch
 
     return launches_from_cpp(called)

@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from profscope.compat.after_import import after_import
 from profscope.compat.patches import patched
-from profscope.compat.torch_parts import missing_attribute, package_runner
-from profscope.dispatch.processes import mapped_files
+from profscope.compat.torch_parts import mapped_files, missing_attribute, package_runner
 
 __all__ = ["AheadOfTime", "kernels_in", "launches_from_cpp"]
 
