@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import secrets
+import selectors
 import socket
 import struct
 import sys
@@ -215,47 +216,62 @@ def ask(connection: socket.socket, now: Now = time.time_ns) -> Moment:
 
 
 class RankClock:
-    """Rank 0's: answers whoever knows the token, in threads of its own, until it is closed."""
+    """Rank 0's: answers whoever knows the token, in a thread of its own, until it is closed."""
 
     def __init__(self, token: bytes, now: Now = time.time_ns) -> None:
         """Raises OSError where no port can be had."""
         self._token, self._now = token, now
         self._listener = socket.create_server(("", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._answering: list[threading.Thread] = []
-        self._accepting = threading.Thread(target=self._accept, name="profscope-rank-clock", daemon=True)
-        self._accepting.start()
+        self._thread = threading.Thread(target=self._answer, name="profscope-rank-clock", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
-        """Wait a moment for those who still ask, and answer no more."""
-        until = time.monotonic() + _LEAVING_S
-        for thread in list(self._answering):
-            thread.join(max(0.0, until - time.monotonic()))
+        """Accept nobody more, and wait a moment for those who still ask."""
         try:
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who accepts; close() alone does not
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread; close() alone does not
         finally:
+            self._thread.join(_LEAVING_S)
             self._listener.close()
-            self._accepting.join(_LEAVING_S)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # closed
-                return
-            connection.settimeout(None)
-            thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
-            self._answering.append(thread)
-            thread.start()
+    def _answer(self) -> None:
+        """Until the listener is shut down and all who asked are gone."""
+        unheard: dict[socket.socket, bytes] = {}  # by connection, what is still to come of the token
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._listener, selectors.EVENT_READ)
+            while ready.get_map():
+                for key, _ in ready.select():
+                    if key.fileobj is self._listener:
+                        self._accept(ready, unheard)
+                        continue
+                    connection = key.fileobj
+                    assert isinstance(connection, socket.socket)
+                    if not self._heard(connection, unheard):
+                        ready.unregister(connection)
+                        del unheard[connection]
+                        connection.close()
 
-    def _answer(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if connection.recv(len(self._token), socket.MSG_WAITALL) != self._token:
-                    return
-                while connection.recv(1):
-                    got = self._now()
-                    connection.sendall(_TIMES.pack(got, self._now()))
-            except OSError:  # it went
-                return
+    def _accept(self, ready: selectors.BaseSelector, unheard: dict[socket.socket, bytes]) -> None:
+        try:
+            connection, _ = self._listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:  # shut down
+            ready.unregister(self._listener)
+            return
+        unheard[connection] = self._token
+        ready.register(connection, selectors.EVENT_READ)
+
+    def _heard(self, connection: socket.socket, unheard: dict[socket.socket, bytes]) -> bool:
+        """Take what has come: of the token, or a question, which is answered. False where it ends."""
+        token = unheard[connection]
+        try:
+            came = connection.recv(len(token) or 1)
+            got = self._now()
+            if token:
+                unheard[connection] = token[len(came) :]
+                return bool(came) and token.startswith(came)
+            if came:
+                connection.sendall(_TIMES.pack(got, self._now()))
+        except OSError:  # it went
+            return False
+        return bool(came)

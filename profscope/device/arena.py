@@ -208,9 +208,7 @@ class DeviceBuffers:
         return contextlib.nullcontext() if is_current else torch.cuda.stream(stream)
 
     def _new_arena(self) -> Arena:
-        # In another thread: this one may be allocating from the pool of a CUDA graph, as torch.compile does.
-        with ThreadPoolExecutor(1, "profscope-arena", cuda_driver.allow_capture) as aside:
-            arena = aside.submit(Arena, self.limit_bytes, self._device, self._idle).result()
+        arena = cuda_driver.aside(Arena, self.limit_bytes, self._device, self._idle)
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
 

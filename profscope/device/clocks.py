@@ -18,7 +18,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -80,13 +79,9 @@ class HostClocks:
 
 
 def anchor(device: int) -> Anchor | None:
-    """Of a CUDA device, now; None where the driver does not let us, or the GPU is too busy to answer.
-
-    A thread of its own asks, as in `record_cost`.
-    """
+    """Of a CUDA device, now; None where the driver does not let us, or the GPU is too busy to answer."""
     try:
-        with ThreadPoolExecutor(1) as own:
-            answers = own.submit(_answers, device).result()
+        answers = cuda_driver.aside(_answers, device)
     except (OSError, RuntimeError):
         return None
     tries = [(time.perf_counter_ns(), time.time_ns(), time.perf_counter_ns()) for _ in range(_TRIES)]
@@ -121,7 +116,6 @@ def _answers(device: int) -> list[Answer]:
     """Raises RuntimeError where the kernel cannot be run."""
     torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's
-    cuda_driver.allow_capture()
     stream = torch.cuda.Stream()
     shared = torch.zeros(_ROUNDS + 1, dtype=torch.int64, device="cpu").pin_memory()
     words = (ctypes.c_int64 * (_ROUNDS + 1)).from_address(shared.data_ptr())

@@ -10,10 +10,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from typing import Any, Final
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["allow_capture", "copy", "launch_warp", "load_module", "unload_module", "zero"]
+__all__ = ["allow_capture", "aside", "copy", "launch_warp", "load_module", "unload_module", "zero"]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # Unsigned integers of the driver's functions: CUdeviceptr, size_t and CUstream; and unsigned char.
 _WIDE: Final = ctypes.c_uint64
 _BYTE: Final = ctypes.c_ubyte
@@ -36,6 +40,16 @@ def allow_capture() -> None:
     relaxed = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
     with contextlib.suppress(OSError):  # no driver, then no graphs either
         _driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
+
+
+def aside(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
+    """What `work` returns, done in a thread of its own. Raises what it raises.
+
+    The caller may be capturing a CUDA graph, or allocating from the pool of one, as torch.compile does: both
+    are settings of its thread, and not ours to change.
+    """
+    with ThreadPoolExecutor(1, "profscope-aside", allow_capture) as own:
+        return own.submit(work, *args, **options).result()
 
 
 def zero(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 import torch
@@ -38,14 +37,9 @@ class RecordCost(NamedTuple):
 
 @functools.cache
 def record_cost(device: int) -> RecordCost | None:
-    """Of a CUDA device; None where the driver does not tell.
-
-    A thread of its own measures: whether threads may do this while another one captures a CUDA graph is a
-    setting of each thread, and the caller's is not ours to change.
-    """
+    """Of a CUDA device; None where the driver does not tell."""
     try:
-        with ThreadPoolExecutor(1) as own:
-            bare, recorded, read = own.submit(_times, device).result()
+        bare, recorded, read = cuda_driver.aside(_times, device)
     except (OSError, RuntimeError):
         return None
     each = (recorded - bare) / _TRIPS
@@ -59,7 +53,6 @@ def _times(device: int) -> list[int]:
     """
     torch.cuda.set_device(device)
     torch.cuda.current_stream()  # makes torch's context this thread's
-    cuda_driver.allow_capture()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         out = torch.zeros(_ROOM // 4, dtype=torch.int32, device="cuda")
