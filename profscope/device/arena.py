@@ -29,7 +29,7 @@ from profscope.device.buffers import Full, Lane, Slice
 from profscope.device.drain import first, move, pin
 from profscope.device.sizing import Blocks
 
-__all__ = ["Arena", "Bytes", "DeviceBuffers", "Generation", "arena_bytes", "cold_bytes"]
+__all__ = ["Arena", "ArenaFilling", "Bytes", "DeviceBuffers", "arena_bytes", "cold_bytes"]
 
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
@@ -72,26 +72,26 @@ def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
 
 
 class _DeviceSlice:
-    def __init__(self, buffers: DeviceBuffers, generation: Generation, offset: int, size: int) -> None:
+    def __init__(self, buffers: DeviceBuffers, filling: ArenaFilling, offset: int, size: int) -> None:
         self._buffers = buffers
-        self._generation = generation
+        self._filling = filling
         self._offset = offset
         self._size = size
 
     @property
     def extent(self) -> tuple[int, int]:
-        return self._generation.address + self._offset, self._size
+        return self._filling.address + self._offset, self._size
 
     @property
     def drained(self) -> bool:
-        return self._generation.host is not None
+        return self._filling.host is not None
 
     @property
     def cold(self) -> bool:
-        return self._offset in self._generation.cold
+        return self._offset in self._filling.cold
 
     def fetch(self) -> Bytes:
-        return self._buffers.fetch(self._generation)[self._offset : self._offset + self._size]
+        return self._buffers.fetch(self._filling)[self._offset : self._offset + self._size]
 
 
 class DeviceBuffers:
@@ -112,11 +112,11 @@ class DeviceBuffers:
         self._piece_bytes = align(_l2_bytes(device) // _PIECES_OF_L2, BASE_ALIGNMENT)
         self._cold_bytes = cold_bytes(device)
         self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)  # no launch of some generation is open any more
+        self._idle = threading.Condition(self._lock)  # no launch of some filling is open any more
         self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
         self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
         self._arenas = [self._new_arena()]
-        self._current = self._arenas[0].generation
+        self._current = self._arenas[0].filling
         self._may_grow = True
         self._closed = False
 
@@ -136,7 +136,7 @@ class DeviceBuffers:
         claimant = self._streams.get(stream)
         room = size + _BELOW & ~_BELOW  # align(), inlined
         offset = lane.next
-        lane.filling = generation = lane.claim
+        filling = lane.filling = lane.claim
         if offset + room <= lane.end and lane.claimant is claimant:
             lane.next = offset + room
         else:
@@ -145,32 +145,32 @@ class DeviceBuffers:
             if claim is not None and claim.idle is not self._idle:  # another device's
                 claim.give_back(lane)
             with self._lock:
-                generation = self._with_room(lane, size, stream, zero)
-                if generation is None:
+                filling = self._with_room(lane, size, stream, zero)
+                if filling is None:
                     return None
                 offset = lane.next
                 lane.next = offset + room
-                lane.filling = generation
+                lane.filling = filling
         lane.offset = offset
         lane.launches += 1
-        address: int = generation.address
+        address: int = filling.address
         return address + offset | bits
 
-    def slice(self, filling: Generation, offset: int, size: int) -> Slice:
+    def slice(self, filling: ArenaFilling, offset: int, size: int) -> Slice:
         return _DeviceSlice(self, filling, offset, size)
 
-    def copy(self, filling: Generation, offset: int, source: torch.Tensor) -> None:
+    def copy(self, filling: ArenaFilling, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream
         cuda_driver.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
 
-    def fetch(self, generation: Generation) -> Bytes:
-        """The bytes of a generation; drains it if that has not happened, and waits."""
-        host = generation.host
+    def fetch(self, filling: ArenaFilling) -> Bytes:
+        """The bytes of a filling; drains it if that has not happened, and waits."""
+        host = filling.host
         if host is None:
             with self._lock:
-                if generation.host is None:
-                    self._drain(generation, pinned=False)
-                host = generation.host
+                if filling.host is None:
+                    self._drain(filling, pinned=False)
+                host = filling.host
         assert host is not None
         return host.result()
 
@@ -179,10 +179,10 @@ class DeviceBuffers:
         with self._lock:
             self._closed = True
             for arena in self._arenas:
-                arena.generation.zeroed = -1  # so that place() looks
-                if arena.generation.used:
-                    self._drain(arena.generation, pinned=False)
-                    arena.generation.zeroed = -1
+                arena.filling.zeroed = -1  # so that place() looks
+                if arena.filling.used:
+                    self._drain(arena.filling, pinned=False)
+                    arena.filling.zeroed = -1
         self._threads.shutdown()
         self._movers.shutdown()
         self._side.synchronize()
@@ -214,77 +214,77 @@ class DeviceBuffers:
 
     def _with_room(
         self, lane: Lane, size: int, stream: int, zero: Sequence[Blocks] | None
-    ) -> Generation | None:
-        """The generation that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
+    ) -> ArenaFilling | None:
+        """The filling that takes a launch, at `lane.next`: the lane claims this, and what has been zeroed
         behind it, too, so that launches to come need not ask. None where the buffers are closed.
 
         All of a claim is zero, but for the launch at its beginning: who zeroes less zeroes nothing behind it.
         """
-        generation, room = self._current, align(size, BASE_ALIGNMENT)
-        has_claim = lane.claim is generation
+        filling, room = self._current, align(size, BASE_ALIGNMENT)
+        has_claim = lane.claim is filling
         if has_claim:
-            if lane.end == generation.used:  # nobody has claimed what follows
-                lane.end = generation.used = lane.next
+            if lane.end == filling.used:  # nobody has claimed what follows
+                lane.end = filling.used = lane.next
             elif lane.next + room <= lane.end:  # the claim is for another stream
-                self._await_zeroed(generation, stream)
+                self._await_zeroed(filling, stream)
                 lane.claimant = self._stream(stream)
-                return generation
-        if generation.used + room > generation.zeroed or stream not in generation.ready:
+                return filling
+        if filling.used + room > filling.zeroed or stream not in filling.ready:
             if self._closed:
                 return None
             made = self._make_room(size, stream, zero)
             if made is None:
                 return None
-            generation = made
-        lane.next = generation.used
-        most = room if generation.awaited else max(room, _CLAIM_BYTES)
-        generation.used = min(lane.next + most, generation.zeroed)
-        generation.lanes.add(lane)
-        lane.claim, lane.claimant, lane.end = generation, self._stream(stream), generation.used
-        return generation
+            filling = made
+        lane.next = filling.used
+        most = room if filling.awaited else max(room, _CLAIM_BYTES)
+        filling.used = min(lane.next + most, filling.zeroed)
+        filling.lanes.add(lane)
+        lane.claim, lane.claimant, lane.end = filling, self._stream(stream), filling.used
+        return filling
 
-    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> Generation | None:
-        """The generation that takes a launch of this size: rotated to, zeroed, waited for by the stream. None
+    def _make_room(self, size: int, stream: int, zero: Sequence[Blocks] | None) -> ArenaFilling | None:
+        """The filling that takes a launch of this size: rotated to, zeroed, waited for by the stream. None
         where the buffers were closed meanwhile."""
         while self._current.used + size > self.limit_bytes:
             self._rotate()
             if self._closed:
                 return None
-        generation = self._current
-        arena = generation.arena
-        end = align(generation.used + size, BASE_ALIGNMENT)
-        if end > generation.zeroed:
-            self._zero(generation, end, zero)
-        self._await_zeroed(generation, stream)
+        filling = self._current
+        arena = filling.arena
+        end = align(filling.used + size, BASE_ALIGNMENT)
+        if end > filling.zeroed:
+            self._zero(filling, end, zero)
+        self._await_zeroed(filling, stream)
         if end > self.limit_bytes // _PINNED_FROM and arena.pinned is None:  # it will be drained
             arena.pinned = self._threads.submit(pin, self.limit_bytes)
-        return generation
+        return filling
 
-    def _await_zeroed(self, generation: Generation, stream: int) -> None:
+    def _await_zeroed(self, filling: ArenaFilling, stream: int) -> None:
         """Have a stream wait until all that was zeroed is zero."""
-        if stream not in generation.ready:
-            self._stream(stream).wait_event(generation.arena.ready)
-            generation.ready.add(stream)
-            generation.streams.add(stream)
+        if stream not in filling.ready:
+            self._stream(stream).wait_event(filling.arena.ready)
+            filling.ready.add(stream)
+            filling.streams.add(stream)
 
-    def _zero(self, generation: Generation, end: int, zero: Sequence[Blocks] | None) -> None:
+    def _zero(self, filling: ArenaFilling, end: int, zero: Sequence[Blocks] | None) -> None:
         """Zero what follows the memory used so far: `zero` of it, or all up to `end` and a piece ahead."""
-        arena, begin = generation.arena, generation.zeroed
+        arena, begin = filling.arena, filling.zeroed
         if not begin:
             self._zeroing.wait_event(arena.drained)
         if zero is None:
-            generation.zeroed = min(self.limit_bytes, max(end, begin + self._piece_bytes))
-            parts = [Blocks(begin, 1, 0, 1, 0, generation.zeroed - begin)]
+            filling.zeroed = min(self.limit_bytes, max(end, begin + self._piece_bytes))
+            parts = [Blocks(begin, 1, 0, 1, 0, filling.zeroed - begin)]
         else:
-            generation.zeroed = end
-            parts = [each._replace(offset=generation.used + each.offset) for each in zero]
+            filling.zeroed = end
+            parts = [each._replace(offset=filling.used + each.offset) for each in zero]
         with self._on_device(self._zeroing):
             for part in parts:
                 _zero_blocks(arena.address, part, self._zeroing.cuda_stream)
             arena.ready.record(self._zeroing)
-        generation.ready.clear()
+        filling.ready.clear()
         if sum(part.total_bytes for part in parts) > self._cold_bytes:
-            generation.cold.add(generation.used)
+            filling.cold.add(filling.used)
 
     def _rotate(self) -> None:
         """Drain the current arena in the background and go on in the other, once that is on the host."""
@@ -300,27 +300,27 @@ class DeviceBuffers:
                 self._may_grow = False  # not tried again: an attempt that fails empties torch's cache
         if len(self._arenas) < 2:
             return  # launches go on behind the draining of the one arena
-        self._current = next(arena for arena in self._arenas if arena is not full.arena).generation
+        self._current = next(arena for arena in self._arenas if arena is not full.arena).filling
 
-    def _drain(self, generation: Generation, *, pinned: bool) -> None:
-        """Copy a generation to the host, on the side stream; a new one begins."""
-        arena = generation.arena
-        generation.take_claims()  # before the look at `open`
-        generation.awaited = True
-        self._idle.wait_for(lambda: not generation.open(), _ENQUEUE_TIMEOUT_S)
-        generation.take_claims()
-        if generation.host is not None:
+    def _drain(self, filling: ArenaFilling, *, pinned: bool) -> None:
+        """Copy a filling to the host, on the side stream; a new one begins."""
+        arena = filling.arena
+        filling.take_claims()  # before the look at `open`
+        filling.awaited = True
+        self._idle.wait_for(lambda: not filling.open(), _ENQUEUE_TIMEOUT_S)
+        filling.take_claims()
+        if filling.host is not None:
             return  # by another thread, while this one waited
-        for stream in generation.streams:
+        for stream in filling.streams:
             self._side.wait_event(self._stream(stream).record_event())
         if pinned:
             if arena.pinned is None:
                 arena.pinned = self._threads.submit(pin, self.limit_bytes)
             if arena.moved is not None:
                 arena.moved.result()  # back-pressure
-            pieces = first(arena.pinned.result(), generation.used)
+            pieces = first(arena.pinned.result(), filling.used)
         else:
-            pieces = [torch.empty(generation.used, dtype=torch.uint8, device="cpu")]
+            pieces = [torch.empty(filling.used, dtype=torch.uint8, device="cpu")]
         arena.drained = drained = torch.cuda.Event()
         with self._on_device(self._side):
             address = arena.address
@@ -329,7 +329,7 @@ class DeviceBuffers:
                 address += len(piece)
             drained.record(self._side)
         if pinned:
-            arena.moved = generation.host = self._threads.submit(
+            arena.moved = filling.host = self._threads.submit(
                 move,
                 [each.numpy() for each in pieces],
                 drained.synchronize,
@@ -338,16 +338,16 @@ class DeviceBuffers:
             )
         else:
             drained.synchronize()
-            generation.host = Future()
-            generation.host.set_result(pieces[0].numpy())
-        arena.generation = Generation(arena, self._idle)
-        if self._current is generation:
-            self._current = arena.generation
+            filling.host = Future()
+            filling.host.set_result(pieces[0].numpy())
+        arena.filling = ArenaFilling(arena, self._idle)
+        if self._current is filling:
+            self._current = arena.filling
         if pinned:
-            self._full(generation.used)
+            self._full(filling.used)
 
 
-class Generation:
+class ArenaFilling:
     """One filling of an arena; `host` receives its bytes once it is drained.
 
     The fields that every launch touches are here and not a hop away.
@@ -405,6 +405,6 @@ class Arena:
         self.address: int = self.memory.data_ptr() + self.start
         self.ready = torch.cuda.Event()
         self.drained = torch.cuda.Event()
-        self.generation = Generation(self, idle)
+        self.filling = ArenaFilling(self, idle)
         self.pinned: Future[list[torch.Tensor]] | None = None
         self.moved: Future[Bytes] | None = None  # the last move out of `pinned`

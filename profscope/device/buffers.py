@@ -1,6 +1,6 @@
 """What launches record into: slices of buffers, by whatever means; here of the host's memory.
 
-`arenas.py` has those of a GPU's.
+`arena.py` has those of a GPU's.
 """
 
 from __future__ import annotations

@@ -373,7 +373,7 @@ def test_memory_is_prepared_without_operators_that_a_library_may_have_replaced(a
     """With a Triton kernel, say, whose launch would ask for memory in the middle of this one."""
     with _Operators() as operators:
         slices = [place(arenas, LIMIT // 2) for _ in range(5)]  # rotates
-        arenas.fetch(slices[-1]._generation)  # type: ignore[attr-defined]
+        arenas.fetch(slices[-1]._filling)  # type: ignore[attr-defined]
     assert operators.names  # those that make memory, and views of it
     assert not {name for name in operators.names if name.endswith("_") or "copy" in name}
 
