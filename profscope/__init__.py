@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from profscope import errors
     from profscope.aot.decoding import decode
     from profscope.aot.exporting import export
+    from profscope.around.host_scopes import scope
     from profscope.binaries.mapping import instructions
     from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError
     from profscope.profiles import Profile, diff, load
-    from profscope.recording.host_scopes import scope
     from profscope.sessions import Session, session
     from profscope.switches import pause, profile, resume, start, stop
     from profscope.tuning.explaining import explain
@@ -70,7 +70,7 @@ _HOMES = {
     "pause": "switches",
     "profile": "switches",
     "resume": "switches",
-    "scope": "recording.host_scopes",
+    "scope": "around.host_scopes",
     "session": "sessions",
     "start": "switches",
     "stop": "switches",

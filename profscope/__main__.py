@@ -124,7 +124,7 @@ def _version(package: str) -> tuple[str, str]:
 
 def _gpu() -> str:
     """The GPU that a session would record on, or why there is none."""
-    from profscope.recording.backend import select
+    from profscope.device.backend import select
 
     try:
         with select("gpu") as backend:

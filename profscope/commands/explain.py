@@ -44,7 +44,7 @@ def _explain(words: list[str]) -> int:
     if chosen.is_launcher:
         parser.error(f"{chosen.name} starts other processes: name the program of one rank")
     require("triton", "profscope explain")
-    from profscope.recording.backend import select
+    from profscope.device.backend import select
     from profscope.tuning.program_launches import ProgramLaunches
     from profscope.tuning.search import explained
 

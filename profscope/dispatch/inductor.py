@@ -30,13 +30,13 @@ from profscope.compat.inductor import (
     precompiled,
     warms_up_a_graph,
 )
+from profscope.compat.origins import ORIGINS
 from profscope.compat.patches import patched
 from profscope.compat.torch_parts import missing_attribute
 from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
 from profscope.dispatch.configurations import Configuration
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.left_bare import BUILDING, FOR_CPP, described, reason
-from profscope.recording.origins import ORIGINS
 
 __all__ = ["InductorLaunches"]
 

@@ -12,8 +12,8 @@ import torch
 
 from profscope.compat.patches import patched
 from profscope.compat.triton_parts import Autotuner, Heuristics, JITFunction
+from profscope.device.backend import Backend
 from profscope.errors import OptionError
-from profscope.recording.backend import Backend
 from profscope.tuning.arguments import Arguments
 from profscope.tuning.launches import Launch
 from profscope.tuning.timing import PairTimer

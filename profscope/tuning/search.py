@@ -9,11 +9,11 @@ from typing import Any, Final
 import pandas as pd
 import torch
 
+from profscope.device.backend import Backend, select
 from profscope.dispatch.running import is_recording
 from profscope.errors import CompileError, OptionError, SessionError
 from profscope.options import Options
 from profscope.profiles import Profile
-from profscope.recording.backend import Backend, select
 from profscope.sessions import Session
 from profscope.tuning.arguments import Arguments
 from profscope.tuning.explanation import Explanation, tries_table, with_measured

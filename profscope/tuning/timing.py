@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from profscope.analysis.paired import Ratio, ratio_of
 from profscope.compat.launching import hold
 from profscope.compat.triton_parts import driver
+from profscope.device.backend import Backend
 from profscope.errors import SessionError
-from profscope.recording.backend import Backend
 
 __all__ = ["PairTimer", "Pairs"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from profscope.errors import CompileError, OptionError
-from profscope.recording.messages import one_line
+from profscope.recording.diagnostics import one_line
 from profscope.tuning.arguments import DIFFERENT, Arguments
 from profscope.tuning.failures import why_not_built
 from profscope.tuning.launches import Launcher

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.analysis.integrity import validate
-from profscope.around.nesting import enclosing
+from profscope.around.event_tables import enclosing
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables

@@ -12,8 +12,8 @@ from triton.compiler import compile
 import profscope
 from instrument_passes.levels import LEVELS
 from profscope.analysis.integrity import validate
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import _source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel

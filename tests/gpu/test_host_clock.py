@@ -11,7 +11,7 @@ import torch
 import profscope
 from bench.kernels import matmul, surroundings
 from bench.overhead import kernel_times
-from profscope.recording.host_clock import anchor
+from profscope.device.clocks import anchor
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]

@@ -110,7 +110,7 @@ def test_a_million_ctas_fit_the_memory() -> None:
     """Planned for a real kernel and grid; 1,000,000 CTAs would take the emulator minutes."""
     from instrument_passes.manifest import Manifest
     from instrument_passes.selection import Selection
-    from profscope.recording.sizing import needed_bytes, plan
+    from profscope.device.sizing import needed_bytes, plan
     from tests.support.synth import Loop, Program, Work, launch
 
     made = launch([Program((Loop((40,), (Work(5),)),), warps=4)]).manifest

@@ -14,9 +14,9 @@ from profscope.analysis.integrity import validate
 from profscope.errors import TraceError
 from profscope.evidence.tables import Evidence, evidence, with_evidence
 from profscope.profiles import Profile
+from profscope.store.chunks import SpoolWriter
 from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
-from profscope.traces.spool import SpoolWriter
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.h200_evidence import counted, values
 from tests.support.profiles import regular_profile

@@ -144,4 +144,4 @@ def test_saving_and_loading_import_what_they_need(suffix: str, tmp_path: Path) -
 
 def test_recording_into_a_spool_loads_no_pandas() -> None:
     heavy = 'print([name for name in ("pandas", "torch", "triton") if name in sys.modules])'
-    assert run(f"import profscope.traces.spool\n{heavy}") == "[]\n"
+    assert run(f"import profscope.store.chunks\n{heavy}") == "[]\n"
