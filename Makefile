@@ -68,7 +68,7 @@ exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and (exhaustive or hypothesis)' --hypothesis-profile=thorough
 
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
-ANY_TRITON := tests/traces tests/viewer tests/bench tests/notebooks tests/plotting \
+ANY_TRITON := tests/traces tests/store tests/viewer tests/bench tests/notebooks tests/plotting \
     tests/docs tests/test_distribution.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
     $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections each_cause estimates lines \
         overhead report scope_colours summary two_levels validate verdict) \

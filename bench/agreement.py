@@ -65,7 +65,7 @@ def recorded(workload: Workload, level: str, device: str) -> profscope.Profile:
 
 def shown(profile: profscope.Profile, most: int) -> str:
     """The tables of one profile as text."""
-    lines, distances = profile.lines(), profile.distances()
+    lines, distances = profile.lines(), profile.timeline.distances()
     texts = [f"  not measured: {text}" for text in lines.attrs["not_measured"]]
     texts += [f"  note: {text}" for text in profile.metadata["notes"]]
     with pd.option_context("display.width", 250, "display.max_columns", 30, "display.max_colwidth", 60):
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 profile = recorded(workload, options.level, device)
                 print(f"\n{name}\n{shown(profile, options.lines)}", flush=True)
-                apart = profile.distances().astype(object).to_dict("records")
+                apart = profile.timeline.distances().astype(object).to_dict("records")
                 rows += [{"kernel": name, **row} for row in apart]
                 if options.save:
                     kept = profscope.Profile(

@@ -148,13 +148,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
     chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"
+    rounds = {options.round} if options.round else {case.round for case in CASES.values()}
     if options.emulator:
-        judged = [emulated(name) for name in emulated_names(chosen)]
+        names = emulated_names(chosen)
+        judged = [emulated(name) for name in names if CASES[name].round in rounds]
     else:
         judged = [
             judge(case, load(RECORDINGS / case["file"]))
             for case in cases()
-            if chosen in (case["half"], "all") and options.round in (None, case["round"])
+            if chosen in (case["half"], "all") and case["round"] in rounds
         ]
     sys.stdout.write("\n".join([*_table(judged), "", *_confusion(judged), "", *_totals(judged)]) + "\n")
     return 0

@@ -22,8 +22,8 @@ import torch
 import profscope
 from bench.kernels import Workload, matmul
 from bench.timing import host_us, synchronize
-from profscope.recording.arenas import _MOVERS
-from profscope.recording.pinned import move
+from profscope.device.arena import _MOVERS
+from profscope.device.drain import move
 
 __all__ = ["main"]
 

@@ -22,8 +22,7 @@ import triton.language as tl
 
 import profscope
 from bench.model import GPT
-from profscope.recording.cupti_calls import loaded_library, note_no_questions
-from profscope.recording.kineto import Kineto
+from profscope.around.kineto import Kineto, loaded_library, note_no_questions
 
 __all__ = ["BARE", "NOTHING", "OF_PROTON", "PROGRAMS", "TOOLS", "gpt_step", "serve"]
 

@@ -34,6 +34,7 @@ VARIANTS: Final[dict[str, dict[str, Any]]] = {
     "ctas=64": {"ctas": 64},
     "ctas=64, every=10": {"ctas": 64, "every": 10},
     "ctas=64, every=100": {"ctas": 64, "every": 100},
+    "ctas=64, overhead_pct=1": {"ctas": 64, "overhead_pct": 1},
     "light, ctas=64": {"instrument": "light", "ctas": 64},
     "nothing": {"kernels": NOTHING},
 }

@@ -34,8 +34,8 @@ _WARPS, _ITERATIONS, _SMS = 8, 96, 132
 _CLOCK: Final = {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}
 _QUESTIONS: Final[dict[str, Callable[[Profile], object]]] = {
     "findings": lambda profile: profile.findings(),
-    "critical_path": lambda profile: profile.critical_path(),
-    "overlap": lambda profile: profile.overlap(),
+    "critical_path": lambda profile: profile.timeline.critical_path(),
+    "overlap": lambda profile: profile.timeline.overlap(),
     "summary": lambda profile: profile.summary(),
     "verdict": lambda profile: profile.verdict,
     "report": lambda profile: profile.report(),

@@ -22,10 +22,10 @@ from bench.table import Cell, Row
 from bench.timing import interleave
 from bench.variants import Variant
 from profscope import emulator
+from profscope.device import backend
+from profscope.device.backend import Backend
 from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
-from profscope.recording import backend
-from profscope.recording.backend import Backend
 from profscope.recording.recorder import recorder
 from tests.support import standin
 

@@ -78,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         save(_moved(prof, places), options.out)
     size = options.out.stat().st_size
-    print(f"{options.out}: {size:,} bytes, {len(prof.launches)} launches, {len(prof.modules())} modules")
+    print(
+        f"{options.out}: {size:,} bytes, {len(prof.launches)} launches, {len(prof.program.modules())} modules"
+    )
     if size > LARGEST:
         print(f"bench.model_recording: more than the {LARGEST:,} bytes that the repository takes")
     return int(size > LARGEST)

@@ -86,7 +86,7 @@ def _row(
         own, bare = statistics.median(us for _, us in recorded), statistics.median(bare_us)
         row |= {"cupti_bare_us": bare, "cupti_instrumented_us": own, "cupti_slowdown": own / bare}
         row |= {"span_over_cupti": statistics.median(spans.tolist()) / own}
-        times = prof.host_times().iloc[1:]
+        times = prof.program.host_times().iloc[1:]
         later = times["start_unix_ns"].to_numpy(np.int64) - [start for start, _ in recorded]
         row |= {"later_than_cupti_ns": [int(np.quantile(later, part)) for part in (0, 0.5, 1)]}
         row |= {"host_error_ns": float(times["error_ns"].max()), "host_clock": prof.metadata["host_clock"]}

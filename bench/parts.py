@@ -29,7 +29,7 @@ from bench.kernels import Workload
 from bench.table import Row, render, row_to_json
 from bench.timing import device_us, interleave
 from bench.variants import BARE, DEFAULT, LEVELS, OURS, WARM_UP, Variant, buffers, variants
-from profscope.recording import programs
+from profscope.compat import programs
 
 __all__ = ["WITHOUT", "main"]
 

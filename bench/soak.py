@@ -22,7 +22,7 @@ import torch
 import profscope
 from bench.about import about
 from profscope.decoding.areas import has_records
-from profscope.traces.spool_reading import read
+from profscope.store.spool_reading import read
 from tests.kernels.add import add_kernel
 
 __all__ = ["Soak", "main", "soak"]

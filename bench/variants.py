@@ -16,10 +16,10 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import PassContext
 from instrument_passes.records import LaunchBits
 from instrument_passes.toolchain import triton_version
+from profscope.compat.programs import manifest_in
+from profscope.device.sizing import needed_bytes, ring_log2_for_rows
 from profscope.dispatch.recording_stages import instrument
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
-from profscope.recording.sizing import needed_bytes, ring_log2_for_rows
 
 __all__ = [
     "BARE",

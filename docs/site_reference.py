@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import profscope
 from profscope import language, profiles
+from profscope.analysis.questions import GROUPS, find_question, question_names
 from profscope.options import Options
 from profscope.plotting.plots import Plots
 from profscope.schema import (
@@ -71,8 +72,10 @@ def profile() -> str:
     for name, method in _methods(Plots):
         parts += _entry(f"prof.plot.{name}", method, level=3, hide=("self",))
     parts += ["## Questions", "Each is a method of a profile and of a session: `prof.summary()`."]
-    for name in sorted(profiles._questions() - {"verdict"}):
-        parts += _entry(f"prof.{name}", profiles._question(name), level=3, hide=("tables",))
+    for group in ("", *(each.name for each in GROUPS)):
+        for name in sorted(question_names(group) - {"verdict"}):
+            title = f"prof.{group}.{name}" if group else f"prof.{name}"
+            parts += _entry(title, find_question(name, group), level=3, hide=("tables",))
     return _page(parts)
 
 
@@ -87,10 +90,8 @@ def in_kernels() -> str:
 def errors() -> str:
     """All that profscope raises and warns of."""
     parts = ["# Errors"]
-    for name in profscope.__all__:
-        item = getattr(profscope, name)
-        if isinstance(item, type) and issubclass(item, Exception):
-            parts += [f"## {name}", _prose(inspect.getdoc(item) or "")]
+    for name in profscope.errors.__all__:
+        parts += [f"## {name}", _prose(inspect.getdoc(getattr(profscope.errors, name)) or "")]
     return _page(parts)
 
 

@@ -11,8 +11,9 @@ In short:
         ...
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
-    profscope.explain(k, ...)    # each configuration of an autotuned kernel, and why the quickest one is
+    profscope.explain(k, ...)    # one kernel's diagnosis, and what other options would save
     profscope.export(k, ...)     # an instrumented cubin for other programs; decode() reads what it wrote
+    except profscope.ProfscopeError  # everything raised on purpose; each kind is in profscope.errors
 """
 
 from importlib import import_module
@@ -21,59 +22,27 @@ from typing import TYPE_CHECKING, Any
 from profscope.version import __version__
 
 if TYPE_CHECKING:
+    from profscope import errors
     from profscope.aot.decoding import decode
     from profscope.aot.exporting import export
+    from profscope.around.host_scopes import scope
     from profscope.binaries.mapping import instructions
-    from profscope.errors import (
-        CompileError,
-        DiffError,
-        DistrustWarning,
-        DrawError,
-        EmptyProfileWarning,
-        EmulatorError,
-        InstrumentError,
-        IRError,
-        ManifestError,
-        OptionError,
-        PassError,
-        PipelineError,
-        ProfscopeError,
-        RecordError,
-        ScopeError,
-        SessionError,
-        ToolchainError,
-        TraceError,
-    )
+    from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError
     from profscope.profiles import Profile, diff, load
-    from profscope.recording.host_scopes import scope
     from profscope.sessions import Session, session
     from profscope.switches import pause, profile, resume, start, stop
     from profscope.tuning.explaining import explain
 
 __all__ = [
-    "CompileError",
-    "DiffError",
     "DistrustWarning",
-    "DrawError",
     "EmptyProfileWarning",
-    "EmulatorError",
-    "IRError",
-    "InstrumentError",
-    "ManifestError",
-    "OptionError",
-    "PassError",
-    "PipelineError",
     "Profile",
     "ProfscopeError",
-    "RecordError",
-    "ScopeError",
     "Session",
-    "SessionError",
-    "ToolchainError",
-    "TraceError",
     "__version__",
     "decode",
     "diff",
+    "errors",
     "explain",
     "export",
     "instructions",
@@ -101,7 +70,7 @@ _HOMES = {
     "pause": "switches",
     "profile": "switches",
     "resume": "switches",
-    "scope": "recording.host_scopes",
+    "scope": "around.host_scopes",
     "session": "sessions",
     "start": "switches",
     "stop": "switches",
@@ -111,7 +80,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"profscope.{_HOMES.get(name, 'errors')}"), name)
+    home = import_module(f"profscope.{_HOMES.get(name, 'errors')}")
+    value = home if name == "errors" else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -23,8 +23,8 @@ __all__ = ["main"]
 
 _COMMANDS: Final = (
     ("profscope run SCRIPT ARGUMENTS", "run a program and record its kernels"),
+    ("profscope explain SCRIPT ARGUMENTS", "run a program, diagnose a kernel, and try other options"),
     ("profscope view TRACE", "show a trace in the terminal; profscope-view is the same"),
-    ("profscope report TRACE", "say what a trace shows, for programs: JSON"),
     ("profscope diff TRACE TRACE", "compare two traces"),
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE TRACE -o OUT", "write the traces of several ranks as one"),
@@ -44,8 +44,8 @@ class _Door(NamedTuple):
 
 _DOORS: Final = {
     "run": _Door("profscope.commands.run"),
+    "explain": _Door("profscope.commands.explain"),
     "view": _Door("viewer.cli", (), renamed=True),
-    "report": _Door("viewer.report_command"),
     "diff": _Door("viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
@@ -124,7 +124,7 @@ def _version(package: str) -> tuple[str, str]:
 
 def _gpu() -> str:
     """The GPU that a session would record on, or why there is none."""
-    from profscope.recording.backend import select
+    from profscope.device.backend import select
 
     try:
         with select("gpu") as backend:

@@ -1,4 +1,4 @@
-"""Everything profscope raises on purpose or warns of; `profscope` exports all of it.
+"""Everything profscope raises on purpose or warns of; `profscope` itself has the base class and the warnings.
 
     ProfscopeError
     ├── OptionError          an option to session() or a pass is wrong (also a ValueError)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import abc
-import importlib
-import inspect
-import pkgutil
 from dataclasses import fields
-from functools import cache
 from os import PathLike
 from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from profscope.analysis.questions import Program, Ranks, Timeline, find_question, places, question_names
 from profscope.errors import DiffError, OptionError
 from profscope.progress import working
 from profscope.schema import Tables
@@ -33,7 +30,8 @@ class Questions(abc.ABC):
 
     Every file of `profscope/analysis/` that has a public function of its own name is a question, if `tables`
     is all that it must be given: it is asked with these, and answers with plain data. It is imported when it
-    is first asked.
+    is first asked. Those of a program, of a job's ranks and of the timeline stand together: `prof.program`,
+    `prof.ranks`, `prof.timeline`.
     """
 
     @property
@@ -92,43 +90,44 @@ class Questions(abc.ABC):
 
         return overview(self.tables, held(self.tables))
 
+    @property
+    def program(self) -> Program:
+        """Questions about the program around the kernels: `prof.program.steps()`."""
+        return Program(lambda: self.tables)
+
+    @property
+    def ranks(self) -> Ranks:
+        """Questions about the ranks of a job: `prof.ranks.skew()`."""
+        return Ranks(lambda: self.tables)
+
+    @property
+    def timeline(self) -> Timeline:
+        """Questions about when spans run: `prof.timeline.overlap()`."""
+        return Timeline(lambda: self.tables)
+
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 
-        def summary(self, by: str | None = None) -> pd.DataFrame: ...
-        def balance(self) -> pd.DataFrame: ...
         def breakdown(self) -> pd.DataFrame: ...
-        def call_tree(self) -> pd.DataFrame: ...
-        def collectives(self) -> pd.DataFrame: ...
-        def distances(self) -> pd.DataFrame: ...
-        def limits(self) -> pd.DataFrame: ...
-        def lines(self) -> pd.DataFrame: ...
-        def modules(self) -> pd.DataFrame: ...
-        def transactions(self) -> pd.DataFrame: ...
-        def critical_path(self, shorter_pct: float = 25.0) -> pd.DataFrame: ...
         def findings(self) -> pd.DataFrame: ...
-        def first_nan(self) -> pd.Series[Any] | None: ...
-        def gpu_gaps(self) -> pd.DataFrame: ...
-        def gpu_time(self) -> pd.DataFrame: ...
-        def host_scopes(self) -> pd.DataFrame: ...
-        def host_times(self) -> pd.DataFrame: ...
+        def limits(self) -> pd.DataFrame: ...
+        def lines(self, kernel: str | None = None, top: int | None = None) -> pd.DataFrame: ...
         def overhead(self) -> pd.DataFrame: ...
-        def overlap(self) -> pd.DataFrame: ...
-        def ranks(self) -> pd.DataFrame: ...
         def report(self) -> dict[str, Any]: ...
-        def skew(self) -> pd.DataFrame: ...
-        def steps(self, scope: str = "step") -> pd.DataFrame: ...
-        def validate(self) -> list[str]: ...
+        def summary(self, by: str | None = None, kernel: str | None = None) -> pd.DataFrame: ...
+        def values(self) -> pd.DataFrame: ...
 
     else:
 
         def __getattr__(self, name: str) -> Any:
-            question = _question(name)
+            question = find_question(name)
             if question is None:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute {name!r}{places(name)}"
+                )
             return MethodType(question, self.tables)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *_questions()})
+        return sorted({*super().__dir__(), *question_names()})
 
 
 class Profile(Tables, Questions):
@@ -291,27 +290,3 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     with working("comparing two profiles"):
         tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
         return differences(tables[0], tables[1])
-
-
-@cache
-def _questions() -> frozenset[str]:
-    """The names of all questions."""
-    from profscope import analysis
-
-    names = (module.name for module in pkgutil.iter_modules(analysis.__path__))
-    return frozenset(name for name in names if _question(name) is not None)
-
-
-@cache
-def _question(name: str) -> Any:
-    """The function that answers a question, None if there is no such question: what else has its file's name
-    needs more than tables, and serves those that answer."""
-    module = f"profscope.analysis.{name}"
-    if name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(module) is None:
-        return None
-    function = vars(importlib.import_module(module)).get(name)
-    if function is None:
-        return None
-    first, *others = inspect.signature(function).parameters.values()
-    alone = first.name == "tables" and all(each.default is not each.empty for each in others)
-    return function if alone else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
+import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from profscope.emulator.without_gpu import say_how
@@ -18,7 +19,6 @@ from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile, Questions, held
 from profscope.progress import working
-from profscope.recording.interrupts import uninterrupted
 from profscope.recording.open_sessions import OPEN
 from profscope.schema import Tables
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profscope.dispatch.running import Running
-    from profscope.recording.spooler import Spooler
+    from profscope.store.spool import Spooler
 
-__all__ = ["Session", "session"]
+__all__ = ["Session", "session", "uninterrupted"]
 
 P = ParamSpec("P")
 
@@ -334,3 +334,30 @@ def _opening(options: Callable[P, Options]) -> Callable[P, Session]:
 
 
 session = _opening(Options)
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C in the body of the with statement raises at its end; pressed twice, it raises at once.
+
+    Python raises KeyboardInterrupt in the main thread alone, so other threads have nothing to wait with.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # ignored, deadly, or handled by a library in C: nothing raises
+        return
+    waiting = False
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        nonlocal waiting
+        waiting = not waiting
+        if not waiting:
+            handler(number, frame)
+
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if waiting:
+            handler(signal.SIGINT, None)

@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from profscope.around.host_scopes import called, runs_later
 from profscope.errors import OptionError, SessionError
-from profscope.recording.host_scopes import called, runs_later
 from profscope.recording.open_sessions import OPEN
 from profscope.sessions import Session, session
 

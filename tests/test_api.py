@@ -19,9 +19,9 @@ WARNINGS = {name for name in errors.__all__ if name.endswith("Warning")}
 
 
 def test_public_names() -> None:
-    own = ["Profile", "Session", "__version__", "diff", "instructions", "load", "session"]
-    own += ["decode", "explain", "export", "pause", "profile", "resume", "scope", "start", "stop"]
-    expected = sorted([*errors.__all__, *own])
+    own = ["Profile", "ProfscopeError", "Session", "__version__", "diff", "errors", "instructions", "load"]
+    own += ["decode", "explain", "export", "pause", "profile", "resume", "scope", "session", "start", "stop"]
+    expected = sorted([*WARNINGS, *own])
     assert sorted(profscope.__all__) == expected
     for name in expected:
         assert getattr(profscope, name) is not None
@@ -51,7 +51,7 @@ def test_every_warning_stands_in_the_docstring() -> None:
 def test_the_errors_of_instrument_passes_are_in_the_tree() -> None:
     assert set(instrument_errors.__all__) <= set(errors.__all__)
     for name in instrument_errors.__all__:
-        assert getattr(profscope, name) is getattr(instrument_errors, name)
+        assert getattr(errors, name) is getattr(instrument_errors, name)
 
 
 def test_profscope_raises_no_error_that_it_does_not_export() -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import zipfile
@@ -172,6 +173,36 @@ def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) ->
     code = "import profscope; profscope.load('trace.json').save('again.pftrace')"
     succeed(environment / "python", "-c", code, cwd=tmp_path)
     assert load(tmp_path / "again.pftrace").df.equals(load(tmp_path / "trace.json").df)
+
+
+PROGRAM = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs, mask=offs < n), mask=offs < n)
+
+x, out = torch.arange(256.0), torch.empty(256)
+copy_kernel[(2,)](x, out, 256, BLOCK=128)
+print(torch.equal(x, out))
+"""
+
+
+def test_a_program_is_recorded_on_the_emulator(environment: Path, tmp_path: Path) -> None:
+    """With the packages that these tests run with behind the wheel, whose own modules come first."""
+    (tmp_path / "copy_program.py").write_text(PROGRAM)
+    (site,) = environment.parent.glob("lib/python*/site-packages")
+    with_triton = ("env", f"PYTHONPATH={site}:{sysconfig.get_path('purelib')}")
+    command = (*with_triton, environment / "profscope")
+    file = succeed(*with_triton, environment / "python", "-c", "import profscope as p; print(p.__file__)",
+                   cwd=tmp_path)  # fmt: skip
+    assert Path(file.strip()).is_relative_to(site)
+    assert "usage: profscope" in succeed(*command, "--help", cwd=tmp_path)
+    run_words = ("run", "--backend", "emulator", "--ctas", "1", "-q", "-o", "t.json", "copy_program.py")
+    assert succeed(*command, *run_words, cwd=tmp_path) == "True\n"
+    assert "copy_kernel" in succeed(*command, "view", "t.json", cwd=tmp_path)
+    assert len(load(tmp_path / "t.json").launches) == 1
 
 
 def test_what_needs_triton_says_what_to_install(environment: Path, tmp_path: Path) -> None:

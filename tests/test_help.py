@@ -7,14 +7,14 @@ import re
 
 import pytest
 
-from profscope.commands import convert
+from profscope.commands import convert, explain
 from profscope.commands.run import make_parser
-from viewer import arguments, diff_command, report_command
+from viewer import arguments, diff_command
 
 PARSERS = {
     "run": make_parser()[0],
+    "explain": explain.make_parser()[0],
     "view": arguments._parser("profscope view"),
-    "report": report_command._parser(),
     "diff": diff_command._parser("profscope diff"),
     "convert": convert._parser("convert", "", ""),
 }

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope.recording import host_scopes
-from profscope.recording.interrupts import uninterrupted
+from profscope.around import host_scopes
 from profscope.recording.open_sessions import OPEN
+from profscope.sessions import uninterrupted
 from tests.support.sessions import launch_add, session
 from tests.support.triton_globals import triton_globals
 

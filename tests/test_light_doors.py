@@ -57,7 +57,7 @@ def test_import_triton_loads_little_of_ours_and_no_numpy() -> None:
     "door",
     [
         "import profscope",
-        "import profscope; dir(profscope); profscope.__version__; profscope.OptionError",
+        "import profscope; dir(profscope); profscope.__version__; profscope.errors.OptionError",
         command("viewer", "--help"),
         command("viewer", "--version"),
         command("profscope", "view", "--help"),

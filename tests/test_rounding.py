@@ -15,7 +15,7 @@ from instrument_passes import toolchain
 from instrument_passes.contraction import as_bare, is_ambiguous
 from instrument_passes.opt import main
 from instrument_passes.rounding import arithmetic_of
-from profscope.dispatch import rounding
+from profscope.dispatch import recording_stages as rounding
 from profscope.options import Options
 from tests.kernels import aot, contraction
 from tests.kernels.corpus import specs

@@ -28,8 +28,9 @@ from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.scope_notes import Marker, marker_of, marker_text
 from profscope import emulator
+from profscope.analysis.integrity import validate
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 from tests.support.builds import build, manifest, recording_builds
@@ -264,7 +265,7 @@ def profile(request: pytest.FixtureRequest) -> profscope.Profile:
 
 
 def test_the_table_has_the_scopes(profile: profscope.Profile) -> None:
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.metadata["notes"] == []
     df = profile.df
     warps = 2 * 4

@@ -11,6 +11,7 @@ import pytest
 
 import profscope
 from profscope import emulator
+from profscope.analysis.integrity import validate
 from tests.kernels import attention, cases, control_flow, matmul
 from tests.support.quick import quick
 from tests.support.sessions import same_bits
@@ -96,7 +97,7 @@ def test_every_statement(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         outputs = case.launch(inputs)
     assert same_bits(bare, outputs)
     profile = prof.profile
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     spans = profile.df[profile.df["kind"] == "scope"]
     shown = {re.sub(r" \[.*", "", name) for name in spans["scope"].unique()}
     notes = [re.fullmatch(NOTE, note) for note in profile.metadata["notes"]]

@@ -17,6 +17,7 @@ import torch
 
 import profscope
 from profscope import emulator
+from profscope.analysis.integrity import validate
 from profscope.errors import SessionError
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
@@ -65,7 +66,7 @@ def test_outputs_are_the_bits_of_the_bare_run(name: str, level: str) -> None:
 @each_level
 def test_the_tables_are_sound_and_nothing_is_missing(name: str, level: str) -> None:
     profile = run(name, level).profile
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.metadata["notes"] == []
     assert profile.emulated
     (launch,) = profile.launches.itertuples()
@@ -178,7 +179,7 @@ def test_a_small_buffer_keeps_the_newest_iterations_and_counts_the_others() -> N
     assert prof.launches["dropped"].tolist() == [lost]
     (note,) = prof.metadata["notes"]
     assert f"the oldest {lost} of" in note
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_loop_that_a_branch_skips_keeps_its_iterations_apart() -> None:
@@ -229,7 +230,7 @@ def test_calls_that_did_not_run_leave_nothing_in_a_ring() -> None:
     inputs = case.inputs("cpu")
     with short_rings(), session(instrument="heavy") as prof:
         case.launch(inputs)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     kept, everything = call_tree(prof.df), call_tree(run("call_paths", "heavy").profile.df)
     assert kept < everything
     outer = {(cta, path[-1][1]) for cta, _, path in kept if path[-1][0] == "iteration L125"}
@@ -334,7 +335,7 @@ def test_threads_launch_side_by_side() -> None:
     for n, out in outputs.items():
         assert torch.equal(out, torch.arange(n) * 2.0)
     assert sorted(prof.launches["grid_x"]) == [1, 1, 2, 3, 4]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda prof: pickle.loads(pickle.dumps(prof))])

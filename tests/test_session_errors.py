@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.errors import OptionError, SessionError, TraceError
 from tests.support.sessions import assert_equal, launch_add, session
 from tests.support.triton_globals import triton_globals
@@ -24,7 +25,7 @@ def test_a_session_with_no_launches_is_an_empty_profile(tmp_path: Path) -> None:
     with session() as prof:
         pass
     assert len(prof.df) == len(prof.launches) == len(prof.summary()) == 0
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     prof.save(tmp_path / "empty.json")
     assert_equal(profscope.load(tmp_path / "empty.json"), prof.profile)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.recording.open_sessions import OPEN
 from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, session
@@ -17,21 +18,23 @@ def test_start_and_stop() -> None:
     before = triton_globals()
     started = profscope.start(backend="emulator", instrument="light")
     launch_add()
-    with pytest.raises(profscope.SessionError, match=r"^profscope.start\(\) has begun a session already"):
+    with pytest.raises(
+        profscope.errors.SessionError, match=r"^profscope.start\(\) has begun a session already"
+    ):
         profscope.start(backend="emulator")
     assert profscope.stop() is started
     assert len(started.launches) == 1
     assert started.metadata["options"]["instrument"] == "light"
     assert triton_globals() == before
-    with pytest.raises(profscope.SessionError, match="has begun no session"):
+    with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
         profscope.stop()
 
 
 def test_start_beside_a_session() -> None:
     with session():
-        with pytest.raises(profscope.SessionError, match="sessions do not nest"):
+        with pytest.raises(profscope.errors.SessionError, match="sessions do not nest"):
             profscope.start(backend="emulator")
-        with pytest.raises(profscope.SessionError, match="has begun no session"):
+        with pytest.raises(profscope.errors.SessionError, match="has begun no session"):
             profscope.stop()
     assert OPEN == []
 
@@ -53,7 +56,7 @@ def test_what_is_launched_in_a_pause_is_bare_and_has_no_turn(every: int, recorde
         launch()
     assert len(prof.launches) == recorded
     assert "recording was paused once; what was launched meanwhile counts nowhere" in prof.metadata["notes"]
-    assert prof.validate() == []
+    assert validate(prof.tables) == []
 
 
 def test_a_session_may_begin_in_the_pause_of_another() -> None:
@@ -63,7 +66,7 @@ def test_a_session_may_begin_in_the_pause_of_another() -> None:
         with session() as inner:
             launch_add()
             launch_add()
-            with pytest.raises(profscope.SessionError, match="sessions do not nest"):
+            with pytest.raises(profscope.errors.SessionError, match="sessions do not nest"):
                 outer.resume()
         profscope.resume()
         launch_add()
@@ -77,7 +80,7 @@ def test_a_pause_lasts_to_the_end() -> None:
     with pytest.warns(profscope.EmptyProfileWarning, match="recording was paused once"):
         prof.__exit__(None, None, None)
     assert len(prof.launches) == 0
-    with pytest.raises(profscope.SessionError, match=r"pause\(\): the session has ended"):
+    with pytest.raises(profscope.errors.SessionError, match=r"pause\(\): the session has ended"):
         prof.pause()
 
 
@@ -127,9 +130,9 @@ def test_functions_that_only_begin_are_refused() -> None:
     async def coroutine() -> None: ...
 
     for function in (generator, coroutine):
-        with pytest.raises(profscope.OptionError, match=r"@profscope.profile cannot see \w+\(\) run"):
+        with pytest.raises(profscope.errors.OptionError, match=r"@profscope.profile cannot see \w+\(\) run"):
             profscope.profile(function)
-    with pytest.raises(profscope.OptionError, match="no option 'colour'"):
+    with pytest.raises(profscope.errors.OptionError, match="no option 'colour'"):
         profscope.profile(colour="red")
-    with pytest.raises(profscope.OptionError, match="'light' is no function; name the options"):
+    with pytest.raises(profscope.errors.OptionError, match="'light' is no function; name the options"):
         profscope.profile("light")  # type: ignore[arg-type]

@@ -310,7 +310,7 @@ def agree_on_rows(told: Told) -> None:
 
 def agree_on_ranks(told: Told) -> None:
     """What a rank launched and what its warps took: in the table of ranks, by rank, of that rank alone."""
-    launches, ranks = told.profile.launches, told.profile.ranks()
+    launches, ranks = told.profile.launches, told.profile.ranks.summary()
     took = launches["end_ns"] - launches["start_ns"]
     for row in ranks.to_dict("records"):
         own = launches["rank"] == row["rank"]

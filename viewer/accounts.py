@@ -22,6 +22,9 @@ MOST_ACCOUNTS = 3
 _NAME = 32
 """Cells of a kernel's name in front of its bar."""
 
+_LEAST_BAR = 10
+"""Cells of a bar; names give way to it."""
+
 _CELLS = "█▓▒░▚▖"
 _CELL_OF = {UNKNOWN: "·", OTHER: "-"}
 
@@ -41,10 +44,10 @@ def make_accounts(
 def render_accounts(accounts: Sequence[TimeAccount], several: Collection[str], width: int) -> list[Text]:
     """A bar for each, and below it what its cells stand for. several: kernels with more than one variant."""
     lines = [Text("Where their time goes" if len(accounts) > 1 else "Where its time goes", style="bold")]
-    names = [_name(account, several, min(_NAME, width // 2)) for account in accounts]
+    names = [_name(account, several, min(_NAME, width // 2, width - _LEAST_BAR - 2)) for account in accounts]
     label = max(map(cell_len, names)) + 2
     for name, account in zip(names, accounts, strict=True):
-        cells = apportioned(account.shares.values(), max(10, width - label))
+        cells = apportioned(account.shares.values(), max(_LEAST_BAR, width - label))
         symbols = _symbols(account)
         bar = "".join(symbols[share] * count for share, count in zip(account.shares, cells, strict=True))
         lines.append(Text(pad(name, label) + bar))

@@ -7,6 +7,7 @@ from pathlib import Path
 from profscope.errors import OptionError
 from profscope.version import __version__
 from viewer.option_types import (
+    ANSWERS,
     BY,
     FIRST,
     FORMATS,
@@ -42,9 +43,10 @@ examples:
   profscope view trace.json --show lines --format csv > lines.csv
   profscope view trace.json --zoom 1us:2us --warp 0
   zcat trace.json.gz | profscope view - --json
+  profscope view trace.json --report | jq '.kernels[0].findings'
 
-`profscope diff A B` shows what has changed from one trace to another, and
-`profscope report` is --report alone. (A trace called diff is ./diff.)
+`profscope diff A B` shows what has changed from one trace to another. (A trace
+called diff is ./diff.)
 
 exit status: 0 shown; 1 the trace cannot be read or has nothing of what was
 asked for; 2 wrong usage
@@ -69,7 +71,7 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
         "--html": ("html", options.html is not None),
         "--source": ("source", options.source is not None),
         "--by": ("by", options.by is not None),
-        "--show": ("show", options.show is not None or options.lines),
+        "--show": ("show", options.show is not None),
         "--interactive": ("interactive", options.interactive),
         "--serve": ("serve", options.serve),
     }
@@ -91,7 +93,6 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
         parser.error("--no-browser goes with --serve")
     if options.unfold and options.source is None:
         parser.error("--unfold goes with --source")
-    options.show = ["lines"] if options.lines else options.show
     if options.view == "" and options.sort is not None:
         options.view, options.show = "show", ["scopes"]
     sorts = options.view in ("by", "show") and (options.view == "by" or options.show == ["scopes"])
@@ -108,12 +109,13 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
     shown = FIRST if options.show is None else options.show
     parts = [] if view not in ("", "show") else shown
     effects = {
-        "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline"}),
-        "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines"}),
+        "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
+        "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
         "--zoom": "timeline" in parts,
         "--depth": "tree" in parts,
-        "--top": view in ("by", "source") or bool({*parts} - {"header"}),
-        "--unit": view in ("by", "source", "interactive") or bool({*parts} - {"header", "lines", "findings"}),
+        "--top": view in ("by", "source") or bool({*parts} - {"header", "limits"}),
+        "--unit": view in ("by", "source", "interactive")
+        or bool({*parts} - {"header", "lines", "findings", *ANSWERS}),
     }
     for name, has_effect in effects.items():
         if getattr(options, name[2:]) is not None and not has_effect:
@@ -185,7 +187,6 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help=f"sections to show: {', '.join(SECTIONS)}",
     )
-    views.add_argument("--lines", action="store_true", help="same as --show lines")
     views.add_argument("--by", choices=BY, help="table with one row for each of these")
     views.add_argument(
         "--report",

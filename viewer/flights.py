@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.transactions import ended_work
+from profscope.analysis.timeline.transactions import ended_work
 from profscope.profiles import Profile
 from viewer.units import count_text
 

@@ -154,16 +154,16 @@ def make_header(
 def _program(profile: Profile) -> list[str]:
     """The longest scopes of the host's code, and what part of the GPU's time was Triton's."""
     said = []
-    gpu_time = profile.gpu_time()
+    gpu_time = profile.program.gpu_time()
     triton = gpu_time.attrs["triton_share"]
-    for (_, device), gpu in profile.gpu_gaps().attrs["devices"].items():
+    for (_, device), gpu in profile.program.gpu_gaps().attrs["devices"].items():
         busy = duration_text(gpu["busy_ns"], "ns")
         said.append(f"GPU {device} busy for {busy}, idle for {duration_text(gpu['idle_ns'], 'ns')}")
     if triton is not None:
         ran = int(gpu_time.loc[gpu_time["what"] == "Triton", "total_ns"].sum())
         said.append(f"{share_text(triton)} of its time is Triton's ({duration_text(ran, 'ns')})")
     if len(profile.host):
-        scopes = profile.host_scopes()
+        scopes = profile.program.host_scopes()
         for row in scopes.nlargest(SHOWN_SCOPES, "total_ns").to_dict("records"):
             several = row["count"] > 1
             took = f"{row['count']:,} x " * several + duration_text(row["mean_ns"], "ns")

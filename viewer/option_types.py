@@ -5,6 +5,7 @@ import re
 from typing import NamedTuple
 
 __all__ = [
+    "ANSWERS",
     "BY",
     "FIRST",
     "FORMATS",
@@ -21,8 +22,13 @@ __all__ = [
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
 
-SECTIONS = ("header", "findings", "kernels", "lines", "scopes", "tree", "timeline")
+SECTIONS = (
+    "header", "findings", "kernels", "breakdown", "limits", "lines", "scopes", "tree", "timeline",
+)  # fmt: skip
 """What --show shows, one or several."""
+
+ANSWERS = ("breakdown", "limits")
+"""Of SECTIONS, those that are the rows of a question, of no line and in no unit of --unit."""
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""

@@ -35,8 +35,9 @@ from viewer.header import (
 from viewer.input import Trace
 from viewer.kernels import KernelRow, make_kernels, render_kernels
 from viewer.lines import LineTable, make_lines, render_lines
-from viewer.option_types import FIRST
+from viewer.option_types import ANSWERS, FIRST
 from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
+from viewer.question_tables import answer_rows, render_breakdown, render_limits
 from viewer.select import Choice, Selection, choose_cta
 from viewer.source import source_lines
 from viewer.table import KernelTable, make_tables, render_heading, render_table, render_uncovered
@@ -53,12 +54,17 @@ DETAILED_KERNELS = 5
 MOST_ROWS, FIRST_LINES = 20, 8
 """Rows of a table where --top does not say; of the lines on the first screen."""
 
+_APART = {"header", "findings", "kernels", "breakdown", "limits"}
+"""What needs no sums of spans."""
+
 BARE_NAMES = 3
 """Kernels without spans inside that are named; the rest are counted."""
 
 NOTHING = {
     "kernels": "no launches were recorded",
     "lines": "nothing was recorded of any line",
+    "breakdown": "where the time goes is not known: no launch was recorded to its end",
+    "limits": "no limits are known: session(hardware=True) counts what a kernel uses",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
     "timeline": "no single spans were kept: there is no timeline to draw",
@@ -77,6 +83,7 @@ class View:
     that their launches took.
 
     accounts: of the kernels that took longest; on the first screen alone.
+    breakdown, limits: rows of the questions of these names, where --show names them.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     tables and trees are of the same groups; `omitted` further ones with spans inside have none.
     lines: of the kernels that took longest.
@@ -86,6 +93,8 @@ class View:
     accounts: list[TimeAccount]
     findings: list[FindingRow]
     kernels: list[KernelRow]
+    breakdown: list[Row]
+    limits: list[Row]
     bare: list[str]
     advice: str
     tables: list[KernelTable]
@@ -134,7 +143,7 @@ def _view(
 ) -> View:
     rows = Rows(options.line, options.scope)
     # What several parts add up is worked out once.
-    adds_up = bool({*shown} - {"header", "findings", "kernels"}) or not rows.are_all
+    adds_up = bool({*shown} - _APART) or not rows.are_all
     spans = summed_spans(profile.tables) if adds_up else None
     with worker_pool(1) as beside:  # findings need nothing of what follows, and take as long
         found = beside.submit(make_findings, profile, selection, spans) if "findings" in shown else None
@@ -145,7 +154,7 @@ def _view(
         has_scopes = "scopes" in shown
         summary = None if spans is None else summary_of(profile.tables, spans, ordered=has_scopes)
         # Everything below a kernel's own row goes by these.
-        wants_tables = bool({*shown} - {"header", "findings", "kernels", "lines"}) or not rows.are_all
+        wants_tables = bool({*shown} - _APART - {"lines"}) or not rows.are_all
         tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []
         most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
         detailed = tables[: most_kernels or None]
@@ -156,6 +165,8 @@ def _view(
             accounts=[] if options.show else make_accounts(profile, selection, kernels, summary),
             findings=[] if found is None else rows.findings(found.result()),
             kernels=kernels,
+            breakdown=answer_rows(profile, "breakdown", shown),
+            limits=answer_rows(profile, "limits", shown),
             bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels)), spans),
             advice=advice(profile.metadata.get("options") or {}),
             tables=detailed,
@@ -194,6 +205,8 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
         "header": True,
         "findings": True,
         "kernels": bool(view.kernels),
+        "breakdown": bool(view.breakdown),
+        "limits": bool(view.limits),
         "lines": any(table.rows for table in view.lines),
         "scopes": any(table.rows for table in view.tables),
         "tree": any(tree.nodes for tree in view.trees),
@@ -219,7 +232,7 @@ def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
     """The view as JSON has it: of the parts that were asked for, or whole."""
     whole = asdict(view)
     if asked is None:
-        return whole
+        return {name: part for name, part in whole.items() if name not in ANSWERS}
     names = {"scopes": "tables", "tree": "trees"}
     return {
         "header": whole["header"],
@@ -233,6 +246,8 @@ def _rows(view: View, name: str) -> list[Row]:
         return [asdict(row) for row in view.findings]
     if name == "kernels":
         return [asdict(row) for row in view.kernels]
+    if name in ("breakdown", "limits"):
+        return view.breakdown if name == "breakdown" else view.limits
     if name == "lines":
         own: Any = [(table, table.rows) for table in view.lines]
     elif name == "tree":
@@ -270,6 +285,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
                 Text(),
                 *render_kernels(view.kernels, width, _most_rows(options), of_launches(view.header, unit)),
             ]
+    lines += render_breakdown(view.breakdown, width, _most_rows(options))
+    lines += render_limits(view.limits, width)
     for of_kernel in view.lines:
         lines += [Text(), *render_lines(of_kernel, width)]
     for at, table in enumerate(view.tables):

@@ -17,6 +17,7 @@ from triton import knobs
 import profscope
 from bench.libraries.calls import Call
 from bench.timing import synchronize, why
+from profscope.analysis.integrity import validate
 
 __all__ = ["Atomics", "Outcome", "atomics_of_loads", "compare"]
 
@@ -112,7 +113,7 @@ def _inside(
                 except Exception as error:  # noqa: BLE001  that is a result
                     done.raised_inside[label] = why(error)
         profile = prof.profile
-        done.problems = profile.validate()
+        done.problems = validate(profile.tables)
     except Exception as error:  # noqa: BLE001  that is a result
         done.raised_inside["session"] = why(error)
         return

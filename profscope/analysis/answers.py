@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
-__all__ = ["Answer", "WholeTexts", "answer_frame", "joined_frame"]
+__all__ = ["Answer", "WholeTexts", "answer_frame", "joined_frame", "rows_of_kernels"]
 
 
 class Answer(NamedTuple):
@@ -53,3 +55,22 @@ def joined_frame(answers: Iterable[Answer], dtypes: Mapping[str, str]) -> pd.Dat
     told = list(answers)
     rows = [row for each in told for row in each.rows]
     return answer_frame(rows, dtypes, (text for each in told for text in each.not_measured))
+
+
+def rows_of_kernels(table: pd.DataFrame, kernel: str | None) -> pd.DataFrame:
+    """The rows of kernels whose name the regular expression matches somewhere, renumbered; all without one.
+
+    Raises OptionError for what is no regular expression, and where no kernel of the table matches.
+    """
+    if kernel is None:
+        return table
+    try:
+        pattern = re.compile(kernel)
+    except (re.error, TypeError) as error:
+        raise OptionError(f"kernel={kernel!r} is not a regular expression: {error}") from None
+    names = table["kernel"].astype("str")
+    chosen = names.map(lambda name: pattern.search(name) is not None).astype("bool")
+    if not chosen.any():
+        there = ", ".join(dict.fromkeys(names)) or "none"
+        raise OptionError(f"kernel={kernel!r} matches no kernel; there are: {there}")
+    return table[chosen].reset_index(drop=True)

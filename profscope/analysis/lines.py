@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.distances import compared
+from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.launch_durations import took
 from profscope.analysis.line_counts import LINE_COLUMNS, line_counts
@@ -24,6 +24,8 @@ from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.sources import Sources
 from profscope.analysis.summing import summed_spans
+from profscope.analysis.timeline.distances import compared
+from profscope.errors import OptionError
 from profscope.schema import Tables
 
 __all__ = ["lines", "lines_alone", "lines_of"]
@@ -61,8 +63,12 @@ _SHARES = ("share_samples", "self_share")
 """In this order they rank lines."""
 
 
-def lines(tables: Tables) -> pd.DataFrame:
+def lines(tables: Tables, kernel: str | None = None, top: int | None = None) -> pd.DataFrame:
     """One row per kernel, variant and source line, with the call path to it: where its time goes, and why.
+
+        prof.lines(kernel="matmul", top=5)     # the five heaviest lines of each configuration of matmul
+
+    kernel: a regular expression that is searched in names. top: so many lines of each kernel and variant.
 
     The line is the innermost one outside of Triton's own package: what `tl.sum` and the like do counts as the
     line that calls them. Kernels stand in the order of their launches' time, lines in that of their share by
@@ -95,7 +101,7 @@ def lines(tables: Tables) -> pd.DataFrame:
     Time between the spans of ops is self time of the loop, iteration or kernel around them, so it stands at
     their line: at the kernel's `def` for the most part. A sample stands at the line of its instruction. So
     `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span;
-    `distances()` compares them over what both can tell.
+    `prof.timeline.distances()` compares them over what both can tell.
 
     The columns from `issue_share` to `active_threads` are of instruction counts (`session(hardware=True)`, or
     the emulator's), and missing without them. Arithmetic counts at its own line. An instruction of PTX counts
@@ -107,9 +113,15 @@ def lines(tables: Tables) -> pd.DataFrame:
     Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
 
     attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"]: the
-    rows of `distances()`, a list of dicts.
+    rows of `prof.timeline.distances()`, a list of dicts.
+    Raises OptionError for a bad `top`, and where no kernel matches.
     """
-    return lines_of(tables, witnesses(tables))
+    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
+        raise OptionError(f"top={top!r} is not a number of lines, 1 or more")
+    table = rows_of_kernels(lines_of(tables, witnesses(tables)), kernel)
+    if top is None:
+        return table
+    return table[table.groupby(CONFIGURATION).cumcount() < top].reset_index(drop=True)
 
 
 def lines_of(tables: Tables, known: TimeSources) -> pd.DataFrame:

@@ -13,7 +13,6 @@ from profscope.analysis import report_sections as sections
 from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
 from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.devices import peak_of
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.launch_durations import longest_first, took
@@ -23,12 +22,13 @@ from profscope.analysis.lines import lines
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
-from profscope.analysis.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.quantities import count_text
 from profscope.analysis.report_sections import clipped, number
 from profscope.analysis.sources import Sources
 from profscope.analysis.summary import summary
 from profscope.analysis.time_account import TimeAccount, time_accounts
+from profscope.analysis.timeline.critical_path import PATH_DTYPES, path_of
+from profscope.analysis.timeline.overlap import OVERLAP_DTYPES, overlap_of
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
 from profscope.threads import worker_pool

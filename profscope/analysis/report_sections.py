@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePath
@@ -95,7 +96,14 @@ def source(tables: Tables, kernel: str, summary: pd.DataFrame) -> dict[str, Any]
     if own is None:
         return None
     digest = str(own.get("sha256") or "")
-    return {"file": clipped(own["file"], 200), "line": int(own["line"]), "sha256": digest}
+    line = int(own["line"]) + _decorator_lines(str(own["text"]))
+    return {"file": clipped(own["file"], 200), "line": line, "sha256": digest}
+
+
+def _decorator_lines(text: str) -> int:
+    """How many lines stand before the `def` of a function's text; 0 where there is none."""
+    before = re.match(r"(?:(?!\s*def\b).*\n)*?(?=\s*def\b)", text)
+    return before.group().count("\n") if before else 0
 
 
 def times(lasted: pd.Series[float], unit: str, cost: dict[str, Any], timed: dict[str, Any]) -> dict[str, Any]:
@@ -252,7 +260,7 @@ def breakdown(account: TimeAccount | None) -> dict[str, Any] | None:
 
 
 def critical_path(path: pd.DataFrame, most: int) -> list[dict[str, Any]]:
-    """The heaviest scopes on the way through a CTA. path: a variant's rows of prof.critical_path()."""
+    """The heaviest scopes on the way through a CTA. path: a variant's rows of `critical_path`."""
     return [
         {
             "scope": clipped(row["scope"], 80),
@@ -276,7 +284,7 @@ def limits(rows: pd.DataFrame) -> dict[str, Any] | None:
 
 
 def overlap(rows: pd.DataFrame) -> dict[str, Any] | None:
-    """What runs at once in a CTA and on an SM. rows: a variant's rows of prof.overlap()."""
+    """What runs at once in a CTA and on an SM. rows: a variant's rows of prof.timeline.overlap()."""
     kept = [name for name in rows.columns if name not in ("kernel", "variant", "of")]
     entries = {
         str(row["of"]): {name: number(row[name], 3) for name in kept} for row in rows.to_dict("records")

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.corrections import are_corrected
-from profscope.analysis.host_paths import scope_paths
 from profscope.analysis.model_places import with_model
 from profscope.analysis.overhead import bare_times
+from profscope.analysis.program.host_paths import scope_paths
 from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
@@ -43,7 +44,7 @@ _BESIDE = ["root", "error"]
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
-def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
+def summary(tables: Tables, by: str | None = None, kernel: str | None = None) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
@@ -62,13 +63,13 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
     by="host": the same for each path of host scopes by itself, which `host_path` says, "" outside of any.
-    Raises OptionError for any other `by`.
+    kernel: only kernels whose name this regular expression matches somewhere.
+    Raises OptionError for any other `by`, and where no kernel matches.
 
     attrs["emulated"] says whether cycles come from the emulator's cost model.
     """
-    if by is not None:
-        return _by_host(tables, by)
-    return summary_of(tables, summed_spans(tables))
+    table = summary_of(tables, summed_spans(tables)) if by is None else _by_host(tables, by)
+    return rows_of_kernels(table, kernel)
 
 
 def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:

@@ -14,21 +14,26 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
-from profscope.commands.first_launch import FirstLaunch
-from profscope.commands.flushing import Flushing
 from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
-from profscope.compat.cpp_kernels import CppKernels, cpp_kernels
+from profscope.compat.first_launch import FirstLaunch
+from profscope.compat.torch_parts import CppKernels, cpp_kernels
 from profscope.emulator.without_gpu import say_how
 from profscope.errors import ProfscopeError
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
 
-__all__ = ["RecordedRun"]
+__all__ = ["Flushing", "RecordedRun"]
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)  # that end a process that does not handle them
 _WRITING_S: Final = 60.0  # a signal waits no longer for the trace to be written
+
+
+_FIRST_S: Final = 1.0
+_LONGER: Final = 1.2  # each pause than the one before,
+_LONGEST_S: Final = 10.0  # up to that
+_SHARE: Final = 0.01  # of the time that goes into it at most
 
 
 class RecordedRun:
@@ -307,3 +312,37 @@ def _last_calls() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
+
+
+class Flushing:
+    """A thread. session: a RunSession; failed: told why, once nothing can be written any more."""
+
+    def __init__(self, session: Any, failed: Callable[[str], None]) -> None:
+        self._session = session
+        self._failed = failed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._flush, name="profscope-flush", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits for what is being written."""
+        self._stopped.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _flush(self) -> None:
+        from profscope.device.cuda_driver import allow_capture
+
+        allow_capture()
+        pause_s = _FIRST_S
+        while not self._stopped.wait(pause_s):
+            begin_s = time.perf_counter()
+            try:
+                self._session.flush_news()
+            except ProfscopeError as error:
+                self._failed(str(error))
+                return
+            took_s = time.perf_counter() - begin_s
+            pause_s = max(took_s / _SHARE, min(_LONGEST_S, pause_s * _LONGER))

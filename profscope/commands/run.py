@@ -6,16 +6,18 @@ import argparse
 import contextlib
 import os
 import secrets
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
 from instrument_passes.command import run
+from profscope.around.job import JOB, rank
 from profscope.commands.flags import add_flags, option_names, run_options, spelled
-from profscope.commands.launcher import ranks_recorded
 from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
 from profscope.commands.program import Program, program
 from profscope.commands.recorded_run import RecordedRun
@@ -23,11 +25,10 @@ from profscope.commands.switch import signal_of
 from profscope.compat.after_import import after_import
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.job import JOB, rank
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
 
-__all__ = ["main", "make_parser", "split_words"]
+__all__ = ["main", "make_parser", "ranks_recorded", "split_words"]
 
 _USAGE: Final = "profscope run [options] (script.py | -m module | -c code) [arguments]"
 _EPILOG: Final = """\
@@ -41,6 +42,11 @@ exit status: the program's own. 1 where the program ended with 0 and its recordi
 could not be written. Before the program starts: 2 for wrong usage, a script that
 does not exist or a trace that does; 1 for a place that cannot be written.
 """
+
+
+_VARIABLE: Final = (
+    "PYTHON_EXEC"  # what torch.distributed.run starts a rank's Python with: `$PYTHON_EXEC -u ...`
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -212,3 +218,21 @@ def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
         *add_flags(parser.add_argument_group("what is recorded")),
     ]
     return parser, {text for each in actions if each.nargs != 0 for text in each.option_strings}
+
+
+@contextlib.contextmanager
+def ranks_recorded(flags: Sequence[str]) -> Iterator[None]:
+    """In the body of a with statement torchrun starts `profscope run` with these flags in place of Python."""
+    given = os.environ.get(_VARIABLE)
+    command = shlex.join([given or sys.executable, "-u", "-m", "profscope", "run", *flags])
+    with tempfile.TemporaryDirectory(prefix="profscope-run-") as folder:
+        script = Path(folder) / "python"
+        script.write_text(f'#!/bin/sh\n[ "$1" = -u ] && shift\nexec {command} "$@"\n')
+        script.chmod(0o700)
+        os.environ[_VARIABLE] = str(script)
+        try:
+            yield
+        finally:
+            del os.environ[_VARIABLE]
+            if given is not None:
+                os.environ[_VARIABLE] = given

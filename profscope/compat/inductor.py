@@ -72,7 +72,7 @@ def is_timed(tuner: Any) -> bool:
 
 
 def makes_graphs() -> bool:
-    """Whether Inductor captures CUDA graphs on this device. It decides that before a kernel's first launch."""
+    """Whether Inductor captures CUDA graphs on this device; it decides that before it launches a kernel."""
     return _graph_manager() is not None
 
 

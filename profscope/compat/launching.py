@@ -7,15 +7,18 @@ Used of Triton 3.6 to 3.9: the attributes of `CudaLauncher`, and the parameters 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
 from triton.compiler import CompiledKernel
 from triton.runtime import _allocation
 
-__all__ = ["Call", "capturing_now", "current_device_now", "hold", "recording_call"]
+from profscope.compat.patches import Method, patched
+
+__all__ = ["Call", "capturing_now", "current_device_now", "hold", "recording_call", "watched_graphs"]
 
 # (pointer, x, y, z, stream, function, packed metadata, launch metadata, enter hook, exit hook, *arguments)
 Call = Callable[..., None]
@@ -93,3 +96,15 @@ def capturing_now() -> Callable[[], bool]:
     """torch.cuda.is_current_stream_capturing, or the function behind it, which costs less."""
     quick: Callable[[], bool] | None = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
     return quick or torch.cuda.is_current_stream_capturing
+
+
+@contextlib.contextmanager
+def watched_graphs(
+    begin: Callable[[Method], Method], end: Callable[[Method], Method], replay: Callable[[Method], Method]
+) -> Iterator[None]:
+    """In the body of a with statement CUDA graphs are captured and replayed by what these make of the methods
+    of `torch.cuda.CUDAGraph`."""
+    with contextlib.ExitStack() as stack:
+        for name, wrap in (("capture_begin", begin), ("capture_end", end), ("replay", replay)):
+            stack.enter_context(patched(torch.cuda.CUDAGraph, name, wrap))
+        yield

@@ -11,7 +11,7 @@ from torch.autograd import profiler
 
 from profscope.compat.patches import Method, patched
 
-__all__ = ["is_profiling", "of_all_threads", "on_host", "quiet"]
+__all__ = ["Method", "is_profiling", "of_all_threads", "on_host", "quiet"]
 
 _BEGINS: Final = "_run_on_profiler_start"  # puts the flag up by which torch knows that a profiler watches
 

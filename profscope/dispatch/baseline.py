@@ -19,10 +19,10 @@ import torch
 
 from profscope.compat.launching import hold
 from profscope.compat.triton_parts import driver
+from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Configuration
 from profscope.options import Options
 from profscope.recording.diagnostics import number_of_launches
-from profscope.recording.graphs import Graphs
 
 __all__ = ["Baseline"]
 

@@ -89,6 +89,7 @@ class Account:
         self._budget = budget
         self._extra_gpu_ns = extra_gpu_ns
         self._opened_ns = budget.elapsed_ns
+        self._charged_from_ns: int | None = None
         self._least_bare_ns: int | None = None
 
     @property
@@ -119,9 +120,11 @@ class Account:
         change."""
         budget = self._budget
         elapsed_ns, part = budget.elapsed_ns, budget.part()
+        if self._charged_from_ns is None:  # while its binary was built it earned nothing
+            self._charged_from_ns = elapsed_ns
         spent_ns = self.host_ns + self.gpu_ns
         each_ns = spent_ns / self.recorded if self.recorded else 0.0
-        missing_ns = spent_ns + each_ns - part * elapsed_ns
+        missing_ns = spent_ns + each_ns - part * (elapsed_ns - self._charged_from_ns)
         if missing_ns <= 0:
             return 0
         pace_ns = max(1.0, (elapsed_ns - self._opened_ns) / max(1, launches))

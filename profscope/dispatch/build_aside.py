@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from profscope.compat.triton_parts import knobs
+from profscope.device.cuda_driver import allow_capture
+from profscope.dispatch.processes import begun, ended, gone, write
 from profscope.options import Options
-from profscope.recording.cuda_driver import allow_capture
-from profscope.recording.messages import one_line
-from profscope.recording.processes import begun, ended, gone, write
+from profscope.recording.diagnostics import one_line
 
 __all__ = ["GIVEN_UP", "BuildAside", "Job", "Session"]
 

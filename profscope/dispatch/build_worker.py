@@ -17,12 +17,12 @@ from typing import Final
 
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.inductor import precompiled, reloaded
+from profscope.compat.programs import manifest_of_binary
 from profscope.compat.triton_parts import driver, knobs
+from profscope.device import backend
 from profscope.dispatch.build_aside import Job, Session
 from profscope.dispatch.left_bare import reason
 from profscope.dispatch.recording_stages import RecordingStages
-from profscope.recording import backend
-from profscope.recording.programs import manifest_of_binary
 from profscope.version import __version__
 
 __all__ = ["main"]

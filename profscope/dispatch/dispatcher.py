@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.kernels import Door, load, plain_launcher, trials
 from profscope.compat.launching import recording_call
+from profscope.compat.programs import Program, manifest_of_binary
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.dispatch.budget import Account, Budget
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
 from profscope.dispatch.policy import OBSERVED, Policy, Role
 from profscope.errors import CompileError
-from profscope.recording.programs import Program, manifest_of_binary
 from profscope.recording.recorded_launches import RecordedLaunches
 
 __all__ = ["STREAM", "Dispatcher", "Observer", "Timer"]

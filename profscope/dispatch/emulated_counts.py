@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from instrument_passes.dialect import PROBED
 from instrument_passes.manifest import Manifest
+from profscope.compat.programs import manifest_of_binary
 from profscope.dispatch.configurations import Configurations
-from profscope.recording.programs import manifest_of_binary
 
 if TYPE_CHECKING:
     from profscope.emulator.device import Device

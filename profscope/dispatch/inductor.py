@@ -30,13 +30,13 @@ from profscope.compat.inductor import (
     precompiled,
     warms_up_a_graph,
 )
+from profscope.compat.origins import ORIGINS
 from profscope.compat.patches import patched
 from profscope.compat.torch_parts import missing_attribute
 from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
 from profscope.dispatch.configurations import Configuration
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.left_bare import BUILDING, FOR_CPP, described, reason
-from profscope.recording.origins import ORIGINS
 
 __all__ = ["InductorLaunches"]
 
@@ -152,7 +152,7 @@ class InductorLaunches:
         if build is None or kernel.why != BUILDING or len(launchers) != 1 or launchers[0] is not begun:
             return False
         assert self._aside is not None
-        if build.done() and self._aside.may_load() or self._capturing():
+        if (build.done() and self._aside.may_load()) or self._capturing():
             return False
         return not (kernel.in_graphs and warms_up_a_graph())
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from instrument_passes.errors import ProfscopeError
-from profscope.recording.diagnostics import number_of_launches
-from profscope.recording.messages import one_line
+from profscope.recording.diagnostics import number_of_launches, one_line
 
 __all__ = ["BUILDING", "FOR_CPP", "described", "reason"]
 

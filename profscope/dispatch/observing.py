@@ -8,40 +8,45 @@ is. Observed launches have no number: with them and without, the same others are
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from profscope.around.job import ranks
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
+from profscope.compat.torch_parts import mapped_files
 from profscope.compat.triton_parts import CompiledKernel, driver
+from profscope.device.backend import Backend
+from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Binary, Configuration
 from profscope.dispatch.left_bare import reason
-from profscope.dispatch.proton_sampling import proton_has_sampled
-from profscope.evidence.cupti import SamplerError
+from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import SampledLaunch, Subject
 from profscope.evidence.waiting import may_wait
 from profscope.options import Options
-from profscope.recording.backend import Backend
 from profscope.recording.builds import ptx_of
-from profscope.recording.graphs import Graphs
-from profscope.recording.job import ranks
 from profscope.recording.recorded_launches import RecordedLaunches
 
 if TYPE_CHECKING:
     from profscope.evidence.tables import Evidence
 
-__all__ = ["Observing", "machine_here"]
+__all__ = ["Observing", "machine_here", "proton_has_sampled"]
 
 STREAM: Final = 3  # among the arguments of Triton's launchers
 _FIRST_ARGUMENT: Final = 9  # of the kernel's own
 _MOST_LAUNCHES: Final = 32  # of a configuration that are observed; 16 are enough if no pass is lost
 _SHOWN_KERNELS: Final = 8
 _MOST_OTHERS: Final = 64  # that were to be observed and could not be
+
+
+_PROTON: Final = "/libproton.so"
+_COUNTERS: Final = "/libnvperf_host.so"  # CUPTI loads it to sample, and not to trace
 
 
 @dataclass(eq=False)
@@ -276,3 +281,14 @@ def machine_here(machine: Backend, options: Options) -> Machine | str:
         return Driver()
     except SamplerError as error:
         return str(error)
+
+
+def proton_has_sampled(maps: str | None = None) -> str:
+    """What to say if Proton has sampled in this process, else "". maps: what /proc/self/maps says."""
+    maps = mapped_files() if maps is None else maps
+    if _PROTON in maps and _COUNTERS in maps and os.getpid() not in HAS_SAMPLED:
+        return (
+            "Proton's pcsampling has been on in this process, and CUPTI may end a process in which two "
+            "libraries open the GPU's sampler; use one of the two in a process"
+        )
+    return ""

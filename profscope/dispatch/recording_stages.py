@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from instrument_passes.contraction import as_bare, is_ambiguous
 from instrument_passes.errors import InstrumentError
 from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
@@ -19,17 +21,19 @@ from instrument_passes.scope_notes import MARKER, without_markers
 from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
 from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
+from profscope.compat.programs import describe, manifest_in
 from profscope.compat.proton import conflict
 from profscope.compat.triton_parts import ir
-from profscope.dispatch.rounding import Rounding
 from profscope.errors import CompileError, ScopeError
 from profscope.language import RECORDING
 from profscope.options import Options
-from profscope.recording.programs import describe, manifest_in
 
-__all__ = ["RecordingStages", "instrument"]
+__all__ = ["RecordingStages", "Rounding", "instrument"]
 
 _KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
+
+
+Stage = Callable[[Any, dict[str, Any]], Any]
 
 
 class RecordingStages:
@@ -153,3 +157,26 @@ def _reparse(text: str, context: Any) -> Any:
             raise CompileError(str(rejection(text, _kernel_name(text), context))) from error
     module.context = context
     return module
+
+
+class Rounding:
+    """Of one compilation. make_llir: Triton's stage of that name.
+
+    bare: makes a module of the kernel's TTGIR as it is before the passes; None: nothing is to be done.
+    """
+
+    def __init__(self, make_llir: Stage) -> None:
+        self._make_llir = make_llir
+        self._lowered = ""
+        self.bare: Callable[[], Any] | None = None
+
+    def as_bare(self, lowered: Any, metadata: dict[str, Any]) -> Any:
+        """The LLVM IR of a kernel that records, with additions as the bare one has them.
+
+        The bare one is lowered, too, where it has additions that may be rounded in either way. metadata: of
+        the kernel before it was lowered.
+        """
+        if self.bare is None or not isinstance(lowered, str) or not is_ambiguous(lowered):
+            return lowered
+        self._lowered = self._lowered or str(self._make_llir(self.bare(), metadata))
+        return as_bare(lowered, self._lowered)

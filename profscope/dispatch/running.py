@@ -17,10 +17,16 @@ import torch
 import triton
 
 from profscope.analysis.notes import UNSEEN
+from profscope.around.host_scopes import HostScopes
+from profscope.around.job import Job
+from profscope.around.kineto import Kineto
+from profscope.compat.aot_inductor import AheadOfTime
 from profscope.compat.compiling import RecordedCompiler
-from profscope.compat.cpp_kernels import CppKernels, cpp_kernels
+from profscope.compat.origins import ORIGINS
+from profscope.compat.other_ranges import OtherRanges
+from profscope.compat.torch_parts import CppKernels, cpp_kernels
 from profscope.compat.triton_parts import knobs
-from profscope.dispatch.aot_inductor import AheadOfTime
+from profscope.device import backend
 from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
@@ -32,12 +38,6 @@ from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording import backend
-from profscope.recording.host_scopes import HostScopes
-from profscope.recording.job import Job
-from profscope.recording.kineto import Kineto
-from profscope.recording.origins import ORIGINS
-from profscope.recording.other_ranges import OtherRanges
 from profscope.recording.recorder import Recorder, recorder
 from profscope.version import __version__
 

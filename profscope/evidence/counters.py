@@ -188,22 +188,8 @@ class Counters:
             self._profiler = call("cuptiRangeProfilerEnable", ctx=self._context).pRangeProfilerObject
         if series.data is None:
             series.data = self._image(selection)
-        call(
-            "cuptiRangeProfilerSetConfig",
-            pRangeProfilerObject=self._profiler,
-            configSize=len(selection.image),
-            pConfig=ctypes.cast(selection.image, ctypes.c_void_p),
-            counterDataImageSize=len(series.data),
-            pCounterDataImage=ctypes.cast(series.data, ctypes.c_void_p),
-            range=_EACH_KERNEL,
-            replayMode=_USER_REPLAY,
-            maxRangesPerPass=_MOST_RANGES,
-            numNestingLevels=1,
-            minNestingLevel=1,
-            passIndex=series.pass_index,
-            targetNestingLevel=series.level,
-        )
-        self._image_in_use = series.data
+        if self._image_in_use is not series.data:
+            self._configure(selection, series)
         call("cuptiRangeProfilerStart", pRangeProfilerObject=self._profiler)
 
     def after(self, subject: Subject) -> None:
@@ -224,6 +210,25 @@ class Counters:
             self._done.add(subject)
             self._evaluate(subject, series)
 
+    def _configure(self, selection: Selection, series: _Series) -> None:
+        """Have all passes of a series counted, which takes 10 ms: the profiler goes from one to the next."""
+        self._library.call(
+            "cuptiRangeProfilerSetConfig",
+            pRangeProfilerObject=self._profiler,
+            configSize=len(selection.image),
+            pConfig=ctypes.cast(selection.image, ctypes.c_void_p),
+            counterDataImageSize=len(series.data),
+            pCounterDataImage=ctypes.cast(series.data, ctypes.c_void_p),
+            range=_EACH_KERNEL,
+            replayMode=_USER_REPLAY,
+            maxRangesPerPass=_MOST_RANGES,
+            numNestingLevels=1,
+            minNestingLevel=1,
+            passIndex=series.pass_index,
+            targetNestingLevel=series.level,
+        )
+        self._image_in_use = series.data
+
     def abandon(self) -> None:
         """Stop counting; a later launch takes the same pass."""
         if self._profiler is not None:
@@ -234,13 +239,13 @@ class Counters:
         """Give the hardware's counters back until the next launch; passes of incomplete series are lost."""
         self._series.clear()
         self._disable()
-        self._image_in_use = None
 
     def _disable(self) -> None:
         profiler, self._profiler = self._profiler, None
         self._next_pass = None, 0
         if profiler is not None:
             self._library.call("cuptiRangeProfilerDisable", pRangeProfilerObject=profiler)
+        self._image_in_use = None  # CUPTI has it until here
 
     def notes(self) -> list[str]:
         return []

@@ -43,8 +43,9 @@ PERIODS_LOG2: Final = range(5, 32)
 _CAPACITY: Final = 4096  # records that are fetched at a time
 _NAME_BYTES: Final = 128  # of a reason, as CUPTI's headers say
 _CONTINUOUS: Final = 1
-# Half a million samples took 16 MB; by default it is 512 MB, and the first start takes four times as long.
-_BUFFER_BYTES: Final = 64 << 20
+# Half a million samples took 16 MB. The larger it is, the longer a start takes that follows a new period: by
+# default it is 512 MB.
+_BUFFER_BYTES: Final = 8 << 20
 _OVERFLOWN: Final = 1 << 20  # how many samples count as dropped where nobody says it
 _MOST_OVERFLOWS: Final = 2  # in a row: CUPTI may say for ever that the buffer was full
 _PREFIX: Final = "smsp__pcsamp_warps_issue_stalled_"

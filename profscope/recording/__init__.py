@@ -1,1 +1,1 @@
-"""Where do a launch's records go, and how do they reach the host?"""
+"""Which launches are recorded, with what, and what is known of them?"""

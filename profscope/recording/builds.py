@@ -5,21 +5,27 @@ from __future__ import annotations
 import ast
 import math
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from instrument_passes.analyses.occupancy import limits_of
+from profscope.compat.origins import ORIGINS
 from profscope.compat.triton_parts import JITCallable
 from profscope.decoding.build import Build, SourceText
-from profscope.recording.code_size import instruction_count
-from profscope.recording.origins import ORIGINS
 
-__all__ = ["build_of", "ptx_of"]
+__all__ = ["build_of", "instruction_count", "ptx_of"]
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # An object that says no more of itself than where it stands in memory.
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+
+
+_MAGIC: Final = b"\x7fELF\x02"  # of 64 bits
+_INSTRUCTION_BYTES: Final = 16
+_OPCODE: Final = 0xFFF
+_NOP: Final = 0x918
 
 
 def build_of(kernel: Any, warps: int | None = None) -> Build:
@@ -143,3 +149,32 @@ def _callees(function: JITCallable) -> Iterator[JITCallable]:
             continue
         if isinstance(value, JITCallable):
             yield value
+
+
+def instruction_count(cubin: bytes) -> int | None:
+    """SASS instructions of all functions, padding left out; None for what is no cubin."""
+    try:
+        codes = [code for name, code in _sections(cubin) if name.startswith(b".text.")]
+    except (struct.error, ValueError):
+        return None
+    return sum(map(_unpadded, codes)) or None
+
+
+def _unpadded(code: bytes) -> int:
+    count = len(code) // _INSTRUCTION_BYTES
+    while count and int.from_bytes(code[(count - 1) * _INSTRUCTION_BYTES :][:8], "little") & _OPCODE == _NOP:
+        count -= 1
+    return count
+
+
+def _sections(elf: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Names and contents. Raises struct.error or ValueError for what is no ELF file of 64 bits."""
+    if not elf.startswith(_MAGIC):
+        raise ValueError("not an ELF file of 64 bits")
+    (table,) = struct.unpack_from("<Q", elf, 0x28)
+    size, count, names_at = struct.unpack_from("<3H", elf, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", elf, table + size * at) for at in range(count)]
+    _, _, _, _, names, _ = headers[names_at] if names_at < count else (0,) * 6
+    for name, _, _, _, offset, length in headers:
+        begin = names + name
+        yield elf[begin : elf.index(b"\0", begin)], elf[offset : offset + length]

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-__all__ = ["Diagnostics", "number_of_launches"]
+__all__ = ["Diagnostics", "number_of_launches", "one_line"]
 
 
 def number_of_launches(count: int) -> str:
@@ -51,3 +51,8 @@ class Diagnostics:
     def after_fork(self) -> None:
         """In a child process: the lock may be held by a thread that is gone."""
         self._lock = threading.Lock()
+
+
+def one_line(error: BaseException, most_characters: int = 300) -> str:
+    """Type and text of an error, as one line: "ValueError: no such kernel"."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:most_characters]}"

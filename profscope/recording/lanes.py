@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import NamedTuple
 
-from profscope.recording.buffers import Lane
+from profscope.device.buffers import Lane
 
 __all__ = ["Lanes", "LaunchingThread"]
 

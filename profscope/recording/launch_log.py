@@ -14,15 +14,15 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
+from profscope.compat.programs import Program
 from profscope.decoding.areas import has_records, launch_header, without_vacant_area
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.decoding.unwritten import wrote_nothing
+from profscope.device.buffers import Buffers, Slice
+from profscope.device.sizing import Blocks, needed_bytes
 from profscope.errors import RecordError
-from profscope.recording.buffers import Buffers, Slice
 from profscope.recording.diagnostics import number_of_launches
-from profscope.recording.programs import Program
-from profscope.recording.sizing import Blocks, needed_bytes
 from profscope.recording.trimming import needed_ring_log2, trimmed
 
 __all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2
 from profscope.decoding.areas import has_records
+from profscope.device.backend import Backend
+from profscope.device.sizing import must_be_zero, needed_bytes, plan
 from profscope.options import Options
-from profscope.recording.backend import Backend
 from profscope.recording.launch_log import LaunchLog, Plan
-from profscope.recording.sizing import must_be_zero, needed_bytes, plan
 from profscope.recording.trimming import needed_ring_log2
 
 __all__ = ["Planner"]

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from profscope.decoding.raw import RawLaunch
+from profscope.device.backend import Backend
+from profscope.device.buffers import Full
+from profscope.device.graphs import Graphs
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.backend import Backend
-from profscope.recording.buffers import Full
 from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.drained_launches import DrainedLaunches
-from profscope.recording.graphs import Graphs
 from profscope.recording.host_memory import HeldRecords
 from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog
-from profscope.recording.recorded_launches import RecordedLaunches
-from profscope.recording.replays import Replays
+from profscope.recording.recorded_launches import RecordedLaunches, Replays
 from profscope.recording.routes import Routes
-from profscope.recording.spooler import Spooler
+from profscope.store.spool import Spooler
 
 __all__ = ["Recorder", "recorder"]
 
@@ -117,7 +116,7 @@ def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Re
 
 def _spooler(folder: Path, metadata: dict[str, Any], arrivals: DrainedLaunches) -> Spooler:
     try:
-        return Spooler(folder, metadata, arrivals)
+        return Spooler(folder, metadata, arrivals.take)
     except OSError as error:
         raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 

@@ -10,10 +10,10 @@ import torch
 
 from instrument_passes.launch_bits import TURNS
 from instrument_passes.manifest import Manifest
+from profscope.device.arena import DeviceBuffers
+from profscope.device.backend import Backend
+from profscope.device.buffers import Buffers, Full, HostBuffers
 from profscope.options import Options
-from profscope.recording.arenas import DeviceBuffers
-from profscope.recording.backend import Backend
-from profscope.recording.buffers import Buffers, Full, HostBuffers
 from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.launch_log import LaunchLog, Plan, Route
 from profscope.recording.planner import Planner

@@ -18,8 +18,8 @@ from profscope.decoding.areas import launch_header, packed_headers, read_buffer,
 from profscope.decoding.decode import ring_rows
 from profscope.decoding.rows import count_column
 from profscope.decoding.shapes import Warps, warps_of
+from profscope.device.sizing import ring_log2_for_rows
 from profscope.errors import RecordError
-from profscope.recording.sizing import ring_log2_for_rows
 
 __all__ = ["needed_ring_log2", "trimmed"]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import SITE_COLUMNS
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names, spans_frame
+from profscope.store.packed_table import pack, unpack
 from profscope.traces.clock import Clock, fit_clock
-from profscope.traces.packing import pack, unpack
 from profscope.traces.runs import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
 __all__ = ["categorical", "categories", "decode", "encode"]

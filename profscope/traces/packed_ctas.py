@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import OfLaunches
 from profscope.schema import CTA_DTYPES, ctas_frame
-from profscope.traces.packed_table import packed_table, unpacked_table
+from profscope.store.packed_table import packed_table, unpacked_table
 
 __all__ = ["packed_ctas", "unpacked_ctas"]
 

@@ -3,6 +3,8 @@
 docs/records.md describes it.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
@@ -11,27 +13,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import (
+    EVENT_DTYPES,
+    HOST_DTYPES,
     LAUNCH_DTYPES,
     MEASURED_DTYPES,
     Tables,
+    events_frame,
+    host_frame,
     launches_frame,
     measured_frame,
 )
+from profscope.store.limits import most_cells
+from profscope.store.packed_table import packed_table, unpacked_table
 from profscope.threads import worker_pool
-from profscope.traces.around import packed_around, unpacked_around
 from profscope.traces.compact import decode
 from profscope.traces.jsontext import json_text
-from profscope.traces.limits import most_cells
 from profscope.traces.packed_ctas import packed_ctas, unpacked_ctas
-from profscope.traces.packed_table import packed_table, unpacked_table
 from profscope.traces.trace_file import TraceFile
 from profscope.version import __version__
 
-__all__ = ["KEYS", "OBJECT", "SCHEMA", "object_tables", "object_text"]
+__all__ = ["KEYS", "OBJECT", "SCHEMA", "object_tables", "object_text", "packed_around", "unpacked_around"]
 
 SCHEMA = 4
 """Raised when the form of the object changes: a file of another schema is refused."""
@@ -50,6 +57,11 @@ _IN_JSON: Final[Mapping[str, frozenset[type]]] = {
 """By a column's dtype without its bits, what its values are in JSON."""
 
 DAMAGE = (AttributeError, IndexError, OverflowError, RecursionError, TypeError, ValueError, zlib.error)
+
+
+_START: Final = "start_unix_ns"
+_END: Final = "end_unix_ns"
+_METRICS: Final = "metrics"
 
 
 def object_text(tables: Tables, spans: dict[str, Any]) -> str:
@@ -160,3 +172,53 @@ def _launches(columns: dict[str, Any]) -> pd.DataFrame:
     """The table of launches. Raises KeyError, TypeError or ValueError for damaged columns."""
     checked = _checked("launches", columns, LAUNCH_DTYPES)
     return launches_frame({name: checked[name] for name in LAUNCH_DTYPES})
+
+
+def packed_around(tables: Tables) -> dict[str, Any]:
+    """Entries "host" and "events" of a trace's object, where these have rows; JSON-able."""
+    packed: dict[str, Any] = {}
+    if len(tables.host):
+        packed["host"] = packed_table(_with_steps(tables.host), HOST_DTYPES)
+        metrics = {name: _numbers(tables.host[name]) for name in tables.host if name not in HOST_DTYPES}
+        packed["host"][_METRICS] = metrics
+    if len(tables.events):
+        packed["events"] = packed_table(_with_steps(tables.events), EVENT_DTYPES)
+    return packed
+
+
+def unpacked_around(ours: dict[str, Any], most_cells: int) -> dict[str, pd.DataFrame]:
+    """The tables that `packed_around` was given, by name.
+
+    Raises KeyError, TypeError, ValueError or zlib.error for damaged data, in memory that `most_cells` bounds.
+    """
+    tables = {}
+    if "host" in ours:
+        columns = _with_times(unpacked_table(ours["host"], HOST_DTYPES, most_cells))
+        for name, values in ours["host"][_METRICS].items():
+            if name in HOST_DTYPES or len(values) != ours["host"]["rows"]:
+                raise ValueError(f"metric {name} does not have a value for each scope")
+            columns[name] = np.array(values, np.float64)  # missing: None, which is NaN here
+        tables["host"] = host_frame(columns)
+    if "events" in ours:
+        tables["events"] = events_frame(_with_times(unpacked_table(ours["events"], EVENT_DTYPES, most_cells)))
+    return tables
+
+
+def _with_steps(table: pd.DataFrame) -> pd.DataFrame:
+    """Starts since the start of the row before, ends since the start; int64 that may wrap."""
+    start, end = table[_START].to_numpy(), table[_END].to_numpy()
+    steps = start.copy()
+    steps[1:] = start[1:] - start[:-1]
+    return table.assign(**{_START: steps, _END: end - start})
+
+
+def _with_times(columns: dict[str, Any]) -> dict[str, Any]:
+    start: NDArray[np.int64] = np.cumsum(columns[_START])
+    return columns | {_START: start, _END: columns[_END] + start}
+
+
+def _numbers(values: pd.Series[Any]) -> list[float | str | None]:
+    """As JSON, which has no NaN and no infinity: these are null, and texts that numpy reads."""
+    return [
+        None if np.isnan(value) else value if np.isfinite(value) else str(value) for value in values.tolist()
+    ]

@@ -5,7 +5,7 @@ aligned where launches cannot be, as on the emulator.
 
 What is known of both stands in each part's metadata: "host_clock", moments at which the GPU's timer and the
 host's clock were read together, and "job", moments at which the host's clock was compared with rank 0's
-(`profscope.recording.job`).
+(`profscope.around.job`).
 """
 
 from __future__ import annotations

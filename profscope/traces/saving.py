@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import cast
 
-from profscope.analysis.validate import column_problems
+from profscope.analysis.integrity import column_problems
 from profscope.errors import OptionError, TraceError
 from profscope.progress import working
 from profscope.schema import Tables

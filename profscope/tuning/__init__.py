@@ -1,3 +1,3 @@
-"""Which configuration of an autotuned kernel is the best one, and why?"""
+"""The diagnosis of one kernel: its time, its findings, and what other launch options would save."""
 
 __all__: list[str] = []

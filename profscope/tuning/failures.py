@@ -6,7 +6,7 @@ import traceback
 from typing import Final
 
 from profscope.compat.triton_parts import CompilationError, OutOfResources
-from profscope.recording.messages import one_line
+from profscope.recording.diagnostics import one_line
 
 __all__ = ["why_not_built"]
 

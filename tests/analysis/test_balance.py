@@ -18,7 +18,7 @@ ITEMS = {"cta": ["cta"], "warp": ["cta", "warp"], "sm": ["sm"]}
 @settings(max_examples=examples(10))
 @given(profiles(max_actions=6))
 def test_balance_of_spans_is_that_of_a_groupby(profile: Profile) -> None:
-    balance = profile.balance()
+    balance = profile.timeline.balance()
     df = profile.df.astype({name: "str" for name in KEY if name != "line"})
     assert bool(len(balance)) == bool(len(df))
     if not len(df):
@@ -44,7 +44,7 @@ def test_an_uneven_cta_shows() -> None:
     duration = profile.df["duration_cycles"].where(~one, 5 * profile.df["duration_cycles"])
     uneven = Profile(profile.df.assign(duration_cycles=duration), profile.launches, profile.metadata)
     even, odd = (
-        each.balance().set_index(["launch", "scope", "by"]).xs("matmul_kernel", level="scope")
+        each.timeline.balance().set_index(["launch", "scope", "by"]).xs("matmul_kernel", level="scope")
         for each in (profile, uneven)
     )
     assert even.loc[(-1, "cta"), "count"] == 16
@@ -53,7 +53,7 @@ def test_an_uneven_cta_shows() -> None:
 
 
 def test_a_profile_of_nothing_has_no_balance() -> None:
-    empty = Profile().balance()
+    empty = Profile().timeline.balance()
     assert not len(empty)
     assert empty["by"].dtype == "str"
     assert empty["launch"].dtype == np.int64

@@ -117,7 +117,7 @@ def test_any_profile_is_judged(profile: Profile) -> None:
     assert table["confidence"].isin(["high", "medium", "low"]).all()
     assert (table["evidence"] != "").all()
     assert (table["advice"] != "").all()
-    path = profile.critical_path()
+    path = profile.timeline.critical_path()
     assert path["share"].between(0, 1).all()
 
 
@@ -176,7 +176,7 @@ def test_no_cause_raises_on_any_profile_of_ops(profile: Profile, told: dict[str,
     assert table["gain_pct"].between(0, 100).all()
     assert table["gain_pct"].is_monotonic_decreasing
     assert (table["evidence"] != "").all()
-    parts = asked.overlap()[["copies", "dots", "other", "none"]]
+    parts = asked.timeline.overlap()[["copies", "dots", "other", "none"]]
     assert (((parts >= 0) & (parts <= 1)) | parts.isna()).all(axis=None)
     assert roof_table(asked.tables)["peak_pct"].dropna().between(0, 100).all()
-    assert asked.critical_path()["share"].between(0, 1).all()
+    assert asked.timeline.critical_path()["share"].between(0, 1).all()

@@ -29,7 +29,7 @@ def late(turns: int) -> Profile:
 
 def test_a_shorter_span_ends_the_cta_as_much_earlier_as_was_said() -> None:
     whole, shorter = late(1000), late(700)
-    path = whole.critical_path(30.0)
+    path = whole.timeline.critical_path(30.0)
     asm = path.iloc[0]
     assert asm["scope"] == "inline asm x"
     assert asm["share"] > 0.9  # the way goes through the late warp, not the others
@@ -56,7 +56,7 @@ def test_run_again_unchanged_a_cta_takes_what_it_took(name: str) -> None:
 
 
 def test_nothing_ends_earlier_than_all_that_is_on_the_way() -> None:
-    path = captured("softmax-heavy-0").critical_path(100.0)
+    path = captured("softmax-heavy-0").timeline.critical_path(100.0)
     known = path.dropna()
     assert len(known)
     assert (known["earlier_pct"] <= 100 * known["share"] + 5).all()
@@ -64,14 +64,14 @@ def test_nothing_ends_earlier_than_all_that_is_on_the_way() -> None:
 
 
 def test_copies_in_flight_are_on_the_way() -> None:
-    path = captured("softmax-heavy-0").critical_path()
+    path = captured("softmax-heavy-0").timeline.critical_path()
     assert path["scope"].iloc[0] == "async copy x"
 
 
 def test_bad_input() -> None:
-    with pytest.raises(profscope.OptionError, match="shorter_pct=0 is not above 0"):
-        regular_profile(1, 1).critical_path(0)
-    with pytest.raises(profscope.OptionError, match="shorter_pct='x' is not above 0"):
-        regular_profile(1, 1).critical_path("x")  # type: ignore[arg-type]
-    assert set(regular_profile(1, 5).critical_path()["median_of"]) == {5}
-    assert Profile().critical_path().empty
+    with pytest.raises(profscope.errors.OptionError, match="shorter_pct=0 is not above 0"):
+        regular_profile(1, 1).timeline.critical_path(0)
+    with pytest.raises(profscope.errors.OptionError, match="shorter_pct='x' is not above 0"):
+        regular_profile(1, 1).timeline.critical_path("x")  # type: ignore[arg-type]
+    assert set(regular_profile(1, 5).timeline.critical_path()["median_of"]) == {5}
+    assert Profile().timeline.critical_path().empty

@@ -152,7 +152,7 @@ def test_launches_with_other_parts_recorded_are_not_compared(three_stages: Profi
         "matmul_kernel: the first recorded all CTAs, the second one of 2 CTAs (ctas=[0, 1]): record both "
         "with the same options"
     ]
-    with pytest.raises(profscope.DiffError, match=r"the second one of 2 CTAs \(ctas=\[0, 1\]\)"):
+    with pytest.raises(profscope.errors.DiffError, match=r"the second one of 2 CTAs \(ctas=\[0, 1\]\)"):
         profscope.diff(three_stages, recorded(3, ctas=[0, 1]))
 
 
@@ -203,30 +203,30 @@ def test_sessions_and_paths_are_taken(three_stages: Profile, tmp_path: Path) -> 
 def test_different_kernels_are_one_line(three_stages: Profile) -> None:
     with session() as prof:
         launch_add()
-    with pytest.raises(profscope.DiffError) as caught:
+    with pytest.raises(profscope.errors.DiffError) as caught:
         profscope.diff(three_stages, prof)
     assert str(caught.value) == (
         "no kernel is in both profiles: the first has matmul_kernel, the second add_kernel; diff compares a "
         "kernel with itself, by its name"
     )
-    with pytest.raises(profscope.DiffError, match="the second none"):
+    with pytest.raises(profscope.errors.DiffError, match="the second none"):
         profscope.diff(prof, Profile(metadata={"backend": "emulator"}))
 
 
 def test_emulated_cycles_are_not_compared_with_gpu_time(
     three_stages: Profile, gpu_runs: list[Profile]
 ) -> None:
-    with pytest.raises(profscope.DiffError, match="the second profile is EMULATED, the first is not"):
+    with pytest.raises(profscope.errors.DiffError, match="the second profile is EMULATED, the first is not"):
         profscope.diff(gpu_runs[0], three_stages)
 
 
 def test_what_is_no_profile_is_named(three_stages: Profile) -> None:
-    with pytest.raises(profscope.DiffError, match="sessions and paths of files, no DataFrame"):
+    with pytest.raises(profscope.errors.DiffError, match="sessions and paths of files, no DataFrame"):
         profscope.diff(three_stages, three_stages.df)
 
 
 def test_what_is_no_trace_is_named(three_stages: Profile, tmp_path: Path) -> None:
-    with pytest.raises(profscope.TraceError, match=r"nothing\.json"):
+    with pytest.raises(profscope.errors.TraceError, match=r"nothing\.json"):
         profscope.diff(three_stages, tmp_path / "nothing.json")
 
 
@@ -396,5 +396,5 @@ def in_flight(profile: Profile, scope: str) -> Profile:
 
 def test_profiles_of_samples_alone_are_refused_in_words() -> None:
     bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
-    with pytest.raises(profscope.DiffError, match="kernel: how long its launches took is not known"):
+    with pytest.raises(profscope.errors.DiffError, match="kernel: how long its launches took is not known"):
         profscope.diff(bare, bare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import triton
 import triton.language as tl
 
 from bench.diagnose import Judged, cases, emulated
+from bench.planted_kernels import layer_norm_kernel, one_pass_kernel
 from profscope.analysis import diagnosis
 from profscope.profiles import Profile, load
 from tests.support.sessions import session
@@ -68,6 +70,25 @@ def test_a_stride_of_8_is_found_at_its_load() -> None:
     assert top["evidence"].endswith("(cycles of the emulator's cost model)")
     assert not (beside["gain_pct"] >= 5).any()
     assert "strided_kernel" in beside.attrs["clean"]
+
+
+def test_a_load_of_what_another_loop_has_loaded() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.rand(16, 1024), torch.empty(16, 1024)
+    with session() as prof:
+        layer_norm_kernel[(16,)](x, y, 1024, 1e-5, BLOCK=256)
+    found = prof.profile.findings().query("finding == 'redundant-load'")
+    first, second, third = marked_lines(layer_norm_kernel, "tl.load(x_ptr")
+    assert set(found["line"]) == {second, third}
+    assert found["evidence"].str.contains(f"line {first} has loaded").all()
+    with session() as prof:
+        one_pass_kernel[(16,)](x, y, 1024, 1e-5, BLOCK=1024)
+    assert "redundant-load" not in set(prof.profile.findings()["finding"])
+
+
+def marked_lines(kernel: triton.JITFunction, text: str) -> list[int]:
+    source, first = inspect.getsourcelines(kernel.fn)
+    return [first + at for at, line in enumerate(source) if text in line]
 
 
 def test_each_missing_witness_is_one_line() -> None:

@@ -14,6 +14,7 @@ import triton.language as tl
 
 import profscope
 from profscope import emulator
+from profscope.analysis.integrity import validate
 from profscope.errors import OptionError
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
@@ -109,7 +110,7 @@ def test_masked_elements_do_not_count() -> None:
     found = probes(prof)
     assert (found["nans"] == 0).all()
     assert (found[["min", "max"]] == 1).all(axis=None)
-    assert prof.first_nan() is None
+    assert prof.values().attrs["first_nan"] is None
 
 
 def test_every_element_counts_once_whatever_the_layout() -> None:
@@ -146,7 +147,7 @@ def test_the_iteration_in_which_a_float16_sum_overflows() -> None:
         assert steps["infs"].tolist() == [0, 0, 1024, 1024, 0, 0, 0, 0]
         assert steps["nans"].tolist() == [0, 0, 0, 0, 1024, 1024, 1024, 1024]
         assert steps["min"].iloc[2:].isna().all()
-    first = prof.first_nan()
+    first = prof.values().attrs["first_nan"]
     assert first is not None
     assert (first["kernel"], first["launch"], first["iteration"]) == ("half_product_kernel", 0, 4)
     assert Path(first["file"]).name == "dot.py"
@@ -159,7 +160,7 @@ def test_the_block_of_a_softmax_that_keeps_nothing() -> None:
     keep[2, 256:384] = 0
     with session("value-probe{names=weights}") as prof:
         masked_softmax_kernel[(4,)](x, keep, torch.empty_like(x), 512, BLOCK=128)
-    first = prof.first_nan()
+    first = prof.values().attrs["first_nan"]
     assert first is not None
     assert (first["cta"], first["iteration"], first["nans"]) == (2, 2, 128)
     assert "tl.exp(" in Path(first["file"]).read_text().splitlines()[first["line"] - 1]
@@ -183,7 +184,7 @@ def test_probes_change_no_result(name: str) -> None:
     with session("value-probe{classes=load;mma;reduce;math;store}", "op-spans") as prof:
         outputs = case.launch(inputs)
     assert same_bits(bare, outputs)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     (note,) = prof.metadata["notes"]
     assert note.endswith("instructions are not counted with value-probe, which adds some")
     assert (probes(prof)["nans"] == 0).all()
@@ -237,9 +238,10 @@ def test_values_come_back_from_a_trace(tmp_path: Path) -> None:
     prof.save(tmp_path / "trace.json")
     loaded = profscope.load(tmp_path / "trace.json")
     pd.testing.assert_frame_equal(loaded.df, prof.df)
-    first = loaded.first_nan()
+    first = loaded.values().attrs["first_nan"]
     assert first is not None
-    pd.testing.assert_series_equal(first, prof.first_nan())
+    assert first == prof.values().attrs["first_nan"]
+    pd.testing.assert_frame_equal(loaded.values(), prof.values())
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -249,8 +251,10 @@ def test_what_is_wrong_is_said() -> None:
         session("value-probe{classes=dots}")
     with pytest.raises(OptionError, match="lines=12-14 is not a line's number"):
         session("value-probe{lines=12-14}")
-    with pytest.raises(OptionError, match="no values were probed"):
-        profscope.profiles.Profile().first_nan()
+    nothing = profscope.profiles.Profile().values()
+    assert nothing.empty
+    assert nothing.attrs["first_nan"] is None
+    assert nothing.attrs["not_measured"][0].startswith("values: none were recorded")
 
 
 @triton.jit

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profscope.analysis.host_times import HOST_TIME_DTYPES
+from profscope.analysis.program.host_times import HOST_TIME_DTYPES
 from profscope.profiles import Profile, load
 from tests.support.profiles import profile_metadata, regular_profile
 
@@ -35,7 +35,7 @@ def profile(starts: list[int], devices: list[int], clocks: dict[str, Any] | None
 def test_between_two_moments_the_distance_changes_evenly() -> None:
     # The GPU's clock is slow by a millionth: 2 us in 2 s.
     clocks = {"0": [moment(10**9, UNIX_NS, 700), moment(3 * 10**9, UNIX_NS + 2 * 10**9 + 2000, 900)]}
-    table = profile([10**9, 2 * 10**9], [0, 0], clocks).host_times()
+    table = profile([10**9, 2 * 10**9], [0, 0], clocks).program.host_times()
     assert {name: str(dtype) for name, dtype in table.dtypes.items()} == HOST_TIME_DTYPES
     assert table["start_unix_ns"].tolist() == [UNIX_NS, UNIX_NS + 10**9 + 1000]
     assert table["start_perf_counter_ns"].tolist() == [0, 10**9 + 1000]
@@ -46,14 +46,14 @@ def test_between_two_moments_the_distance_changes_evenly() -> None:
 
 def test_outside_of_them_the_error_grows() -> None:
     clocks = {"0": [moment(10**9, UNIX_NS)]}
-    table = profile([10**9 - 10**6, 2 * 10**9], [0, 0], clocks).host_times()
+    table = profile([10**9 - 10**6, 2 * 10**9], [0, 0], clocks).program.host_times()
     assert table["start_unix_ns"].tolist() == [UNIX_NS - 10**6, UNIX_NS + 10**9]
     assert table["error_ns"].tolist() == pytest.approx([1016 + 100, 1016 + 100_000])
 
 
 def test_each_device_has_its_own_clock() -> None:
     clocks = {"0": [moment(10**9, UNIX_NS)], "1": [moment(5 * 10**9, UNIX_NS)]}
-    table = profile([10**9 + 100, 5 * 10**9, 7], [0, 1, 2], clocks).host_times()
+    table = profile([10**9 + 100, 5 * 10**9, 7], [0, 1, 2], clocks).program.host_times()
     assert table["start_unix_ns"][:2].tolist() == [UNIX_NS + 100, UNIX_NS]
     assert table["start_unix_ns"].isna().tolist() == [False, False, True]
     assert np.isnan(table["error_ns"][2])
@@ -61,10 +61,10 @@ def test_each_device_has_its_own_clock() -> None:
 
 
 def test_the_emulator_has_none() -> None:
-    table = profile([1, 2], [0, 0], None, backend="emulator").host_times()
+    table = profile([1, 2], [0, 0], None, backend="emulator").program.host_times()
     assert table["start_unix_ns"].isna().all()
     assert "clock of its own" in table.attrs["not_measured"][0]
-    empty = Profile().host_times()
+    empty = Profile().program.host_times()
     assert {name: str(dtype) for name, dtype in empty.dtypes.items()} == HOST_TIME_DTYPES
 
 

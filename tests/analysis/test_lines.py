@@ -136,7 +136,7 @@ def test_few_samples_rank_nothing() -> None:
     assert by_line(table)["samples"][26] == 150
     assert table["self_share"].is_monotonic_decreasing
     assert "matmul_kernel: 199 samples, fewer than 200, rank no lines" in table.attrs["not_measured"]
-    assert len(profile(few).distances()) == 0
+    assert len(profile(few).timeline.distances()) == 0
 
 
 def test_samples_alone() -> None:
@@ -153,7 +153,7 @@ def test_a_distance_names_the_line_that_differs_most() -> None:
     moved = sample_rows(
         {23: {"wait": 50}, 26: {"wait": 500}, 27: {"wait": 450}, 30: {"wait": 7}}, binary="spans"
     )
-    (row,) = profile(BARE, moved).distances().query("second == 'spans samples'").to_dict("records")
+    (row,) = profile(BARE, moved).timeline.distances().query("second == 'spans samples'").to_dict("records")
     assert row["distance"] == pytest.approx(200 / 1007)
     assert (row["line"], row["difference"]) == (26, pytest.approx(-200 / 1007))
     assert (row["first_samples"], row["second_samples"], row["lines"]) == (1007, 1007, 4)
@@ -169,7 +169,7 @@ def test_a_distance_names_the_line_that_differs_most() -> None:
         },
         {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "apart": None, "instructions": []},
     ]
-    (seen,) = profile(BARE, moved, sampler={"binaries": binaries}).distances()["noise_seen"].head(1)
+    (seen,) = profile(BARE, moved, sampler={"binaries": binaries}).timeline.distances()["noise_seen"].head(1)
     assert seen == pytest.approx(3 * row["noise"])
 
 
@@ -180,16 +180,20 @@ def test_spans_are_compared_where_ops_have_some() -> None:
     rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
     counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest - 7}, 0: {"wait": 7}}
     classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
-    (row,) = profile(sample_rows(counts, classes=classes)).distances().to_dict("records")
+    (row,) = profile(sample_rows(counts, classes=classes)).timeline.distances().to_dict("records")
     assert (row["first"], row["second"]) == ("bare samples", "spans")
     assert row["distance"] == pytest.approx(0)
     assert row["lines"] == len(ops) + 1
     counts[99] = {"wait": rest // 2}
-    (row,) = profile(sample_rows(counts, classes=classes)).distances().to_dict("records")
+    (row,) = profile(sample_rows(counts, classes=classes)).timeline.distances().to_dict("records")
     assert row["elsewhere"] == pytest.approx(row["distance"])
     assert row["line"] == max(ops.index, key=ops.get)
     counts[99] = {"wait": rest - 7}
-    (row,) = profile(sample_rows(counts, classes=classes | {27: "conversion"})).distances().to_dict("records")
+    (row,) = (
+        profile(sample_rows(counts, classes=classes | {27: "conversion"}))
+        .timeline.distances()
+        .to_dict("records")
+    )
     assert (row["line"], row["distance"]) == (27, pytest.approx(row["difference"])), (
         "not what a dot is made of"
     )
@@ -212,7 +216,7 @@ def test_a_span_has_inside_what_stands_between_its_clock_reads() -> None:
     def distance(timed: list[list[Any]]) -> float:
         entry = {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "instructions": []}
         prof = profile(table, sampler={"binaries": [{**entry, "timed": timed}]})
-        return float(prof.distances().query("second == 'spans'")["distance"].iloc[0])
+        return float(prof.timeline.distances().query("second == 'spans'")["distance"].iloc[0])
 
     exact = distance([*clocks, [4000, 4016, *place]])
     table.loc[of_99, "pc"] = 4032
@@ -227,9 +231,9 @@ def test_samples_of_a_launch_are_compared_with_its_own_spans() -> None:
     counts = {line: {"wait": int(ns)} for line, ns in own.items()} | {99: {"wait": int(rest)}}
     classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
     table = sample_rows(counts, classes=classes, binary="spans", launch=1)
-    (row,) = profile(table).distances().to_dict("records")
+    (row,) = profile(table).timeline.distances().to_dict("records")
     assert (row["first"], row["second"], row["distance"]) == ("spans samples", "spans", pytest.approx(0))
-    (row,) = profile(table.assign(binary="bare", launch=-1)).distances().to_dict("records")
+    (row,) = profile(table.assign(binary="bare", launch=-1)).timeline.distances().to_dict("records")
     assert row["distance"] > 0, "which is of all launches"
 
 
@@ -278,7 +282,7 @@ def test_shares_of_any_profile_add_up(spans: Profile) -> None:
         assert sums_of.tolist() == pytest.approx([1] * len(sums_of))
     assert lines["samples"].sum() == table["samples"].sum()
     json.dumps(lines.attrs)
-    apart = profile.distances()
+    apart = profile.timeline.distances()
     assert apart["distance"].between(0, 1 + 1e-9).all()
     assert (apart["noise"] >= 0).all()
 

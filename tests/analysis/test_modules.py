@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.analysis.model_places import MODEL
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
@@ -51,11 +52,11 @@ def test_spans_and_summary_name_module_and_line(kernel: str) -> None:
         assert set(table.loc[own, "model_line"]) == {8}
         assert set(table.loc[~own, "module"]) <= {""}
     assert str(profile.df["module"].dtype) == "category"
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
 
 
 def test_time_is_summed_by_module(kernel: str) -> None:
-    modules = with_models({kernel: UP}).modules()
+    modules = with_models({kernel: UP}).program.modules()
     summary = with_models({kernel: UP}).summary()
     roots = summary[summary["kind"] == "kernel"]
     assert modules["share"].sum() == pytest.approx(1)
@@ -67,7 +68,7 @@ def test_time_is_summed_by_module(kernel: str) -> None:
 def test_profiles_without_such_kernels_have_no_such_columns() -> None:
     profile = with_models({})
     assert not {*MODEL} & {*profile.df.columns, *profile.summary().columns}
-    assert profile.modules().empty
+    assert profile.program.modules().empty
 
 
 @pytest.mark.parametrize("suffix", [".json.gz", ".pftrace.gz"])

@@ -11,12 +11,12 @@ import pytest
 from profscope.analysis import analysed_kernels as judging_module
 from profscope.analysis import pieces as module
 from profscope.analysis.analysed_kernels import kernel_analyses
-from profscope.analysis.balance import balance
 from profscope.analysis.findings import findings, findings_with
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.pieces import pieces
 from profscope.analysis.summary import summary
 from profscope.analysis.summing import summed_spans
+from profscope.analysis.timeline.balance import balance
 from profscope.analysis.verdict import verdict
 from profscope.schema import Tables
 from tests.support.profiles import profile_metadata, regular_profile

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope import OptionError
-from profscope.around.nesting import enclosing
+from profscope.analysis.integrity import validate
+from profscope.around.event_tables import enclosing
+from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from tests.support.around import KERNEL, MAIN, program
@@ -22,7 +23,7 @@ def profile() -> Profile:
 
 def test_events_know_what_launched_them(profile: Profile) -> None:
     events = profile.events.set_index(profile.events["name"].astype("str"))
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert events["kind"].astype("str").to_dict()["ncclDevKernel"] == "collective"
     assert events.at["Memcpy HtoD", "call_path"] == "step > forward > aten::copy_ > cudaMemcpyAsync"
     assert events.at["nvjet_tst", "call_path"] == (
@@ -44,7 +45,7 @@ def test_events_know_what_launched_them(profile: Profile) -> None:
 
 
 def test_host_scopes(profile: Profile) -> None:
-    table = profile.host_scopes().set_index("path")
+    table = profile.program.host_scopes().set_index("path")
     table = table.loc[["step", "step > backward", "step > forward"]]
     assert table["gpu_launches"].tolist() == [3, 1, 2]
     events = profile.events.set_index(profile.events["name"].astype("str"))
@@ -58,7 +59,7 @@ def test_host_scopes(profile: Profile) -> None:
 
 
 def test_call_tree(profile: Profile) -> None:
-    tree = profile.call_tree()
+    tree = profile.program.call_tree()
     parents = [tree["name"][row] if row >= 0 else "" for row in tree["parent"]]
     of = dict(zip(tree["name"], parents, strict=True))
     assert of["nvjet_tst"] == "cudaLaunchKernel"
@@ -66,29 +67,29 @@ def test_call_tree(profile: Profile) -> None:
     assert of["step"] == of["ncclDevKernel"] == ""
     step = tree[tree["name"] == "step"].iloc[0]
     assert (step["kind"], step["depth"], step["gpu_launches"]) == ("scope", 0, 3)
-    assert step["gpu_ns"] == profile.host_scopes()["gpu_ns"][0]
+    assert step["gpu_ns"] == profile.program.host_scopes()["gpu_ns"][0]
     assert (tree["depth"] == [0 if row < 0 else tree["depth"][row] + 1 for row in tree["parent"]]).all()
     assert tree.set_index("name")["host_self_ns"]["aten::mm"] == 3000 - 1100
 
 
 def test_gpu_gaps(profile: Profile) -> None:
-    gaps = profile.gpu_gaps()
+    gaps = profile.program.gpu_gaps()
     assert gaps["duration_ns"].tolist() == [4000, 900]
     assert gaps["before"].tolist() == [KERNEL, "Memcpy HtoD"]
     assert gaps["after"].tolist() == ["nvjet_tst", KERNEL]
     assert gaps["host_late_ns"].tolist() == [3000, 0]  # the call returned 3,000 ns into the first gap
     assert gaps.attrs["devices"][-1, 0]["idle_ns"] == 4900
-    assert regular_profile(launches=1, ctas=1, warps=1, iterations=1).gpu_gaps().attrs["not_measured"]
+    assert regular_profile(launches=1, ctas=1, warps=1, iterations=1).program.gpu_gaps().attrs["not_measured"]
 
 
 def test_gpu_time(profile: Profile) -> None:
-    table = profile.gpu_time().set_index("name")
+    table = profile.program.gpu_time().set_index("name")
     assert table["what"].to_dict() == {
         KERNEL: "Triton", "nvjet_tst": "kernel", "Memcpy HtoD": "copy", "ncclDevKernel": "collective",
     }  # fmt: skip
     assert table["recorded"][KERNEL] == 1
     assert table["share"].sum() == pytest.approx(1)
-    assert profile.gpu_time().attrs["triton_share"] == pytest.approx(table["share"][KERNEL])
+    assert profile.program.gpu_time().attrs["triton_share"] == pytest.approx(table["share"][KERNEL])
 
 
 @pytest.mark.parametrize(
@@ -103,9 +104,9 @@ def test_gpu_time(profile: Profile) -> None:
 def test_why_there_are_no_events_of_a_gpu(backend: str, events: bool, why: str) -> None:
     options = {"backend": backend, "events": events}
     nothing = Profile.of(Tables(metadata=profile_metadata(backend=backend, options=options)))
-    assert nothing.gpu_time().attrs["not_measured"] == [f"GPU time: {why}"]
-    assert nothing.gpu_gaps().attrs["not_measured"] == [f"gaps: {why}"]
-    assert nothing.host_scopes().attrs["not_measured"] == [
+    assert nothing.program.gpu_time().attrs["not_measured"] == [f"GPU time: {why}"]
+    assert nothing.program.gpu_gaps().attrs["not_measured"] == [f"gaps: {why}"]
+    assert nothing.program.host_scopes().attrs["not_measured"] == [
         f"only launches that were recorded are known: {why}"
     ]
 

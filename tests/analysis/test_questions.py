@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import profscope
-from profscope.profiles import Profile, Questions, _questions
+from profscope.analysis.integrity import validate
+from profscope.analysis.questions import GROUPS, question_names
+from profscope.errors import OptionError
+from profscope.profiles import Profile, Questions
 from tests.support.sessions import launch_add, session
 
 ROOT = Path(__file__).parents[2]
@@ -48,19 +53,43 @@ def test_a_session_offers_what_a_profile_offers() -> None:
     with session() as prof:
         launch_add()
     public = {name for name in dir(Profile()) if not name.startswith("_")}
-    assert {"summary", "transactions", "first_nan", "validate", "save"} <= public
+    tables = {"df", "launches", "ctas", "samples", "counts", "counters", "host", "events", "metadata"}
+    questions = {"summary", "lines", "breakdown", "limits", "findings", "values", "overhead", "verdict"}
+    others = {"report", "program", "ranks", "timeline", "plot", "save", "show", "tables"}
+    assert public == tables | questions | others | {"of", "emulated", "unit"}
     assert public - {"of", "emulated", "unit"} <= set(dir(prof))
+    assert prof.timeline.overlap().equals(prof.profile.timeline.overlap())
     assert prof.summary().equals(prof.profile.summary())
-    assert prof.validate() == []
+    assert validate(prof.tables) == []
 
 
 def test_what_type_checkers_are_told_is_there() -> None:
     source = (ROOT / "profscope" / "profiles.py").read_text()
     told = source.split("if TYPE_CHECKING:  # for type checkers")[1].split("else:")[0]
-    names = [line.split("def ")[1].split("(")[0] for line in told.splitlines() if "def " in line]
-    assert set(names) == _questions() - {"verdict"}  # which is an attribute
-    for name in names:
-        assert getattr(Profile(), name).__func__.__name__ == name
+    assert set(_declared(told)) == question_names() - {"verdict"}  # which is an attribute
+    source = (ROOT / "profscope" / "analysis" / "questions.py").read_text()
+    for group in GROUPS:
+        told = source.split(f"class {group.__name__}(Group)")[1].split("\n\n\n")[0]
+        assert set(_declared(told)) == question_names(group.name)
+        asked = getattr(Profile(), group.name)
+        assert all(getattr(asked, name).__func__.__name__ == name for name in question_names(group.name))
+        assert {name for name in dir(asked) if not name.startswith("_")} == question_names(group.name)
+
+
+def _declared(source: str) -> list[str]:
+    """The functions that lines define."""
+    return [line.split("def ")[1].split("(")[0] for line in source.splitlines() if "def " in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("skew", "prof.ranks.skew()"), ("host_times", "prof.program.host_times()"), ("line", "prof.lines()")],
+)
+def test_an_error_names_the_nearest_question(name: str, place: str) -> None:
+    with pytest.raises(AttributeError, match=f"{name!r}; did you mean {re.escape(place)}\\?"):
+        getattr(Profile(), name)
+    with pytest.raises(AttributeError, match=re.escape(place)):
+        getattr(Profile().timeline, name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "spans", "_summary", "a b", "__len__"])
@@ -68,6 +97,22 @@ def test_what_is_no_question_is_no_attribute(name: str) -> None:
     with pytest.raises(AttributeError, match=name):
         getattr(Profile(), name)
     assert not hasattr(Profile(), name)
+
+
+def test_lines_and_summary_of_one_kernel() -> None:
+    prof = profscope.load(ROOT / "tests/data/diff/matmul-1-stage.pftrace.gz")
+    (name,) = prof.launches["kernel"].unique()
+    whole, chosen = prof.lines(), prof.lines(kernel=name[:6], top=2)
+    assert len(whole) > 2
+    pd.testing.assert_frame_equal(chosen, whole.head(2))
+    pd.testing.assert_frame_equal(prof.summary(kernel=name), prof.summary())
+    for ask in (prof.lines, prof.summary):
+        with pytest.raises(OptionError, match=f"kernel='softmax' matches no kernel; there are: {name}"):
+            ask(kernel="softmax")
+        with pytest.raises(OptionError, match="not a regular expression"):
+            ask(kernel="(")
+    with pytest.raises(OptionError, match="top=0 is not a number of lines"):
+        prof.lines(top=0)
 
 
 def test_questions_are_abstract() -> None:

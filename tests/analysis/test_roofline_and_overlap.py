@@ -51,19 +51,19 @@ def test_what_a_cta_does_at_once() -> None:
         ("exp2 p", "op", 3, -1, 0, 400, 200),
         ("barrier", "op", 4, -1, 0, 600, 400),
     ]
-    cta, sm = made_up(rows).overlap().to_dict("records")
+    cta, sm = made_up(rows).timeline.overlap().to_dict("records")
     assert (cta["of"], cta["count"], cta["cycles"], sm["of"], sm["count"]) == ("cta", 4, 1000, "sm", 4)
     expected = {"copies": 0, "dots": 0.3, "other": 0.3, "dots_and_other": 0, "none": 0.4}
     assert {name: cta[name] for name in expected} == pytest.approx(expected)
     some = made_up(rows)
-    part = Profile(some.df, some.launches.assign(grid_x=400), some.metadata).overlap()
+    part = Profile(some.df, some.launches.assign(grid_x=400), some.metadata).timeline.overlap()
     assert part["of"].tolist() == ["cta"]
-    assert Profile().overlap().empty
+    assert Profile().timeline.overlap().empty
 
 
 @pytest.mark.parametrize("name", ["softmax-heavy-0", "matmul-heavy-0", "matmul_ws-heavy-0"])
 def test_parts_of_real_kernels(name: str) -> None:
-    table = captured(name).overlap()
+    table = captured(name).timeline.overlap()
     parts = table[["copies", "dots", "other", "none"]]
     assert ((parts >= 0) & (parts <= 1)).all(axis=None)
     assert (parts.sum(axis=1) >= 0.999).all()
@@ -90,7 +90,7 @@ def test_what_copies_have_a_part_in_is_not_made_up_where_they_were_not_recorded(
     assert (
         "k: bytes of copies, which were not recorded (instrument='heavy' does)" in table.attrs["not_measured"]
     )
-    overlap = profile.overlap()
+    overlap = profile.timeline.overlap()
     of_copies = ["copies", "copies_and_dots", "copies_and_other", "none"]
     assert overlap[of_copies].isna().all(axis=None)
     assert overlap["other"].tolist() == pytest.approx([0.4, 0.4])
@@ -108,7 +108,7 @@ def test_waits_tell_what_copies_move_that_were_not_recorded() -> None:
     assert table[["of", "line"]].to_numpy().tolist() == [["kernel", 1], ["line", 9], ["loop", 5], ["line", 6]]
     assert table["bytes"].tolist() == [1.2e7, 2.4e6, 9.6e6, 9.6e6]
     assert table["peak_pct"].iloc[0] == pytest.approx(25.0)
-    assert profile.overlap()["copies"].isna().all()  # when they were in flight waits do not tell
+    assert profile.timeline.overlap()["copies"].isna().all()  # when they were in flight waits do not tell
     # Where some waits do not tell, nobody knows all bytes.
     rows = [*WAITS, ("barrier wait y", "op", 7, -1, 0, 8500, 100)]
     moved = {("async wait x", 6): (9.6e6, 0), ("store", 9): (2.4e6, 0), ("barrier wait y", 7): (0, 0)}

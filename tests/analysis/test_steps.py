@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from profscope.analysis.integrity import validate
 from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
 from profscope.profiles import Profile
@@ -43,13 +44,13 @@ def part(rank: int, late_ns: int, *, steps: range = range(3), names: str = REDUC
 
 def together(*parts: Tables) -> Profile:
     profile = Profile.of(merged([Part(each, f"rank={at}", at) for at, each in enumerate(parts)]))
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     return profile
 
 
 def test_who_is_late_waits_least() -> None:
     profile = together(part(0, 0), part(1, 2_000_000))
-    met = profile.collectives()
+    met = profile.ranks.collectives()
     assert met[["number", "rank", "ranks", "last_rank"]].to_numpy().tolist() == [
         [number, rank, 2, 1] for number in range(3) for rank in range(2)
     ]
@@ -61,7 +62,7 @@ def test_who_is_late_waits_least() -> None:
         1: {"collective_ns": 150_000, "waiting_ns": 0},
     }
     assert (met.attrs["end_skew_ns"], met.attrs["clock_error_ns"], met.attrs["not_measured"]) == (0, 2000, [])
-    steps = profile.steps()
+    steps = profile.program.steps()
     assert steps[["step", "rank"]].to_numpy().tolist() == [[n, rank] for n in range(3) for rank in range(2)]
     assert steps["late_start_ns"].tolist() == steps["late_end_ns"].tolist() == [0, 1000] * 3
     assert steps["start_unix_ns"].tolist()[:2] == [UNIX_NS, UNIX_NS + 1000]
@@ -72,29 +73,29 @@ def test_who_is_late_waits_least() -> None:
     assert steps["waiting_ns"].tolist() == [2_000_000, 0] * 3
     assert steps["slowest_rank"].tolist() == [1] * 6
     assert steps.attrs == {"clock_error_ns": 0.0, "not_measured": []}
-    inner = profile.steps("step > reduce")
+    inner = profile.program.steps("step > reduce")
     assert inner["gpu_launches"].tolist() == [1] * 6, "a path names a scope, too"
     assert inner["waiting_ns"].tolist() == steps["waiting_ns"].tolist()
 
 
 def test_differences_within_the_clocks_error_are_nobodys() -> None:
-    steps = together(part(0, 0), part(1, 1500)).steps()
+    steps = together(part(0, 0), part(1, 1500)).program.steps()
     assert steps["waiting_ns"].tolist() == [1500, 0] * 3
     assert steps["slowest_rank"].isna().all()
 
 
 def test_a_rank_whose_recording_began_later_is_counted_from_the_last() -> None:
     profile = together(part(0, 0), part(1, 2_000_000, steps=range(1, 3)))
-    met = profile.collectives()
+    met = profile.ranks.collectives()
     assert met["ranks"].tolist() == [1, 2, 2, 2, 2]
     assert met["waiting_ns"].isna().tolist() == [True, False, False, False, False]
     assert met["waiting_ns"].tolist()[1:] == [2_000_000, 0] * 2
     assert met.attrs["not_measured"] == ["waiting in 1 collectives: one rank alone has them"]
-    steps = profile.steps()
+    steps = profile.program.steps()
     assert steps[["step", "rank"]].to_numpy().tolist() == [[0, 0], [1, 0], [1, 1], [2, 0], [2, 1]]
     assert steps["slowest_rank"].fillna(-1).tolist() == [-1, 1, 1, 1, 1]
     assert steps.attrs["not_measured"][0] == "1 of these steps were not recorded on all ranks"
-    stopped = together(part(0, 0), part(1, 2_000_000, steps=range(2))).steps()
+    stopped = together(part(0, 0), part(1, 2_000_000, steps=range(2))).program.steps()
     assert stopped["step"].tolist() == [0, 0, 1, 1, 2], "it ended earlier"
 
 
@@ -102,12 +103,12 @@ def test_who_has_ended_before_another_begins_waits_for_nobody() -> None:
     tables = part(1, 2_000_000)
     moved = {name: tables.events[name] + _STEP_NS // 2 for name in ("start_unix_ns", "end_unix_ns")}
     profile = together(part(0, 0), replace(tables, events=tables.events.assign(**moved)))
-    met = profile.collectives()
+    met = profile.ranks.collectives()
     assert met["waiting_ns"].isna().all()
     assert met["late_ns"].tolist() == [0, 7_000_000] * 3
     assert met.attrs["end_skew_ns"] is None
     assert met.attrs["not_measured"] == ["waiting in 3 collectives: a rank had ended before another began"]
-    assert profile.steps()["waiting_ns"].isna().all()
+    assert profile.program.steps()["waiting_ns"].isna().all()
 
 
 def test_collectives_are_matched_within_a_process_group() -> None:
@@ -132,7 +133,7 @@ def test_collectives_are_matched_within_a_process_group() -> None:
         job = {"id": "j", "rank": rank, "world_size": 4, "boot": "b", "began_unix_ns": 0, "clock": []}
         parts.append(with_events(Tables(metadata=profile_metadata(job=job)), raw))
     profile = together(*parts)
-    met = profile.collectives()
+    met = profile.ranks.collectives()
     first = met[met["group"].str.startswith("tp")]
     assert first[["group", "number", "rank", "ranks", "waiting_ns"]].to_numpy().tolist() == [
         ["tp 1: ranks 0, 1", 0, 0, 2, 0],
@@ -150,15 +151,16 @@ def test_collectives_are_matched_within_a_process_group() -> None:
     nameless = [replace(each, events=each.events.drop(columns="group").assign(group="")) for each in parts]
     for each in nameless:
         each.events["group"] = each.events["group"].astype("category")
-    taken = together(*nameless).collectives()
+    taken = together(*nameless).ranks.collectives()
     assert taken["ranks"].tolist() == [4] * 8
     assert "the process group of 2 collectives" in taken.attrs["not_measured"][-1]
 
 
 def test_sends_and_receives_are_left_out() -> None:
     profile = together(*(part(rank, 0, names="ncclDevKernel_SendRecv") for rank in range(2)))
-    assert len(profile.collectives()) == 0
-    assert profile.collectives().attrs["not_measured"] == ["collectives: no event is one of NCCL's or gloo's"]
+    collectives = profile.ranks.collectives()
+    assert len(collectives) == 0
+    assert collectives.attrs["not_measured"] == ["collectives: no event is one of NCCL's or gloo's"]
 
 
 @pytest.mark.parametrize("offset_ns", [0, -40_000_000])
@@ -181,8 +183,8 @@ def test_hosts_scopes_and_events_are_put_on_one_clock(offset_ns: int) -> None:
     assert (
         "host scopes and events are on the clock of rank 0's host, each to 30.0 us" in far.metadata["notes"]
     )
-    assert far.collectives().attrs["clock_error_ns"] == 32_000
-    assert far.steps()["slowest_rank"].tolist() == [1] * 6
+    assert far.ranks.collectives().attrs["clock_error_ns"] == 32_000
+    assert far.program.steps()["slowest_rank"].tolist() == [1] * 6
 
 
 def test_clocks_of_which_nothing_is_known() -> None:
@@ -191,7 +193,7 @@ def test_clocks_of_which_nothing_is_known() -> None:
         "host scopes and events are of each host's own clock: nothing says how the clocks of rank 1 stand to "
         "rank 0's"
     ]
-    met, steps = profile.collectives(), profile.steps()
+    met, steps = profile.ranks.collectives(), profile.program.steps()
     assert met["waiting_ns"].isna().all()
     assert met.attrs["not_measured"] == ["waiting: the hosts' clocks are not on one clock"]
     assert steps["late_start_ns"].isna().all()
@@ -201,26 +203,26 @@ def test_clocks_of_which_nothing_is_known() -> None:
 
 def test_what_cannot_be_answered_is_said() -> None:
     alone = Profile.of(part(0, 0))
-    assert alone.collectives().attrs["not_measured"] == ["waiting: this profile is of one process"]
-    steps = alone.steps()
+    assert alone.ranks.collectives().attrs["not_measured"] == ["waiting: this profile is of one process"]
+    steps = alone.program.steps()
     assert steps["gpu_busy_ns"].tolist() == [3_050_000] * 3
     assert steps["slowest_rank"].isna().all()
     assert "of one process" in steps.attrs["not_measured"][0]
-    none = alone.steps("epoch")
+    none = alone.program.steps("epoch")
     assert (len(none), none.dtypes.to_dict()) == (0, steps.dtypes.to_dict())
     assert none.attrs["not_measured"] == [
         "steps: no scope of the host's code is called 'epoch'; there are reduce, step"
     ]
     nothing = Profile.of(Tables(metadata=profile_metadata()))
-    assert nothing.collectives().attrs["not_measured"] == [
+    assert nothing.ranks.collectives().attrs["not_measured"] == [
         "collectives: no events were recorded; session(events=True)"
     ]
-    assert nothing.steps().attrs["not_measured"] == [
+    assert nothing.program.steps().attrs["not_measured"] == [
         "steps: no scope of the host's code is called 'step'; there are none; "
         'with profscope.scope("step"): ...'
     ]
     without = replace(together(part(0, 0), part(1, 0)).tables, events=Tables().events)
-    steps = Profile.of(without).steps()
+    steps = Profile.of(without).program.steps()
     assert steps["slowest_rank"].tolist() == [0] * 6, "the longest, of equal ones the first"
     assert not np.any(steps["gpu_launches"])
     assert any("session(events=True)" in why for why in steps.attrs["not_measured"])

@@ -18,8 +18,8 @@ import profscope
 from instrument_passes.records import LaunchBits
 from profscope.aot.description import Description
 from profscope.demo.kernels import softmax_kernel
+from profscope.device.sizing import needed_bytes
 from profscope.errors import CompileError, OptionError
-from profscope.recording.sizing import needed_bytes
 
 SIGNATURE = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ahead_of_time"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench import drains, soak
-from profscope.recording.arenas import _MOVERS
+from profscope.device.arena import _MOVERS
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,6 +20,7 @@ from instrument_passes.sass.operands import access
 from instrument_passes.sass.ptx import read_ptx
 from instrument_passes.toolchain import triton_version
 from profscope.binaries.mapping import INSTRUCTION_DTYPES
+from profscope.errors import ToolchainError
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
 from tests.support.binaries import BUILDS, built
 
@@ -210,31 +211,35 @@ class Kernel:
 def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path) -> None:
     kernel = built("matmul", CUDA80)
     for wrong, error, message in [
-        (Kernel(amdgcn="", hsaco=b""), profscope.OptionError, "not for AMD or the emulator"),
-        (3, profscope.OptionError, "not int"),
-        ("a.ptx", profscope.OptionError, "the path of a .cubin is expected"),
-        (tmp_path / "none.cubin", profscope.OptionError, "No such file"),
-        (Kernel(cubin=b"text", ptx=""), profscope.ToolchainError, "not a cubin"),
-        (Kernel(cubin=b"\x7fELF\x02" + bytes(100), ptx=""), profscope.ToolchainError, "nvdisasm failed"),
+        (Kernel(amdgcn="", hsaco=b""), profscope.errors.OptionError, "not for AMD or the emulator"),
+        (3, profscope.errors.OptionError, "not int"),
+        ("a.ptx", profscope.errors.OptionError, "the path of a .cubin is expected"),
+        (tmp_path / "none.cubin", profscope.errors.OptionError, "No such file"),
+        (Kernel(cubin=b"text", ptx=""), ToolchainError, "not a cubin"),
+        (
+            Kernel(cubin=b"\x7fELF\x02" + bytes(100), ptx=""),
+            ToolchainError,
+            "nvdisasm failed",
+        ),
     ]:
         with pytest.raises(error, match=re.escape(message)):
             profscope.instructions(wrong)
     other = kernel.asm["ptx"].replace("mad.", "mul.", 1).replace("shl.b32", "shr.b32", 1)
-    with pytest.raises(profscope.ToolchainError, match="not the one"):
+    with pytest.raises(ToolchainError, match="not the one"):
         profscope.instructions(Kernel(cubin=kernel.asm["cubin"], ptx=other))
-    with pytest.raises(profscope.OptionError, match="has its own"):
+    with pytest.raises(profscope.errors.OptionError, match="has its own"):
         profscope.instructions(kernel, "a.ptx")
 
 
 def test_what_is_wrong_with_a_file_is_said_by_its_own_name(tmp_path: Path) -> None:
     (tmp_path / "cut.cubin").write_bytes(built("matmul", CUDA80).asm["cubin"][:300])
     (tmp_path / "cut.ptx").write_text("")
-    with pytest.raises(profscope.ToolchainError, match=r"/cut\.cubin: nvdisasm failed: .*") as raised:
+    with pytest.raises(ToolchainError, match=r"/cut\.cubin: nvdisasm failed: .*") as raised:
         profscope.instructions(tmp_path / "cut.cubin")
     assert "profscope-" not in str(raised.value)
-    with pytest.raises(profscope.OptionError, match=r"cannot read 'a.*\.cubin': embedded null byte"):
+    with pytest.raises(profscope.errors.OptionError, match=r"cannot read 'a.*\.cubin': embedded null byte"):
         profscope.instructions("a\0.cubin")
-    with pytest.raises(profscope.OptionError, match=r"the path of a .*, not int"):
+    with pytest.raises(profscope.errors.OptionError, match=r"the path of a .*, not int"):
         profscope.instructions("a.cubin", 5)  # type: ignore[arg-type]
 
 

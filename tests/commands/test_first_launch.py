@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from profscope.commands.first_launch import Enter, FirstLaunch
 from profscope.compat.after_import import after_import
+from profscope.compat.first_launch import Enter, FirstLaunch
 from tests.support.sessions import launch, session
 from tests.support.triton_globals import triton_globals
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.commands.launcher import ranks_recorded
+from profscope.commands.run import ranks_recorded
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}  # programs import from the checkout
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.support.forks import Forks
 
 ROOT = Path(__file__).parents[2]
@@ -77,18 +78,18 @@ def test_two_ranks_are_one_profile(forks: Forks, tmp_path: Path, monkeypatch: py
     assert job(forks, tmp_path, 2, "t/") == "[0, 0]\n"
     assert sorted(os.listdir(tmp_path / "t")) == ["rank=0", "rank=1"]
     profile = profscope.load(tmp_path / "t")
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.launches["rank"].tolist() == [0, 0, 1, 1]
     told = [each["job"] for each in profile.metadata["ranks"]]
     assert told[0]["id"] == told[1]["id"] != ""
     assert told[0]["boot"] == told[1]["boot"]
     assert [each["clock"] for each in told] == [[], []], "they share a host's clock"
-    assert profile.ranks()["launches"].tolist() == [2, 2]
-    assert len(profile.skew()) == 2
-    reduced = profile.collectives().query("name == 'gloo:all_reduce'")
+    assert profile.ranks.summary()["launches"].tolist() == [2, 2]
+    assert len(profile.ranks.skew()) == 2
+    reduced = profile.ranks.collectives().query("name == 'gloo:all_reduce'")
     assert reduced[["rank", "ranks", "last_rank"]].to_numpy().tolist() == [[0, 2, 1], [1, 2, 1]]
     assert (reduced["waiting_ns"] > 0).tolist() == [True, False]
-    steps = profile.steps()
+    steps = profile.program.steps()
     assert steps[["step", "rank", "slowest_rank"]].to_numpy().tolist() == [[0, 0, 1], [0, 1, 1]]
     assert steps["waiting_ns"].tolist() == reduced["waiting_ns"].tolist()
 
@@ -100,7 +101,7 @@ def test_four_ranks_of_which_one_dies_and_one_launches_nothing(
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     assert job(forks, tmp_path, 4, "t.json.gz") == "[0, 0, 0, -9]\n"
     profile = profscope.load(tmp_path / "t")
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.launches["rank"].value_counts().to_dict() == {0: 2, 1: 2, 3: 2}
     notes = profile.metadata["notes"]
     assert "rank 3 did not come to its end: what it had recorded by then is here" in notes

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.support.forks import Forks
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def run(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 def loaded(path: str, launches: int = 2) -> profscope.Profile:
     profile = profscope.load(path)
     assert len(profile.launches) == launches
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     return profile
 
 
@@ -264,7 +265,7 @@ import profscope
 from profscope.recording.open_sessions import OPEN
 try:
     OPEN[-1].flush()
-except profscope.SessionError as error:
+except profscope.errors.SessionError as error:
     print(error)
 resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 """,

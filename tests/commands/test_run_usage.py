@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from profscope import __main__ as door
+from profscope.around.job import rank
 from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import program
 from profscope.commands.run import split_words
 from profscope.errors import OptionError, SessionError
-from profscope.recording.job import rank
 
 
 @pytest.fixture

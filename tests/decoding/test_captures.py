@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest
+from profscope.analysis.integrity import validate
+from profscope.compat.programs import manifest_in
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
-from profscope.recording.programs import manifest_in
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
 from tests.support.processor import SPAN_KINDS, Processor
@@ -47,7 +48,7 @@ def check(path: Path) -> dict[str, Any]:
     assert decoded.anomalies == ()
     raw = RawLaunch(info["launch"], manifest, 0, 0, len(decoded.headers), buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     recorded = profile.df[~profile.df["kind"].isin(["async", "gap"])]  # those are worked out
     assert len(recorded) == info["spans"] > 0
     return dict(info)

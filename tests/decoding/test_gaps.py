@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times
 from profscope.analysis.summary import summary
-from profscope.analysis.validate import validate
 from profscope.decoding.assemble import assemble
 from profscope.decoding.decode import decode
 from profscope.decoding.raw import RawLaunch
@@ -155,7 +155,7 @@ def test_gaps_survive_a_file(tmp_path: Path, name: str) -> None:
     profile = Profile.of(tables(launch([Program(body, 2)], 2, ring_log2=4)))
     profile.save(tmp_path / name)
     again = profscope.load(tmp_path / name)
-    assert again.validate() == []
+    assert validate(again.tables) == []
     assert (again.df["kind"] == "gap").sum() == 2 * 2 * 13
     pd.testing.assert_frame_equal(again.df, profile.df)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import profscope
 from instrument_passes.manifest import Manifest, Span
 from instrument_passes.toolchain import triton_version
-from profscope.analysis.validate import validate
+from profscope.analysis.integrity import validate
 from profscope.decoding.areas import CTA
 from profscope.decoding.decode import DecodedLaunch, decode
 from profscope.decoding.in_flight import with_transactions
@@ -223,7 +223,7 @@ def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
     assert (waited["start_cycle"] + waited["duration_cycles"]).tolist() == (
         flights["start_cycle"] + flights["duration_cycles"]
     ).tolist()
-    table = prof.transactions()
+    table = prof.timeline.transactions()
     assert table.index.tolist() == flights.index.tolist()
     assert table["scope"].astype(str).tolist() == copies["scope"].astype(str).tolist()
     assert table["start_ns"].tolist() == copies["start_ns"].tolist()

@@ -28,7 +28,7 @@ from instrument_passes.records import (
     align,
     byte_offset,
 )
-from profscope.recording.programs import manifest_in
+from profscope.compat.programs import manifest_in
 from tests.support.programs import BODY, bodies, nodes
 from tests.support.synth import Program, launch
 

@@ -16,6 +16,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from profscope import emulator
+from profscope.analysis.integrity import validate
 from profscope.errors import OptionError, SessionError
 from profscope.options import Options
 from tests.kernels.add import add_kernel
@@ -39,7 +40,7 @@ def test_one_launch_in_so_many_is_recorded_the_first_one_first(ran: list[str]) -
             launch()
     assert ran == (["recorded"] + ["bare"] * 3) * 2 + ["recorded", "bare"]
     assert len(prof.launches) == 3
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_launches_are_counted_for_each_kernel() -> None:
@@ -134,7 +135,7 @@ def test_a_binary_that_was_kept_records_nothing_when_it_is_not_its_turn() -> Non
         kernel[(1, 1, 1)](x, x, out, 1000, 1024)
     assert torch.equal(out, 2 * x)
     assert len(prof.launches) == 1
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_session_that_samples_neither_nests_nor_lets_another_in() -> None:

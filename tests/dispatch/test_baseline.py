@@ -71,7 +71,7 @@ def test_without_it_nothing_is_timed() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 1001, True, 2.5, "3"])
 def test_wrong_values(wrong: Any) -> None:
-    with pytest.raises(profscope.OptionError, match="baseline="):
+    with pytest.raises(profscope.errors.OptionError, match="baseline="):
         profscope.session(baseline=wrong)
 
 

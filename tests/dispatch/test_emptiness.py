@@ -113,7 +113,7 @@ def test_a_session_around_a_model_compiled_for_a_cpu_says_so(monkeypatch: pytest
 def test_inductor_keeps_the_kernels_that_it_made_for_a_cpu_where_they_are_counted() -> None:
     code = """
 import torch
-from profscope.compat.cpp_kernels import cpp_kernels
+from profscope.compat.torch_parts import cpp_kernels
 assert cpp_kernels() == (0, 0)
 torch.compile(lambda x: (x + 1).sum())(torch.ones(8))
 assert cpp_kernels() == (1, 0)

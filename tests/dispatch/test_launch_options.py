@@ -11,8 +11,9 @@ from triton.compiler import compile
 
 import profscope
 from instrument_passes.levels import LEVELS
+from profscope.analysis.integrity import validate
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import _source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
@@ -68,7 +69,7 @@ def test_launches_on_the_emulator(options: dict[str, Any], level: str) -> None:
     assert torch.equal(out, x + 2)
     assert {name: getattr(kernel.metadata, name) for name in options} == options
     assert prof.launches["ctas"].tolist() == [4, 4]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     if level == "heavy":
         waits = prof.df[prof.df["scope"] == "grid dependency wait"]
         assert len(waits) == 2 * 4 * 4  # launches, CTAs, warps
@@ -80,7 +81,7 @@ def test_cooperative_ctas_meet_on_the_emulator() -> None:
     with profscope.session(instrument="heavy", backend="emulator") as prof:
         meeting_kernel[(4,)](arrived, x, out, BLOCK=128, launch_cooperative_grid=True)
     assert torch.equal(out, x + 1)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     assert (prof.df["kind"] == "kernel").sum() == 4 * 4  # CTAs, warps
 
 

@@ -14,11 +14,11 @@ from triton.runtime import _allocation
 
 import profscope
 from instrument_passes.toolchain import triton_version
+from profscope.compat.programs import manifest_in
 from profscope.compat.proton import conflict
 from profscope.dispatch import recording_stages
 from profscope.errors import CompileError
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import add, softmax
 from tests.kernels.aot import gpu_target
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec

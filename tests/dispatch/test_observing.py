@@ -18,6 +18,7 @@ import triton.language as tl
 
 import profscope
 from profscope import emulator
+from profscope.analysis.integrity import validate
 from profscope.dispatch import observing
 from profscope.options import Options
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
@@ -56,7 +57,7 @@ def test_launches_behind_the_first_run_bare_and_all_others_are_recorded(
     assert ran == ["recorded", *["bare"] * (1 + 3 + PASSES), *["recorded"] * 2]
     assert observed(prof) == {"counts": 1, "samples": 3, "counters": PASSES}
     assert len(prof.launches) == 3
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     assert prof.metadata["hardware"]["not_measured"] == []
     notes = [note for note in prof.metadata["notes"] if "instruments" in note]
     assert notes == [f"{NAME}: 7 launches ran bare under the hardware's instruments, unrecorded"]

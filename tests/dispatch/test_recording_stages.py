@@ -13,9 +13,9 @@ from triton.backends.nvidia.compiler import CUDABackend
 import profscope.dispatch.recording_stages as stages
 from instrument_passes.errors import PassError
 from instrument_passes.manifest import Manifest
+from profscope.compat.programs import manifest_of_binary
 from profscope.errors import CompileError
 from profscope.options import Options
-from profscope.recording.programs import manifest_of_binary
 from tests.kernels import softmax
 from tests.support.builds import build, manifest, recording_builds
 from tests.support.forks import Forks

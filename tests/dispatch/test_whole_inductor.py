@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from triton.runtime import _allocation
 
+from profscope.analysis.integrity import validate
 from tests.support.sessions import session
 
 pytestmark = [
@@ -74,8 +75,8 @@ def test_a_step_is_recorded_and_its_kernels_know_their_modules(model: Model, ste
     assert set(prof.launches["kernel"].value_counts()) == {3}
     assert prof.launches["kernel"].str.startswith("triton_").all()
     assert prof.metadata["notes"] == []
-    assert prof.profile.validate() == []
-    assert set(prof.modules()["module"]) >= {"norm", "Model"}
+    assert validate(prof.profile.tables) == []
+    assert set(prof.program.modules()["module"]) >= {"norm", "Model"}
     lines = prof.summary()
     assert set(lines["model_file"].map(lambda file: Path(file).name)) == {Path(__file__).name}
     assert ops_of(prof) >= {"aten.gelu", "aten.gelu_backward", "aten.native_layer_norm_backward"}

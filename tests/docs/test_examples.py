@@ -22,7 +22,7 @@ PAGES = [
 ]
 # What is not run: output, data, and commands for a shell, whose flags are checked below.
 SHOWN = {"text", "sh", "json", "sql", "mlir", "toml", "yaml"}
-_COMMAND = re.compile(r"profscope (run|view|report|diff|convert|merge|opt)\b([^\n`]*)")
+_COMMAND = re.compile(r"profscope (run|view|diff|convert|merge|opt)\b([^\n`]*)")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the pages show the emulator")

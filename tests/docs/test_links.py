@@ -20,7 +20,7 @@ from instrument_passes.levels import LEVELS
 from instrument_passes.ops.info import CLASSES, SPANNABLE
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import parse_pipeline
-from profscope import profiles
+from profscope.analysis.questions import GROUPS, question_names
 from profscope.options import Options
 from profscope.schema import CTA_DTYPES, LAUNCH_DTYPES, SPAN_DTYPES
 
@@ -157,10 +157,12 @@ def test_links_of_the_site_lead_to_pages_and_copies_and_code_has_none() -> None:
 
 def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
     pages = "\n".join(page() for page in reference.PAGES.values())
-    names = [name for name in profscope.__all__ if name != "__version__"]
+    names = [name for name in profscope.__all__ if name not in ("__version__", "errors")]
+    names += profscope.errors.__all__
     missing = [name for name in names if not re.search(rf"^## (profscope\.)?{name}$", pages, re.MULTILINE)]
-    questions = [name for name in profiles._questions() if f"### prof.{name}\n" not in pages]
-    assert (missing, questions) == ([], [])
+    questions = [f"prof.{name}" for name in question_names()]
+    questions += [f"prof.{group.name}.{name}" for group in GROUPS for name in question_names(group.name)]
+    assert (missing, [name for name in questions if f"### {name}\n" not in pages]) == ([], [])
     for name in Options.__dataclass_fields__:
         assert f"**`{name}`**" in pages or name == "pipeline"
 
@@ -183,7 +185,7 @@ def test_the_reference_reads_as_docstrings_do(reference: ModuleType) -> None:
     assert reference._prose("a <b> | `c|d`") == "a &lt;b> \\| `c|d`"
     assert reference._prose("| `a` | b |\n|---|---|") == "| `a` | b |\n|---|---|"
     assert "profscope.stop() -> Session" in reference.recording()
-    assert "prof.steps(scope: str = 'step')" in reference.profile()
+    assert "prof.program.steps(scope: str = 'step')" in reference.profile()
     assert "_semantic" not in reference.in_kernels()
 
 

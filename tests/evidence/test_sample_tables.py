@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profscope.analysis.integrity import validate
 from profscope.errors import ToolchainError
 from profscope.evidence import sample_tables as module
 from profscope.evidence.sample_tables import sample_tables, with_samples
@@ -44,7 +45,7 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
         assert (by_pc == times * given.groupby(launch.rows["pc"].astype(np.int64)).sum()).all()
     assert about["samples"] == 3 * launch.taken == table["samples"].sum()
     assert launch.rows["not_issued"].sum() > 0, "which are not added"
-    assert Profile(launches=launch_table([3], [launch.kernel]), samples=table).validate() == []
+    assert validate(Profile(launches=launch_table([3], [launch.kernel]), samples=table).tables) == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_every_sample_is_in_the_table_once(name: str) -> None:
 def test_wrong_tables_are_noticed(column: str, value: Any, said: str) -> None:
     table = sampled("chase")[0].copy()
     table.loc[0, column] = value
-    assert Profile(launches=launch_table([3], ["chase_kernel"]), samples=table).validate() == [said]
+    assert validate(Profile(launches=launch_table([3], ["chase_kernel"]), samples=table).tables) == [said]
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -230,7 +231,7 @@ def test_whatever_is_sampled_is_in_the_table_once(
     assert seen.to_dict() == {key: samples for key, samples in counts.items() if samples}
     assert about["samples"] == sum(counts.values())
     listed = launch_table([3, 4], ["chase_kernel"] * 2)
-    assert Profile(launches=listed, samples=table, metadata={"sampler": about}).validate() == []
+    assert validate(Profile(launches=listed, samples=table, metadata={"sampler": about}).tables) == []
 
 
 SHARES = st.lists(st.integers(1, 50), min_size=1, max_size=6)

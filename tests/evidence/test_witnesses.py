@@ -90,7 +90,7 @@ def test_each_launch_is_one_pass_and_the_last_one_gives_the_values(order: str, e
         assert witness.wants(subjects[name])
         witness.before(subjects[name])
         witness.after(subjects[name])
-        assert cupti.configured_passes[-1] == passes[name]
+        assert cupti.started_passes[-1] == passes[name]
         passes[name] += 1
         assert witness.unfinished is (subjects[name] if passes[name] < 3 else None)
     assert cupti.said.count("RangeProfilerEnable") == enabled
@@ -108,7 +108,7 @@ def test_a_launch_that_failed_is_no_pass() -> None:
     witness.abandon()
     witness.before(SUBJECT)
     witness.after(SUBJECT)
-    assert cupti.configured_passes == [0, 0]
+    assert cupti.started_passes == [0, 0]
     assert witness.results[0].launches == 1
 
 

@@ -29,6 +29,7 @@ import torch
 import triton
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.gpu import capture, fla, liger
 from tests.kernels.cases import Case
 from tests.kernels.cases import cases as own_cases
@@ -129,7 +130,7 @@ def measure(case: Case, level: str, *, timed: bool = True, keep: Path | None = N
 
 def _problems(profile: profscope.Profile) -> Iterator[str]:
     """What is wrong with a profile, or said in a note that its own figures do not explain."""
-    yield from profile.validate()
+    yield from validate(profile.tables)
     dropped = profile.launches.groupby("kernel")["dropped"].sum()
     for note in profile.metadata["notes"]:
         if not ("overwritten" in note and dropped.get(note.split(":")[0], 0) > 0):

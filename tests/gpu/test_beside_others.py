@@ -18,6 +18,7 @@ _PROGRAM = """
 import sys, warnings
 warnings.simplefilter("ignore")
 import torch, profscope
+from profscope.analysis.integrity import validate
 import triton.profiler as proton
 from tests.support.on_gpu import expected, launch_add
 
@@ -34,7 +35,7 @@ if when == "after":
     proton.start("proton", **options)
 launch_add()
 proton.finalize()
-print(prof.launches["kernel"].tolist(), prof.profile.validate())
+print(prof.launches["kernel"].tolist(), validate(prof.profile.tables))
 print(*prof.metadata["notes"], sep="\\n")
 """
 

@@ -12,6 +12,7 @@ import torch
 import triton
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.kernels.add import add_kernel
 from tests.kernels.loops import count_kernel
 from tests.support.on_gpu import expected, launch_add
@@ -34,7 +35,7 @@ def test_arenas_rotate_and_no_launch_is_lost() -> None:
     assert (prof.launches["dropped"] == 0).all()
     assert prof.launches["start_ns"].is_monotonic_increasing
     assert prof.metadata["notes"] == []
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_launches_do_not_mind_what_was_in_their_memory() -> None:
@@ -50,7 +51,7 @@ def test_launches_do_not_mind_what_was_in_their_memory() -> None:
     assert (prof.df[prof.df["kind"] == "iteration"].groupby("launch").size() == 64 * 100).all()
     assert not prof.launches["cold"].any()
     assert prof.metadata["notes"] == []
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_streams_side_by_side() -> None:
@@ -65,7 +66,7 @@ def test_streams_side_by_side() -> None:
     torch.cuda.synchronize()
     assert all(torch.equal(out, expected()) for out in outputs)
     assert prof.launches["stream"].value_counts().tolist() == [50, 50, 50]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_threads_side_by_side() -> None:
@@ -84,7 +85,7 @@ def test_threads_side_by_side() -> None:
             thread.join()
     assert all(torch.equal(out, expected()) for mine in outputs.values() for out in mine)
     assert len(prof.launches) == 200
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def capture(x: torch.Tensor, outs: list[torch.Tensor]) -> torch.cuda.CUDAGraph:
@@ -115,7 +116,7 @@ def test_every_replay_of_a_captured_graph_is_recorded_and_told_apart() -> None:
     assert launches["start_ns"].is_monotonic_increasing
     assert prof.df.groupby("launch").size().nunique() == 1
     assert prof.metadata["notes"] == []
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     x.fill_(-1)
     first.replay()  # after the session, too
     del prof
@@ -139,7 +140,7 @@ def test_a_graph_replayed_back_to_back_and_on_other_streams_loses_nothing() -> N
     assert replays["stream"].nunique() == 3
     assert replays["start_ns"].is_unique
     assert replays["start_ns"].is_monotonic_increasing
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_graph_of_launches_in_side_streams_is_recorded() -> None:
@@ -249,7 +250,7 @@ def test_an_autotuners_trials_are_left_out() -> None:
     assert (out == 2).all()
     assert len(prof.launches) == 1
     assert prof.launches["num_warps"].iloc[-1] == tuned.best_config.num_warps
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 import profscope
+from profscope.analysis.integrity import validate
 
 pytestmark = [
     pytest.mark.gpu,
@@ -55,7 +56,7 @@ def recorded(run: Callable[[], Any], **options: Any) -> profscope.Session:
 
 def kernels(prof: profscope.Session) -> set[str]:
     assert not [note for note in prof.metadata["notes"] if "ran bare" in note or "unrecorded" in note]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     return set(prof.launches["kernel"])
 
 
@@ -149,7 +150,7 @@ def test_kernels_name_modules_and_lines_of_the_model() -> None:
     x = torch.randn(64, 256, device="cuda")
     function = torch.compile(Net().cuda())
     prof = recorded(lambda: function(x).square().mean().backward())
-    print(prof.modules().to_string())
+    print(prof.program.modules().to_string())
     line = Net.forward.__code__.co_firstlineno + 1
     roots = prof.summary().query("kind == 'kernel'")
     assert roots["module"].str.contains("norm").any()

@@ -11,7 +11,7 @@ import torch
 import profscope
 from bench.kernels import matmul, surroundings
 from bench.overhead import kernel_times
-from profscope.recording.host_clock import anchor
+from profscope.device.clocks import anchor
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]
@@ -39,7 +39,7 @@ def test_a_launch_lies_between_what_the_host_did_before_and_after_it() -> None:
                 torch.cuda.synchronize()
                 around.append((*before, time.time_ns(), time.perf_counter_ns()))
                 time.sleep(0.01)
-    times = prof.host_times()
+    times = prof.program.host_times()
     error = times["error_ns"].to_numpy()
     assert error.max() < 20_000
     for clock, before, after in (("unix", 0, 2), ("perf_counter", 1, 3)):
@@ -63,7 +63,7 @@ def test_launches_lie_where_torchs_profiler_sees_them() -> None:
                     workload.launch(inputs)
                 torch.cuda.synchronize()
     seen = kernel_times(profiler, workload.fn.__name__)
-    times = prof.host_times().iloc[1:]
+    times = prof.program.host_times().iloc[1:]
     assert len(seen) == len(times) == 20
     begun, ended = np.array([(start, start + round(1e3 * us)) for start, us in seen]).T
     later = times["start_unix_ns"].to_numpy(np.int64) - begun
@@ -84,7 +84,7 @@ def test_launches_of_two_gpus_are_on_one_axis() -> None:
             with torch.cuda.device(device):
                 workload.launch(workload.inputs(device))
                 torch.cuda.synchronize(device)
-    times = prof.host_times()
+    times = prof.program.host_times()
     assert times["device"].tolist() == [0, 1] * 3
     starts, ends = (times[f"{side}_unix_ns"].to_numpy(np.int64) for side in ("start", "end"))
     assert (starts[1:] > ends[:-1] - times["error_ns"].max()).all()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import profscope
+from profscope.analysis.integrity import validate
 
 pytestmark = [
     pytest.mark.gpu,
@@ -59,7 +60,7 @@ def test_what_it_launches_is_recorded(compiled: Callable[..., Function], compile
     assert kernels.str.startswith("triton_").all()
     assert set(kernels.value_counts() % 3) == {0}
     assert not [note for note in prof.metadata["notes"] if "ran bare" in note]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_its_cuda_graphs_are_recorded(compiled: Callable[..., Function]) -> None:
@@ -74,7 +75,7 @@ def test_its_cuda_graphs_are_recorded(compiled: Callable[..., Function]) -> None
     replays = prof.launches.loc[prof.launches["graph"] >= 0, "replay"]
     assert replays.max() >= 2
     assert not [note for note in prof.metadata["notes"] if "ran bare" in note or "unrecorded" in note]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_one_launch_in_so_many_is_recorded(compiled: Callable[..., Function]) -> None:

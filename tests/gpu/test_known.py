@@ -10,7 +10,7 @@ import torch
 import profscope
 from bench import known
 from bench.kernels import matmul, surroundings
-from profscope.recording.record_cost import record_cost
+from profscope.device.record_cost import record_cost
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]

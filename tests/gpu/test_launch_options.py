@@ -10,6 +10,7 @@ from triton.runtime import _allocation
 
 import profscope
 from instrument_passes.levels import LEVELS
+from profscope.analysis.integrity import validate
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.matmul_tma import matmul_tma_kernel
@@ -43,7 +44,7 @@ def test_maxnreg_bounds_the_instrumented_kernel(level: str) -> None:
     assert kernel.metadata.maxnreg == 96
     assert kernel.n_regs <= 96
     assert len(prof.launches) == 1
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 @pytest.mark.parametrize("level", ["light", "heavy"])
@@ -58,7 +59,7 @@ def test_cooperative_launches(level: str) -> None:
             meeting_kernel[(ctas,)](arrived, x, out, BLOCK=128, launch_cooperative_grid=True)
     assert torch.equal(out, x + 1)
     assert prof.launches["ctas"].tolist() == [ctas] * 3
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     # All CTAs were there at the same time, so every one ends after every other has begun.
     kernels = prof.df[prof.df["kind"] == "kernel"]
     for _, spans in kernels.groupby("launch"):
@@ -78,7 +79,7 @@ def test_dependent_launches(level: str) -> None:
     assert torch.equal(x, torch.full_like(x, steps))
     assert len(prof.launches) == steps
     assert (prof.launches["ctas"] == n // 1024).all()
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     if level == "heavy":
         assert (prof.df["scope"] == "grid dependency wait").any()
 
@@ -111,4 +112,4 @@ def test_scratch_of_the_kernel_itself(level: str) -> None:
     assert kernel.metadata.global_scratch_size == bare_kernel.metadata.global_scratch_size > 0
     assert asked == [bare_kernel.metadata.global_scratch_size * 8] * 2
     assert prof.launches["ctas"].tolist() == [8]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []

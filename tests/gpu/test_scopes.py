@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.kernels import scopes
 from tests.kernels.dot import half_product_kernel
 
@@ -53,7 +54,7 @@ def test_scopes(launch: Callable[[], torch.Tensor], names: set[str], level: str)
     bare = launch()
     with profscope.session(backend="gpu", instrument=level) as prof:
         assert torch.equal(launch(), bare)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     assert [note for note in prof.metadata["notes"] if "colder caches" not in note] == []  # of a first launch
     spans = prof.df[prof.df["kind"] == "scope"]
     assert {name.split(" [")[0] for name in spans["scope"]} == names

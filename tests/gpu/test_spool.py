@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.support.on_gpu import expected, launch_add
 
 pytestmark = [
@@ -43,7 +44,7 @@ def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
     assert prof.launches["launch"].tolist() == list(range(600))
     assert (prof.launches["dropped"] == 0).all()
     assert prof.metadata["notes"] == []
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path) -> 
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     profile = profscope.load(tmp_path)
     assert profile.launches["launch"].tolist()[:200] == list(range(200))
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert any("has no end" in note for note in profile.metadata["notes"])
 
 
@@ -64,7 +65,7 @@ def test_a_session_left_with_launches_in_flight() -> None:
         outputs = [launch_add() for _ in range(20)]
     assert all(torch.equal(out, expected()) for out in outputs)
     assert len(prof.launches) == 20
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 _LEFT_OPEN = """

@@ -21,8 +21,8 @@ from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.targets import target_of
 from instrument_passes.targets.amd import ARCHITECTURES, Amd
 from instrument_passes.toolchain import build, triton_version
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import gpu_target, ttgir
 from tests.kernels.spec import GFX942, GFX950, Spec

@@ -19,7 +19,7 @@ from instrument_passes.ir import parse
 from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
-from profscope.analysis.validate import validate
+from profscope.analysis.integrity import validate
 from profscope.errors import OptionError
 from profscope.schema import SPAN_DTYPES, Tables
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, CUDA100, Spec

@@ -17,8 +17,8 @@ from instrument_passes.dialect import PROBED as VALUES
 from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import VECTOR
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec

@@ -19,8 +19,8 @@ from instrument_passes.passes import PassContext
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import aot, call_chains
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, Spec

@@ -14,8 +14,8 @@ from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.rounding import arithmetic_of
+from profscope.compat.programs import manifest_in
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import aot
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, Spec

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.plotting.detail import DOTS, drawn_bars
+from profscope.plotting.timeline import DOTS, drawn_bars
 
 
 def bars(lengths: list[tuple[int, int]], paints: int) -> tuple[np.ndarray, ...]:

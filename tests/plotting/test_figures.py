@@ -21,9 +21,9 @@ from profscope.analysis.roof_rows import roof_table
 from profscope.analysis.scope_colours import FRAMES, site_colours
 from profscope.analysis.span_rows import sites
 from profscope.errors import DrawError
-from profscope.plotting.detail import DOTS
 from profscope.plotting.heatmap import at_once
 from profscope.plotting.picked import picked
+from profscope.plotting.timeline import DOTS
 from profscope.plotting.waves import wave_of_cta
 from profscope.profiles import Profile, load
 from tests.support.examples import examples

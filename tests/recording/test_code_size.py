@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from profscope.recording.builds import build_of
-from profscope.recording.code_size import instruction_count
+from profscope.recording.builds import build_of, instruction_count
 from tests.support.builds import build
 
 

@@ -10,6 +10,7 @@ from triton import knobs
 from triton.runtime import _allocation
 
 import profscope
+from profscope.analysis.integrity import validate
 from tests.support.foreign import UserAllocator
 from tests.support.sessions import CASES, count, launch_add, session
 
@@ -25,7 +26,7 @@ def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:
     ctas = prof.df["cta"].unique()
     assert (ctas // round(20_000 / row.ctas) == range(row.ctas)).all()  # one of every so many
     assert any(f"{row.ctas} of 20000 CTAs" in note for note in prof.metadata["notes"])
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_loop_that_grows_between_launches_drops_and_says_so() -> None:
@@ -97,7 +98,7 @@ def test_a_users_hook_may_launch_kernels(name: str, every: int) -> None:
         chain.remove(hook)
     assert prof.launches["kernel"].tolist() == ["add_kernel"]
     assert "1 launch ran unrecorded: a hook of another launch launched it" in prof.metadata["notes"]
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_users_hook_may_look_at_the_records_of_earlier_launches() -> None:
@@ -124,7 +125,7 @@ def nothing_to_record(profile: profscope.Profile) -> None:
     assert (profile.launches["end_ns"] > profile.launches["start_ns"]).all()
     assert profile.df.empty
     assert profile.summary().empty
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.metadata["notes"] == ["add_kernel: instrument= finds nothing to record in it"]
 
 
@@ -144,4 +145,4 @@ def test_a_kernel_in_which_the_passes_find_nothing_leaves_others_alone() -> None
     assert prof.launches["kernel"].tolist() == ["add_kernel", "matmul_kernel"]
     assert prof.launches["records"].gt(0).tolist() == [False, True]
     assert set(prof.df["kernel"]) == {"matmul_kernel"}
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []

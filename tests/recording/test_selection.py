@@ -10,6 +10,7 @@ import pytest
 import profscope
 from instrument_passes.records import LAUNCH_HEADER
 from profscope import Profile
+from profscope.analysis.integrity import validate
 from profscope.errors import OptionError
 from profscope.options import Options
 from tests.support.quick import quick
@@ -23,7 +24,7 @@ def recorded(**options: Any) -> Profile:
     with session(instrument="heavy", **options) as prof:
         out = count(3, CTAS)
     assert (out == 3).all()
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     spans = prof.df.groupby("cta").size()
     assert set(spans) == {8}  # kernel, loop, 3 iterations, 3 stores
     (row,) = prof.launches.itertuples()
@@ -56,7 +57,7 @@ def test_a_list_of_ctas() -> None:
     with session(instrument="heavy", ctas=[599, 0, 17, 4000]) as prof:
         out = count(3, CTAS)
     assert (out == 3).all()
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     assert sorted(prof.df["cta"].unique()) == [0, 17, 599]
     full = recorded()
     bytes_of = [p.launches["profile_bytes"].iloc[0] - LAUNCH_HEADER.itemsize for p in (prof, full)]
@@ -102,14 +103,14 @@ def test_no_choice_changes_what_a_kernel_computes(name: str, options: dict[str, 
     with session(**options) as prof:
         outputs = case.launch(inputs)
     assert same_bits(bare, outputs)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
 
 
 def test_a_million_ctas_fit_the_memory() -> None:
     """Planned for a real kernel and grid; 1,000,000 CTAs would take the emulator minutes."""
     from instrument_passes.manifest import Manifest
     from instrument_passes.selection import Selection
-    from profscope.recording.sizing import needed_bytes, plan
+    from profscope.device.sizing import needed_bytes, plan
     from tests.support.synth import Loop, Program, Work, launch
 
     made = launch([Program((Loop((40,), (Work(5),)),), warps=4)]).manifest

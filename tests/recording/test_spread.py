@@ -20,6 +20,7 @@ import profscope
 from instrument_passes.launch_bits import ADDRESS_BITS, TURNS
 from instrument_passes.selection import Selection
 from profscope import Profile
+from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times
 from profscope.decoding.left_out_ctas import most_unseen
 from tests.support.sessions import session
@@ -49,7 +50,7 @@ def steps_of(grid: tuple[int, ...]) -> int:
 def recorded(grid: tuple[int, ...], ctas: int) -> Profile:
     with session(instrument="heavy", ctas=ctas) as prof:
         columns_kernel[grid](torch.zeros(grid[0] * 32, dtype=torch.int32), grid[0], BLOCK=32, num_warps=1)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     return prof.profile
 
 
@@ -118,7 +119,7 @@ def test_other_ctas_record_in_each_launch(grid: tuple[int, ...], one_in: int, st
     with session(instrument="light", ctas=one_in) as prof:
         for _ in range(stride):
             one_heavy_kernel[grid](torch.zeros(total * 32, dtype=torch.int32), 0, 1, 1, BLOCK=32, num_warps=1)
-    assert prof.profile.validate() == []
+    assert validate(prof.profile.tables) == []
     assert (prof.launches["unfinished"] == 0).all()
     assert set(prof.launches["ctas"]) <= {total // stride, -(-total // stride)}
     assert sorted(prof.ctas["cta"]) == [*range(total)]
@@ -229,7 +230,7 @@ def test_replays_of_a_graph_are_as_far_off_as_one_launch() -> None:
     error = one.summary()["self_error_pct"]
     assert (error > 0).any()
     for profile, launches in ((four_times(one), 4), (of_two_each, 2), (replays, 1)):
-        assert profile.validate() == []
+        assert validate(profile.tables) == []
         found = profile.summary()["self_error_pct"]
         assert found.to_list() == pytest.approx((error / math.sqrt(launches)).to_list())
 

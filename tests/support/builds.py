@@ -14,9 +14,9 @@ from bench import static
 from instrument_passes import cost, toolchain
 from instrument_passes.manifest import Manifest
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.programs import manifest_in
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.options import Options
-from profscope.recording.programs import manifest_in
 from tests.kernels import add
 from tests.kernels.aot import gpu_target
 from tests.kernels.spec import CUDA80, Spec

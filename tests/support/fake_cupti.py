@@ -42,7 +42,7 @@ class FakeCupti:
         self.kernels = 1
         self.lacks = set(lacks)
         self.values = dict(values or {})
-        self.configured_passes: list[int] = []
+        self.started_passes: list[int] = []
         self._pass = 0
         self._begun = False
 
@@ -113,7 +113,10 @@ class FakeCupti:
         """As an H200's: the pass is heeded once, and then counted, whatever was launched."""
         self._pass = self._pass if self._begun else passIndex
         self._begun = True
-        self.configured_passes.append(self._pass)
+        return {}
+
+    def _RangeProfilerStart(self, pRangeProfilerObject: int) -> dict[str, Any]:
+        self.started_passes.append(self._pass)
         return {}
 
     def _RangeProfilerStop(self, pRangeProfilerObject: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from profscope.device.backend import Backend
 from profscope.dispatch import observing, running
 from profscope.evidence import counts as counts_module
 from profscope.evidence import observer as observer_module
@@ -15,7 +16,6 @@ from profscope.evidence.observer import Open, Witness
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import Subject
 from profscope.options import Options
-from profscope.recording.backend import Backend
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 from tests.support.fake_sampler import FakeProbe
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from profscope.evidence.cupti import SamplerError
 from profscope.evidence.pc_sampler import SAMPLE, Samples
+from profscope.evidence.periods import FIRST
 
 __all__ = ["CRC", "STRANGER", "FakeProbe"]
 
@@ -34,7 +35,7 @@ class FakeProbe:
         self.dropped = 0
         self.unknown = 0
         self.started: int | None = None  # the thread that has
-        self._period = 10
+        self.period_log2 = FIRST
 
     def _say(self, what: str) -> None:
         self.said.append(what)
@@ -51,19 +52,19 @@ class FakeProbe:
             self._say("close")
 
     def set_period(self, period_log2: int) -> None:
-        self._period = period_log2
+        self.period_log2 = period_log2
 
     def start(self) -> None:
         assert self.started is None, "two launches at a time"
         self._say("start")
-        self.periods.append(self._period)
+        self.periods.append(self.period_log2)
         self.started = threading.get_ident()
 
     def stop(self) -> Samples:
         assert self.started == threading.get_ident()
         self.started = None
         self._say("stop")
-        count = int(self.per_launch * 2.0 ** (10 - self._period))
+        count = int(self.per_launch * 2.0 ** (10 - self.period_log2))
         of_each = *self.functions, "stranger"
         functions = tuple(dict.fromkeys(of_each))
         rows = np.zeros(len(of_each), SAMPLE)
@@ -72,7 +73,7 @@ class FakeProbe:
         rows["samples"] = count
         rows = rows[rows["cubin_crc"] != 0]
         taken = int(rows["samples"].sum())
-        return Samples(rows, functions, REASONS, self._period, taken, self.dropped, self.unknown)
+        return Samples(rows, functions, REASONS, self.period_log2, taken, self.dropped, self.unknown)
 
     def crc(self, cubin: bytes) -> int:
         return CRC

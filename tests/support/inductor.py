@@ -10,8 +10,8 @@ import triton.language as tl
 from torch._inductor.runtime import hints
 from torch._inductor.runtime import triton_heuristics as heuristics
 
+from profscope.compat.programs import manifest_in
 from profscope.emulator.compiler import ARCH, BACKEND_NAME
-from profscope.recording.programs import manifest_in
 
 # ruff: noqa: N803
 __all__ = ["Tuner", "heuristics", "recording", "triton_poi_double"]

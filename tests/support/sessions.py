@@ -10,7 +10,7 @@ import torch
 import triton
 
 import profscope
-from profscope.recording.programs import manifest_in
+from profscope.compat.programs import manifest_in
 from tests.kernels.add import add_kernel
 from tests.kernels.cases import cases
 from tests.kernels.control_flow import collatz_kernel

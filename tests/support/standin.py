@@ -15,7 +15,8 @@ import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.compat import launching
-from profscope.recording import arenas, cuda_driver, generations, graphs, pinned, routes
+from profscope.device import arena, cuda_driver, drain, graphs
+from profscope.recording import routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
 
@@ -119,7 +120,7 @@ def gpu() -> Iterator[Gpu]:
         OutOfMemoryError=torch.OutOfMemoryError,
     )
     with contextlib.ExitStack() as stack:
-        for module in (arenas, generations, graphs, launching, pinned, routes):
+        for module in (arena, drain, graphs, launching, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         for name, function in (("zero", _zero), ("copy", _copy)):
             stack.enter_context(mock.patch.object(cuda_driver, name, function))

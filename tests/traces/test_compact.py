@@ -15,8 +15,8 @@ from pandas.testing import assert_frame_equal
 from profscope.analysis.span_rows import sites
 from profscope.profiles import Profile
 from profscope.schema import SPAN_DTYPES
+from profscope.store.packed_table import pack, unpack
 from profscope.traces.compact import FEW_LEVELS, ROW_STREAMS, RUN_STREAMS, _parents, decode, encode
-from profscope.traces.packing import pack, unpack
 from tests.support.profiles import profiles, regular_profile
 
 ENOUGH = 1 << 30

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.errors import TraceError
 from profscope.evidence.tables import Evidence, evidence, with_evidence
 from profscope.profiles import Profile
+from profscope.store.chunks import SpoolWriter
 from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
-from profscope.traces.spool import SpoolWriter
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.h200_evidence import counted, values
 from tests.support.profiles import regular_profile
@@ -50,7 +51,7 @@ PROFILE = Profile.of(TABLES)
 
 
 def test_the_profile_is_sound() -> None:
-    assert PROFILE.validate() == []
+    assert validate(PROFILE.tables) == []
     assert len(PROFILE.counts) > 10
     assert PROFILE.counters["peak_pct"].isna().any()
 
@@ -111,7 +112,7 @@ def test_configurations_have_the_numbers_of_the_launches() -> None:
 def test_counts_of_ranks_add_up_and_counters_are_of_the_first() -> None:
     parts = [Part(replace(TABLES), f"rank{rank}.json", rank) for rank in (0, 1)]
     whole = Profile.of(merged(parts))
-    assert whole.validate() == []
+    assert validate(whole.tables) == []
     assert whole.counts["executed"].sum() == 2 * PROFILE.counts["executed"].sum()
     assert set(whole.counts["launches"]) == {2}
     assert whole.counters.equals(PROFILE.counters)

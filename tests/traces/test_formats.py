@@ -79,7 +79,7 @@ prof.save({str(tmp_path / "a.spans.csv")!r})
 prof.save({str(tmp_path / "a.spans.csv.gz")!r})
 try:
     prof.save("a.csv")
-except profscope.OptionError as error:
+except profscope.errors.OptionError as error:
     print(error)
 """,
         tree,
@@ -102,8 +102,10 @@ def test_an_importer_is_one_file(tree: Path, tmp_path: Path) -> None:
     loaded = run(
         f"""
 import profscope
+from profscope.analysis.integrity import validate
 prof = profscope.load({str(tmp_path / "kernels.txt")!r})
-print(prof.metadata["tool"], prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), prof.validate())
+found = prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), validate(prof.tables)
+print(prof.metadata["tool"], *found)
 """,
         tree,
     )
@@ -142,4 +144,4 @@ def test_saving_and_loading_import_what_they_need(suffix: str, tmp_path: Path) -
 
 def test_recording_into_a_spool_loads_no_pandas() -> None:
     heavy = 'print([name for name in ("pandas", "torch", "triton") if name in sys.modules])'
-    assert run(f"import profscope.traces.spool\n{heavy}") == "[]\n"
+    assert run(f"import profscope.store.chunks\n{heavy}") == "[]\n"

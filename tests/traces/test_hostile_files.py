@@ -18,9 +18,9 @@ import pytest
 
 import profscope
 from profscope.errors import OptionError, TraceError
+from profscope.store.packed_table import pack, unpack
 from profscope.traces.compact import ROW_STREAMS, RUN_STREAMS
 from profscope.traces.load_checks import unsound
-from profscope.traces.packing import pack, unpack
 from profscope.traces.perfetto.layout import DATA_FIELD, END
 from profscope.traces.perfetto.protobuf import LENGTH_DELIMITED, field, varint
 from tests.support.around import program

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
@@ -56,7 +57,7 @@ def test_what_is_asked_for_is_there_and_nothing_else(
     wanted = whole.tables.df[rows].reset_index(drop=True)
     assert loaded.tables.df[columns].equals(wanted[columns])
     assert loaded.launches["launch"].tolist() == launches
-    assert loaded.validate() == []
+    assert validate(loaded.tables) == []
     said = f"; {rows.sum():,} of its {len(rows):,} spans"
     assert [note for note in loaded.metadata["notes"] if said in note], loaded.metadata["notes"]
 

@@ -13,15 +13,15 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
+from profscope.analysis.integrity import validate
 from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.overhead import bare_times
 from profscope.commands.convert import main as convert
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from profscope.traces.merging import Part, merged
-from profscope.traces.merging_notes import merged_notes
-from profscope.traces.metadata_form import misshapen
+from profscope.store.metadata_form import misshapen
+from profscope.traces.merging import Part, merged, merged_notes
 from tests.support.profiles import profile_metadata, regular_profile
 
 
@@ -60,7 +60,7 @@ def test_two_parts_are_the_whole(whole: Profile) -> None:
         Part(part(whole, [0, 1], notes=["odd"]), "a", 0),
     ]
     together = merged(parts)
-    assert Profile.of(together).validate() == []
+    assert validate(Profile.of(together).tables) == []
     assert_frame_equal(together.df, whole.tables.df)
     assert_frame_equal(
         together.launches, whole.launches.assign(rank=np.array([0, 0, 1, 1], np.int32)), check_exact=True
@@ -86,7 +86,7 @@ def test_entries_that_are_null_are_as_those_that_lack(odd: dict[str, Any], whole
     parts = [Part(part(whole, [2 * rank, 2 * rank + 1], **odd), "", rank) for rank in range(2)]
     assert not list(misshapen(parts[0].tables.metadata))
     together = Profile.of(merged(parts))
-    assert together.validate() == []
+    assert validate(together.tables) == []
     assert len(together.report()["kernels"]) == 2
 
 
@@ -132,7 +132,7 @@ def test_payloads_that_one_part_has(whole: Profile) -> None:
     )
     others = part(whole, [2, 3])
     together = merged([Part(others, "", 0), Part(replace(with_payloads, df=df), "", 1)])
-    assert Profile.of(together).validate() == []
+    assert validate(Profile.of(together).tables) == []
     assert together.df["bytes"].isna().sum() == together.df["stage"].isna().sum() == len(others.df)
 
 
@@ -173,7 +173,7 @@ def test_times_are_put_on_one_clock(whole: Profile) -> None:
     ]
     together = merged([Part(each, "", rank) for rank, each in enumerate(parts)])
     assert_frame_equal(together.df, whole.tables.df)
-    skew = Profile.of(together).skew()
+    skew = Profile.of(together).ranks.skew()
     assert skew["ranks"].tolist() == [2, 2]
     assert skew["start_skew_ns"].tolist() == [
         int(whole.launches["start_ns"][late] - whole.launches["start_ns"][early])
@@ -181,7 +181,7 @@ def test_times_are_put_on_one_clock(whole: Profile) -> None:
     ]
     assert skew["first_rank"].tolist() == [0, 0]
     assert skew.attrs["clock_error_ns"] == pytest.approx(20_264, abs=60)
-    ranks = Profile.of(together).ranks().set_index("rank")
+    ranks = Profile.of(together).ranks.summary().set_index("rank")
     durations = whole.launches["end_ns"] - whole.launches["start_ns"]
     assert ranks["common_ns"].to_dict() == {0: durations[:2].sum(), 1: durations[2:].sum()}
     assert ranks["busy_ns"].to_dict() == ranks["common_ns"].to_dict()
@@ -198,7 +198,7 @@ def test_times_of_which_too_little_is_known_stay(whole: Profile) -> None:
     together = merged(parts)
     assert_frame_equal(together.df, whole.tables.df)
     assert "not aligned" in together.metadata["notes"][0]
-    skew = Profile.of(together).skew()
+    skew = Profile.of(together).ranks.skew()
     assert skew["start_skew_ns"].isna().all()
     assert (skew["longest_ns"] >= skew["shortest_ns"]).all()
     assert skew.attrs["not_measured"] == ["start and end skew: the ranks' times are not on one clock"]
@@ -225,7 +225,7 @@ def job(whole: Profile, tmp_path: Path) -> Path:
 
 def test_a_folder_of_parts_is_a_profile(job: Path) -> None:
     profile = profscope.load(job)
-    assert profile.validate() == []
+    assert validate(profile.tables) == []
     assert profile.launches["rank"].tolist() == [0, 0, 1, 1, 2, 2]
     assert profile.launches["launch"].tolist() == list(range(6))
     assert "rank 3 of 4 is missing: there is no part of it" in profile.metadata["notes"]

@@ -23,8 +23,8 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.traces.json_form import EACH, NUMBER, Needs, Row, misfits
-from profscope.traces.spool import SpoolWriter, chunks
+from profscope.store.chunks import SpoolWriter, chunks
+from profscope.store.json_form import EACH, NUMBER, Needs, Row, misfits
 from tests.support.around import program
 from tests.support.examples import examples
 from tests.support.sessions import count, launch_add, session

@@ -17,8 +17,8 @@ from profscope.evidence.sample_tables import sample_tables
 from profscope.evidence.tables import evidence
 from profscope.profiles import Profile
 from profscope.recording.drained_launches import DrainedLaunches
-from profscope.recording.spooler import Spooler
-from profscope.traces.spool import SpoolWriter
+from profscope.store.chunks import SpoolWriter
+from profscope.store.spool import Spooler
 from tests.support.captures import captured
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same

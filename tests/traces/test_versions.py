@@ -10,9 +10,9 @@ import pytest
 
 import profscope
 from profscope.errors import TraceError
+from profscope.store.chunks import MAGIC, VERSION, version_of
 from profscope.traces import profscope_object
 from profscope.traces.profscope_object import SCHEMA
-from profscope.traces.spool import MAGIC, VERSION, version_of
 from profscope.version import __version__
 from tests.support.profiles import regular_profile
 from tests.support.sessions import launch_add, session

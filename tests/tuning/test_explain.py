@@ -1,4 +1,4 @@
-"""What `explain` says of an autotuned kernel's configurations."""
+"""What `explain` finds and tries, on kernels that the emulator runs."""
 
 from __future__ import annotations
 
@@ -9,227 +9,251 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.runtime.errors import OutOfResources
 
 import profscope
-from profscope.emulator.compiler import EmulatorBackend
-from profscope.errors import OptionError, SessionError
-from profscope.tuning.reasons import why
+from profscope.errors import CompileError, OptionError, SessionError
+from profscope.tuning.explanation import Explanation
+from tests.support.page_kernels import matmul_kernel
 
-CONFIGS = [triton.Config({"STEP": step}, num_warps=1) for step in (32, 256)]
+EMULATOR = {"backend": "emulator"}
+# ruff: noqa: N803
+
+
+@triton.jit
+def increased(x_ptr, count, BY: tl.constexpr, BLOCK: tl.constexpr):
+    """In place: launched twice without a restore, it gives another result."""
+    tl.static_assert(BLOCK != 96, "no blocks of 96")
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, at < count) + BY, at < count)
+
+
+def blocks(given: dict[str, Any]) -> tuple[int]:
+    return (triton.cdiv(given["count"], given["BLOCK"]),)
+
+
+def row(explanation: Explanation, options: str) -> pd.Series[Any]:
+    return explanation.tries.set_index("options").loc[options]
+
+
+@pytest.fixture(scope="module")
+def explained() -> Explanation:
+    """Two CTAs, so that most SMs are idle."""
+    x = torch.arange(4096, dtype=torch.float32)
+    found = profscope.explain(
+        increased, x, 4096, 1, grid=blocks, BLOCK=2048, vary={"BLOCK": [256, 96, 8192]}, **EMULATOR
+    )
+    assert torch.equal(x, torch.arange(4096, dtype=torch.float32)), "memory is as it was before"
+    return found
+
+
+def test_a_finding_says_what_its_remedy_saved(explained: Explanation) -> None:
+    finding = explained.findings.set_index("finding").loc["idle-sms"]
+    assert finding["tried"] == "BLOCK=256"
+    times = explained.tries.set_index("options")["kcycles"]
+    saved = 100 * (1 - times["BLOCK=256"] / times["as launched"])
+    assert finding["measured_pct"] == pytest.approx(saved)
+    assert 0 < saved < 100
+    assert "idle-sms" in row(explained, "BLOCK=256")["finding"]
+    assert explained.best == "BLOCK=256"
+
+
+def test_every_launch_starts_from_the_same_memory(explained: Explanation) -> None:
+    same = explained.tries.set_index("options")["same_results"]
+    assert same[["as launched", "BLOCK=256", "BLOCK=8192"]].tolist() == ["bit-equal"] * 3
+
+
+def test_times_are_cycles_on_the_emulator(explained: Explanation) -> None:
+    assert explained.tries.attrs["unit"] == "kcycles"
+    assert list(explained.tries)[:4] == ["options", "kcycles", "low_kcycles", "high_kcycles"]
+    ran = explained.tries[explained.tries["failed"] == ""]
+    assert ran["kcycles"].is_monotonic_increasing
+    assert (ran["low_kcycles"] == ran["high_kcycles"]).all()
+    launch = explained.profile.launches.iloc[0]
+    cycles = (launch["end_ns"] - launch["start_ns"]) * 1.25  # of the emulator's clock of 1.25 GHz
+    assert cycles / 2 < 1e3 * row(explained, "as launched")["kcycles"] < 2 * cycles
+
+
+def test_what_does_not_compile_is_a_row(explained: Explanation) -> None:
+    failed = row(explained, "BLOCK=96")
+    assert failed["failed"].startswith("Comp")
+    assert "\n" not in failed["failed"]
+    assert pd.isna(failed["kcycles"])
+    assert failed["same_results"] == ""
+
+
+def test_the_screen(explained: Explanation) -> None:
+    lines = repr(explained).splitlines()
+    assert lines[0] == "EMULATED: cycles of a cost model, not GPU time"
+    time = row(explained, "as launched")["kcycles"]
+    assert lines[1] == f"increased, as launched: {time:.4g} kcycles, bare"
+    assert "idle-sms" in lines[3]
+    assert any("idle-sms" in line and "BLOCK=256 saved" in line for line in lines)
+    assert any(line.startswith("BLOCK=96: ") for line in lines)
+    assert lines[-1].startswith("best: BLOCK=256, ")
+    assert max(map(len, lines)) <= 110
+    assert " us" not in repr(explained)
+
+
+def matmul_arguments() -> list[Any]:
+    return [*(torch.ones(*size).half() for size in ((32, 128), (128, 32), (32, 32))), 128]
+
+
+def test_other_results_are_never_the_best() -> None:
+    found = profscope.explain(
+        matmul_kernel,
+        *matmul_arguments(),
+        grid=(1,),
+        M=32,
+        STAGES=1,
+        vary={"M": [16], "STAGES": [3]},
+        **EMULATOR,
+    )
+    assert row(found, "M=16")["same_results"] == "different"
+    assert found.best == "STAGES=3"
+
+
+def test_what_runs_out_of_shared_memory_is_a_row() -> None:
+    found = profscope.explain(
+        matmul_kernel, *matmul_arguments(), grid=(1,), M=32, STAGES=2, vary={"STAGES": [64]}, **EMULATOR
+    )
+    assert "shared memory" in row(found, "STAGES=64")["failed"]
+
+
+def test_without_time_nothing_is_tried() -> None:
+    found = profscope.explain(
+        matmul_kernel,
+        *matmul_arguments(),
+        grid=(1,),
+        M=32,
+        STAGES=1,
+        vary={"STAGES": [3]},
+        limit_s=1e-9,
+        **EMULATOR,
+    )
+    assert found.tries["options"].tolist() == ["as launched"]
+    assert "STAGES=3" in found.tries.attrs["left_out"]
+    assert "out of time (limit_s) before" in repr(found)
+    assert repr(found).splitlines()[-1] == "best: as launched; nothing was tried"
+    assert (found.findings["tried"] == "").all()
+    assert found.findings["measured_pct"].isna().all()
+
+
+@triton.jit
+def two_loops(x_ptr, out_ptr, steps, FIRST: tl.constexpr, SECOND: tl.constexpr):
+    at = tl.arange(0, 128)
+    total = tl.zeros((128,), tl.float32)
+    for step in range(0, steps, FIRST):
+        for more in tl.static_range(FIRST):
+            total += tl.load(x_ptr + (step + more) * 128 + at)
+    for step in range(0, steps, SECOND):
+        for more in tl.static_range(SECOND):
+            total += tl.load(x_ptr + (step + more) * 128 + at)
+    tl.store(out_ptr + at, total)
+
+
+def test_the_best_steps_are_tried_together() -> None:
+    x, out = torch.randn(16, 128), torch.empty(128)
+    found = profscope.explain(
+        two_loops, x, out, 16, grid=(1,), FIRST=1, SECOND=1, vary={"FIRST": [4], "SECOND": [8]}, **EMULATOR
+    )
+    alone = {row(found, "FIRST=4")["kcycles"], row(found, "SECOND=8")["kcycles"]}
+    assert max(alone) < row(found, "as launched")["kcycles"]
+    together = found.tries[found.tries["options"].str.contains(", ")]
+    assert set(together["options"].iloc[0].split(", ")) == {"FIRST=4", "SECOND=8"}
+    assert together["kcycles"].iloc[0] < min(alone)
+    assert found.best == together["options"].iloc[0]
+
+
+CONFIGS = [triton.Config({"STEP": step}, num_warps=1) for step in (48, 32, 256)]
 
 
 @triton.autotune(CONFIGS, key=["count"], reset_to_zero=["total_ptr"])
 @triton.jit
-def add_up(x_ptr, total_ptr, count, SCALE: tl.constexpr, STEP: tl.constexpr):  # noqa: N803
+def add_up(x_ptr, total_ptr, count, SCALE: tl.constexpr, STEP: tl.constexpr):
     total = tl.zeros((STEP,), tl.float32)
     for start in range(0, count, STEP):
         total += tl.load(x_ptr + start + tl.arange(0, STEP)) * SCALE
     tl.atomic_add(total_ptr, tl.sum(total, 0))
 
 
-@triton.heuristics({"SCALE": lambda given: 2 if given["count"] > 100 else 1})
-@triton.autotune(CONFIGS, key=["count"])
-@triton.jit
-def scaled(x_ptr, out_ptr, count, SCALE: tl.constexpr, STEP: tl.constexpr):  # noqa: N803
-    for start in range(0, count, STEP):
-        at = start + tl.arange(0, STEP)
-        tl.store(out_ptr + at, tl.load(x_ptr + at) * SCALE)
+scaled = triton.heuristics({"SCALE": lambda given: 2 if given["count"] > 100 else 1})(add_up)
 
 
-X = torch.ones(2048)
-
-
-@pytest.fixture(scope="module")
-def table() -> pd.DataFrame:
+@pytest.mark.parametrize(("kernel", "options"), [(add_up, {"SCALE": 2}), (scaled, {})])
+def test_of_an_autotuned_kernel_the_configurations_are_tried(kernel: Any, options: dict[str, Any]) -> None:
     total = torch.full((1,), 7.0)
-    table = profscope.explain(add_up, X, total, 2048, SCALE=3, grid=(2,), options={"backend": "emulator"})
-    assert total.item() == 7.0, "the copy was written, not the tensor"
-    return table
-
-
-def test_a_row_for_each_configuration(table: pd.DataFrame) -> None:
-    names = ["STEP=256, num_warps=1, num_stages=3", "STEP=32, num_warps=1, num_stages=3"]
-    assert table["configuration"].tolist() == names
-    assert table["best"].tolist() == [True, False]
-    assert table["time_us"].is_monotonic_increasing
-    assert (table["failed"] == "").all()
-    assert (table["exposed_pct"].between(0, 100)).all()
-    # Two CTAs, and so 14 of 16 SMs stand empty: as the finding counts it, by what there is room for.
-    assert table["tail_pct"].tolist() == pytest.approx([87.5, 87.5], abs=0.5)
-
-
-def test_the_line_says_who_won_and_by_how_much(table: pd.DataFrame) -> None:
-    slower = 100 * (table["time_us"][1] / table["time_us"][0] - 1)
-    begin = f"STEP=256, num_warps=1, num_stages=3: {table['time_us'][0]:.4g} us, STEP=32"
-    assert table.attrs["why"].startswith(begin)
-    assert f"takes {slower:.1f} % longer" in table.attrs["why"]
-    assert "emulated" in table.attrs["basis"]
-
-
-def test_heuristics_around_an_autotuner() -> None:
-    out = torch.zeros(2048)
-    table = profscope.explain(scaled, X, out, 2048, grid=(1,), options={"backend": "emulator"})
-    assert len(table) == 2
-    assert (out == 2).all()
-
-
-def test_the_autotuner_is_as_before() -> None:
-    total = torch.zeros(1)
     before = dict(vars(add_up))
-    profscope.explain(
-        add_up, X, total, 2048, SCALE=1, grid=lambda meta: (1,), options={"backend": "emulator"}
-    )
-    after = dict(vars(add_up))
-    for own in ("nargs", "restore_copies"):  # what each trial of an autotuner leaves
-        assert not after.pop(own, None)
-        assert not before.pop(own, None)
-    assert after == before
+    found = profscope.explain(kernel, torch.ones(2048), total, 2048, grid=(2,), **options, **EMULATOR)
+    assert total.item() == 7.0
+    assert dict(vars(add_up)) == {**before, "nargs": None, "restore_copies": {}} | {
+        name: value for name, value in vars(add_up).items() if name in ("nargs", "restore_copies")
+    }
+    step = "STEP={}, num_warps=1, num_stages=3"
+    assert found.tries["options"].tolist() == [step.format(size) for size in (256, 32, 48)]
+    assert found.tries["same_results"].tolist() == ["bit-equal", "bit-equal", ""]
+    assert found.best == found.launched == step.format(256)
+    assert len(found.profile.launches) == 1
+    assert found.findings["tried"].tolist() == [""] * len(found.findings)
 
 
-def test_what_cannot_be_built_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = type(add_up.fn).run
-
-    def too_large(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if kwargs["STEP"] == 256:
-            raise OutOfResources(400_000, 232_448, "shared memory")
-        return run(self, *args, **kwargs)
-
-    monkeypatch.setattr(type(add_up.fn), "run", too_large)
-    total = torch.zeros(1)
-    table = profscope.explain(add_up, X, total, 2048, SCALE=1, grid=(1,), options={"backend": "emulator"})
-    assert table["failed"].tolist()[0] == ""
-    assert "shared memory" in table["failed"][1]
-    assert pd.isna(table["time_us"][1])
-    assert "the only configuration that can be built" in table.attrs["why"]
-
-
-@triton.jit
-def halves(x, STEP: tl.constexpr):  # noqa: N803
-    tl.static_assert(STEP != 64, "no halves of 64")
-    return tl.reshape(x, (2, STEP // 2))
-
-
-@triton.autotune([triton.Config({"STEP": step}, num_warps=1) for step in (32, 48, 64, 128)], key=["count"])
-@triton.jit
-def some_compile(x_ptr, out_ptr, count, STEP: tl.constexpr):  # noqa: N803
-    at = tl.arange(0, STEP)
-    x = halves(tl.load(x_ptr + at), STEP)
-    if STEP == 128:
-        x = tl.dot(x, x)
-    tl.store(out_ptr + at, tl.reshape(x, (STEP,)))
-
-
-def test_what_does_not_compile_is_a_row_and_the_others_stand() -> None:
-    table = profscope.explain(some_compile, X, X.clone(), 1, grid=(1,), options={"backend": "emulator"})
-    failed = table.set_index("configuration")["failed"]
-    assert failed.pop("STEP=32, num_warps=1, num_stages=3") == ""
-    assert all("\n" not in text for text in failed)
-    assert failed["STEP=48, num_warps=1, num_stages=3"].startswith(
-        "CompilationError: at `at = tl.arange(0, STEP)`: "
-    )
-    assert failed["STEP=64, num_warps=1, num_stages=3"] == (
-        'CompileTimeAssertionFailure: at `tl.static_assert(STEP != 64, "no halves of 64")`: no halves of 64'
-    )
-    assert failed["STEP=128, num_warps=1, num_stages=3"].startswith(
-        "CompilationError: at `x = tl.dot(x, x)`: "
-    )
-    assert "STEP=32, num_warps=1, num_stages=3 is the only configuration" in table.attrs["why"]
-
-
-@triton.autotune(CONFIGS, key=["count"])
-@triton.jit
-def copied(x_ptr, out_ptr, count, STEP: tl.constexpr):  # noqa: N803
-    at = tl.arange(0, STEP)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, at < count), at < count)
-
-
-def test_a_pass_that_fails_is_a_row_and_an_error_of_a_launch_is_raised(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def failing(self: Any, *args: Any) -> Any:
-        raise RuntimeError("PassManager::run failed")
-
-    options, make = {"backend": "emulator"}, EmulatorBackend.make_llir
-    monkeypatch.setattr(triton.knobs.compilation, "always_compile", True)
-    monkeypatch.setattr(EmulatorBackend, "make_llir", failing)
-    table = profscope.explain(copied, X, X.clone(), 2048, grid=(1,), options=options)
-    assert table["failed"].tolist() == ["RuntimeError: PassManager::run failed"] * 2
-    monkeypatch.setattr(EmulatorBackend, "make_llir", make)
+def test_an_error_of_the_launch_itself_is_raised() -> None:
+    x = torch.ones(2048)
     with pytest.raises(ZeroDivisionError):
-        profscope.explain(copied, X, X.clone(), 2048, grid=lambda meta: (1 // 0,), options=options)
+        profscope.explain(increased, x, 2048, 1, BLOCK=256, grid=lambda meta: (1 // 0,), **EMULATOR)
+    with pytest.raises(CompileError, match=r"increased cannot be built: .*no blocks of 96|power of 2"):
+        profscope.explain(increased, x, 2048, 1, BLOCK=96, grid=(1,), **EMULATOR)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"kernel": add_up.fn}, "has no @triton.autotune"),
-        ({"STEP": 64}, "STEP= is chosen by the autotuner of add_up"),
-        ({"options": {"instruments": "light"}}, "did you mean instrument="),
+        ({"kernel": blocks}, "is no Triton kernel"),
         ({"grid": (0,)}, r"grid=\(0,\); .* at least one CTA"),
         ({"grid": None}, "grid=None"),
-        ({"grid": 5}, r"grid=5; it is as at a launch, such as grid=\(64,\)"),
-        (
-            {"instrument": "light"},
-            r"instrument= is an option of session\(\); give options=",
-        ),
-        ({"args": (X,)}, "needs its argument 'total_ptr'"),
-        ({"args": (X, X, 1, 2, 3, 4)}, "takes 5 arguments, 6 were given"),
+        ({"vary": {"BLOK": [1]}}, "'BLOK' is no constexpr of increased; these are BY, BLOCK"),
+        ({"vary": {"count": [1]}}, "'count' is no constexpr"),
+        ({"vary": {"BLOCK": 64}}, "BLOCK takes a list of values, not 64"),
+        ({"limit_s": 0}, "limit_s=0 must be a number of seconds above 0"),
+        ({"num_warp": 4}, "num_warp was specified but unrecognised"),
+        ({"args": (torch.ones(8),)}, "increased needs its argument 'count'"),
+        ({"args": (torch.ones(8), 8, 1, 8, 8)}, "takes 4 arguments, 5 were given"),
+        ({"kernel": add_up, "STEP": 32}, "STEP= is chosen by the autotuner of add_up"),
+        ({"kernel": add_up, "SCALE": 1, "vary": {"STEP": [32]}}, "add_up is autotuned"),
+        ({"kernel": scaled, "vary": {"SCALE": [1]}}, "add_up is autotuned"),
     ],
 )
 def test_bad_calls(change: dict[str, Any], says: str) -> None:
-    given = {"kernel": add_up, "grid": (1,), **change}
-    args = given.pop("args", (X, torch.zeros(1), 2048))
+    given = {
+        "kernel": increased,
+        "grid": (1,),
+        "args": (torch.ones(8), 8, 1),
+        "BLOCK": 8,
+        **EMULATOR,
+        **change,
+    }
+    if given["kernel"] is not increased:
+        given.pop("BLOCK")
+    args = given.pop("args")
     with pytest.raises(OptionError, match=says):
         profscope.explain(given.pop("kernel"), *args, **given)
 
 
 def test_not_in_a_session() -> None:
-    with profscope.session(backend="emulator"), pytest.raises(SessionError, match="do not nest"):
-        profscope.explain(add_up, X, torch.zeros(1), 2048, SCALE=1, grid=(1,))
+    with profscope.session(**EMULATOR) as prof, pytest.raises(SessionError, match="outside of it"):
+        profscope.explain(increased, torch.ones(8), 8, 1, grid=(1,), BLOCK=8, **EMULATOR)
+    assert not len(prof.launches)
 
 
-def row(name: str, time: float, **more: Any) -> dict[str, Any]:
-    nothing = {
-        "low_us": time * 0.99,
-        "high_us": time * 1.01,
-        "spills": 0,
-        "ctas_per_sm": 2,
-        "exposed_pct": 10.0,
-    }
-    nothing |= {"tail_pct": 2.0, "finding": "", "line": pd.NA, "gain_pct": None, "failed": ""}
-    return {"configuration": name, "time_us": time, **nothing, **more}
+@triton.jit
+def stores_then_fails(x_ptr, far_ptr, FAR: tl.constexpr):
+    tl.store(x_ptr, 5.0)
+    tl.store(far_ptr + FAR, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("second", "says"),
-    [
-        ({"exposed_pct": 40.0}, "waits are 10 % of its time against 40 %"),
-        ({"tail_pct": 40.0}, "its tail leaves 2 % of the launch empty against 40 %"),
-        ({"spills": 32}, "it spills no registers against 32"),
-        ({"ctas_per_sm": 1}, "2 CTAs fit on an SM against 1"),
-        ({"finding": "tail", "line": 7, "gain_pct": 31.0}, "the other one has tail at line 7, 31 % to gain"),
-        ({}, "what was recorded does not say why"),
-        ({"low_us": 9.0, "high_us": 15.0}, "there is no clear winner"),
-    ],
-)
-def test_reasons(second: dict[str, Any], says: str) -> None:
-    table = pd.DataFrame([row("A=1", 10.0), row("A=2", 12.0, **second)])
-    assert says in why(table)
-    assert why(table).startswith("A=1: 10 us, A=2 takes 20.0 % longer")
-
-
-def test_a_small_lead_has_no_reason() -> None:
-    """Not even where times do not vary, as the emulator's, and a finding is at hand."""
-    idle = {"finding": "idle-sms", "line": 4, "gain_pct": 75.0}
-    exact = [{"low_us": time, "high_us": time} for time in (0.439, 0.442)]
-    table = pd.DataFrame([row("A=1", 0.439, **exact[0]), row("A=2", 0.442, **exact[1], **idle)])
-    assert why(table).endswith(
-        "takes 0.7 % longer, less than where the code lies can change (3%): too close to explain"
+def test_what_a_failing_try_has_written_is_restored() -> None:
+    x, far = torch.zeros(1), torch.zeros(1)
+    found = profscope.explain(
+        stores_then_fails, x, far, grid=(1,), FAR=0, vary={"FAR": [1 << 40]}, **EMULATOR
     )
-
-
-def test_nothing_can_be_built() -> None:
-    assert (
-        why(pd.DataFrame([row("A=1", 1.0, failed="OutOfResources")])) == "no configuration can be built here"
-    )
+    assert row(found, f"FAR={1 << 40}")["failed"]
+    assert (x.item(), far.item()) == (0.0, 0.0)

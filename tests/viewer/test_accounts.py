@@ -103,3 +103,14 @@ def test_what_is_alike_is_said_once() -> None:
     assert lines[0] == "Where their time goes"
     assert lines.count(NO_SAMPLES) == 1
     assert sum("·····" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize("width", range(20, 41))
+def test_no_bar_is_wider_than_the_terminal(width: int) -> None:
+    profile = load(MATMUL)
+    accounts = make_accounts(profile, TraceFilter(), make_kernels(profile, profile.tables.unit))
+    assert accounts
+    lines = render_accounts(accounts, {account.kernel for account in accounts}, width)
+    bars = [line.plain for line in lines if any(cell in line.plain * 3 for cell in ("███", "···", "▓▓▓"))]
+    assert bars
+    assert max(cell_len(line) for line in bars) <= width

@@ -105,9 +105,12 @@ def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
     ("flags", "said"),
     [
         (["--by", "nope"], "invalid choice: 'nope' (choose from"),
-        (["--show", "nope"], "there is no 'nope'; there are: header, findings, kernels, lines, scopes, tree"),
+        (
+            ["--show", "nope"],
+            "there is no 'nope'; there are: header, findings, kernels, breakdown, limits",
+        ),
         (["--by", "sm", "--source"], "--source and --by are two views: ask for one"),
-        (["--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, lines"),
+        (["--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, breakdown"),
         (["--line", "x"], "not a line: 'x'; write it like kernels.py:16"),
         (["--unfold"], "--unfold goes with --source"),
     ],

@@ -116,7 +116,7 @@ def test_an_empty_profile_says_what_to_check(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (["--lines", "--zoom", "1us:2us"], "--zoom changes nothing in --show lines"),
+        (["--show", "lines", "--zoom", "1us:2us"], "--zoom changes nothing in --show lines"),
         (["--report", "--line", "5"], "--line changes nothing in --report"),
         (["--by", "cta", "--depth", "2"], "--depth changes nothing in --by"),
         (["--format", "collapsed", "--top", "2"], "--top changes nothing in --format collapsed"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from profscope.analysis.integrity import validate
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
@@ -35,12 +36,12 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
     assert "spans, 1,000 samples" in shown(tmp_path, capsys, "--show", "header")
     text = shown(tmp_path, capsys)
     assert "waits for" in text, "the first screen has the lines that take most"
-    text = shown(tmp_path, capsys, "--lines", "--top", "2")
+    text = shown(tmp_path, capsys, "--show", "lines", "--top", "2")
     first = next(line for line in text.splitlines() if line.startswith("  26 "))
     assert first.split()[2:3] == ["80.0%"]
     assert first.endswith("long_scoreboard on load, line 24 (75 %)")
     assert "5 more lines; --top 0 shows them" in text
-    (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--lines"))["lines"]
+    (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--show", "lines"))["lines"]
     assert (lines["kernel"], lines["samples"], lines["omitted"]) == ("matmul_kernel", 1000, 0)
     assert lines["rows"][0]["share_samples"] == 0.8
 
@@ -48,13 +49,13 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
     chosen = select(SAMPLED, Selection(kernel="matmul"))
     assert chosen.samples.equals(TABLE)
-    assert chosen.validate() == []
+    assert validate(chosen.tables) == []
     assert not len(select(SAMPLED, Selection(launch=0)).samples)
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SPANS.save(tmp_path / "t.json")
-    assert main([str(tmp_path / "t.json"), "--lines"]) == 0
+    assert main([str(tmp_path / "t.json"), "--show", "lines"]) == 0
     assert "no samples: session(hardware=True) takes some" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ def test_the_header_has_gpu_time_and_the_longest_scopes() -> None:
     header = make_header(profile, "trace.json", Selection(), len(profile.tables.df))
     busy, triton, *scopes = header.program
     assert busy.startswith("GPU 0 busy for ")
-    share = profile.gpu_time().attrs["triton_share"]
+    share = profile.program.gpu_time().attrs["triton_share"]
     assert triton.startswith(f"{100 * share:.1f}% of its time is Triton's (")
     assert [scope.rsplit(" ", 3)[0] for scope in scopes] == [
         "scope step", "scope step > backward", "scope step > forward",

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from rich.cells import cell_len
 
 from profscope.analysis.findings import OF_THE_EMULATOR
+from profscope.analysis.integrity import validate
 from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
 from tests.support.examples import examples
@@ -133,7 +134,7 @@ def draw(profile: Profile, cells: int, zoom: str | None = None, unit: str = "ns"
 
 
 def test_each_cell_shows_the_innermost_scope_of_its_time() -> None:
-    assert STORY.validate() == []
+    assert validate(STORY.tables) == []
     assert draw(STORY, 10) == [("", ".llll-ddd-"), ("copy", "cccccc    "), ("go", "     g    ")]
     assert draw(STORY, 20)[0] == ("", "..llllllll--dddddd--")
 

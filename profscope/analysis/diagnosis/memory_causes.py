@@ -233,7 +233,9 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
     memory = f"while memory is at {100 * busy:.0f} % of its peak" if "l2" in facts.used else "in a loop"
-    name = "few-stages" if pipelined and facts.stages <= 2 else "exposed-latency"
+    is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
+    few = facts.stages <= 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
+    name = "few-stages" if pipelined and few else "exposed-latency"
     yield Finding(
         name, *place,
         f"{100 * waits:.0f} % of the samples wait for loads (`long_scoreboard`), " + memory,

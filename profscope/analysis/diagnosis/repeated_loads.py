@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Block, Op
+from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
@@ -58,15 +58,16 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
 
 def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
     """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step."""
-    earlier: dict[str, list[tuple[Op, int]]] = {}
+    earlier: dict[int, list[tuple[Op, int]]] = {}
     again: dict[int, list[int]] = {}
     loads: Counter[int] = Counter()
+    expressions = _Expressions()
     for op, line, _ in facts.located_ops:
         if op.name not in _LOADS or not op.operands or not line:
             continue
         loads[line] += 1
         pointer = op.operands[0]
-        alike = earlier.setdefault(_expression(op, pointer), [])
+        alike = earlier.setdefault(expressions.number(op, pointer), [])
         before = next((at for other, at in alike if _runs_before(other, op)), None)
         if before is not None:
             again.setdefault(line, []).append(before)
@@ -101,39 +102,63 @@ def _loops_around(op: Op) -> Iterator[Op]:
         parent = parent.parent_op
 
 
-def _expression(user: Op, name: str) -> str:
-    """How a value is computed, in a form that equal computations share. A loop's counter is its bounds; what
-    a loop carries, a load or a region gives, is only equal to itself."""
-    value = user.resolve(name)
-    if value is None:
-        return name
-    owner = value.owner
-    if isinstance(owner, Block):
-        loop = owner.parent_op
-        if loop is not None and loop.name == "scf.for" and value.index == 0:
-            return f"counter({','.join(_expression(loop, each) for each in loop.operands[:3])})"
-        return f"{value.name}@{id(owner)}"
-    if owner.regions or owner.name in _LOADS:
-        return f"{value.name}@{id(owner)}"
-    text = _NAMES.sub("%", str(owner).split(" loc(", 1)[0].strip())
-    return f"{text}({','.join(_expression(owner, each) for each in owner.operands)})#{value.index}"
+class _Expressions:
+    """Numbers for how values are computed, equal for equal computations. A loop's counter is its bounds;
+    what a loop carries, a load or a region gives, is only equal to itself."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._known: dict[tuple[int, int], int] = {}
+
+    def number(self, user: Op, name: str) -> int:
+        """Of the value that `name` means for the op."""
+        value = user.resolve(name)
+        if value is None:
+            return self._of((name,))
+        place = id(value.owner), value.index
+        if place not in self._known:
+            self._known[place] = self._of(self._computation(value))
+        return self._known[place]
+
+    def _computation(self, value: Value) -> tuple[object, ...]:
+        owner, index = value.owner, value.index
+        if isinstance(owner, Block):
+            loop = owner.parent_op
+            if loop is not None and loop.name == "scf.for" and index == 0:
+                return "counter", *(self.number(loop, each) for each in loop.operands[:3])
+            return "argument", id(owner), index
+        if owner.regions or owner.name in _LOADS:
+            return "result", id(owner), index
+        text = _NAMES.sub("%", str(owner).split(" loc(", 1)[0].strip())
+        return text, index, *(self.number(owner, each) for each in owner.operands)
+
+    def _of(self, computation: tuple[object, ...]) -> int:
+        return self._numbers.setdefault(computation, len(self._numbers))
 
 
 def _varies(user: Op, name: str, loop: Op) -> bool:
-    """Whether a value may be another one in the next step of the loop; of the counter of a loop inside, whether it
-    counts otherwise."""
-    value = user.resolve(name)
-    if value is None:
-        return True
-    owner = value.owner
-    if isinstance(owner, Block):
-        inner = owner.parent_op
-        if inner is not None and inner is not loop and inner.name == "scf.for" and value.index == 0:
-            return _is_within(inner, loop) and any(_varies(inner, n, loop) for n in inner.operands[:3])
-        return _is_within(inner, loop)
-    if not _is_within(owner, loop):
-        return False
-    return bool(owner.regions) or owner.name in _LOADS or any(_varies(owner, n, loop) for n in owner.operands)
+    """Whether a value may be another one in the next step of the loop; of the counter of a loop inside, whether
+    it counts otherwise."""
+    left, seen = [(user, name)], set()
+    while left:
+        op, used = left.pop()
+        value = op.resolve(used)
+        if value is None:
+            return True
+        owner = value.owner
+        around = owner.parent_op if isinstance(owner, Block) else owner
+        if around is None or not _is_within(around, loop) or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        if isinstance(owner, Block):
+            if around is loop or around.name != "scf.for" or value.index:
+                return True
+            left += [(around, each) for each in around.operands[:3]]
+        elif owner.regions or owner.name in _LOADS:
+            return True
+        else:
+            left += [(owner, each) for each in owner.operands]
+    return False
 
 
 def _is_within(op: Op | None, loop: Op) -> bool:

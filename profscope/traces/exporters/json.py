@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import partial
 
-from profscope.analysis.host_times import unix_ns
+from profscope.analysis.program.host_times import unix_ns
 from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
 from profscope.traces.above import worked_out

@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.analysis.span_rows import GROUP_COLUMNS, Ints, launch_groups, numbered, sites
 from profscope.analysis.stages import stages_of
-from profscope.analysis.transactions import ended_work
+from profscope.analysis.timeline.transactions import ended_work
 from profscope.schema import Tables
 
 __all__ = ["Pairing", "Sites", "known_sites"]

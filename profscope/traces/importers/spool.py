@@ -9,10 +9,10 @@ from profscope.errors import TraceError
 from profscope.evidence.sample_tables import with_samples
 from profscope.evidence.tables import with_evidence
 from profscope.schema import Tables
+from profscope.store.chunks import SUFFIX, version_of
+from profscope.store.spool_reading import Spool
+from profscope.store.spool_reading import read as read_spool
 from profscope.traces.load_checks import unsound
-from profscope.traces.spool import SUFFIX, version_of
-from profscope.traces.spool_reading import Spool
-from profscope.traces.spool_reading import read as read_spool
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]

@@ -10,6 +10,7 @@ the same bytes again and again but for its durations, which is what gzip is good
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 
@@ -18,7 +19,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.traces.perfetto.annotations import Part, annotations
-from profscope.traces.perfetto.arrows import number_arrows
 from profscope.traces.perfetto.names import SEQUENCE, TrackNames, kinds_of
 from profscope.traces.perfetto.protobuf import padded_varint, varint
 from profscope.traces.perfetto.slices import Drawing
@@ -33,7 +33,7 @@ from profscope.traces.perfetto.words import (
 )
 from profscope.traces.tracks import Tracks
 
-__all__ = ["EventPackets", "event_places"]
+__all__ = ["Arrows", "EventPackets", "event_places", "number_arrows"]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -270,3 +270,45 @@ def _site_words(sites: pd.DataFrame) -> Words:
         else:
             rows.append(name + padded_varint(category, 5 if few else 7))
     return word_table(rows)
+
+
+@dataclass(frozen=True)
+class Arrows:
+    """The flows of a span table.
+
+    begins  the flow each row begins, 0 if none, shape (rows,)
+    first   where the flows that a row ends begin in `ends`, shape (rows + 1,)
+    ends    the flows that rows end, row by row
+    """
+
+    begins: Ints
+    first: Ints
+    ends: Ints
+
+
+def number_arrows(df: pd.DataFrame, tracks: Tracks, drawing: Drawing) -> Arrows | None:
+    """The arrows of a table; None where it has none.
+
+    Arrows run forward in time: what did not begin before its wait has none, as with a consumer that waits
+    before its producer has started the copy.
+    """
+    wait, start = df["wait"].to_numpy(), df["start_ns"].to_numpy()
+    rows = drawing.rows[drawing.first[len(tracks.table)] :]  # lane by lane, in time
+    by = wait[rows]
+    rows = rows[(by >= 0) & (by < len(df))]
+    rows = rows[start[rows] < start[wait[rows]]]
+    if not len(rows):
+        return None
+    by, lane = wait[rows], tracks.async_lane[rows]
+    early = np.flatnonzero((lane[1:] == lane[:-1]) & (start[rows[1:]] <= start[by[:-1]])) + 1
+    lanes = int(lane.max()) + 1
+    crowded = np.zeros(lanes, np.bool_)
+    crowded[lane[early]] = True
+    own = np.flatnonzero(crowded[lane])
+    flow = lane + 1
+    flow[own] = lanes + 1 + np.arange(len(own))
+    begins = np.zeros(len(df), np.int64)
+    begins[rows] = flow
+    ends = flow[np.argsort(by, kind="stable")]
+    first = np.concatenate([[0], np.cumsum(np.bincount(by, minlength=len(df)))]).astype(np.int64)
+    return Arrows(begins, first, ends)

@@ -342,11 +342,11 @@ def test_the_margin_says_what_the_terminal_does(tmp_path: Path) -> None:
 def test_the_program_around_the_kernels_has_a_section_and_is_in_the_timeline(tmp_path: Path) -> None:
     profile = program()
     page = page_of(profile, tmp_path)
-    scopes = profile.host_scopes()
+    scopes = profile.program.host_scopes()
     assert "Scopes of the host" in page.text
     for row in scopes.to_dict("records"):
         assert f"{row['count']:,} {duration_text(row['mean_ns'], 'ns')}" in page.text
-    share = profile.gpu_time().attrs["triton_share"]
+    share = profile.program.gpu_time().attrs["triton_share"]
     assert f"Triton's kernels {100 * share:.1f} % of GPU time" in page.text
     around = page.facts["around"]
     assert sum(track["count"] for track in around["tracks"]) == len(profile.host) + len(profile.events)
@@ -357,7 +357,7 @@ def test_the_program_around_the_kernels_has_a_section_and_is_in_the_timeline(tmp
     names = [around["names"][at] for at in columns["around_name"]]
     step = names.index("step")
     assert columns["around_begin"][step] == pytest.approx(-9000, abs=1)
-    assert columns["around_duration"][step] == profile.host_scopes()["total_ns"][0]
+    assert columns["around_duration"][step] == profile.program.host_scopes()["total_ns"][0]
     assert columns["around_launch"].tolist().count(0) == 1
     assert "#program" in page.links
 

@@ -1,0 +1,1 @@
+"""Questions about the program around the kernels: `prof.program.steps()`."""

@@ -1,0 +1,87 @@
+"""What the scopes of a program's host code took, on the host and on the GPU."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.program.host_paths import gpu_work, scope_paths, without_events
+from profscope.schema import CALL_ARROW, HOST_DTYPES, Tables
+
+__all__ = ["HOST_SCOPE_DTYPES", "host_scopes"]
+
+HOST_SCOPE_DTYPES: Final = {
+    "path": "str",
+    "source": "str",
+    "depth": "int32",
+    "count": "int64",
+    "total_ns": "int64",
+    "self_ns": "int64",
+    "mean_ns": "float64",
+    "gpu_launches": "int64",
+    "launches_each": "float64",
+    "gpu_ns": "int64",
+    "triton_ns": "int64",
+}
+"""The columns of `host_scopes`, with their pandas dtypes, in order; means of metrics follow."""
+
+
+def host_scopes(tables: Tables) -> pd.DataFrame:
+    """One row per path of host scopes, as a tree: outer ones first, beside each other by time.
+
+        path            count  total_ns  self_ns  mean_ns  gpu_launches  launches_each   gpu_ns  triton_ns
+        step               30   2034000    14000    67800          8100          270.0  1811000    1102000
+        step > forward     30    902000   902000    30066          3630          121.0   703000     512000
+
+    total_ns, self_ns, mean_ns: of the host's clock, all entries together; self_ns less the scopes inside.
+    gpu_launches: kernels, collectives, copies and sets launched in the scope or in one inside of it;
+    launches_each: by entry. gpu_ns: how long these ran, added up, so what ran side by side counts twice;
+    triton_ns: of that Triton's kernels. Without events these are of the recorded
+    launches alone, which `attrs["not_measured"]` says. Behind these columns there is one for each metric, its
+    mean.
+    """
+    host = tables.host
+    metrics = [str(name) for name in host if name not in HOST_DTYPES]
+    duration = (host["end_unix_ns"] - host["start_unix_ns"]).to_numpy()
+    parent = host["parent"].to_numpy()
+    own = duration.copy()
+    inner = np.flatnonzero(parent >= 0)
+    np.subtract.at(own, parent[inner], duration[inner])
+    work = gpu_work(tables)
+    figures = np.zeros((3, len(host)), np.int64)
+    inside = work[work["host"] >= 0]
+    scope = inside["host"].to_numpy()
+    ns = inside["duration_ns"].to_numpy()
+    for row, values in enumerate((np.ones(len(inside), np.int64), ns, np.where(inside["triton"], ns, 0))):
+        np.add.at(figures[row], scope, values)
+    for level in range(int(host["depth"].max()) if len(host) else 0, 0, -1):  # what is inside counts outside
+        rows = np.flatnonzero((host["depth"] == level) & (parent >= 0))
+        for figure in figures:
+            np.add.at(figure, parent[rows], figure[rows])
+    table = host[["source", "depth", *metrics]].assign(
+        path=scope_paths(host), count=1, total_ns=duration, self_ns=np.maximum(own, 0),
+        gpu_launches=figures[0], gpu_ns=figures[1], triton_ns=figures[2],
+    )  # fmt: skip
+    sums = dict.fromkeys(("count", "total_ns", "self_ns", "gpu_launches", "gpu_ns", "triton_ns"), "sum")
+    how: dict[str, str] = {"source": "first", "depth": "first", **sums, **dict.fromkeys(metrics, "mean")}
+    table = table.groupby("path", sort=False).agg(how).reset_index()
+    table["mean_ns"] = table["total_ns"] / table["count"]
+    table["launches_each"] = table["gpu_launches"] / table["count"]
+    table = table[[*HOST_SCOPE_DTYPES, *metrics]].astype(HOST_SCOPE_DTYPES)
+    table = _as_tree(table)
+    table.attrs["not_measured"] = without_events(tables)
+    return table
+
+
+def _as_tree(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows behind the one they lie in, the longest first."""
+    total = dict(zip(table["path"], table["total_ns"].tolist(), strict=True))
+    keys = []
+    for path in table["path"]:
+        parts = path.split(CALL_ARROW)
+        above = (CALL_ARROW.join(parts[: at + 1]) for at in range(len(parts)))
+        keys.append([(-total.get(each, 0), each) for each in above])
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return table.iloc[order].reset_index(drop=True)

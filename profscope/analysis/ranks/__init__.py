@@ -1,0 +1,1 @@
+"""Questions about the ranks of a job: `prof.ranks.skew()`."""

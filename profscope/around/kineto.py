@@ -1,0 +1,306 @@
+"""What torch's own profiler, Kineto, sees while a session records: kernels, copies and operators, as columns.
+
+Kineto asks CUPTI on a GPU, and torch's operators on the host. It is asked once a session, without stacks and
+shapes, which would cost several times as much; its own Python objects for events are not made.
+
+torch says in a flag of its module that a profiler is on. While it is up, torch.compile tells the profiler of
+each of its launches, in Python, and those that are recorded go the long way (`launching/quick.py`). Kineto
+itself needs no flag, so it is down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.autograd.profiler import profile
+from torch.profiler import ProfilerActivity, supported_activities
+
+from profscope.compat.torch_profiler import Method, is_profiling, of_all_threads, on_host, quiet
+from profscope.errors import SessionError
+
+__all__ = [
+    "Kineto",
+    "groups_in",
+    "loaded_library",
+    "named_calls",
+    "note_no_questions",
+    "only_asks",
+    "process_group",
+    "refuse_kineto",
+]
+
+_KINDS: Final = {
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "set",
+    "cpu_op": "op",
+    "cuda_runtime": "call",
+    "cuda_driver": "call",
+    "user_annotation": "annotation",
+}
+"""By Kineto's name of an activity; others are left out, as annotations on the GPU, which span kernels."""
+
+_COLLECTIVE: Final = "nccl"
+_COMMUNICATES: Final = "record_param_comms"
+_SAVED: Final = re.compile(rf'"name": "{_COMMUNICATES}",[^{{}}]*"args": {{([^{{}}]*)}}')
+_NUMBER: Final = re.compile(r'"External id": *(\d+)')
+_GROUP: Final = {
+    "name": re.compile(r'"Process Group Name": *"([^"]*)"'),
+    "description": re.compile(r'"Process Group Description": *"([^"]*)"'),
+    "ranks": re.compile(r'"Process Group Ranks": *"?\[([^\]]*)\]'),
+}
+"""Of the operator that NCCL's collectives are launched in: what stands in its metadata."""
+
+_OVERHEAD: Final = (
+    "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
+    "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading", "UVM Activity Init",
+)  # fmt: skip
+"""Times that CUPTI itself took: "overhead", where an event says of what activity it is."""
+
+_OWN: Final = "profscope_"  # kernels that ask a GPU for its clock
+_TAKEN: Final = (
+    "events are missing: the program ran a torch.profiler of its own, and there is only one at a time; "
+    "end it before the session, or leave out events=True"
+)
+
+
+_DOMAINS: Final = ((1, "cuptiActivityEnableDriverApi"), (2, "cuptiActivityEnableRuntimeApi"))
+"""CUPTI_CB_DOMAIN_DRIVER_API and _RUNTIME_API, each with what chooses among its calls; since CUDA 12.4."""
+_GAP: Final = 16  # numbers without a name behind each other: the end
+_ASKS: Final = re.compile(
+    r"^cu(da)?("
+    r"(Ctx|Device|DevicePrimaryCtx|Driver|Runtime|Func|Kernel|Library|Module|Pointer|Stream|Thread)?"
+    r"(Get|Query|Peek|Is[A-Z]|CanAccess)"
+    r"|MemGet(Info|AddressRange)|Occupancy|ThreadExchange|TensorMapEncode|Ctx(Set|Push|Pop)Current"
+    r"|SetDevice_|FuncSet|KernelSet|Event(Create|Destroy|Query|ElapsedTime))"
+    r"|^__cuda(Push|Pop)CallConfiguration"
+)
+"""A question, or a setting of the calling thread's or of a kernel's: none gives the GPU work, moves or takes
+memory, or waits."""
+
+
+class Kineto:
+    """Of a session with `events=True`. on_gpu: its launches run on a GPU. changes: how often there was
+    something new."""
+
+    def __init__(self, *, on_gpu: bool) -> None:
+        self.changes = 0
+        self.notes: list[str] = []
+        self._on_gpu = on_gpu
+        self._others = 0  # profilers of the program's that have begun since
+        self._parts: list[dict[str, list[Any]]] = []
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """Kineto watches the body of a with statement. Raises SessionError where it cannot."""
+        refuse_kineto(on_gpu=self._on_gpu)
+        try:
+            config = of_all_threads()
+        except (AttributeError, TypeError) as error:
+            why = str(error).partition("\n")[0]
+            raise SessionError(
+                f"events=True: torch {torch.__version__} has a Kineto that is asked in another way ({why}); "
+                "leave out events=True"
+            ) from error
+        device = "cuda" if self._on_gpu else None
+        watching = profile(use_kineto=True, use_cpu=True, use_device=device, experimental_config=config)
+        with contextlib.ExitStack() as stack:
+            watching.__enter__()
+            stack.callback(self._end, watching)
+            self._others = 0
+            stack.enter_context(quiet(self._counting))
+            if self._on_gpu:
+                note_no_questions()
+            yield
+
+    def _counting(self, begins: Method) -> Method:
+        """Another profiler would put the flag up, and down when it ends: then ours has ended, too."""
+
+        def counted() -> None:
+            self._others += 1
+            begins()
+
+        return counted
+
+    def columns(self) -> dict[str, list[Any]] | None:
+        """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
+        thread of the host's), start_unix_ns, end_unix_ns, correlation, bytes and group (the process group
+        that an operator communicates in)."""
+        if not self._parts:
+            return None
+        return {name: [each for part in self._parts for each in part[name]] for name in self._parts[0]}
+
+    def _end(self, watching: Any) -> None:
+        self.changes += 1
+        if self._others and not is_profiling():  # which has ended since
+            self.notes = [_TAKEN]
+            return
+        try:
+            watching.__exit__(None, None, None)
+        except RuntimeError as error:  # the device has faulted, or a profiler of the program's is in the way
+            self.notes = [f"events are missing: {str(error).splitlines()[0]}"]
+            return
+        try:
+            self._parts.append(_columns(watching.kineto_results, self.notes))
+        except AttributeError as error:  # what was recorded beside them is to be kept
+            self.notes = [f"events are missing: torch {torch.__version__} says them in another way: {error}"]
+            return
+        if not self._on_gpu and not self.notes:
+            self.notes = ["events are of the host only: there is no GPU, and the emulator is none to Kineto"]
+
+
+def refuse_kineto(*, on_gpu: bool) -> None:
+    """Raises SessionError where Kineto cannot watch."""
+    if is_profiling():
+        raise SessionError(
+            "events=True: a torch.profiler is active, and there is only one at a time; end it before the "
+            "session, or leave out events=True"
+        )
+    if on_gpu and ProfilerActivity.CUDA not in supported_activities():
+        raise SessionError(
+            f"events=True: Kineto in torch {torch.__version__} has no GPU support; install a torch that was "
+            "built with CUPTI, or leave out events=True"
+        )
+
+
+def process_group(said: str) -> str:
+    """The process group of a collective, by what Kineto says of it in JSON: "mesh_tp 3: ranks 0, 1"; the same
+    text on all its ranks, and on no rank of another group. "" where Kineto does not say."""
+    known = {name: match[1] for name, pattern in _GROUP.items() if (match := pattern.search(said))}
+    if "name" not in known or "ranks" not in known:
+        return ""
+    description = known.get("description", "undefined")
+    return f"{'group' if description == 'undefined' else description} {known['name']}: ranks {known['ranks']}"
+
+
+def _groups(results: Any, events: list[Any], names: list[str], notes: list[str]) -> list[str]:
+    """By event the process group that it communicates in, "" for others. results: of Kineto, whose events;
+    notes: where it is said that nobody knows them."""
+    communicate = [at for at, name in enumerate(names) if name == _COMMUNICATES]
+    groups = [""] * len(names)
+    for at in communicate:
+        said: dict[str, str] = getattr(events[at], "extra_meta", dict)()
+        groups[at] = process_group(", ".join(f'"{name}": {value}' for name, value in said.items()))
+    if communicate and not any(groups):  # before torch 2.13 only Kineto's own file says it
+        try:
+            saved = _saved_groups(results)
+        except OSError as error:  # what was recorded is to be kept, whatever the disk has room for
+            saved = {}
+            why = f"process groups are missing: Kineto's file could not be written, {error.strerror or error}"
+            notes += [why] * (why not in notes)
+        for at in communicate:
+            groups[at] = saved.get(events[at].correlation_id(), "")
+    return groups
+
+
+def _saved_groups(results: Any) -> dict[int, str]:
+    """By number of an operator its process group, from the file that Kineto writes."""
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder, "kineto.json")
+        results.save(str(path))
+        return groups_in(path.read_bytes().decode(errors="replace"))
+
+
+def groups_in(trace: str) -> dict[int, str]:
+    """By number of an operator its process group, from a trace in JSON as Kineto writes it."""
+    said = (match[1] for match in _SAVED.finditer(trace))
+    return {int(number[1]): process_group(args) for args in said if (number := _NUMBER.search(args))}
+
+
+def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
+    """The columns of Kineto's events, less those that _KINDS leaves out. notes: gets what is missing."""
+    events = results.events()
+    kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
+    kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
+    names = [event.name() for event, _ in kept]
+    return {
+        "name": names,
+        "kind": [
+            "collective" if kind == "kernel" and _COLLECTIVE in name else kind
+            for name, (_, kind) in zip(names, kept, strict=True)
+        ],
+        "on_gpu": [not on_host(event) for event, _ in kept],
+        "device": [event.device_index() for event, _ in kept],
+        "resource": [event.device_resource_id() for event, _ in kept],
+        "start_unix_ns": [event.start_ns() for event, _ in kept],
+        "end_unix_ns": [event.end_ns() for event, _ in kept],
+        "correlation": [event.correlation_id() for event, _ in kept],
+        "bytes": [event.nbytes() if kind in ("copy", "set") else -1 for event, kind in kept],
+        "group": _groups(results, [event for event, _ in kept], names, notes),
+    }
+
+
+def _kind(event: Any) -> str:
+    """What an event is; "" where it is left out."""
+    if hasattr(event, "activity_type"):
+        return _KINDS.get(event.activity_type(), "")
+    # Older versions of torch say it by the name.
+    name = event.name()
+    if not on_host(event):
+        if event.is_user_annotation() or "Sync" in name:
+            return ""
+        return "copy" if name.startswith("Memcpy") else "set" if name.startswith("Memset") else "kernel"
+    if event.is_user_annotation():
+        return "annotation"
+    if name in _OVERHEAD:
+        return ""
+    is_call = name.startswith("cuda") or (name.startswith("cu") and name[2:3].isupper())
+    return "call" if is_call else "op"
+
+
+def only_asks(call: str) -> bool:
+    """Whether a call of CUDA's, by the name that CUPTI has for it, gives the GPU nothing to do, and does not
+    wait: cuPointerGetAttribute, cudaStreamIsCapturing_v10000."""
+    return _ASKS.match(call) is not None
+
+
+def note_no_questions() -> int:
+    """Have CUPTI leave out calls that only ask, from now on; Kineto has begun. Returns how many that are:
+    none where it is not clear which library is Kineto's, or where that cannot choose; then all are noted,
+    which only costs."""
+    path = loaded_library()
+    if path is None:
+        return 0
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError:  # its file is no longer there
+        return 0
+    left_out = 0
+    for domain, name in _DOMAINS:
+        choose: Callable[[int, int], int] | None = getattr(library, name, None)
+        if choose is None:
+            continue
+        for number, call in named_calls(library, domain):
+            if only_asks(call):
+                left_out += not choose(number, 0)  # 0: CUPTI_SUCCESS
+    return left_out
+
+
+def named_calls(library: Any, domain: int) -> Iterator[tuple[int, str]]:
+    """The calls of a domain of CUPTI's, by number."""
+    number = last = 0
+    while number - last < _GAP:
+        number += 1
+        name = ctypes.c_char_p()
+        if not library.cuptiGetCallbackName(domain, number, ctypes.byref(name)) and name.value:
+            last = number
+            yield number, name.value.decode()
+
+
+def loaded_library(maps: str | None = None) -> Path | None:
+    """The CUPTI that this process has loaded, None where it has none or several, of which one is another
+    profiler's. maps: what /proc/self/maps says."""
+    if maps is None:
+        try:
+            maps = Path("/proc/self/maps").read_text()
+        except OSError:
+            return None
+    found = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/libcupti.so" in line}
+    return Path(found.pop()) if len(found) == 1 else None

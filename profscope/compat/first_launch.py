@@ -1,0 +1,123 @@
+"""Opens a program's session at its first launch of a Triton kernel, and no sooner.
+
+A session needs torch, Triton and the GPU. A program may set environment variables before it imports them, or
+fork before it touches the GPU, and then runs as it does by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any, Final
+
+from profscope.compat.after_import import after_import
+from profscope.compat.origins import ORIGINS
+from profscope.compat.patches import patched, patched_property
+from profscope.compat.torch_parts import missing_attribute
+
+__all__ = ["FirstLaunch"]
+
+# What the first launch goes through, as `Running.entered` names it: module, class, method.
+_GATES: Final = {
+    "trial": ("triton.runtime.autotuner", "Autotuner", "_bench"),
+    "tuner": ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
+    "package": ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__"),
+    "graph": ("torch._inductor.output_code", "CompiledFxGraph", "__call__"),
+}
+_KERNEL: Final = ("triton.compiler.compiler", "CompiledKernel", "run")
+
+Enter = Callable[[str, Callable[..., Any], Any], Callable[..., Any]]
+
+
+class FirstLaunch:
+    """Calls `then` before the first launch, once, in the process that made this and in no fork of it.
+
+    then: opens the session. It returns the session's `Running.entered`, through which that first launch goes
+    on, or None: the launch goes on as without a session.
+    """
+
+    def __init__(self, then: Callable[[], Enter | None]) -> None:
+        self._then = then
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._stack: contextlib.ExitStack | None = None
+        self._opening = 0  # the thread that does
+        self._enter: Enter | None = None
+
+    def await_it(self) -> None:
+        """Begin to wait, for what is imported already and for what will be; goes on if it does already."""
+        with self._lock:
+            if self._stack is not None:
+                return
+            self._stack = contextlib.ExitStack()
+            self._stack.enter_context(ORIGINS.watching())  # what is launched first is compiled before
+            for gate, (module, owner, method) in _GATES.items():
+                watch = partial(self._watch, gate, owner, method)
+                self._stack.enter_context(after_import(module, watch))
+            self._stack.enter_context(after_import(_KERNEL[0], self._watch_kernels))
+
+    def stop(self) -> None:
+        """Wait no longer: all is as it was."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            stack.close()
+
+    def _watch(self, gate: str, owner: str, method: str, module: ModuleType) -> None:
+        if self._stack is None or missing_attribute(module, f"{owner}.{method}"):
+            return  # of the latter a session says what is missing; it begins with another launch
+        self._stack.enter_context(patched(getattr(module, owner), method, partial(self._gate, gate)))
+
+    def _watch_kernels(self, module: ModuleType) -> None:
+        if self._stack is None:
+            return
+        owner, name = getattr(module, _KERNEL[1]), _KERNEL[2]
+        run = vars(owner)[name]
+
+        def get(kernel: Any) -> Any:
+            plain = run.__get__(kernel)
+            enter = None if self._passes() else self._begin()
+            return plain if enter is None else enter("kernel", plain, kernel)
+
+        self._stack.enter_context(patched_property(owner, name, get))
+
+    def _gate(self, gate: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(launched: Any, *args: Any, **options: Any) -> Any:
+            from_python = gate in ("package", "graph") and not _launches_from_cpp(launched)
+            enter = None if self._passes() or from_python else self._begin()
+            go_on = partial(original, launched) if enter is None else enter(gate, original, launched)
+            return go_on(*args, **options)
+
+        return launch
+
+    def _passes(self) -> bool:
+        """Whether a launch is none of ours: nobody waits, or it is one that opens the session."""
+        return self._stack is None or self._opening == threading.get_ident()
+
+    def _begin(self) -> Enter | None:
+        """Open the session; other threads wait until that is done."""
+        if os.getpid() != self._pid:  # forked: a thread that is gone may hold the lock
+            self._close()
+            return None
+        with self._lock:
+            if self._stack is not None:
+                self._opening = threading.get_ident()
+                try:
+                    self._enter = self._then()
+                finally:
+                    self._opening = 0
+                    self._close()
+            return self._enter
+
+
+def _launches_from_cpp(called: Any) -> bool:
+    from profscope.compat.aot_inductor import launches_from_cpp  # which imports torch
+
+    return launches_from_cpp(called)

@@ -1,0 +1,212 @@
+"""The spool: a session's raw buffers in a file that only grows, readable whatever happens to its writer.
+
+A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then zeros up to a multiple of 16:
+
+    session   JSON: the metadata of the session; the first chunk
+    program   JSON {"number", "manifest", "build"}: one program, its manifest as text, and what is known of
+              its binary (null if nothing is)
+    launch    JSON, a dict of the fields in LAUNCH: one launch, whose records follow
+    records   the buffer of the launch before
+    so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
+    samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
+    evidence  JSON {"counts", "counters", "about"}: the tables, and of which configurations; the last counts
+    scopes    JSON: the host scopes so far, as `around.host_scopes` gives them; the last one counts
+    end       nothing: the session was closed
+
+A chunk counts if it is there in full and its checksum is right. One that is not costs what it holds: a reader
+goes on at the next header that is whole, and says which launches are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from instrument_passes.kept_text import packed
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import align
+from profscope.decoding.build import Build
+from profscope.decoding.raw import RawLaunch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CHUNK", "SUFFIX", "VERSION", "Bytes", "Chunk", "SpoolWriter", "chunks", "version_of"]
+
+SUFFIX: Final = ".spool"
+_NAME: Final = b"PSspool"
+VERSION: Final = 4
+MAGIC: Final = _NAME + str(VERSION).encode()
+CHUNK: Final = np.dtype(
+    [
+        ("magic", "S8"),
+        ("kind", "S8"),
+        ("length", "<u8"),
+        ("crc", "<u4"),  # CRC-32 of the bytes, zeros behind them included
+        ("header_crc", "<u4"),  # CRC-32 of the header up to here
+    ]
+)
+LAUNCH: Final = ("index", "program", "device", "stream", "ctas", "mark")
+_ALIGN: Final = 16
+_CHECKED: Final = CHUNK.itemsize - 4
+_JOINED: Final = 4096  # bytes of a chunk that are written at once with its header
+_SEARCHED: Final = 1 << 20  # places looked at together
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class SpoolWriter:
+    """Creates a file in `folder` (made where it is missing) and appends to it; not thread-safe.
+
+    Every chunk is handed to the operating system before the call returns, so that it outlives the process.
+    Raises OSError.
+    """
+
+    def __init__(self, folder: Path, metadata: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.getpid()}{SUFFIX}"
+        self.path = folder / name
+        self._file = self.path.open("xb", buffering=0)
+        self._metadata = metadata
+        # By number; told apart as objects, since their hash is slow.
+        self._programs: list[tuple[Manifest, Build | None]] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._write("session", _json(metadata))
+
+    def launches(self, launches: Iterable[RawLaunch]) -> None:
+        """Append launches; their programs where they are new."""
+        for launch in launches:
+            program = self._number(launch.manifest, launch.build)
+            about = {name: getattr(launch, name) for name in LAUNCH if name != "program"}
+            self._write("launch", _json(about | {"program": program}))
+            self._write("records", launch.buffer.data)
+
+    def _number(self, manifest: Manifest, build: Build | None) -> int:
+        """That of a program, which is written where it is new."""
+        identity = id(manifest), id(build)
+        if identity not in self._numbers:
+            self._numbers[identity] = len(self._programs)
+            self._programs.append((manifest, build))
+            known = None if build is None else build.to_json()
+            program: dict[str, Any] = {"manifest": manifest.to_json(), "build": known}
+            if build is not None and build.ttgir:
+                program["code"] = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
+            self._write("program", _json({"number": self._numbers[identity], **program}))
+        return self._numbers[identity]
+
+    def so_far(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
+        """State what is known beside the launches; replaces what was stated before."""
+        self._write("so far", _json({"metadata": self._metadata | metadata, "notes": list(notes)}))
+
+    def samples(self, table: pd.DataFrame, sampler: dict[str, Any]) -> None:
+        """State the samples so far, as `evidence.sample_tables` returns them; replaces what was stated
+        before."""
+        # Here and not above, so that recording takes no time for pandas.
+        from profscope.schema import SAMPLE_DTYPES
+        from profscope.store.packed_table import packed_table
+
+        self._write("samples", _json({"table": packed_table(table, SAMPLE_DTYPES), "sampler": sampler}))
+
+    def evidence(self, counts: pd.DataFrame, counters: pd.DataFrame, about: dict[str, Any]) -> None:
+        """State counts and counters so far, as in `evidence.tables.Evidence`; replaces what was stated
+        before."""
+        from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
+        from profscope.store.packed_table import packed_table
+
+        packed = {
+            "counts": packed_table(counts, COUNT_DTYPES),
+            "counters": packed_table(counters, COUNTER_DTYPES),
+        }
+        self._write("evidence", _json({**packed, "about": about}))
+
+    def scopes(self, columns: dict[str, Any]) -> None:
+        """State the host scopes so far; replaces what was stated before."""
+        self._write("scopes", _json(columns))
+
+    def close(self) -> None:
+        self._write("end", b"")
+        self._file.close()
+
+    def _write(self, kind: str, data: bytes | memoryview) -> None:
+        length = len(data)
+        padding = bytes(-length % _ALIGN)
+        header = np.zeros((), CHUNK)
+        header["magic"], header["kind"], header["length"] = MAGIC, kind.encode(), length
+        header["crc"] = zlib.crc32(padding, zlib.crc32(data))
+        header["header_crc"] = zlib.crc32(header.tobytes()[:_CHECKED])
+        parts = (header.tobytes(), data, padding)
+        for part in parts if length > _JOINED else (b"".join(parts),):
+            view = memoryview(part)
+            while len(view):
+                view = view[self._file.write(view) :]
+
+
+def version_of(head: bytes) -> int | None:
+    """That of a spool whose first bytes these are; None if they are none of a spool's."""
+    digit = head[len(_NAME) : len(MAGIC)]
+    return int(digit) if head.startswith(_NAME) and digit.isdigit() else None
+
+
+class Chunk(NamedTuple):
+    """Bytes `begin` to `end` of a spool. kind: "" if they are damaged; data: what the chunk holds, uint8."""
+
+    kind: str
+    begin: int
+    end: int
+    data: Bytes
+
+
+def chunks(content: Bytes) -> Iterator[Chunk]:
+    """The chunks of a file in turn, and the damaged stretches between them.
+
+    content: uint8, all of the file.
+    """
+    begin = 0
+    while begin < len(content):
+        chunk = _chunk(content, begin)
+        yield chunk
+        begin = chunk.end
+
+
+def _chunk(content: Bytes, begin: int) -> Chunk:
+    header = _header(content, begin)
+    if header is None:
+        return Chunk("", begin, _next_header(content, begin + _ALIGN), content[:0])
+    first, length = begin + CHUNK.itemsize, int(header["length"])
+    end = first + align(length, _ALIGN)
+    if end > len(content) or zlib.crc32(content[first:end].data) != header["crc"]:
+        return Chunk("", begin, min(end, len(content)), content[:0])
+    return Chunk(header["kind"].decode("ascii", "replace"), begin, end, content[first : first + length])
+
+
+def _header(content: Bytes, at: int) -> Any:
+    """The header at a byte; None where there is no whole one."""
+    raw = content[at : at + CHUNK.itemsize].tobytes()
+    if len(raw) < CHUNK.itemsize or not raw.startswith(MAGIC):
+        return None
+    header = np.frombuffer(raw, CHUNK)[0]
+    return header if header["header_crc"] == zlib.crc32(raw[:_CHECKED]) else None
+
+
+def _next_header(content: Bytes, at: int) -> int:
+    """Where from a byte on the next whole header begins; the end where there is none."""
+    words = content[: len(content) // _ALIGN * _ALIGN].view("<u8")[::2]  # headers stand on multiples of 16
+    wanted = int.from_bytes(MAGIC, "little")
+    for begin in range(at // _ALIGN, len(words), _SEARCHED):
+        for place in np.flatnonzero(words[begin : begin + _SEARCHED] == wanted).tolist():
+            header_at = (begin + place) * _ALIGN
+            if _header(content, header_at) is not None:
+                return header_at
+    return len(content)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,182 @@
+"""What `explain` found: the profile, the findings with what their remedies saved, and all that was tried."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pandas as pd
+
+from profscope.analysis.line_rows import witnesses
+from profscope.analysis.paired import ratio_of
+from profscope.analysis.time_account import TimeAccount, apportioned, time_accounts
+from profscope.profiles import Profile
+from profscope.tuning.arguments import DIFFERENT, TOLERANCE
+from profscope.tuning.trials import AS_LAUNCHED, Trial
+
+__all__ = ["Explanation", "tries_table", "with_measured"]
+
+_WIDTH: Final = 100
+_MOST_FINDINGS: Final = 3
+_NO_BREAK: Final = "\u00a0"
+_CELLS: Final = "█▓▒░▚▖"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """kernel: its name. profile: of one configuration; findings: of it, as `prof.findings()`, and two columns
+    more. tries: a row for each try, the fastest first. launched: which of these is the one in `profile`.
+
+    findings["tried"]: the best of the tries that a finding suggests, "" if there is none with the same
+    results; measured_pct: what it saved of the bare time, in percent, missing if nothing was tried.
+
+    tries: options; us, low_us, high_us: the bare time and its 95 % interval; same_results: "bit-equal",
+    "close" (attrs["tolerance"]) or "different", as the first launch; finding: which suggests it, "" if none
+    does; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
+    thousands of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles.
+    attrs["left_out"]: what `limit_s` left no time for.
+    """
+
+    kernel: str
+    profile: Profile
+    findings: pd.DataFrame
+    tries: pd.DataFrame
+    launched: str
+
+    @property
+    def best(self) -> str:
+        """The options of the fastest try with the same results; `launched` if none is surely faster."""
+        unit = self.tries.attrs["unit"]
+        own = self.tries[self.tries["options"] == self.launched].iloc[0]
+        same = self.tries[(self.tries["failed"] == "") & (self.tries["same_results"] != DIFFERENT)]
+        faster = same[same[f"high_{unit}"] < own[unit]]
+        return str(faster["options"].iloc[0]) if len(faster) else self.launched
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        unit = self.tries.attrs["unit"]
+        if self.profile.tables.emulated:
+            yield "EMULATED: cycles of a cost model, not GPU time"
+        own = self.tries[self.tries["options"] == self.launched].iloc[0]
+        yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
+        yield from self._account()
+        yield from self._findings()
+        yield from self._tries(unit)
+
+    def _account(self) -> Iterator[str]:
+        tables = self.profile.tables
+        keys = [key for key in _configurations(tables.launches) if key[0] == self.kernel]
+        for account in time_accounts(tables, witnesses(tables), keys).values():
+            yield from _bar(account)
+
+    def _findings(self) -> Iterator[str]:
+        if not len(self.findings):
+            yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
+        for row in self.findings.head(_MOST_FINDINGS).to_dict("records"):
+            place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
+            told = f"{row['gain_pct']:3.0f} %  {row['finding']}{place}"
+            if row["tried"]:
+                told += f"; {row['tried']} saved {row['measured_pct']:.1f} %"
+            yield told
+            yield " " * 7 + textwrap.shorten(row["evidence"], _WIDTH - 7, placeholder=" ...")
+        if len(self.findings) > _MOST_FINDINGS:
+            yield f"{len(self.findings) - _MOST_FINDINGS} more in .findings"
+
+    def _tries(self, unit: str) -> Iterator[str]:
+        shown = [
+            (row["options"], _interval(row, unit), row["same_results"], row["finding"])
+            for row in self.tries[self.tries["failed"] == ""].to_dict("records")
+        ]
+        time = unit if self.profile.tables.emulated else f"{unit} (95 %)"
+        yield from _columns([("tried", time, "results", "for"), *shown])
+        for row in self.tries[self.tries["failed"] != ""].to_dict("records"):
+            yield textwrap.shorten(f"{row['options']}: {row['failed']}", _WIDTH, placeholder=" ...")
+        if left := self.tries.attrs["left_out"]:
+            yield f"out of time (limit_s) before {', '.join(left)}"
+        yield self._conclusion(unit)
+
+    def _conclusion(self, unit: str) -> str:
+        if self.best == self.launched:
+            ran = self.tries[self.tries["failed"] == ""]
+            if len(ran) > 1 and self.launched != AS_LAUNCHED:
+                longer = 100 * (ran[unit].iloc[1] / ran[unit].iloc[0] - 1)
+                return f"best: {self.launched}; the next takes {longer:.1f} % longer"
+            faster = "nothing that was tried is faster" if len(self.tries) > 1 else "nothing was tried"
+            return f"best: {self.launched}; {faster}"
+        times = self.tries.set_index("options")[unit]
+        saved = 100 * (1 - times[self.best] / times[self.launched])
+        return f"best: {self.best}, {saved:.1f} % less time"
+
+
+def tries_table(tried: Sequence[Trial], unit: str, left_out: Sequence[str]) -> pd.DataFrame:
+    """See `Explanation.tries`. tried: the first with a time is what others are compared with."""
+    base = next(each.pairs for each in tried if each.pairs is not None)
+    own = (*base.first, *base.second)
+    bare = ratio_of([1.0] * len(own), own)
+    rows = []
+    for each in tried:
+        interval: tuple[float | None, ...] = (None, None, None)
+        if each.pairs is base:
+            interval = tuple(bare)
+        elif each.pairs is not None:
+            interval = tuple(bare.ratio * share for share in each.pairs.ratio)
+        finding = ", ".join(each.findings)
+        rows.append((each.options, *interval, each.same_results, finding, each.failed))
+    dtypes = {
+        "options": "str", unit: "float64", f"low_{unit}": "float64", f"high_{unit}": "float64",
+        "same_results": "str", "finding": "str", "failed": "str",
+    }  # fmt: skip
+    table = pd.DataFrame(rows, columns=list(dtypes)).astype(dtypes)
+    table = table.sort_values(unit, kind="stable", na_position="last", ignore_index=True)
+    table.attrs = {"unit": unit, "tolerance": TOLERANCE, "left_out": list(left_out)}
+    return table
+
+
+def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFrame:
+    """The findings with the columns `tried` and `measured_pct`."""
+    best: dict[str, Trial] = {}
+    for each in tried:
+        if each.saved_pct is None:
+            continue
+        for name in each.findings:
+            if name not in best or each.saved_pct > (best[name].saved_pct or 0.0):
+                best[name] = each
+    told = findings.copy()
+    told.attrs = dict(findings.attrs)
+    own = [best.get(name) for name in findings["finding"]]
+    told["tried"] = pd.Series(["" if each is None else each.options for each in own], dtype="str")
+    told["measured_pct"] = pd.Series(
+        [None if each is None else each.saved_pct for each in own], dtype="float64"
+    )
+    return told
+
+
+def _configurations(launches: pd.DataFrame) -> list[tuple[str, int]]:
+    rows = launches[["kernel", "variant"]].drop_duplicates().itertuples(index=False, name=None)
+    return [(str(kernel), int(variant)) for kernel, variant in rows]
+
+
+def _bar(account: TimeAccount) -> Iterator[str]:
+    cells = apportioned(account.shares.values(), _WIDTH)
+    symbols = [_CELLS[at % len(_CELLS)] for at in range(len(cells))]
+    yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))
+    named = zip(symbols, account.shares.items(), strict=True)
+    parts = [f"{symbol} {name} {share:.0%}" for symbol, (name, share) in named]
+    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {', '.join(account.basis)})")]
+    yield from (line.replace(_NO_BREAK, " ") for line in textwrap.wrap("  ".join(whole), _WIDTH))
+
+
+def _interval(row: Any, unit: str) -> str:
+    """ "27.7 (27.5 to 28)", without an interval where it is a point."""
+    time, low, high = row[unit], row[f"low_{unit}"], row[f"high_{unit}"]
+    return f"{time:.4g}" if low == high else f"{time:.4g} ({low:.4g} to {high:.4g})"
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,143 @@
+"""The search for better options of one launch: what findings suggest first, then the best ones together."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pandas as pd
+import torch
+
+from profscope.device.backend import Backend, select
+from profscope.dispatch.running import is_recording
+from profscope.errors import CompileError, OptionError, SessionError
+from profscope.options import Options
+from profscope.profiles import Profile
+from profscope.sessions import Session
+from profscope.tuning.arguments import Arguments
+from profscope.tuning.explanation import Explanation, tries_table, with_measured
+from profscope.tuning.launches import Launch, Launcher, configurations, options_text
+from profscope.tuning.remedies import OF_THE_GRID, Chosen, steps_for
+from profscope.tuning.timing import PairTimer
+from profscope.tuning.trials import AS_LAUNCHED, Base, Trial, Trials
+
+__all__ = ["explained"]
+
+_LAUNCHES: Final = 20  # one recorded, the observed ones (docs/hardware.md), and some more recorded
+
+
+def explained(launch: Launch, vary: Mapping[str, Sequence[Any]], limit_s: float, backend: str) -> Explanation:
+    """See `profscope.explain`."""
+    if is_recording():
+        raise SessionError("explain: a session is open; explain the kernel outside of it")
+    with contextlib.ExitStack() as stack:
+        machine = stack.enter_context(select(backend))
+        arguments = _copied(launch)
+        stack.callback(arguments.restore)
+        timer = PairTimer(machine, arguments.restore)
+        trials = Trials(launch.name, timer, arguments, limit_s)
+        if launch.tuner is None:
+            base, first = trials.base(AS_LAUNCHED, launch)
+            profile = _profile(launch, arguments, machine)
+            told = _findings(profile, base)
+            tried = [first, *_search(launch, base, list(told["finding"]), vary, trials)]
+            subject = first
+        else:
+            base, best, tried = _configurations(launch, trials)
+            subject, chosen = best
+            profile = _profile(chosen, arguments, machine)
+            told = _findings(profile, base)
+    return Explanation(
+        kernel=base.compiled.name,
+        profile=profile,
+        findings=with_measured(told, tried),
+        tries=tries_table(tried, timer.unit, trials.left_out),
+        launched=subject.options,
+    )
+
+
+def _copied(launch: Launch) -> Arguments:
+    try:
+        return Arguments(launch.values)
+    except torch.OutOfMemoryError as error:
+        text = f"explain: no room for a copy of the arguments of {launch.name}, which it restores"
+        raise OptionError(text) from error
+
+
+def _profile(launch: Launcher, arguments: Arguments, machine: Backend) -> Profile:
+    """What a session records and observes of the launch."""
+    backend = "gpu" if machine.emulated is None else "emulator"
+    with Session(Options(backend=backend, hardware=True)) as session:
+        for _ in range(_LAUNCHES if machine.emulated is None else 1):
+            arguments.restore()
+            launch()
+    arguments.restore()
+    return session.profile
+
+
+def _findings(profile: Profile, base: Base) -> pd.DataFrame:
+    """Those of the kernel; hooks may have launched others."""
+    told = profile.findings()
+    own: pd.DataFrame = told[told["kernel"] == base.compiled.name].reset_index(drop=True)
+    return own
+
+
+def _search(
+    launch: Launch, base: Base, findings: Sequence[str], vary: Mapping[str, Sequence[Any]], trials: Trials
+) -> list[Trial]:
+    """A trial of each step, and one of the best steps together."""
+    metadata = base.compiled.metadata
+    registers = int(getattr(base.compiled, "n_regs", 0) or 0)
+    chosen = Chosen(metadata.num_warps, metadata.num_stages, getattr(metadata, "maxnreg", None), registers)
+    tried: list[Trial] = []
+    better: dict[str, tuple[float, Any, tuple[str, ...]]] = {}
+
+    def run(options: dict[str, Any], names: tuple[str, ...]) -> Trial | None:
+        changed = launch.changed(options)
+        same_grid = launch.has_grid_of(changed)
+        names = tuple(name for name in names if not (same_grid and name in OF_THE_GRID))
+        done = trials.run(base, options_text(options), changed, names, same_grid=same_grid)
+        if done is not None:
+            tried.append(done)
+        return done
+
+    for steps in steps_for(findings, chosen, vary):
+        last = 0.0
+        for value in steps.values:
+            if launch.given.get(steps.option) == value and value is not None:
+                continue  # as it is
+            done = run({steps.option: value}, steps.findings)
+            saved = None if done is None or not done.is_faster else done.saved_pct
+            if saved is not None and saved > max(last, better.get(steps.option, (0.0,))[0]):
+                better[steps.option] = saved, value, steps.findings
+            if steps.climbs and (saved is None or saved <= last):
+                break
+            last = saved or 0.0
+    if len(better) > 1:
+        together = sorted(better.items(), key=lambda each: -each[1][0])
+        names = dict.fromkeys(name for _, (_, _, own) in together for name in own)
+        run({option: value for option, (_, value, _) in together}, tuple(names))
+    return tried
+
+
+def _configurations(launch: Launch, trials: Trials) -> tuple[Base, tuple[Trial, Launcher], list[Trial]]:
+    """A trial of each configuration of the autotuner, against the first that can be built: that one, the
+    fastest, and all."""
+    base: Base | None = None
+    tried: list[tuple[Trial, Launcher]] = []
+    for options, each in configurations(launch):
+        if base is None:
+            try:
+                base, done = trials.base(options, each)
+            except CompileError as error:
+                tried.append((Trial(options, failed=str(error).partition(" cannot be built: ")[2]), each))
+                continue
+            tried.append((done, each))
+        elif (trial := trials.run(base, options, each, same_grid=False)) is not None:
+            tried.append((trial, each))
+    if base is None:
+        raise CompileError(f"explain: no configuration of {launch.name} can be built: {tried[0][0].failed}")
+    known = [each for each in tried if each[0].saved_pct is not None]
+    best = max(known, key=lambda each: each[0].saved_pct or 0.0)
+    return base, best, [trial for trial, _ in tried]

@@ -1,0 +1,417 @@
+"""Host scopes: what is recorded, by which thread, and what is left as it was."""
+
+from __future__ import annotations
+
+import contextvars
+import math
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import triton.language as tl
+from torch.profiler import record_function
+
+import profscope
+from profscope.analysis.integrity import validate
+from profscope.around import host_scopes
+from profscope.around.entered_scopes import HOST_THREADS
+from profscope.around.host_scopes import HostScopes
+from profscope.around.host_tables import innermost
+from profscope.errors import OptionError
+from tests.support.sessions import launch_add, session
+
+
+class Ranges:
+    """In the place of NVTX, which torch has no functions for here. calls: what it was asked."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+
+    def rangePushA(self, message: str) -> int:  # noqa: N802
+        self.calls.append(("push", message))
+        return 0
+
+    def rangePop(self) -> int:  # noqa: N802
+        self.calls.append(("pop", None))
+        return 0
+
+    def rangeStartA(self, message: str) -> int:  # noqa: N802
+        self.calls.append(("start", message))
+        return 77
+
+    def rangeEnd(self, handle: int) -> None:  # noqa: N802
+        self.calls.append(("end", handle))
+
+
+@pytest.fixture
+def ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranges]:
+    """What torch.cuda.nvtx calls; it must be in place again after the test."""
+    stand_in = Ranges()
+    monkeypatch.setattr(torch.cuda.nvtx, "_nvtx", stand_in)
+    before = record_function.__enter__, record_function.__exit__
+    yield stand_in
+    assert torch.cuda.nvtx._nvtx is stand_in
+    assert (record_function.__enter__, record_function.__exit__) == before
+    assert host_scopes._RECORDING == []
+
+
+@pytest.fixture(scope="module")
+def recorded() -> profscope.Session:
+    """Launches in scopes and out of them, of two threads, one after the other."""
+    with session() as prof:
+        launch_add()
+        with profscope.scope("step", tokens=4) as step:
+            launch_add()
+            with profscope.scope("inner"):
+                launch_add()
+            step.add(loss=np.float32(0.5))
+        worker = threading.Thread(target=work)
+        worker.start()
+        worker.join()
+    return prof
+
+
+@profscope.scope("work")
+def work() -> None:
+    launch_add()
+
+
+def test_rows(recorded: profscope.Session) -> None:
+    host = recorded.host
+    assert host["scope"].tolist() == ["step", "inner", "work"]
+    assert host["depth"].tolist() == [0, 1, 0]
+    assert host["parent"].tolist() == [-1, 0, -1]
+    assert (host["thread"].nunique(), host["thread"][0]) == (2, threading.get_native_id())
+    assert (host["tokens"][0], host["loss"][0]) == (4, 0.5)
+    assert host.loc[1:, ["tokens", "loss"]].isna().all(axis=None)
+    start, end = host["start_unix_ns"], host["end_unix_ns"]
+    assert (start <= end).all()
+    assert start[0] <= start[1] <= end[1] <= end[0] <= start[2]
+
+
+def test_launches_know_their_scope(recorded: profscope.Session) -> None:
+    assert recorded.launches["host"].tolist() == [-1, 0, 1, 2]
+    assert validate(recorded.tables) == []
+
+
+@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace", ".parquet"])
+def test_files_have_them(recorded: profscope.Session, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"trace{suffix}"
+    recorded.save(path)
+    read = profscope.load(path)
+    pd.testing.assert_frame_equal(read.host, recorded.host)
+    pd.testing.assert_frame_equal(read.launches, recorded.launches)
+
+
+def test_spool_has_them(tmp_path: Path) -> None:
+    with session(spool=tmp_path) as prof:
+        with profscope.scope("first", loss=math.nan, bound=math.inf):
+            launch_add()
+        prof.flush()
+        killed = profscope.load(prof.spool)  # type: ignore[arg-type]
+        with profscope.scope("second"):
+            launch_add()
+    assert killed.host["scope"].tolist() == ["first"]
+    assert killed.host["bound"].tolist() == [math.inf]
+    read = profscope.load(prof.spool)  # type: ignore[arg-type]
+    pd.testing.assert_frame_equal(read.host, prof.host)
+    assert read.launches["host"].tolist() == prof.launches["host"].tolist() == [0, 1]
+
+
+def test_nvtx_and_record_function(ranges: Ranges) -> None:
+    from torch.cuda.nvtx import range_push
+
+    with session() as prof:
+        range_push("bound before, or after")
+        with torch.cuda.nvtx.range("layer {}", 3), record_function("forward"):
+            pass
+        torch.cuda.nvtx.range_pop()
+        handle = torch.cuda.nvtx.range_start("anywhere")
+        torch.cuda.nvtx.range_end(handle)
+    host = prof.host
+    assert host["scope"].tolist() == ["bound before, or after", "layer 3", "forward", "anywhere"]
+    assert host["source"].tolist() == ["nvtx", "nvtx", "record_function", "nvtx"]
+    assert host["parent"].tolist() == [-1, 0, 1, -1]
+    calls = ["push", "push", "pop", "pop", "start", "end"]
+    assert [name for name, _ in ranges.calls] == calls  # the program's own NVTX goes on
+
+
+def test_nothing_stays_where_the_body_raises(ranges: Ranges) -> None:
+    prof = session()
+
+    def body() -> None:
+        with prof:
+            torch.cuda.nvtx.range_push("left open")
+            with profscope.scope("failing"):
+                _ = 1 // 0
+
+    with pytest.raises(ZeroDivisionError):
+        body()
+    assert prof.host["scope"].tolist() == ["left open", "failing"]
+    assert (prof.host["end_unix_ns"] >= prof.host["start_unix_ns"]).all()
+    with profscope.scope("after"):
+        torch.cuda.nvtx.range_pop()
+    assert len(prof.host) == 2
+    assert ranges.calls == [("push", "left open"), ("pop", None)]
+
+
+_UNHEARD = """
+dummy_domain = object()
+
+def get_domain(name=None):
+    return dummy_domain
+
+class annotate:
+    def __init__(self, message=None, color=None, domain=None, category=None, payload=None):
+        self.init_args = message, color, domain, category, payload
+        self.domain = get_domain(domain)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        return False
+
+def push_range(message=None, color=None, domain=None, category=None, payload=None): ...
+def pop_range(domain=None): ...
+def start_range(message=None, color=None, domain=None, category=None, payload=None): ...
+def end_range(range_id): ...
+"""
+
+
+def test_the_nvtx_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its functions as its own module calls them (nvtx 0.2.17): an attributes object, then a domain."""
+    package, module = types.ModuleType("nvtx"), types.ModuleType("nvtx.nvtx")
+
+    def push(attributes: Any, domain: Any) -> int:
+        return 1
+
+    def pop(domain: Any) -> int:
+        return 0
+
+    module.libnvtx_push_range, module.libnvtx_pop_range = push, pop  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nvtx", package)
+    monkeypatch.setitem(sys.modules, "nvtx.nvtx", module)
+    message = types.SimpleNamespace(string="load batch")
+    with session() as prof:
+        module.libnvtx_push_range(types.SimpleNamespace(message=message), None)  # type: ignore[attr-defined]
+        module.libnvtx_push_range(types.SimpleNamespace(message=None), None)  # type: ignore[attr-defined]
+        assert module.libnvtx_pop_range(None) == 0  # type: ignore[attr-defined]
+    assert prof.host["scope"].tolist() == ["load batch", ""]
+    assert vars(module)["libnvtx_push_range"] is push
+    assert vars(module)["libnvtx_pop_range"] is pop
+
+
+def test_the_nvtx_package_where_no_tool_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There nvtx 0.2.17 calls no core function: all its domains are one that does nothing."""
+    package, module = types.ModuleType("nvtx"), types.ModuleType("nvtx.nvtx")
+    exec(_UNHEARD, vars(module))
+    names = ("annotate", "push_range", "pop_range", "start_range", "end_range")
+    vars(package).update({name: vars(module)[name] for name in names})
+    monkeypatch.setitem(sys.modules, "nvtx", package)
+    monkeypatch.setitem(sys.modules, "nvtx.nvtx", module)
+    before = dict(vars(package)), dict(vars(module)), dict(vars(package.annotate))
+    with session() as prof:
+        held: Any = package.push_range
+        with package.annotate("load", color="red", domain="mine"):
+            package.push_range("batch", "blue", "mine")
+            package.pop_range("mine")
+            with pytest.raises(KeyError), package.annotate():
+                raise KeyError
+    held("after the session")
+    assert prof.host[["scope", "parent"]].to_numpy().tolist() == [["load", -1], ["batch", 0], ["", 0]]
+    assert (dict(vars(package)), dict(vars(module)), dict(vars(package.annotate))) == before
+
+
+def test_a_pause_ends_what_is_open_and_it_begins_again() -> None:
+    with session(instrument=["kernel-span"]) as prof, profscope.scope("before") as before:
+        launch_add()
+        prof.pause()
+        with profscope.scope("unseen"):
+            before.add(late=1)
+        prof.resume()
+        launch_add()
+        with profscope.scope("after"):
+            pass
+    assert prof.host["scope"].tolist() == ["before", "before", "after"]
+    assert prof.host["late"].tolist()[:2] == [1, 1]
+    assert prof.launches["host"].tolist() == [0, 1]
+    assert prof.host["parent"].tolist() == [-1, -1, 1]
+    assert prof.host["end_unix_ns"][0] <= prof.host["start_unix_ns"][1]
+
+
+def test_scopes_that_are_open_when_recording_begins() -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with profscope.scope("other"):
+            begun.set()
+            done.wait()
+            with profscope.scope("in other"):
+                pass
+
+    worker = threading.Thread(target=other)
+    worker.start()
+    begun.wait()
+    scopes = HostScopes(int)
+    with profscope.scope("training", epochs=2), profscope.scope("step") as step:
+        step.add(loss=1)
+        with profscope.scope(3):  # type: ignore[arg-type]  # nobody looked at it in time
+            with scopes.installed():
+                done.set()
+                worker.join()
+                step.add(loss=2)
+            step.add(loss=3)
+    table = scopes.columns()
+    rows = dict(
+        zip(table["scope"], zip(table["thread"], table["parent"], table["depth"], strict=True), strict=True)
+    )
+    own = threading.get_native_id()
+    assert rows["training"] == (own, -1, 0)
+    assert rows["step"] == (own, table["scope"].index("training"), 1)
+    assert rows["other"][0] == rows["in other"][0] != own
+    assert rows["in other"][1] == table["scope"].index("other")
+    metrics = dict(zip(table["scope"], table["metrics"], strict=True))
+    assert (metrics["training"], metrics["step"]) == ({"epochs": 2}, {"loss": 3})
+    assert all(table["end_unix_ns"])
+    assert not any(thread.open for thread in HOST_THREADS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics", "says"),
+    [
+        (3, {}, r"scope\(3\): the name of a scope must be text"),
+        ("a\ud800", {}, r"scope\('a\\ud800'\): the name has a lone surrogate"),
+        (
+            tl.constexpr("a"),
+            {},
+            "the name of a scope must be text; inside a kernel, use profscope.language.scope",
+        ),
+        ("a", {"loss": torch.zeros(())}, r"metric loss= must be a number, not Tensor; give value.item\(\)"),
+        ("a", {"good": True}, "metric good= must be a number, not bool"),
+        ("a", {"thread": 1}, "metric thread= is called like a column of prof.host"),
+    ],
+)
+def test_mistakes(name: Any, metrics: dict[str, Any], says: str) -> None:
+    with profscope.scope(name, **metrics):
+        pass  # nobody looks without a session
+    with session() as prof, pytest.raises(OptionError, match=says), profscope.scope(name, **metrics):
+        pass
+    assert len(prof.host) == 0
+
+
+def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_scopes, "_MOST", 2)
+    scopes = HostScopes(int)
+    with scopes.installed():
+        for _ in range(5):
+            with profscope.scope("x"):
+                pass
+    assert len(scopes) == 2
+    assert scopes.notes() == ["3 host scopes are left out: a session keeps the first 2"]
+
+
+def test_a_scope_may_be_entered_in_itself_and_outlast_another() -> None:
+    scopes = HostScopes(int)
+    with scopes.installed():
+        again = profscope.scope("again")
+        with again, again:
+            pass
+        first, second = profscope.scope("first"), profscope.scope("second")
+        first.__enter__()
+        second.__enter__()
+        first.__exit__()
+        second.__exit__()
+    columns = scopes.columns()
+    assert columns["scope"] == ["again", "again", "first", "second"]
+    assert columns["parent"] == [-1, 0, -1, -1]  # the second was in the first for a part of its time only
+    assert columns["depth"] == [0, 1, 0, 0]
+    assert columns["end_unix_ns"][2] <= columns["end_unix_ns"][3]
+
+
+def test_innermost() -> None:
+    #        0 1 2 3 4 5 6      thread 1: [0, 5) and in it [1, 3); thread 2: [4, 6)
+    begin, end, thread = np.array([0, 1, 4]), np.array([5, 3, 6]), np.array([1, 1, 2])
+    places = np.array([6, 0, 1, 2, 3, 4, 5])
+    assert innermost(places, begin, end, thread).tolist() == [-1, 0, 1, 1, 0, -2, 2]
+    outside = np.array(
+        [[2, 1, 4], [1, 4, 7], [1, 0, 2], [3, 6, 9]]
+    )  # the third: in its own scope all the time
+    assert innermost(places, begin, end, thread, outside).tolist() == [-1, 0, -2, -2, -2, -2, -2]
+
+
+def test_launches_of_a_thread_in_no_scope_are_not_those_of_another_one() -> None:
+    turns = [threading.Event() for _ in range(4)]
+
+    def other() -> None:
+        turns[0].wait()
+        launch_add()  # 1
+        turns[1].set()
+        turns[2].wait()
+        with profscope.scope("other"):
+            launch_add()  # 4
+        turns[3].set()
+
+    with session(instrument=["kernel-span"]) as prof:
+        worker = threading.Thread(target=other)
+        worker.start()
+        with profscope.scope("main"):
+            launch_add()  # 0: as likely the other thread's
+            turns[0].set()
+            turns[1].wait()
+            with profscope.scope("inner"):
+                launch_add()  # 2: the other thread launches nothing here
+            launch_add()  # 3
+        turns[2].set()
+        turns[3].wait()
+        worker.join()
+        launch_add()  # 5
+    assert prof.host["scope"].tolist() == ["main", "inner", "other"]
+    assert prof.launches["host"].tolist() == [-1, -1, 1, 0, 2, -1]
+    assert any("2 launches are in no host scope" in note for note in prof.metadata["notes"])
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_launches_that_may_be_of_several_threads_are_in_none(launches: bool) -> None:
+    """launches: whether the other thread launches at all; a thread that does not has no launches."""
+    begun, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with profscope.scope("other"):
+            begun.set()
+            done.wait()
+        if launches:
+            launch_add()
+
+    with session(instrument=["kernel-span"]) as prof:
+        with profscope.scope("main"):
+            launch_add()
+            worker = threading.Thread(target=other)
+            worker.start()
+            begun.wait()
+            launch_add()
+        if not launches:
+            launch_add()  # in no scope, while another thread has one open
+        done.set()
+        worker.join()
+    assert prof.launches["host"].tolist() == ([0, -1, -1] if launches else [0, 0, -1])
+    said = any("1 launch is in no host scope" in note for note in prof.metadata["notes"])
+    assert said == launches
+
+
+def test_a_range_may_end_in_another_context_than_it_began_in(ranges: Ranges) -> None:
+    with session(instrument=["kernel-span"]) as prof:
+        contextvars.copy_context().run(torch.cuda.nvtx.range_push, "callback")
+        contextvars.copy_context().run(launch_add, 100)
+        contextvars.copy_context().run(torch.cuda.nvtx.range_pop)
+        with profscope.scope("after"):
+            pass
+    assert prof.host["parent"].tolist() == [-1, -1]
+    assert prof.host["end_unix_ns"][0] <= prof.host["start_unix_ns"][1]

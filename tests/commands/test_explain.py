@@ -1,0 +1,110 @@
+"""`profscope explain`: a program runs as by itself, and then one of its kernels is explained."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.forks import Forks
+
+ROOT = Path(__file__).parents[2]
+_EXPLAIN = """
+import os, sys
+os.environ["PROFSCOPE_EMULATOR"] = "1"
+os.chdir({folder!r})
+sys.path.append({root!r})
+from profscope.__main__ import main
+sys.exit(main(["explain", *sys.argv[1:]]))
+"""
+_PROGRAM = """
+import sys, torch, triton
+import triton.language as tl
+from tests.support.page_kernels import run, softmax_kernel
+
+@triton.autotune([triton.Config({"STEP": step}, num_warps=1) for step in (64, 128)], key=["count"])
+@triton.jit
+def tuned(x_ptr, count, STEP: tl.constexpr):
+    at = tl.program_id(0) * STEP + tl.arange(0, STEP)
+    tl.store(x_ptr + at, tl.load(x_ptr + at, at < count) + 1, at < count)
+
+print("program", __name__, sys.argv[1:])
+"""
+
+Explain = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def explain(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Explain:
+    """Explains a program that begins as _PROGRAM and goes on with `code`."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+
+    def of(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "program.py").write_text(_PROGRAM + code)
+        return forks.run(
+            _EXPLAIN.format(folder=str(tmp_path), root=str(ROOT)), *flags, "program.py", "a", "-o"
+        )
+
+    return of
+
+
+def test_the_kernel_with_most_time_is_explained(explain: Explain) -> None:
+    ran = explain("run(1)")
+    assert ran.returncode == 0, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[:3] == [
+        "program __main__ ['a', '-o']",
+        "EMULATED: cycles of a cost model, not GPU time",
+        lines[2],
+    ]
+    assert lines[2].startswith("matmul_kernel, as launched: ")
+    assert lines[-1].startswith("best: ")
+
+
+def test_launches_count_as_often_as_they_were(explain: Explain) -> None:
+    more = "x = torch.randn(32, 100)\nfor _ in range(40): softmax_kernel[(32,)](x, x, 100, BLOCK=128)\n"
+    ran = explain(f"run(1)\n{more}")
+    assert "softmax_kernel, as launched: " in ran.stdout
+    assert "matmul_kernel" not in ran.stdout
+
+
+def test_of_an_autotuned_kernel_the_configurations_are_tried(explain: Explain) -> None:
+    code = "tuned[lambda given: (triton.cdiv(1024, given['STEP']),)](torch.ones(1024), 1024)\nrun(1)\n"
+    ran = explain(code, "--kernel", "tuned", "--limit-s", "30")
+    assert ran.returncode == 0, ran.stderr
+    for step in (64, 128):
+        assert f"STEP={step}, num_warps=1, num_stages=3" in ran.stdout
+
+
+def test_a_kernel_that_was_not_launched(explain: Explain) -> None:
+    ran = explain("run(1)", "--kernel", "matmul")
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1] == (
+        "profscope explain: --kernel matmul: there was no launch of it; of matmul_kernel, softmax_kernel "
+        "there was"
+    )
+    ran = explain("")
+    assert ran.returncode == 2
+    assert "the program launched no Triton kernel" in ran.stderr
+
+
+def test_a_program_that_fails_is_not_explained(explain: Explain) -> None:
+    ran = explain("run(1)\nsys.exit(7)")
+    assert (ran.returncode, ran.stdout) == (7, "program __main__ ['a', '-o']\n")
+    ran = explain("run(1)\n1 / 0")
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+    assert "profscope/commands" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"), [(["--limit-s", "0"], "limit_s=0"), (["--kernels", "x"], "--kernels")]
+)
+def test_wrong_usage(explain: Explain, flags: list[str], says: str) -> None:
+    ran = explain("run(1)", *flags)
+    assert ran.returncode == 2
+    assert says in ran.stderr
+    assert ran.stdout == ""

@@ -1,0 +1,241 @@
+"""CUDA graphs, on memory of the host that stands in for a GPU's: who owns a captured launch's memory, and
+what each replay leaves. `tests/gpu` shows the same on a device."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instrument_passes.launch_bits import ADDRESS_BITS
+from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
+from profscope.compat.programs import Program
+from profscope.decoding.raw import Mark
+from profscope.device.backend import Backend
+from profscope.options import Options
+from profscope.recording.recorder import recorder
+from tests.support import standin
+from tests.support.sessions import launch_add, session
+
+CTAS = 4
+STREAM = 0x70
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    """A binary that records."""
+    with session() as prof:
+        launch_add()
+    (launch,) = prof._parts().recorder.log.launches
+    return launch.program
+
+
+class Device:
+    """A stand-in GPU with a recorder on it."""
+
+    def __init__(self, gpu: standin.Gpu, program: Program, options: Options) -> None:
+        self.gpu = gpu
+        self.zeroed = True  # launches check that their memory is
+        self.program = program
+        self.bytes = CTAS * program.manifest.cta_bytes(0)
+        self.recorder = recorder(options, Backend("cuda", dict), {})
+
+    def launch(self, value: int, graph: Any = None, *, fails: bool = False) -> int | None:
+        """Launch the binary, which finds its memory zeroed and fills it with `value`; returns its pointer."""
+        pointers: list[int | None] = []
+
+        def call(pointer: int | None, *args: Any) -> None:
+            pointers.append(pointer)
+            if fails:
+                raise ValueError
+            if pointer is None:
+                return
+            assert pointer & LaunchBits.ENABLE
+
+            def run() -> None:
+                address = pointer & (1 << ADDRESS_BITS) - BASE_ALIGNMENT
+                if self.zeroed:
+                    assert ctypes.string_at(address, self.bytes) == bytes(self.bytes)
+                ctypes.memset(address, value, self.bytes)
+
+            if graph is None:
+                run()
+            else:
+                graph.nodes.append(run)
+
+        kernel: Any = SimpleNamespace(metadata=SimpleNamespace(num_ctas=1))
+        with contextlib.suppress(ValueError):
+            self.recorder.launches.launcher(kernel, self.program, call)(CTAS, 1, 1, STREAM)
+        (pointer,) = pointers
+        return pointer
+
+    def capture(self, *values: int) -> Any:
+        graph = self.gpu.graph()  # type: ignore[attr-defined]
+        graph.capture_begin()
+        for value in values:
+            self.launch(value, graph)
+        graph.capture_end()
+        return graph
+
+    def recorded(self) -> list[tuple[Mark, int]]:
+        """Each launch's mark, and what it wrote."""
+        found = []
+        for launch in self.recorder.log.launches:
+            (value,) = np.unique(launch.slice.fetch()[: self.bytes])
+            found.append((launch.mark, int(value)))
+        return found
+
+
+@pytest.fixture
+def device(program: Program, request: pytest.FixtureRequest) -> Iterator[Device]:
+    with standin.gpu() as gpu:
+        made = Device(gpu, program, getattr(request, "param", Options(memory=1)))
+        with made.recorder.installed():
+            yield made
+        made.recorder.close()
+
+
+def in_graph(graph: int, replay: int) -> Mark:
+    return Mark(graph=graph, replay=replay)
+
+
+def test_every_replay_of_every_graph_is_told_apart(device: Device) -> None:
+    device.launch(1)
+    first, second = device.capture(2, 3), device.capture(4)
+    assert device.recorded() == [(Mark(), 1)]  # capturing runs nothing
+    first.replay()
+    second.replay()
+    device.launch(5)
+    first.replay()
+    assert device.recorded() == [
+        (Mark(), 1),
+        (in_graph(0, 0), 2), (in_graph(0, 0), 3),
+        (in_graph(1, 0), 4),
+        (Mark(), 5),
+        (in_graph(0, 1), 2), (in_graph(0, 1), 3),
+    ]  # fmt: skip
+    assert device.recorder.journal.unrecorded == {}
+    assert device.recorder.launches.captured == {"add_kernel": 3}
+
+
+def test_replays_outlast_any_number_of_full_arenas(device: Device) -> None:
+    graph = device.capture(7, 8)
+    count = 3 * (1 << 20) // (2 * device.bytes)
+    for _ in range(count):
+        graph.replay()
+    assert device.recorded() == [(in_graph(0, n), value) for n in range(count) for value in (7, 8)]
+
+
+def test_a_graph_keeps_its_memory_past_the_session_and_no_longer(device: Device) -> None:
+    graph = device.capture(9)
+    device.recorder.close()
+    memory = weakref.ref(vars(graph)["_profscope_captured"].chunk)
+    device.recorder = None  # type: ignore[assignment]
+    gc.collect()
+    assert memory() is not None
+    device.recorder = SimpleNamespace(close=lambda: None)  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("device", [Options(memory=1, every=3)], indirect=True)
+def test_one_replay_in_so_many_is_collected(device: Device) -> None:
+    device.zeroed = False  # what nobody collects need not be
+    graph = device.capture(2)
+    for _ in range(7):
+        graph.replay()
+    assert device.recorded() == [(in_graph(0, n), 2) for n in (0, 3, 6)]
+
+
+def test_launches_from_other_threads_are_captured_too(device: Device) -> None:
+    graph = device.gpu.graph()  # type: ignore[attr-defined]
+    graph.capture_begin()
+    autograd = threading.Thread(target=device.launch, args=(6, graph))
+    autograd.start()
+    autograd.join()
+    graph.capture_end()
+    graph.replay()
+    assert device.recorded() == [(in_graph(0, 0), 6)]
+
+
+def test_a_graph_that_needs_more_than_its_memory_says_so(device: Device) -> None:
+    room = (1 << 17) // (-(-device.bytes // BASE_ALIGNMENT) * BASE_ALIGNMENT)
+    graph = device.capture(*[3] * (room + 5))
+    graph.replay()
+    assert len(device.recorded()) == room
+    assert list(device.recorder.journal.unrecorded.values()) == [5]
+    (why,) = device.recorder.journal.unrecorded
+    assert "memory=" in why
+
+
+def test_replays_after_recording_has_stopped_are_counted(device: Device) -> None:
+    graph = device.capture(1, 2)
+    graph.replay()
+    device.recorder.journal.stop("enough")
+    graph.replay()
+    device.launch(3)
+    assert device.capture(4).nodes == []
+    assert [mark for mark, _ in device.recorded()] == [in_graph(0, 0)] * 2
+    assert device.recorder.journal.unrecorded == {"enough": 4}
+
+
+def test_launches_leave_memory_once_they_are_taken_to_the_spool(device: Device) -> None:
+    taken, launches = 0, 600  # more than the arenas hold
+    for value in range(launches):
+        device.launch(value % 250 + 1)
+        while device.recorder.arrivals.take(1) is not None:
+            taken += 1
+    assert 0 < taken < launches
+    assert len(device.recorder.log) == launches
+    assert len(device.recorder.log.launches) == launches - taken
+    device.recorder.drain()
+    while device.recorder.arrivals.take(1) is not None:
+        taken += 1
+    assert (taken, device.recorder.log.launches) == (launches, [])
+
+
+def test_a_device_without_memory_leaves_the_captured_launches_bare(device: Device) -> None:
+    device.launch(1)
+    device.gpu.full = True
+    graph = device.capture(2)
+    graph.replay()
+    assert device.recorded() == [(Mark(), 1)]
+    assert sum(device.recorder.journal.unrecorded.values()) == 1
+
+
+def test_what_was_captured_outside_the_session_is_counted(device: Device) -> None:
+    graph = device.gpu.graph()  # type: ignore[attr-defined]
+    device.gpu.capturing = True  # nobody saw it begin
+    assert device.launch(2, graph) is None
+    device.gpu.capturing = False
+    graph.replay()
+    assert device.recorded() == []
+    assert device.recorder.notes() == [
+        "1 launch ran unrecorded: the CUDA graph they were captured into began outside the session",
+        "1 replays of CUDA graphs ran unrecorded: they were captured outside the session",
+    ]
+
+
+def test_a_capture_that_fails_leaves_nothing_open(device: Device) -> None:
+    graph = device.gpu.graph()  # type: ignore[attr-defined]
+    graph.capture_begin()
+    device.launch(3, graph, fails=True)
+    graph.capture_end()
+    device.launch(4)
+    again = device.capture(5)
+    again.replay()
+    assert device.recorded() == [(Mark(), 4), (in_graph(1, 0), 5)]
+
+
+def test_a_launch_that_finds_no_memory_runs_bare_and_the_next_do_not_try_again(device: Device) -> None:
+    device.gpu.full = True
+    assert device.launch(1) is None
+    device.gpu.full = False
+    assert device.launch(2) is None
+    assert device.recorder.journal.unrecorded == {"no device memory for the 1 MiB of memory=": 2}

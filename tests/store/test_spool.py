@@ -1,0 +1,214 @@
+"""Sessions with a spool: their tables, whatever happens to the process, and their limits."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import profscope
+from profscope.analysis.integrity import validate
+from profscope.errors import SessionError, TraceError
+from profscope.recording.host_memory import available_bytes
+from tests.support.forks import Forks
+from tests.support.quick import quick
+from tests.support.sessions import assert_equal, count, launch_add, session
+
+
+def work() -> None:
+    for n in (3, 3, 4):
+        count(n, ctas=5)
+        launch_add()
+
+
+# Whole sessions.
+
+
+def test_a_spooled_session_has_the_tables_of_one_in_memory(tmp_path: Path) -> None:
+    with session(instrument="heavy") as kept:
+        work()
+    with session(instrument="heavy", spool=tmp_path) as prof:
+        work()
+    assert_equal(prof.profile, kept.profile, but=("began_unix_ns", "options"))
+    loaded = profscope.load(tmp_path)
+    assert_equal(loaded, prof.profile, but=())
+    assert_equal(profscope.load(str(prof.spool)), loaded)
+    assert loaded.metadata["notes"] == []
+    loaded.save(tmp_path / "trace.json")
+    assert_equal(profscope.load(tmp_path / "trace.json"), loaded)
+
+
+def test_launches_leave_memory_as_they_are_written(tmp_path: Path) -> None:
+    with session(instrument="heavy", memory=1, spool=tmp_path) as prof:
+        for _ in range(12):
+            count(200, ctas=64)  # about 0.25 MB of records each
+        recorder = prof._parts().recorder
+        assert recorder.spooler is not None
+        for write in tuple(recorder.spooler._writes):
+            write.result()
+        assert len(recorder.log) == 12
+        assert len(recorder.log.launches) < 6  # the rest is in the file, or on its way
+        assert len(profscope.load(tmp_path).launches) >= 4  # while it grows
+        assert len(prof.launches) == 12
+        assert recorder.log.launches == []
+    assert prof.launches["launch"].tolist() == list(range(12))
+    assert validate(prof.profile.tables) == []
+
+
+def test_flush_writes_what_was_launched_and_later_launches_follow(tmp_path: Path) -> None:
+    with session(spool=tmp_path) as prof:
+        launch_add()
+        prof.flush()
+        flushed = profscope.load(tmp_path)
+        assert flushed.launches["kernel"].tolist() == ["add_kernel"]
+        (note,) = flushed.metadata["notes"]
+        assert note.endswith("has no end: what the session had not flushed when it stopped is missing")
+        launch_add()
+        assert len(profscope.load(tmp_path).launches) == 1
+    assert len(profscope.load(tmp_path).launches) == 2
+    assert profscope.load(tmp_path).metadata["notes"] == []
+    prof.flush()  # nothing left to do
+
+
+def test_flush_without_a_spool_and_before_a_session() -> None:
+    with session() as prof:
+        launch_add()
+        prof.flush()
+        assert prof.spool is None
+    assert len(prof.launches) == 1
+    with pytest.raises(SessionError, match="has not started"):
+        session().flush()
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_notes_and_failures_are_in_the_file(tmp_path: Path) -> None:
+    with session(spool=tmp_path, ctas=[77]) as prof:
+        launch_add()
+    loaded = profscope.load(tmp_path)
+    assert loaded.metadata["notes"] == prof.metadata["notes"]
+    assert any("names none of" in note for note in loaded.metadata["notes"])
+
+
+def test_a_folder_with_several_spools_must_be_told_which(tmp_path: Path) -> None:
+    for _ in range(2):
+        with session(spool=tmp_path):
+            launch_add()
+    with pytest.raises(TraceError, match="holds 2 spools, name one of them"):
+        profscope.load(tmp_path)
+    for file in tmp_path.iterdir():
+        assert len(profscope.load(file).launches) == 1
+
+
+def test_a_spool_that_cannot_be_created_stops_the_session_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(SessionError, match=r"spool=.*cannot be written to"), session(spool=file):
+        pass
+
+
+def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_path: Path) -> None:
+    class Broken:
+        def write(self, data: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None: ...
+
+    prof = session(spool=tmp_path).__enter__()
+    launch_add()
+    prof.flush()
+    spooler = prof._parts().recorder.spooler
+    assert spooler is not None
+    spooler._writer._file.close()
+    spooler._writer._file = Broken()  # type: ignore[assignment]
+    launch_add()
+    with pytest.raises(SessionError, match="No space left"):
+        prof.flush()
+    out = launch_add()
+    with pytest.raises(SessionError, match="No space left"):
+        prof.__exit__(None, None, None)
+    assert torch.equal(out, torch.arange(2500, dtype=torch.float32) * 2)
+    assert len(prof.launches) == 1
+    assert any("No space left" in note for note in prof.metadata["notes"])
+    assert len(profscope.load(tmp_path).launches) == 1
+
+
+_KILLED = """
+import os, signal, sys
+import profscope
+from tests.support.forks import Forks
+from tests.support.sessions import launch_add
+with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
+    for index in range(6):
+        launch_add()
+        if index == 3:
+            prof.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+_LEFT_OPEN = """
+import sys
+import profscope
+from tests.support.forks import Forks
+from tests.support.sessions import launch_add
+prof = profscope.session(backend="emulator", spool=sys.argv[1])
+prof.__enter__()
+for _ in range(3):
+    launch_add()
+{end}
+"""
+
+
+def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path, forks: Forks) -> None:
+    ran = forks.run(_KILLED, tmp_path)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    profile = profscope.load(tmp_path)
+    assert profile.launches["launch"].tolist() == [0, 1, 2, 3]
+    assert validate(profile.tables) == []
+    assert any("has no end" in note for note in profile.metadata["notes"])
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    quick([("", 0), ("sys.exit(3)", 3), ("raise KeyError(1)", 1)], [("raise KeyError(1)", 1)]),
+)
+def test_an_interpreter_that_ends_in_a_session_closes_it(
+    tmp_path: Path, end: str, code: int, forks: Forks
+) -> None:
+    ran = forks.run(_LEFT_OPEN.format(end=end), tmp_path)
+    assert ran.returncode == code, ran.stderr
+    assert "Exception ignored" not in ran.stderr
+    profile = profscope.load(tmp_path)
+    assert len(profile.launches) == 3
+    assert profile.metadata["notes"] == []
+
+
+# The limits of a long session.
+
+
+def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profscope.recording.host_memory.available_bytes", lambda: 2 << 20)
+    with session(instrument="heavy", memory=1) as prof:
+        for _ in range(20):
+            out = count(200, ctas=64)
+    assert (out == sum(range(200))).all()
+    assert 2 <= len(prof.launches) < 20
+    (note,) = prof.metadata["notes"]
+    assert "half of the host's free memory was full of records" in note
+    assert note.startswith(f"{20 - len(prof.launches)} launches ran unrecorded")
+
+
+def test_what_the_host_has(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 900 kB\nMemAvailable:    300 kB\n")
+    assert available_bytes(tmp_path) == 300 << 10
+    folder = tmp_path / "sys" / "fs" / "cgroup"
+    folder.mkdir(parents=True)
+    (folder / "memory.max").write_text("max\n")
+    (folder / "memory.current").write_text("1000\n")
+    assert available_bytes(tmp_path) == 300 << 10
+    (folder / "memory.max").write_text("9000\n")
+    assert available_bytes(tmp_path) == 8000
+    assert (available_bytes() or 1) > 0

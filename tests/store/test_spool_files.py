@@ -1,0 +1,271 @@
+"""The file of a spool: what is written is read back, whatever happens to its bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profscope
+from instrument_passes.manifest import Manifest
+from instrument_passes.records import LAUNCH_HEADER
+from profscope.decoding.assemble import assemble
+from profscope.decoding.raw import RawLaunch
+from profscope.errors import TraceError
+from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, version_of
+from profscope.store.spool_reading import read
+from tests.support.synth import Loop, Program, Work, launch
+
+
+@cache
+def launches() -> tuple[RawLaunch, ...]:
+    made = [
+        launch([Program((Loop((trips,), (Work(5),)),), warps=warps)], ctas=2, seed=trips)
+        for trips, warps in ((3, 1), (7, 2), (2, 1), (9, 1))
+    ]
+    return tuple(
+        RawLaunch(index, made[index].manifest, index % 2, 7 * index, 2, made[index].buffer)
+        for index in range(len(made))
+    )
+
+
+def written(folder: Path, *, close: bool = True) -> Path:
+    """A spool that was flushed twice."""
+    writer = SpoolWriter(folder, {"backend": "emulator"})
+    writer.launches(launches()[:2])
+    writer.so_far({"extra": 1}, ["a note"])
+    writer.launches(launches()[2:3])
+    writer.so_far({"extra": 2}, ["another note"])
+    writer.launches(launches()[3:])
+    if close:
+        writer.close()
+    else:
+        writer._file.close()
+    return writer.path
+
+
+def chunks(path: Path) -> Iterator[tuple[str, int]]:
+    """Kind and end of every chunk, from the headers alone."""
+    content, at = path.read_bytes(), 0
+    while at < len(content):
+        header = np.frombuffer(content, CHUNK, 1, at)[0]
+        at += CHUNK.itemsize + -(-int(header["length"]) // 16) * 16
+        yield header["kind"].decode(), at
+
+
+def assert_same(found: RawLaunch, expected: RawLaunch) -> None:
+    assert np.array_equal(found.buffer, expected.buffer)
+    assert found.manifest == expected.manifest
+    assert (found.index, found.device, found.stream, found.ctas) == (
+        expected.index, expected.device, expected.stream, expected.ctas,
+    )  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    spool = read(written(tmp_path))
+    for found, expected in zip(spool.launches, launches(), strict=True):
+        assert_same(found, expected)
+    assert spool.metadata == {"backend": "emulator", "extra": 2}
+    assert spool.notes == ["another note"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("whole"))
+
+
+@given(data=st.data())
+def test_a_file_cut_anywhere_reads_up_to_the_last_complete_chunk(whole: Path, data: st.DataObject) -> None:
+    content = whole.read_bytes()
+    at = data.draw(st.integers(0, len(content)), label="length")
+    cut = whole.with_name("cut.spool")
+    cut.write_bytes(content[:at])
+    complete = [(kind, end) for kind, end in chunks(whole) if end <= at]
+    if not complete:
+        with pytest.raises(TraceError):
+            read(cut)
+        return
+    spool = read(cut)
+    kinds = [kind for kind, _ in complete]
+    for found, wanted in zip(spool.launches, launches()[: kinds.count("records")], strict=True):
+        assert_same(found, wanted)
+    end = complete[-1][1]
+    cut_note = f"cut.spool is readable up to byte {end} of {at}: the chunk there is incomplete"
+    assert (cut_note in spool.notes) == (end < at)
+    assert any("has no end" in note for note in spool.notes) == (kinds[-1] != "end")
+    assert ("a note" in spool.notes) == (kinds.count("so far") == 1)
+
+
+@given(data=st.data())
+def test_a_mutated_byte_costs_what_its_chunk_holds_and_is_noted(whole: Path, data: st.DataObject) -> None:
+    content = bytearray(whole.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1), label="byte")
+    content[at] ^= data.draw(st.integers(1, 255), label="bits")
+    damaged = whole.with_name("damaged.spool")
+    damaged.write_bytes(content)
+    if version_of(bytes(content[: CHUNK.itemsize])) not in (None, VERSION):
+        with pytest.raises(TraceError, match="which reads version"):
+            read(damaged)
+        return
+    hit = next(number for number, (_, end) in enumerate(chunks(whole)) if at < end)
+    kinds = [kind for kind, _ in chunks(whole)]
+    spool = read(damaged)
+    assert spool.metadata == {"backend": "emulator", "extra": 2 - (hit == last(kinds, "so far"))}
+    lost = {
+        "launch": [kinds[: hit + 1].count("launch") - 1],
+        "records": [kinds[: hit + 1].count("records") - 1],
+        "program": [kinds[:hit].count("program")],  # each launch has its own
+    }.get(kinds[hit], [])
+    assert [each.index for each in spool.launches] == [i for i in range(len(launches())) if i not in lost]
+    for found in spool.launches:
+        assert_same(found, launches()[found.index])
+    for index in lost:
+        assert any(note.startswith(f"launch {index} is missing: ") for note in spool.notes)
+    assert any("damaged.spool is " in note for note in spool.notes)
+
+
+def last(kinds: list[str], kind: str) -> int:
+    return len(kinds) - 1 - kinds[::-1].index(kind)
+
+
+def chunk_ends(path: Path, kind: str) -> list[int]:
+    return [end for each, end in chunks(path) if each == kind]
+
+
+def overwrite(path: Path, *places: int) -> Path:
+    content = bytearray(path.read_bytes())
+    for at in places:
+        content[at] ^= 0x55
+    damaged = path.with_name("damaged.spool")
+    damaged.write_bytes(content)
+    return damaged
+
+
+def test_a_damaged_header_of_a_launch_costs_that_launch(whole: Path) -> None:
+    """Of the chunk that announces it, and of the chunk of its records."""
+    for header_at in (chunk_ends(whole, "program")[1], chunk_ends(whole, "launch")[1]):
+        damaged = overwrite(whole, header_at + 20)
+        spool = read(damaged)
+        assert [each.index for each in spool.launches] == [0, 2, 3]
+        note, of_the_session = spool.notes[1], spool.notes[0]
+        assert of_the_session == "another note"
+        assert note.startswith(f"launch 1 is missing: damaged.spool is damaged at bytes {header_at} to ")
+        profile = profscope.load(damaged)
+        assert profile.launches["launch"].tolist() == [0, 2, 3]
+        assert note in profile.metadata["notes"]
+
+
+@given(data=st.data())
+def test_a_damaged_launch_header_costs_that_launch_at_most(data: st.DataObject) -> None:
+    """The header of a launch's records, as a kernel that writes where it should not leaves it."""
+    damaged = launches()[1].buffer.copy()
+    fields = [LAUNCH_HEADER.fields[name] for name in ("launch_bits", "digest", "grid_x", "grid_y")]
+    dtype, at, *_ = data.draw(st.sampled_from(fields))
+    damaged[at : at + dtype.itemsize] = list(data.draw(st.binary(min_size=4, max_size=4)))
+    raws = [replace(each, buffer=damaged) if each.index == 1 else each for each in launches()]
+    tables = assemble(raws, {"backend": "emulator"})
+    present = tables.launches["launch"].tolist()
+    assert present in ([0, 1, 2, 3], [0, 2, 3])
+    if present == [0, 2, 3]:
+        assert [note for note in tables.metadata["notes"] if note.startswith("launch 1: ")]
+    else:
+        grid = tables.launches.loc[1, ["grid_x", "grid_y", "grid_z"]].to_numpy()
+        assert grid.prod() == 2
+
+
+@pytest.mark.parametrize("name", ["grid_x", "grid_y"])
+def test_a_grid_of_nothing_is_a_damaged_header(name: str, tmp_path: Path) -> None:
+    damaged = launches()[1].buffer.copy()
+    damaged[: LAUNCH_HEADER.itemsize].view(LAUNCH_HEADER)[name] = 0
+    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
+    writer.launches([replace(each, buffer=damaged) if each.index == 1 else each for each in launches()])
+    writer.close()
+    profile = profscope.load(tmp_path)
+    assert profile.launches["launch"].tolist() == [0, 2, 3]
+    (note,) = [note for note in profile.metadata["notes"] if note.startswith("launch 1: ")]
+    assert "its header has a grid of" in note
+
+
+def test_damage_all_over_is_noted_place_by_place(whole: Path) -> None:
+    in_a_program, in_the_end = chunk_ends(whole, "program")[0] - 20, whole.stat().st_size - 3
+    damaged = overwrite(whole, in_a_program, chunk_ends(whole, "so far")[0] - 3, in_the_end)
+    spool = read(damaged)
+    assert [each.index for each in spool.launches] == [1, 2, 3]
+    assert spool.notes[0] == "another note"
+    assert [note.split(":")[0] for note in spool.notes[1:]] == [
+        "what stood there is missing",
+        "what stood there is missing",
+        f"damaged.spool is readable up to byte {chunk_ends(whole, 'records')[-1]} of {whole.stat().st_size}",
+        "launch 0 is missing",
+        "damaged.spool has no end",
+    ]
+
+
+def test_a_spool_that_lost_its_first_bytes_is_still_known(whole: Path) -> None:
+    damaged = overwrite(whole, 0)
+    assert [each.index for each in read(damaged).launches] == [0, 1, 2, 3]
+    assert len(profscope.load(damaged).launches) == 4
+
+
+def test_many_missing_launches_take_one_line(tmp_path: Path) -> None:
+    one = launches()[0]
+    writer = SpoolWriter(tmp_path, {"backend": "emulator"})
+    writer.launches([replace(one, index=index) for index in range(30)])
+    writer.close()
+    ends = chunk_ends(writer.path, "launch")
+    content = writer.path.read_bytes()
+    damaged = tmp_path / "damaged.spool"
+    damaged.write_bytes(content[: ends[4]] + bytes(ends[20] - ends[4]) + content[ends[20] :])
+    (note,) = read(damaged).notes
+    assert note.startswith("launches 4 to 20, 17 in all, are missing: damaged.spool is damaged at bytes")
+    damaged.write_bytes(content[: ends[4]] + bytes(ends[6] - ends[4]) + content[ends[6] :])
+    (note,) = read(damaged).notes
+    assert note.startswith("launches 4, 5, 6 are missing: ")
+
+
+def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> None:
+    path = written(tmp_path, close=False)
+    for data in (b"{}", b"[" * 100_000, b"\xff"):
+        padded = data.ljust(-(-len(data) // 16) * 16, b"\0")
+        header = np.zeros((), CHUNK)
+        header["magic"], header["kind"], header["length"] = MAGIC, b"program", len(data)
+        header["crc"] = zlib.crc32(padded)
+        header["header_crc"] = zlib.crc32(header.tobytes()[:-4])
+        with path.open("ab") as file:
+            file.write(header.tobytes() + padded)
+    spool = read(path)
+    assert len(spool.launches) == len(launches())
+    assert sum("was written by another profscope or by a mistake" in note for note in spool.notes) == 3
+
+
+def test_what_is_no_spool(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text("{}")
+    with pytest.raises(TraceError, match="is a folder with no profile in it"):
+        profscope.load(tmp_path)
+    (tmp_path / "text.spool").write_text("not one")
+    with pytest.raises(TraceError, match="is no spool of profscope"):
+        profscope.load(tmp_path)
+    (tmp_path / "text.spool").write_text("")
+    with pytest.raises(TraceError, match="is no spool of profscope"):
+        profscope.load(tmp_path / "text.spool")
+
+
+def test_manifests_come_once_each(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    kinds = [kind for kind, _ in chunks(path)]
+    assert kinds.count("program") == len({id(each.manifest) for each in launches()})
+    (first,) = [each for each in read(path).launches if each.index == 0]
+    assert Manifest.from_json(json.dumps(json.loads(first.manifest.to_json()))) == first.manifest
+
+
+def test_the_pid_is_in_the_name_so_that_processes_can_share_a_folder(tmp_path: Path) -> None:
+    assert f"-{os.getpid()}.spool" in written(tmp_path).name
