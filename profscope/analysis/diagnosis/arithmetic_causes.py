@@ -125,7 +125,13 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     resource = binding({name: 100 * used for name, used in facts.used.items()})
     if not resource:
         return
-    place = facts.most("sectors" if resource in ("dram", "l2", "l1") else "wavefronts" if resource == "shared" else "executed")
+    place = facts.most(
+        "sectors"
+        if resource in ("dram", "l2", "l1")
+        else "wavefronts"
+        if resource == "shared"
+        else "executed"
+    )
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place,
         f"{RESOURCES[resource][1]}: {100 * facts.used[resource]:.0f} % of the peak, the most of all",

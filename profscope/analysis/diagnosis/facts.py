@@ -186,8 +186,9 @@ class KernelFacts:
 
     @cached_property
     def masked_loop(self) -> int:
-        """The line of the selection by compared positions in a loop with products of matrices whose bounds
-        do not depend on the program; 0 if there is none."""
+        """The line of the mask that compares a loop's positions with the program's, if the loop's bounds do not
+        depend on the program; in a loop with products of matrices, of any selection by compared positions; 0
+        if there is none."""
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
@@ -195,8 +196,13 @@ class KernelFacts:
             names = [op.name for op in inside]
             has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
-            if has_dot and masks and "arith.cmpi" in names and not _of_program(loop):
+            if _of_program(loop):
+                continue
+            if has_dot and masks and "arith.cmpi" in names:
                 return line_of(masks[0])
+            for op in inside:
+                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and _of_both(op, loop):
+                    return line_of(masks[0] if masks else op)
         return 0
 
     @cached_property
@@ -339,6 +345,39 @@ def _adds_to(op: Op, kind: str) -> bool:
 def _is_in_loop(op: Op) -> bool:
     parent = op.parent_op
     return parent is not None and (parent.name in _LOOPS or _is_in_loop(parent))
+
+
+def _of_both(compared: Op, loop: Op) -> bool:
+    """Whether one side of a comparison depends on the loop's counter, and the other one on the program alone.
+    Of a difference that is compared with a constant, the sides are those of the difference."""
+    first, second = (_depends(compared, name, loop) for name in compared.operands[:2])
+    if (first[0] and first[1]) or (second[0] and second[1]):
+        for name in compared.operands[:2]:
+            value = compared.resolve(name)
+            if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.subi":
+                return _of_both(value.owner, loop)
+        return False
+    return (first[0] and second[1]) or (first[1] and second[0])
+
+
+def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
+    """Whether a value depends on the counter of a loop, and whether on the program's id."""
+    counter = program = False
+    left, seen = [(user, name)], set()
+    while left:
+        op, used = left.pop()
+        value = op.resolve(used)
+        if value is None or (id(value.owner), value.index) in seen:
+            continue
+        owner = value.owner
+        seen.add((id(owner), value.index))
+        if not isinstance(owner, Op):
+            counter |= owner.parent_op is loop and value.index == 0
+        elif owner.name == "tt.get_program_id":
+            program = True
+        elif not owner.regions:
+            left += [(owner, each) for each in owner.operands]
+    return counter, program
 
 
 def _of_program(loop: Op) -> bool:

@@ -180,15 +180,23 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples. Without it nobody waits for atomics, nor for the fences around them."""
-    waits = facts.stalled("long_scoreboard", "lg_throttle", by=("atomic",)) + facts.stalled("membar")
-    if waits > 0.1 and facts.counts["op"].isin(_ATOMICS).any():
-        place, _ = facts.most_stalled("long_scoreboard", "lg_throttle", "membar", by=("atomic", "barrier"))
+    """Needs PC samples. Without it nobody waits for atomics, for their queue, for the fences around them, nor at
+    their lines for whoever does, and L2 has less to do: an atomic reads its sector and writes it."""
+    queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
+    waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
+    rows = facts.counts["op"].isin(_ATOMICS)
+    if waits > 0.1 and rows.any():
+        place, _ = facts.most_stalled(*queues, "membar", by=("atomic", "barrier"))
+        meet = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
+        meet &= facts.samples["stall"] == "barrier"
+        held = waits + float(facts.samples.loc[meet, "samples"].sum()) / facts.sampled
+        moved = facts.sectors("LDG", "LDGSTS", "STG")
+        kept = moved / max(1.0, moved + 2 * facts.sectors(*_ATOMICS))
         yield Finding(
             "atomics", *place,
             f"{100 * waits:.0f} % of the samples wait for atomics and the fences around them",
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
-            gain_pct(facts, waits + facts.stalled("barrier")), "medium",
+            gain_pct(facts, held, {"l2": kept}), "medium",
         )  # fmt: skip
 
 

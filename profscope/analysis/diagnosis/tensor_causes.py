@@ -9,9 +9,9 @@ from typing import Final, cast
 from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
-from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.products import summed_products
+from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
@@ -21,7 +21,14 @@ _NARROW: Final = 64
 """Columns of a wgmma below which it does not reach the tensor cores' rate (m64n64k16: 4,096 FLOP a cycle and
 SM need two at once; NVIDIA, PTX ISA, wgmma)."""
 _BUSY_TENSOR: Final = 0.8  # of the tensor pipe: then nothing else binds
-_PRODUCT_WAITS: Final = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "gmma", "warpgroup_arrive")
+_PRODUCT_WAITS: Final = (
+    "wait",
+    "math_pipe_throttle",
+    "short_scoreboard",
+    "mio_throttle",
+    "gmma",
+    "warpgroup_arrive",
+)
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _MUCH_MEETING: Final = 0.15  # of the samples, which wait for other warps
 _PENDING: Final = re.compile(r"pendings\s*=\s*0")
