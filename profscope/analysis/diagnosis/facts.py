@@ -186,9 +186,9 @@ class KernelFacts:
 
     @cached_property
     def masked_loop(self) -> int:
-        """The line of the mask that compares a loop's positions with the program's, if the loop's bounds do not
-        depend on the program; in a loop with products of matrices, of any selection by compared positions; 0
-        if there is none."""
+        """The line of the mask that compares a loop's positions with the program's, if the loop's bounds do
+        not depend on the program; in a loop with products of matrices, of any selection by compared
+        positions; 0 if there is none."""
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
@@ -206,6 +206,11 @@ class KernelFacts:
         return 0
 
     @cached_property
+    def is_uneven(self) -> bool:
+        """Whether a loop's upper bound depends on the program's id."""
+        return any(op.name == "scf.for" and _of_program(op) for op, _, _ in self.located_ops)
+
+    @cached_property
     def carried_line(self) -> int:
         """The line of the largest tensor that a loop carries in registers: of the product that adds to it, or
         of what it is at first; 0 if there is none."""
@@ -213,10 +218,7 @@ class KernelFacts:
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
-            ends = loop.regions[0].entry.terminator
-            for value, first, last in zip(
-                loop.results, loop.operands[3:], ends.operands if ends else (), strict=False
-            ):
+            for value, first in zip(loop.results, loop.operands[3:], strict=False):
                 size = _elements(value.type)
                 if size > most:
                     most = size

@@ -36,8 +36,8 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
 
 
 def tail(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the grid and what fits on an SM. Without it the last wave is as full as the others: no SM has more
-    CTAs than another, and as far as nothing else is busy, no place of an SM is empty."""
+    """Needs the grid and what fits on an SM. Without it the last wave is as full as the others: no SM has
+    more CTAs than another, and as far as nothing else is busy, no place of an SM is empty."""
     if facts.waves > 1:
         of_sm, of_places = (1 - each / math.ceil(each) for each in (facts.grid / facts.sms, facts.waves))
         idle = 1 - min(1.0, max(facts.used.values(), default=0.0))
@@ -53,15 +53,13 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("ctas")
 def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out."""
+    """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out. CTAs are uneven
+    if the recorded ones are; in a single wave also if their loops' bounds are and places stay empty."""
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
-    if (
-        len(cycles) < 3
-        or not cycles.any()
-        or cycles.std() < _UNEVEN * cycles.mean()
-        or facts.grid < facts.sms
-    ):
+    if not cycles.any() or facts.grid < facts.sms:
+        return
+    if cycles.std() < _UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
         return
     extra = (cycles.max() - cycles.mean()) / waves
     lost = max(float(extra / (cycles.mean() + extra)), facts.unfilled if waves == 1 else 0.0)

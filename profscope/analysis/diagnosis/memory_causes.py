@@ -77,15 +77,16 @@ def _waits_at(facts: KernelFacts, place: Place) -> float:
 def _spared(
     facts: KernelFacts, waits: float, kind: str, excess: float, avoidable: float, left: Mapping[str, float]
 ) -> float:
-    """The part of the time that waits for the excess. If the busiest resource moves the excess, whoever waits
-    for memory waits for it. If not, no more than the excess keeps memory busy, nor than the waits at this
-    line: the rest is latency, which ideal accesses have as well. On the emulator a latency stays as it is,
+    """The part of the time that waits for the excess. If a resource binds the kernel and moves the excess, all
+    that wait for memory wait for it; if it moves none, nobody does. If none binds, no more than the excess
+    keeps memory busy, nor than the waits at this line: the rest is latency, which ideal accesses have too. On the emulator a latency stays as it is,
     and only the queue is shorter."""
     if "counters" not in facts.known:
         return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
     busiest = binding({name: 100 * used for name, used in facts.used.items()})
-    if left.get(busiest, 1.0) < 1:
-        return max(facts.stalled(*_QUEUES), facts.used[busiest])
+    if busiest:
+        moves = left.get(busiest, 1.0) < 1
+        return max(facts.stalled(*_QUEUES), facts.used[busiest]) if moves else 0.0
     busy = max(facts.used.get(name, 0.0) * (1 - part) for name, part in left.items())
     return min(busy, waits * avoidable)
 
@@ -104,7 +105,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
     """unvectorized-access. Neighbouring lanes access neighbouring elements, but each in many instructions of
     few bytes. Without it a thread accesses 16 bytes at once: nobody waits for the queue of instructions, and
     L2 looks up lines of four sectors rather than sectors (NVIDIA, Nsight Compute: memory tables)."""
-    for kind, ops in (("load", _LOADS), ("store", _STORES)):
+    for ops in (_LOADS, _STORES):
         rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["line"] > 0)]
         for place, here in rows.groupby(["file", "line"], observed=True):
             file, line = cast(Place, place)
@@ -119,7 +120,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                 f"{len(here)} instructions of {size} bytes a thread; {100 * waits:.0f} % of the samples wait "
                 "for the queue that takes them",
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain_pct(facts, facts.stalled(*_LSU_QUEUES), dict.fromkeys(("l1", "lsu", "l2"), 0.25)), "medium",
+                gain_pct(facts, waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25)), "medium",
             )  # fmt: skip
 
 
@@ -173,15 +174,15 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
         f"{facts.spills} registers spill; {100 * share:.0f} % of the instructions move them, and "
         f"{100 * waits:.0f} % of the samples wait for them",
         "more warps, smaller tiles, or a larger maxnreg",
-        gain_pct(facts, max(share, waits, at), dict.fromkeys(("l1", "l2", "lsu"), kept) | {"dram": left["dram"]}),
+        gain_pct(facts, max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept)),
         "high",
     )  # fmt: skip
 
 
 @needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples. Without it nobody waits for atomics, for their queue, for the fences around them, nor at
-    their lines for whoever does, and L2 has less to do: an atomic reads its sector and writes it."""
+    """Needs PC samples. Without it nobody waits for atomics, for their queue, for the fences around them, nor
+    at their lines for those that do, and L2 has less to do: an atomic reads its sector and writes it."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(_ATOMICS)
@@ -200,15 +201,15 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@needs("counters", "counts")
+@needs("counters", "counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters and counts. Without it, loads ask L2 and DRAM for half as much: tiles are twice as large,
-    or neighbours in time share what they read. What spills and atomics move stays."""
+    """Needs counters, counts and PC samples. Without it, loads ask L2 and DRAM for half as much: tiles are twice as
+    large, or neighbours in time share what they read. What spills and atomics move stays."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
     dot = facts.has(r"dot|wgmma|mma")
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
-    of_loads = asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
+    spared = 0.5 * asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
     bound, waits = max(l2, dram), facts.stalled(*_QUEUES, "barrier")
     if not dot or bound < BOUND_PCT / 100 or tensor > bound or asked < 4 * read:
         return
@@ -220,7 +221,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
         f"L2 is at {100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, "
         f"the tensor cores at {100 * tensor:.0f} %",
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain_pct(facts, min(0.5 * of_loads * bound, waits), dict.fromkeys(("l2", "dram"), 1 - 0.5 * of_loads)),
+        gain_pct(facts, min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared)),
         "medium",
     )  # fmt: skip
 

@@ -19,8 +19,8 @@ _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 
 
 def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
-    """The lines of multiplications of a broadcast tensor whose results are summed, by a reduction or into what
-    a loop carries, with the lines of these sums; and the lines that convert what is multiplied."""
+    """The lines of multiplications of a broadcast tensor whose results are summed, by a reduction or by
+    additions, with the lines of these sums; and the lines that convert what is multiplied."""
     sums: set[int] = set()
     casts: set[int] = set()
     for op, line, _ in facts.located_ops:

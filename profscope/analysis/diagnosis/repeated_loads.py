@@ -46,13 +46,14 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         here = of_loads & (facts.samples["blamed_line"] == line)
         waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        left = left_of_traffic(facts, (1 - again.share) * sectors + others, stores)
         yield Finding(
             "redundant-load", facts.place[0], line,
             f"the address is the one that {what}: {100 * share:.0f} % of all sectors are loaded again, and "
             f"{100 * waits:.0f} % of the samples wait for that",
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain_pct(facts, waits, left_of_traffic(facts, (1 - again.share) * sectors + others, stores)), "medium",
+            gain_pct(facts, waits, left), "medium",
         )  # fmt: skip
 
 
@@ -137,8 +138,8 @@ class _Expressions:
 
 
 def _varies(user: Op, name: str, loop: Op) -> bool:
-    """Whether a value may be another one in the next step of the loop; of the counter of a loop inside, whether
-    it counts otherwise."""
+    """Whether a value may be another one in the next step of the loop; of the counter of a loop inside,
+    whether it counts otherwise."""
     left, seen = [(user, name)], set()
     while left:
         op, used = left.pop()

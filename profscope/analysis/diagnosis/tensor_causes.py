@@ -128,8 +128,9 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """late-warp. A loop inside ends after other steps in other lanes, so in other warps as well, and then warps
-    meet. Without it all come when the mean one does: the time that they wait at barriers is gone."""
+    """late-warp. A loop ends after different numbers of steps in different lanes, so in different warps too,
+    and then warps meet. Without it all come when the mean one does: the time that they wait at barriers is
+    gone."""
     barriers = facts.counts["op"] == "BAR"
     meetings = float(facts.counts.loc[barriers, "executed"].max()) if barriers.any() else 0.0
     branches = facts.counts[facts.counts["op"].isin(["BRA", "BRX"])]
@@ -141,8 +142,8 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     steps = float(uneven["executed"].max()) / meetings
     yield Finding(
         "late-warp", *place,
-        f"the loop at line {int(uneven['line'].iloc[0])} takes {steps:.1f} steps of a warp on average, as its "
-        f"data want; {100 * waits:.0f} % of the samples then wait for the last warp",
+        f"the loop at line {int(uneven['line'].iloc[0])} takes {steps:.1f} steps of a warp on average, "
+        f"depending on its data; {100 * waits:.0f} % of the samples then wait for the last warp",
         "give all warps the same work: sort by length, another layout, or fewer barriers",
         gain_pct(facts, waits), "medium",
     )  # fmt: skip
@@ -222,6 +223,6 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
 
 
 CAUSES: Final = (
-    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, uneven_warps,
-    serial_reduction, layout_conversion,
+    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
+    uneven_warps, serial_reduction, layout_conversion,
 )  # fmt: skip
