@@ -215,3 +215,40 @@ def test_totals_tell_right_from_wrong() -> None:
     small = replace(right, real_pct=9.0)
     found = list(totals([right, wrong, elsewhere, false, judged("good copy"), dear, small]).values())
     assert found == [(2, 4), (1, 2), (2, 3)]
+
+
+def test_loads_of_an_outer_loop_are_redundant_where_the_inner_one_counts_alike() -> None:
+    found = judged("keys read by each head").found[0]
+    assert found[0] == "redundant-load"
+    assert found[1] in _CASES["keys read by each head"]["lines"]
+    assert not any(name == "redundant-load" for name, _, _ in judged("good matmul, bfloat16").found)
+
+
+def test_an_excess_that_caches_hold_back_from_the_bound_resource_is_no_finding() -> None:
+    known = facts(recorded("good layer norm"))
+    assert known is not None
+    loads = known.counts[known.counts["op"] == "LDG"]
+    assert loads["sectors"].sum() > 1.4 * loads["sectors_ideal"].sum()
+    assert known.used["l2"] > 0.6
+    assert not judged("good layer norm").false
+
+
+def test_traffic_of_spills_is_not_that_of_tiles() -> None:
+    gains = {name: gain for name, _, gain in judged("gate and up by 4 warps").found}
+    assert gains["register-spills"] > 2 * gains.get("tile-reread", 0.0)
+
+
+def test_a_loop_that_lanes_leave_apart_makes_warps_late() -> None:
+    late = judged("one warp of long divisions")
+    assert late.found[0][0] == "late-warp"
+    assert late.right_line
+    assert not any(name == "late-warp" for name, _, _ in judged("columns summed each step").found)
+
+
+def test_a_last_wave_is_no_loss_if_each_sm_has_as_many_ctas_and_is_busy() -> None:
+    known = facts(recorded("good histogram"))
+    assert known is not None
+    assert known.waves % 1
+    assert known.grid % known.sms == 0
+    assert not any(name == "tail" for name, _, _ in judged("good histogram").found)
+    assert judged("gelu of rows by 32 warps").found[0][0] == "tail"

@@ -77,10 +77,10 @@ def _waits_at(facts: KernelFacts, place: Place) -> float:
 def _spared(
     facts: KernelFacts, waits: float, kind: str, excess: float, avoidable: float, left: Mapping[str, float]
 ) -> float:
-    """The part of the time that waits for the excess. If a resource binds the kernel and moves the excess, all
-    that wait for memory wait for it; if it moves none, nobody does. If none binds, no more than the excess
-    keeps memory busy, nor than the waits at this line: the rest is latency, which ideal accesses have too. On the emulator a latency stays as it is,
-    and only the queue is shorter."""
+    """The part of the time that waits for the excess. If a resource binds the kernel and moves the excess,
+    all that wait for memory wait for it; if it moves none, nobody does. If none binds, no more than the
+    excess keeps memory busy, nor than the waits at this line: the rest is latency, which ideal ones have too.
+    On the emulator a latency stays as it is, and only the queue is shorter."""
     if "counters" not in facts.known:
         return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
     busiest = binding({name: 100 * used for name, used in facts.used.items()})
@@ -203,8 +203,8 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counters", "counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters, counts and PC samples. Without it, loads ask L2 and DRAM for half as much: tiles are twice as
-    large, or neighbours in time share what they read. What spills and atomics move stays."""
+    """Needs counters, counts and PC samples. Without it, loads ask L2 and DRAM for half as much: tiles are
+    twice as large, or neighbours in time share what they read. What spills and atomics move stays."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
     dot = facts.has(r"dot|wgmma|mma")
     read = facts.counters.get("dram_read", 0.0)
