@@ -1,6 +1,6 @@
 """Processes of our own, each a clean interpreter that is told what to do through its standard input.
 
-process = begun("profscope.dispatch.builder:main")
+process = begun("profscope.dispatch.build_worker:main")
 write(process.stdin, b"...")
 ended(process, 5.0)
 """

@@ -80,9 +80,13 @@ class Explanation:
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
             told = f"{row['gain_pct']:3.0f} %  {row['finding']}{place}"
             if row["tried"]:
-                told += f"; {row['tried']} saved {row['measured_pct']:.1f} %"
+                pct = row["measured_pct"]
+                told += f"; {row['tried']} " + (
+                    f"saved {pct:.1f} %" if pct > 0 else f"took {-pct:.1f} % more"
+                )
             yield told
-            yield " " * 7 + textwrap.shorten(row["evidence"], _WIDTH - 7, placeholder=" ...")
+            for text in (row["evidence"], f"Try: {row['advice']}"):
+                yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
         if len(self.findings) > _MOST_FINDINGS:
             yield f"{len(self.findings) - _MOST_FINDINGS} more in .findings"
 
