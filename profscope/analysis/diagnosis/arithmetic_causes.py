@@ -122,7 +122,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
 def bound(facts: KernelFacts) -> Iterator[Finding]:
     """dram-bound, l2-bound, l1-bound, tensor-bound, issue-bound: a result, not a fault, and no gain. Needs
     counters."""
-    resource = binding({name: 100 * used for name, used in facts.used.items()})
+    resource = binding({name: 100 * used for name, used in facts.used.items()}) if facts.used else ""
     if not resource:
         return
     place = facts.most(
