@@ -18,6 +18,7 @@ from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.notes import UNSEEN
 from profscope.analysis.overhead import budget_line
 from profscope.analysis.trust_rules import DISTRUST
+from profscope.analysis.values import value_problems
 from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import fit_middle, pad, wrap
@@ -74,7 +75,8 @@ class Header:
     on loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
     program: of all that ran around the kernels, where it was recorded. bound: what binds the longest kernels,
-    if the hardware was asked. budget: what recording added, if it had a budget."""
+    if the hardware was asked. budget: what recording added, if it had a budget. values: what is wrong in
+    probed tensors."""
 
     verdict: str
     in_brief: str
@@ -103,6 +105,7 @@ class Header:
     program: list[str]
     bound: list[str]
     budget: str
+    values: str
     notes: list[str]
 
 
@@ -147,6 +150,7 @@ def make_header(
         program=_program(profile),
         bound=_bound(profile),
         budget=budget_line(metadata),
+        values=value_problems(profile.tables),
         notes=[str(note) for note in metadata.get("notes") or ()],
     )
 
@@ -201,6 +205,7 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Records", _records(header), ", "),
         ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
+        ("Values", header.values.split(), " "),
         *_noted(header),
     ]
     return [*_banner(header), *_render(header, rows, width), *_nothing(header, width)]
@@ -222,6 +227,7 @@ def render_top(header: Header, width: int) -> list[Text]:
         ("Verdict", header.in_brief.split(), " "),
         ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
+        ("Values", header.values.split(), " "),
         ("Records", _records(header) if header.dropped else [], ", "),
     ]
     return [*_banner(header), *_render(header, rows, width)]
@@ -264,8 +270,10 @@ def _render(header: Header, rows: Sequence[_Row], width: int) -> list[Text]:
     for name, parts, separator in rows:
         if not parts:
             continue
-        alarming = (name == "Records" and header.dropped) or (
-            name == "Verdict" and header.verdict.startswith(DISTRUST)
+        alarming = (
+            name == "Values"
+            or (name == "Records" and header.dropped)
+            or (name == "Verdict" and header.verdict.startswith(DISTRUST))
         )
         style = "bold red" if alarming else ""
         head = "bold yellow" if name == "Note" else "dim"
