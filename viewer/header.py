@@ -56,7 +56,7 @@ _LONGEST_NAME = 40
 _Row = tuple[str, Sequence[str], str]
 """Its name, its parts, and what stands between these."""
 
-NO_LAUNCHES = "No launches recorded."
+NO_LAUNCHES = "No launches recorded"
 TO_CHECK = (
     "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
     "the session's backend is the one it ran on."
@@ -206,14 +206,18 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
         ("Values", header.values.split(), " "),
-        *_noted(header),
     ]
-    return [*_banner(header), *_render(header, rows, width), *_nothing(header, width)]
+    rows += _noted(header)
+    if header.launches:
+        return [*_banner(header), *_render(header, rows, width)]
+    # The notes are the first lines.
+    rows = rows if UNSEEN in header.notes else [row for row in rows if row[0] != "Note"]
+    return [*_banner(header), *_nothing(header, width), Text(), *_render(header, rows, width)]
 
 
 def render_top(header: Header, width: int) -> list[Text]:
     """What one must know before the first figure: what was recorded, what is shown of it, whether to believe
-    it, and what was lost. Where nothing was recorded, all of the header: it says why."""
+    it, and what was lost. Where nothing was recorded, why, and all of the header."""
     if header.launches == 0:
         return render_header(header, width)
     size = _size(header)
@@ -283,10 +287,12 @@ def _render(header: Header, rows: Sequence[_Row], width: int) -> list[Text]:
 
 
 def _nothing(header: Header, width: int) -> list[Text]:
-    if header.launches:
-        return []
-    why = TO_CHECK if not header.notes or UNSEEN in header.notes else "The notes say why."
-    return [Text(), *map(Text, wrap(f"{NO_LAUNCHES} {why}".split(), width))]
+    """Why nothing was recorded, by the notes; what to check where they do not say."""
+    if not header.notes or UNSEEN in header.notes:
+        said = f"{NO_LAUNCHES}. {TO_CHECK}"
+    else:
+        said = f"{NO_LAUNCHES}: {'; '.join(_alike_once(header.notes))}"
+    return [Text(line, style="bold") for line in wrap(printable(said).split(" "), width)]
 
 
 def _alike_once(notes: Sequence[str]) -> list[str]:
