@@ -5,6 +5,7 @@ below them what was noted (`render_foot`); `--show header` has all of it (`rende
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from profscope.analysis.values import value_problems
 from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import fit_middle, pad, wrap
+from viewer.groups import Group, differs_text, make_groups
 from viewer.select import Selection
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
@@ -43,6 +45,7 @@ CORRECTED = (
 )
 SHOWN_SCOPES = 3
 _SHOWN_BOUND = 3
+_SHOWN_VARIANTS = 4
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -68,8 +71,9 @@ class Header:
     """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
     verdict: whether its figures can be believed, in one line; "" where there is nothing to judge; in_brief:
-    the same with the reason that weighs most. kernel: its name, "" where there are several. ranks: processes
-    of a job. samples: of the hardware's sampler, over all binaries.
+    the same with the reason that weighs most. command: what `profscope run` ran, "" if it did not. variants:
+    by kernel, what tells its configurations apart, of those that took longest. kernel: its name, "" where
+    there are several. ranks: processes of a job. samples: of the hardware's sampler, over all binaries.
     chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
     are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
     on loads end with, "issue" or "latency"; "" when unknown.
@@ -80,6 +84,8 @@ class Header:
 
     verdict: str
     in_brief: str
+    command: str
+    variants: list[str]
     kernel: str
     trace: str
     tool: str
@@ -125,6 +131,8 @@ def make_header(
     return Header(
         verdict=judged.headline if judged else "",
         in_brief=judged.in_brief(longest_first(profile.tables, launches).index, _short) if judged else "",
+        command=_command(metadata.get("program")),
+        variants=_variants(profile),
         kernel=str(names[0]) if len(names) == 1 else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
@@ -153,6 +161,28 @@ def make_header(
         values=value_problems(profile.tables),
         notes=[str(note) for note in metadata.get("notes") or ()],
     )
+
+
+def _variants(profile: Profile) -> list[str]:
+    """ "add_kernel #0 num_warps=4, #1 num_warps=8"."""
+    by_kernel: dict[str, list[Group]] = {}
+    groups = make_groups(profile)
+    for key in longest_first(profile.tables, profile.launches).index:
+        if groups[key].differs:
+            by_kernel.setdefault(key[0], []).append(groups[key])
+    said = []
+    for kernel, longest in list(by_kernel.items())[:_SHOWN_BOUND]:
+        own = sorted(longest[:_SHOWN_VARIANTS], key=lambda group: group.variant)
+        told = [f"#{group.variant} {differs_text(group)}" for group in own]
+        more = ["..."] * (len(longest) > len(own))
+        said.append(f"{_short(kernel)} {', '.join([*told, *more])}")
+    return said
+
+
+def _command(program: object) -> str:
+    """As one would type it; "" where another tool says something else of its program."""
+    words = program.get("command") if isinstance(program, dict) else None
+    return shlex.join(map(str, words)) if isinstance(words, list) else ""
 
 
 def _program(profile: Profile) -> list[str]:
@@ -195,6 +225,7 @@ def render_header(header: Header, width: int) -> list[Text]:
     size = _size(header)
     rows: list[_Row] = [
         ("Verdict", header.verdict.split(), " "),
+        ("Command", header.command.split(), " "),
         ("Trace", [f"{header.trace}: {size[0]}", *size[1:]], ", "),
         ("Shown", _shown(header), ", "),
         ("Device", [part for part in (header.device or "unknown", *_clock(header)) if part], ", "),
@@ -226,7 +257,9 @@ def render_top(header: Header, width: int) -> list[Text]:
     on = f" on {header.device.split(', ')[0]}" if header.device else ""
     kernels += f" of {header.ranks} ranks" if header.ranks > 1 else ""
     rows: list[_Row] = [
+        ("Command", header.command.split(), " "),
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
+        ("Variants", "; ".join(header.variants).split(), " "),
         ("Shown", _shown(header), ", "),
         ("Verdict", header.in_brief.split(), " "),
         ("Overhead", header.budget.split(), " "),
