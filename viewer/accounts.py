@@ -14,7 +14,7 @@ from viewer.groups import Group
 from viewer.select import Selection
 from viewer.units import printable, share_text
 
-__all__ = ["make_accounts", "render_accounts"]
+__all__ = ["MOST_ACCOUNTS", "make_accounts", "render_account", "render_missing"]
 
 MOST_ACCOUNTS = 3
 """Kernels and variants with a bar: those whose launches took longest."""
@@ -41,21 +41,26 @@ def make_accounts(
     return [accounts[key] for key in first if key in accounts]
 
 
-def render_accounts(accounts: Sequence[TimeAccount], several: Collection[str], width: int) -> list[Text]:
-    """A bar for each, and below it what its cells stand for. several: kernels with more than one variant."""
-    lines = [Text("Where their time goes" if len(accounts) > 1 else "Where its time goes", style="bold")]
-    names = [_name(account, several, min(_NAME, width // 2, width - _LEAST_BAR - 2)) for account in accounts]
-    label = max(map(cell_len, names)) + 2
-    for name, account in zip(names, accounts, strict=True):
-        cells = apportioned(account.shares.values(), max(_LEAST_BAR, width - label))
-        symbols = _symbols(account)
-        bar = "".join(symbols[share] * count for share, count in zip(account.shares, cells, strict=True))
-        lines.append(Text(pad(name, label) + bar))
-        lines += [Text(f"  {line}") for line in wrap(list(_legend(account, symbols)), width - 2, "  ")]
+def render_account(account: TimeAccount, several: Collection[str], title: str, width: int) -> list[Text]:
+    """The title, its bar, and below that what the bar's cells stand for. several: kernels with more than one
+    variant."""
+    lines = [Text(line, style="bold") for line in wrap(words(title), width)]
+    name = _name(account, several, min(_NAME, width // 2, width - _LEAST_BAR - 2))
+    label = cell_len(name) + 2
+    cells = apportioned(account.shares.values(), max(_LEAST_BAR, width - label))
+    symbols = _symbols(account)
+    bar = "".join(symbols[share] * count for share, count in zip(account.shares, cells, strict=True))
+    lines.append(Text(pad(name, label) + bar))
+    return lines + [Text(f"  {line}") for line in wrap(list(_legend(account, symbols)), width - 2, "  ")]
+
+
+def render_missing(accounts: Sequence[TimeAccount], several: Collection[str], width: int) -> list[Text]:
+    """What the bars cannot show, once for all that lack it."""
     missing: dict[str, list[str]] = {}
-    for name, account in zip(names, accounts, strict=True):
+    for account in accounts:
         for text in _missing(account):
-            missing.setdefault(text, []).append(name)
+            missing.setdefault(text, []).append(_name(account, several, _NAME))
+    lines = []
     for text, own in missing.items():
         said = text if len(own) == len(accounts) else f"{', '.join(own)}: {text}"
         lines += [Text(line, style="dim") for line in wrap(words(said), width)]

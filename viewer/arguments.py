@@ -26,14 +26,14 @@ from viewer.zoom import Zoom, parse_zoom
 __all__ = ["add_parts", "parsed"]
 
 EPILOG = """\
-The first screen has the verdict, what holds the kernels back, the lines that
-take most time, the scopes in program order, and one CTA's timeline. Everything
-else comes on request: --show header has clocks, versions and options. Kernels
-stand in the order of the time that their launches took. Self time is what a
-span's synchronous children leave of it; share is self time over the kernel's
-warp time, which is the sum of all its warps' run times. Durations have three
-significant digits; --json has them exact. Short lines leave columns out;
---width 120 has all.
+The first screen has the verdict, the kernels, and of the three longest where
+their time goes, what holds them back and their lines; then the scopes in
+program order, and one CTA's timeline. Everything else comes on request: --show
+header has clocks, versions and options. Kernels stand in the order of the time
+that their launches took. Self time is what a span's synchronous children leave
+of it; share is self time over the kernel's warp time, which is the sum of all
+its warps' run times. Durations have three significant digits; --json has them
+exact. Short lines leave columns out; --width 120 has all.
 
 examples:
   profscope view trace.json --source

@@ -236,12 +236,12 @@ def _says(launch: RowDiff | None, unit: str) -> str:
 def _render(comparison: Comparison, width: int) -> list[Text]:
     lines = [Text(EMULATED, style="bold black on yellow")] if comparison.emulated else []
     facts = [
+        ("Time", program_text(comparison.program, comparison.unit)),
         ("A", _named(comparison.a, comparison.verdict_a)),
         ("B", _named(comparison.b, comparison.verdict_b)),
     ]
     facts += [("Note", note) for note in comparison.notes]
     facts += [("Untested", missing) for missing in comparison.not_measured]
-    facts.append(("Time", program_text(comparison.program, comparison.unit)))
     label = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
         style = "bold yellow" if name in ("Note", "Untested") else "dim"

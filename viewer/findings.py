@@ -19,6 +19,8 @@ __all__ = ["FindingRow", "make_findings", "render_findings"]
 MOST_FINDINGS = 5
 """Kinds of findings shown as text: those that can bring most."""
 
+TITLE = "What holds the kernels back, and how much of their time it costs"
+
 MOST_PLACES = 3
 """Of each, the places that are shown."""
 
@@ -51,11 +53,14 @@ def make_findings(
 
 
 def render_findings(
-    rows: list[FindingRow], several: Collection[str], width: int, most: int = MOST_FINDINGS
+    rows: list[FindingRow],
+    several: Collection[str],
+    width: int,
+    most: int = MOST_FINDINGS,
+    title: str = TITLE,
 ) -> list[Text]:
     """What holds the kernels back, `most` of it (0: all): its gain at most, where, the evidence, and what to
     try; what several kernels have in common once. several: kernels with more than one variant."""
-    title = "What holds the kernels back, and how much of their time it costs"
     lines = [Text(line, style="bold") for line in wrap(title.split(), width)]
     alike: dict[tuple[str, str], list[FindingRow]] = {}
     for row in rows:

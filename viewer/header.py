@@ -5,6 +5,7 @@ below them what was noted (`render_foot`); `--show header` has all of it (`rende
 """
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,11 @@ from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.notes import UNSEEN
 from profscope.analysis.overhead import budget_line
 from profscope.analysis.trust_rules import DISTRUST
+from profscope.analysis.values import value_problems
 from profscope.options import Options
 from profscope.profiles import Profile
 from viewer.cells import fit_middle, pad, wrap
+from viewer.groups import Group, differs_text, make_groups
 from viewer.select import Selection
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
@@ -42,6 +45,7 @@ CORRECTED = (
 )
 SHOWN_SCOPES = 3
 _SHOWN_BOUND = 3
+_SHOWN_VARIANTS = 4
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -55,7 +59,7 @@ _LONGEST_NAME = 40
 _Row = tuple[str, Sequence[str], str]
 """Its name, its parts, and what stands between these."""
 
-NO_LAUNCHES = "No launches recorded."
+NO_LAUNCHES = "No launches recorded"
 TO_CHECK = (
     "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
     "the session's backend is the one it ran on."
@@ -67,17 +71,21 @@ class Header:
     """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
 
     verdict: whether its figures can be believed, in one line; "" where there is nothing to judge; in_brief:
-    the same with the reason that weighs most. kernel: its name, "" where there are several. ranks: processes
-    of a job. samples: of the hardware's sampler, over all binaries.
+    the same with the reason that weighs most. command: what `profscope run` ran, "" if it did not. variants:
+    by kernel, what tells its configurations apart, of those that took longest. kernel: its name, "" where
+    there are several. ranks: processes of a job. samples: of the hardware's sampler, over all binaries.
     chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
     are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
     on loads end with, "issue" or "latency"; "" when unknown.
     records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
     program: of all that ran around the kernels, where it was recorded. bound: what binds the longest kernels,
-    if the hardware was asked. budget: what recording added, if it had a budget."""
+    if the hardware was asked. budget: what recording added, if it had a budget. values: what is wrong in
+    probed tensors."""
 
     verdict: str
     in_brief: str
+    command: str
+    variants: list[str]
     kernel: str
     trace: str
     tool: str
@@ -103,6 +111,7 @@ class Header:
     program: list[str]
     bound: list[str]
     budget: str
+    values: str
     notes: list[str]
 
 
@@ -122,6 +131,8 @@ def make_header(
     return Header(
         verdict=judged.headline if judged else "",
         in_brief=judged.in_brief(longest_first(profile.tables, launches).index, _short) if judged else "",
+        command=_command(metadata.get("program")),
+        variants=_variants(profile),
         kernel=str(names[0]) if len(names) == 1 else "",
         trace=trace,
         tool=str(metadata.get("tool", "")),
@@ -147,8 +158,31 @@ def make_header(
         program=_program(profile),
         bound=_bound(profile),
         budget=budget_line(metadata),
+        values=value_problems(profile.tables),
         notes=[str(note) for note in metadata.get("notes") or ()],
     )
+
+
+def _variants(profile: Profile) -> list[str]:
+    """ "add_kernel #0 num_warps=4, #1 num_warps=8"."""
+    by_kernel: dict[str, list[Group]] = {}
+    groups = make_groups(profile)
+    for key in longest_first(profile.tables, profile.launches).index:
+        if groups[key].differs:
+            by_kernel.setdefault(key[0], []).append(groups[key])
+    said = []
+    for kernel, longest in list(by_kernel.items())[:_SHOWN_BOUND]:
+        own = sorted(longest[:_SHOWN_VARIANTS], key=lambda group: group.variant)
+        told = [f"#{group.variant} {differs_text(group)}" for group in own]
+        more = ["..."] * (len(longest) > len(own))
+        said.append(f"{_short(kernel)} {', '.join([*told, *more])}")
+    return said
+
+
+def _command(program: object) -> str:
+    """As one would type it; "" where another tool says something else of its program."""
+    words = program.get("command") if isinstance(program, dict) else None
+    return shlex.join(map(str, words)) if isinstance(words, list) else ""
 
 
 def _program(profile: Profile) -> list[str]:
@@ -191,6 +225,7 @@ def render_header(header: Header, width: int) -> list[Text]:
     size = _size(header)
     rows: list[_Row] = [
         ("Verdict", header.verdict.split(), " "),
+        ("Command", header.command.split(), " "),
         ("Trace", [f"{header.trace}: {size[0]}", *size[1:]], ", "),
         ("Shown", _shown(header), ", "),
         ("Device", [part for part in (header.device or "unknown", *_clock(header)) if part], ", "),
@@ -201,14 +236,19 @@ def render_header(header: Header, width: int) -> list[Text]:
         ("Records", _records(header), ", "),
         ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
-        *_noted(header),
+        ("Values", header.values.split(), " "),
     ]
-    return [*_banner(header), *_render(header, rows, width), *_nothing(header, width)]
+    rows += _noted(header)
+    if header.launches:
+        return [*_banner(header), *_render(header, rows, width)]
+    # The notes are the first lines.
+    rows = rows if UNSEEN in header.notes else [row for row in rows if row[0] != "Note"]
+    return [*_banner(header), *_nothing(header, width), Text(), *_render(header, rows, width)]
 
 
 def render_top(header: Header, width: int) -> list[Text]:
     """What one must know before the first figure: what was recorded, what is shown of it, whether to believe
-    it, and what was lost. Where nothing was recorded, all of the header: it says why."""
+    it, and what was lost. Where nothing was recorded, why, and all of the header."""
     if header.launches == 0:
         return render_header(header, width)
     size = _size(header)
@@ -217,11 +257,14 @@ def render_top(header: Header, width: int) -> list[Text]:
     on = f" on {header.device.split(', ')[0]}" if header.device else ""
     kernels += f" of {header.ranks} ranks" if header.ranks > 1 else ""
     rows: list[_Row] = [
+        ("Command", header.command.split(), " "),
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
+        ("Variants", "; ".join(header.variants).split(), " "),
         ("Shown", _shown(header), ", "),
         ("Verdict", header.in_brief.split(), " "),
         ("Overhead", header.budget.split(), " "),
         ("Bound", header.bound, "; "),
+        ("Values", header.values.split(), " "),
         ("Records", _records(header) if header.dropped else [], ", "),
     ]
     return [*_banner(header), *_render(header, rows, width)]
@@ -264,8 +307,10 @@ def _render(header: Header, rows: Sequence[_Row], width: int) -> list[Text]:
     for name, parts, separator in rows:
         if not parts:
             continue
-        alarming = (name == "Records" and header.dropped) or (
-            name == "Verdict" and header.verdict.startswith(DISTRUST)
+        alarming = (
+            name == "Values"
+            or (name == "Records" and header.dropped)
+            or (name == "Verdict" and header.verdict.startswith(DISTRUST))
         )
         style = "bold red" if alarming else ""
         head = "bold yellow" if name == "Note" else "dim"
@@ -275,10 +320,12 @@ def _render(header: Header, rows: Sequence[_Row], width: int) -> list[Text]:
 
 
 def _nothing(header: Header, width: int) -> list[Text]:
-    if header.launches:
-        return []
-    why = TO_CHECK if not header.notes or UNSEEN in header.notes else "The notes say why."
-    return [Text(), *map(Text, wrap(f"{NO_LAUNCHES} {why}".split(), width))]
+    """Why nothing was recorded, by the notes; what to check where they do not say."""
+    if not header.notes or UNSEEN in header.notes:
+        said = f"{NO_LAUNCHES}. {TO_CHECK}"
+    else:
+        said = f"{NO_LAUNCHES}: {'; '.join(_alike_once(header.notes))}"
+    return [Text(line, style="bold") for line in wrap(printable(said).split(" "), width)]
 
 
 def _alike_once(notes: Sequence[str]) -> list[str]:

@@ -265,7 +265,7 @@ def _rows(view: View, name: str) -> list[Row]:
 def _render(view: View, options: argparse.Namespace, width: int, shown: Collection[str]) -> list[Text]:
     if options.show is None:
         lines = render_first(
-            view.header, view.accounts, view.findings, view.kernels, width, _most_rows(options)
+            view.header, view.kernels, view.accounts, view.findings, view.lines, width, _most_rows(options)
         )
         if view.bare and view.advice:
             lines += [Text(line) for line in wrap(_bare(view), width)]
@@ -287,7 +287,7 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
             ]
     lines += render_breakdown(view.breakdown, width, _most_rows(options))
     lines += render_limits(view.limits, width)
-    for of_kernel in view.lines:
+    for of_kernel in view.lines if options.show else []:
         lines += [Text(), *render_lines(of_kernel, width)]
     for at, table in enumerate(view.tables):
         if not (table.rows or (view.trees and view.trees[at].nodes)):

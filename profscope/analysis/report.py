@@ -29,6 +29,7 @@ from profscope.analysis.summary import summary
 from profscope.analysis.time_account import TimeAccount, time_accounts
 from profscope.analysis.timeline.critical_path import PATH_DTYPES, path_of
 from profscope.analysis.timeline.overlap import OVERLAP_DTYPES, overlap_of
+from profscope.analysis.values import value_problems
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -149,7 +150,9 @@ def _heaviest(tables: Tables) -> pd.Series[float]:
 def _report(parts: _Parts, kernels: list[dict[str, Any]], size: _Size) -> dict[str, Any]:
     launches = parts.tables.launches
     rest = _heaviest(parts.tables).iloc[size.kernels :]
-    notes = [clipped(note, 240) for note in _notes(parts.tables)]
+    wrong = value_problems(parts.tables)
+    told = [f"values: {wrong}"] * bool(wrong) + _notes(parts.tables)
+    notes = [clipped(note, 240) for note in told]
     return {
         "schema": SCHEMA,
         "tool": _tool(parts.tables.metadata),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from instrument_passes.span_columns import VALUES_OF
 from profscope.analysis.answers import answer_frame
 from profscope.schema import Tables, payload_names
 
-__all__ = ["values"]
+__all__ = ["value_problems", "values"]
 
 _DTYPES: Final = {
     "kernel": "str",
@@ -34,6 +35,7 @@ _SITE: Final = ["kernel", "variant", "scope", "file", "line"]
 _OF_LOOPS: Final = ("stage", "for_iteration")  # columns that the decoder adds, which are no values
 _PROBLEMS: Final = {"nans": "nan", "infs": "infinity", "denormals": "denormals", "saturated": "saturation"}
 """By column of a probe, what a count above 0 means; the worst first."""
+_SHOWN: Final = {"nan": "NaN"}
 _RANK: Final = {name: rank for rank, name in enumerate([*_PROBLEMS.values(), ""])}
 
 
@@ -68,6 +70,21 @@ def values(tables: Tables) -> pd.DataFrame:
     table = answer_frame(rows, _DTYPES, missing)
     table.attrs["first_nan"] = _first_nan(df)
     return table
+
+
+def value_problems(tables: Tables) -> str:
+    """What is wrong in the tensors that were probed, in one line, the worst first: "NaN in values of acc
+    (dot.py:31) and 2 other places, denormals in ... (prof.values())"; "" where nothing is."""
+    if not any(name in tables.df for name in _PROBLEMS):
+        return ""
+    table = values(tables)
+    said = []
+    for problem, places in table[table["problem"] != ""].groupby("problem", sort=False):
+        first, others = places.iloc[0], len(places) - 1
+        more = f" and {others} other place{'s' * (others > 1)}" if others else ""
+        where = f"{first['scope']} ({PurePath(first['file']).name}:{first['line']})"
+        said.append(f"{_SHOWN.get(str(problem), problem)} in {where}{more}")
+    return f"{', '.join(said)} (prof.values())" if said else ""
 
 
 def _rows(df: pd.DataFrame, variants: pd.Series[int], name: str) -> list[dict[str, Any]]:

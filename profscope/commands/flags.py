@@ -14,7 +14,7 @@ from profscope.options import Options
 
 __all__ = ["RUN_DEFAULTS", "add_flags", "example", "option_names", "run_options", "spelled"]
 
-RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0}
+RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "hardware": True}
 """What a whole program's session has by default where that is not what a session has."""
 
 _METAVARS: Final[Mapping[str, str]] = {
@@ -73,7 +73,8 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
         action = "store_false" if default is True else "store_true"
         yield parser.add_argument(flag, dest=option.name, default=nothing, action=action, help=says)
         return
-    about = f"{says} (default: {default})" if default not in (None, "", False) else says
+    shown = str(default).lower() if isinstance(default, bool) else default
+    about = f"{says} (default: {shown})" if default not in (None, "", False) else says
     yield parser.add_argument(
         flag,
         dest=option.name,
@@ -82,6 +83,11 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
         metavar=_metavar(kinds, option.name),
         help=about,
     )
+    if default is True:
+        turned_off = f"same as {flag} false"
+        yield parser.add_argument(
+            f"--no-{flag[2:]}", dest=option.name, default=nothing, action="store_false", help=turned_off
+        )
 
 
 def _metavar(kinds: frozenset[str], name: str) -> str:

@@ -77,6 +77,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
         return 0
     emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
+    if emulated and "hardware" not in options:
+        checked = replace(checked, hardware=False)  # there is none to observe
     starts.append(_recorded(chosen, given, checked, emulated=emulated))
     if emulated:
         stack.enter_context(after_import("profscope.emulator.driver", _choose_emulator))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 
 import profscope
 from bench.diagnose import RECORDINGS
+from profscope.analysis import breakdown as module
 from profscope.analysis.breakdown import PARTS, breakdown, sm_time
+from profscope.analysis.time_account import OTHER
 from profscope.evidence.sample_tables import sample_tables
 from profscope.schema import Tables
 from tests.support.captures import captured
@@ -178,3 +181,11 @@ def test_kernels_without_shared_memory_do_not_wait_for_it(recording: str, reason
     waits = table[table["part"] == "waiting"].groupby("reason")["share"].sum()
     assert waits.idxmax() == reason
     assert "shared memory" not in waits
+
+
+def test_the_page_has_every_part_and_reason() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text()
+    section = page.partition("## The breakdown\n")[2].partition("\n## ")[0]
+    waits = {**module._REASONS, **module._MIO_REASONS}
+    names = {*PARTS, *waits.values(), module._MIO, *module._REASONS, *module._OF_MIO, OTHER}
+    assert {name for name in names if f"`{name}`" not in section} == set()

@@ -84,20 +84,6 @@ def test_partitions_that_wait_for_each_other() -> None:
     assert "partition0 waits 27 % of the CTA's time at barrier wait" in top["evidence"]
 
 
-def test_values_stand_without_a_gain() -> None:
-    clean = regular_profile(launches=1, ctas=264, iterations=60, sms=132)
-    scopes = clean.df["scope"].cat.rename_categories({"load A": "values of load A"})
-    rows = len(clean.df)
-    seen = pd.array([0] * rows, "Int32")
-    seen[28] = 5
-    columns = {"nans": seen, "infs": pd.array([0] * rows, "Int32"), "min": [0.0] * rows, "max": [1.0] * rows}
-    table = Profile(clean.df.assign(scope=scopes, **columns), clean.launches, clean.metadata).findings()
-    (row,) = table.to_dict("records")
-    assert (row["finding"], row["gain_pct"]) == ("nan", 0.0)
-    assert row["line"] == clean.df["line"].iloc[28]
-    assert "has 5 in CTA 0" in row["evidence"]
-
-
 def test_what_was_left_out_is_not_judged() -> None:
     lost = regular_profile(launches=1, ctas=4)
     table = Profile(lost.df, lost.launches.assign(dropped=7), lost.metadata).findings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import triton.language as tl
 import profscope
 from profscope import emulator
 from profscope.analysis.integrity import validate
+from profscope.analysis.values import value_problems
 from profscope.errors import OptionError
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
 from tests.support.profiles import regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import CASES, same_bits
+from viewer.first_screen import show_first_screen
 
 # ruff: noqa: N803
 
@@ -265,29 +268,36 @@ def halves_kernel(x_ptr, out_ptr, scale, BLOCK: tl.constexpr):
     tl.store(out_ptr + offs, tl.clamp(x, -65504.0, 65504.0).to(tl.float16))
 
 
-def test_findings_of_values() -> None:
+def test_what_is_wrong_in_values_is_said_and_is_no_finding() -> None:
     """A scale that is too small, too large, and right."""
     wanted = {1e-6: "denormals", 1e6: "saturation", 10.0: None}
     x, lines = torch.linspace(1, 2, 256), halves_kernel.fn.__code__.co_firstlineno
-    for scale, finding in wanted.items():
+    for scale, problem in wanted.items():
         with session("value-probe{classes=store}") as prof:
             halves_kernel[(2,)](x, torch.empty(256).half(), scale, BLOCK=128)
-        table = prof.findings()
-        values = table[table["gain_pct"] == 0].to_dict("records")
-        assert [each["finding"] for each in values] == ([finding] if finding else [])
-        for row in values:
-            assert "values of store has " in row["evidence"]
-            assert "128 in" in row["evidence"]
-            assert row["line"] == lines + 5
+        table = prof.values()
+        (row,) = table[table["problem"] != ""].to_dict("records") if problem else [None]
+        assert row is None or (row["problem"], row["line"], row["greatest"]) == (problem, lines + 5, 128)
+        assert not set(prof.findings()["finding"]) & {"nan", "infinity", "denormals", "saturation"}
+        where = f"in values of store (test_first_nan.py:{lines + 5}) (prof.values())"
+        said = f"{problem} {where}" if problem else ""
+        assert value_problems(prof.profile.tables) == said
+        first = prof.report()["notes"][0]
+        assert (first == f"values: {said}") is (problem is not None)
+        shown = StringIO()
+        show_first_screen(prof.profile, "t.json", shown)
+        assert (f"Values    {problem} in values of store" in shown.getvalue()) is (problem is not None)
 
 
-@pytest.mark.parametrize(("scope", "findings"), [("loop L22", 0), ("values of acc", 1)])
-def test_a_payload_is_no_probes_count(scope: str, findings: int) -> None:
+@pytest.mark.parametrize(
+    ("scope", "said"), [("loop L22", ""), ("values of acc", "saturation in values of acc")]
+)
+def test_a_payload_is_no_probes_count(scope: str, said: str) -> None:
     plain = regular_profile(launches=1, ctas=2)
     df = plain.tables.df.assign(
         scope=plain.df["scope"].astype(str).replace("loop L22", scope).astype("category")
     )
     df["saturated"] = pd.array([pd.NA] * len(df), "Int32")
     df.loc[df["scope"] == scope, "saturated"] = 3
-    told = profscope.Profile(df, plain.launches, plain.metadata).findings()
-    assert (told["finding"] == "saturation").sum() == findings
+    told = value_problems(profscope.Profile(df, plain.launches, plain.metadata).tables)
+    assert told.partition(" (")[0] == said

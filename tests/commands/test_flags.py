@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.commands.flags import add_flags, example, option_names, run_options, spelled
+from profscope.commands.flags import RUN_DEFAULTS, add_flags, example, option_names, run_options, spelled
 from profscope.commands.run import make_parser
 from profscope.options import Options
 
@@ -66,6 +66,16 @@ def test_a_run_records_some_ctas_unless_it_is_told_otherwise() -> None:
     assert run_options({"ctas": 1}).ctas == 1
 
 
+def test_a_run_observes_the_hardware_unless_it_is_told_otherwise() -> None:
+    every = Options(hardware=True).evidence.witnesses
+    assert run_options({}).evidence.witnesses == every
+    assert run_options(parsed(["--hardware", "counts"])).evidence.witnesses == ("counts",)
+    off = parsed(["--no-hardware"])
+    assert run_options(off).evidence.witnesses == ()
+    assert parsed(spelled(off)) == off  # as the processes of a job are told
+    assert Options().evidence.witnesses == ()  # of a session
+
+
 @pytest.mark.parametrize("words", [["--every", "often"], ["--ctas", "1,x"], ["--every", "soon"]])
 def test_what_is_no_number_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
@@ -87,5 +97,6 @@ def test_the_page_has_every_flag_and_no_other() -> None:
         spelled({name: not default})[0].split("=")[0] if isinstance(default, bool) else f"--{name}"
         for name, default in ((n, getattr(Options(), n)) for n in option_names())
     }
+    options |= {f"--no-{name}" for name, default in RUN_DEFAULTS.items() if default is True}
     assert documented == own | {option.replace("_", "-") for option in options}
     assert documented <= flags

@@ -357,13 +357,13 @@ def test_a_fault_is_the_users_to_see(tmp_path: Path, launches: int) -> None:
     assert any(fault in ended.stdout for fault in _FAULTS), ended.stdout + ended.stderr
 
 
-def test_a_whole_program_has_it_if_asked(tmp_path: Path) -> None:
+def test_a_whole_program_has_it_unless_told_otherwise(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
     )
     root = Path(profscope.__file__).parents[1]
-    for flags, rows in ((["--hardware", "true"], True), ([], False)):
+    for flags, rows in (([], True), (["--no-hardware"], False)):
         trace = tmp_path / f"t{rows}.json"
         command = [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)]
         done = subprocess.run(

@@ -14,12 +14,14 @@ import pandas as pd
 import pytest
 
 import profscope
+from profscope.errors import EmptyProfileWarning
 from profscope.options import Options
 from profscope.profiles import Profile, load
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.quick import quick
+from tests.support.sessions import launch_add, session
 from viewer.cli import main
 
 SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
@@ -110,7 +112,18 @@ def test_an_empty_profile_says_what_to_check(tmp_path: Path) -> None:
     assert "No launches recorded. Check that" in done.stdout
     assert json.loads(run(str(tmp_path / "empty.json"), "--json").stdout)["timeline"] is None
     Profile(metadata=profile_metadata(notes=["all of it was left out"])).save(tmp_path / "empty.json")
-    assert "No launches recorded. The notes say why." in run(str(tmp_path / "empty.json")).stdout
+    said = run(str(tmp_path / "empty.json")).stdout
+    assert said.startswith("No launches recorded: all of it was left out\n")
+
+
+def test_a_run_whose_kernels_matched_none_says_so_first(tmp_path: Path) -> None:
+    with pytest.warns(EmptyProfileWarning), session(kernels="matmul") as prof:
+        launch_add()
+    prof.save(tmp_path / "empty.json")
+    banner, first, *_ = run(str(tmp_path / "empty.json"), "--width", "200").stdout.splitlines()
+    assert banner.startswith("EMULATED")
+    why = "kernels='matmul' matches none of those that were launched: add_kernel"
+    assert first == f"No launches recorded: {why}"
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
+from tests.kernels.add import add_kernel
 from tests.support.captured import captured
 from tests.support.command_line import run
+from tests.support.sessions import session
 from viewer.own_process import imported_beside
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
@@ -83,6 +86,34 @@ def test_what_a_figure_is_of_stands_beside_it(tmp_path: Path) -> None:
     assert re.search(r"last, as read, timestamps \+-\d+ ns$", kernels.splitlines()[0])
     assert " of warp time, without what recording took, " in tree.splitlines()[0]
     assert timeline.splitlines()[0].endswith(", as read")
+
+
+def test_the_order_is_program_trust_kernels_and_then_each_of_the_three_longest(tmp_path: Path) -> None:
+    x = torch.ones(4096)
+    with session() as prof:
+        for warps, ctas in ((4, 4), (8, 4), (4, 8), (4, 2)):
+            add_kernel[(ctas,)](x, x, torch.empty_like(x), 4096, BLOCK=4096 // ctas, num_warps=warps)
+    command = {"program": {"command": ["train.py", "--epochs", "1"]}}
+    file = str(tmp_path / "t.json")
+    Profile.of(replace(prof.tables, metadata=prof.metadata | command)).save(file)
+    text = run(file, "--width", "160").stdout
+    top = text.split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in top[1:]] == ["Command", "Recorded", "Variants", "Verdict"]
+    assert top[1].endswith("train.py --epochs 1")
+    assert "#0 BLOCK=1024 num_warps=4, #1 BLOCK=1024 num_warps=8, #2 BLOCK=512 num_warps=4" in top[3]
+    (document,) = [json.loads(run(file, "--json").stdout)]
+    longest = [row["variant"] for row in document["kernels"]]
+    heads = [f"\nWhere the time of add_kernel #{variant} BLOCK=" for variant in longest]
+    assert [head in text for head in heads] == [True] * 3 + [False]
+    at = [text.index("\nkernels  launches from"), *(text.index(head) for head in heads[:3])]
+    assert at == sorted(at)
+    ends = [*at[2:], text.index(", spans on loads end at their issue")]
+    for begin, end in zip(at[1:], ends, strict=True):  # bar, findings, lines
+        part = text[begin:end]
+        assert (
+            part.index("(from ctas, model)") < part.index("\nWhat holds it back") < part.index("\nline spans")
+        )
+    assert re.search(r"\n\d+ more findings?, of other kernels; --show findings has all\n", text)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")

@@ -12,7 +12,6 @@ from profscope.analysis.diagnosis import (
     memory_causes,
     repeated_loads,
     tensor_causes,
-    value_causes,
     warp_causes,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts
@@ -41,4 +40,3 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
         is_finding = each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)
         if is_finding and (each.finding not in _SYMPTOMS or most < each.gain_pct / 2):
             yield each
-    yield from value_causes.wrong_values(facts.analysis)

@@ -10,6 +10,7 @@ import pandas as pd
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import Ints
+from profscope.analysis.values import value_problems
 from profscope.schema import Tables
 from profscope.traces.html.bundle import script, style
 from profscope.traces.html.ctas import Ctas
@@ -78,6 +79,8 @@ def document(tables: Tables, pool: Executor) -> str:
     told = {text for kernel in kernels for text in kernel.lines_missing}
     missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
     notes = [f"not measured: {text}" for text in missing if text.partition(": ")[2] not in told]
+    wrong = value_problems(tables)
+    notes += [f"values: {wrong}"] if wrong else []
     notes += [_CORRECTED] if len(tables.df) and are_corrected(tables) else []
     sections.append(tag("section", about(tables, notes, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
