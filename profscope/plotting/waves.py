@@ -165,7 +165,7 @@ def _legend(ax: Axes, wave: Ints, count: int, in_band: int) -> None:
 
 
 def _note(shape: Shape, sms: int) -> str:
-    """What the launch loses, as the findings `idle-sms`, `tail` and `load-imbalance` have it.
+    """What the launch loses, by when its CTAs ran.
 
     sms: those of the device; 0 where nobody says.
     """

@@ -147,12 +147,13 @@ def test_a_launch_that_took_no_time_can_be_drawn(regular: Profile) -> None:
         assert "24 CTAs" in said(figure)
 
 
-def test_the_tail_is_that_of_the_findings() -> None:
-    """141 CTAs for 132 SMs, on an H200."""
+def test_the_tail_is_near_that_of_the_findings() -> None:
+    """141 CTAs for 132 SMs, on an H200: the finding goes by the grid, the figure by when the CTAs ran."""
     prof = load(DATA / "plotting" / "waves.pftrace.gz")
     figure = prof.plot.waves()
     (tail,) = prof.findings().query("finding == 'tail'")["gain_pct"]
-    assert f"tail {tail:.0f} % of the launch" in said(figure)
+    (shown,) = re.findall(r"tail (\d+) % of the launch", "".join(said(figure)))
+    assert int(shown) == pytest.approx(tail, abs=2)
     assert legend(figure)[:2] == ["wave 1: 132 CTAs", "wave 2: 9 CTAs"]
     layers = [path.get_extents().y1 for area in axes(figure).collections[:2] for path in area.get_paths()]
     assert max(layers) == 132
