@@ -114,8 +114,12 @@ class Trials:
 
 
 def _code(compiled: Any) -> tuple[Any, ...]:
+    """What decides how long a binary takes: not the names of its source files, which may be those of an
+    earlier compilation if it comes from Triton's cache."""
+    code, _, _ = compiled.asm.get("ptx", "").partition(".section")  # from there on for debuggers
+    lines = (line.strip() for line in code.splitlines())
     return (
-        compiled.asm.get("ptx") or compiled.hash,
+        tuple(line for line in lines if not line.startswith((".file", ".loc", "//"))) or compiled.hash,
         compiled.metadata.shared,
         getattr(compiled.metadata, "maxnreg", None),
     )
