@@ -93,13 +93,10 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     kernel, variant = judged.kernel, judged.variant
     name = _name(tables, kernel, variant)
     if isinstance(judged, SkippedKernel):
-        return FindingsOf(
-            Answer([], [f"{name}: all: {judged.why}"]), name, f"{_NOT_LOOKED_FOR}: {judged.why}"
-        )
+        return _not_judged(name, judged.why)
     facts = facts_of(judged)
     if facts is None:
-        why = "the size of its grid is not known"
-        return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{_NOT_LOOKED_FOR}: {why}")
+        return _not_judged(name, "the size of its grid is not known")
     said = [f"{name}: {text}" for text in (*_overwritten(judged), *missing(facts))]
     rows = [_row(tables, kernel, variant, each) for each in diagnose(facts)]
     return FindingsOf(Answer(rows, said), name, "" if rows else _clean(facts.known, tables.emulated))

@@ -118,10 +118,6 @@ class KernelAnalysis:
         """What all warps took: the sum of the spans that have none around."""
         return float(self.spans.duration[self.spans.parent < 0].sum()) or 1.0
 
-    def share_pct(self, cycles: float) -> float:
-        """Cycles of warps in percent of what all warps took."""
-        return 100.0 * cycles / self.warp_cycles
-
     def of_class(self, *classes: str) -> _Bools:
         """By span: whether it is an op of these classes."""
         return self._among("cls", classes)

@@ -10,14 +10,10 @@ import pandas as pd
 
 from profscope.analysis.span_rows import Floats, Ints
 
-__all__ = ["ALIKE", "UNLIKE", "Shape", "shape_of"]
+__all__ = ["ALIKE", "Shape", "shape_of"]
 
 ALIKE = 0.05
 """CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
-
-UNLIKE = 0.35
-"""CTAs that do the same still differ, by where their data is and what runs beside them; beyond this standard
-deviation over the mean they do not do the same (an H200's like CTAs: up to 0.3)."""
 
 
 @dataclass(frozen=True)
