@@ -135,7 +135,7 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place,
         f"{RESOURCES[resource][1]}: {100 * facts.used[resource]:.0f} % of the peak, the most of all",
-        "do less of it", 0.0, "high",
+        "this is the roof: only less of this work is faster", 0.0, "high",
     )  # fmt: skip
 
 
