@@ -47,7 +47,7 @@ def test_a_slower_kernel_is_told_first(traces: dict[str, str]) -> None:
     done = run("diff", traces["before"], traces["slower"])
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert re.match(r"Time  [\d.]+ us in A, [\d.]+ us in B; changed: 100.0% of A", lines[0])
+    assert re.match(r"Time  [\d.]+ us in A, [\d.]+ us in B \([+-][\d.]+%\); changed: 100.0% of A", lines[0])
     told = next(at for at, line in enumerate(lines) if line.startswith("A "))
     assert lines[told : told + 2] == [
         "A     before.json.gz: trust with care",

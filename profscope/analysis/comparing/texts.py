@@ -19,12 +19,13 @@ def program_text(program: Mapping[str, Any], unit: str) -> str:
 
     program: entry "program" of a comparison's attrs.
     """
-    a, b = (_duration(program[f"total_{side}"], unit) for side in "ab")
+    total_a, total_b = program["total_a"], program["total_b"]
+    by = f" ({total_b / total_a - 1:+.1%})" if total_a > 0 else ""
     changed, not_judged = ((program[f"{name}_a"], program[f"{name}_b"]) for name in ("changed", "not_judged"))
     launches = program["launches_a"], program["launches_b"]
     how_many = "" if launches[0] == launches[1] else f", {launches[0]:,} and {launches[1]:,} launches"
     same = "no launch changed" if how_many else "nothing changed"
-    text = f"{a} in A, {b} in B{how_many}; "
+    text = f"{_duration(total_a, unit)} in A, {_duration(total_b, unit)} in B{by}{how_many}; "
     text += f"changed: {_parts(changed)}" if any(changed) else same
     return f"{text} (not judged: {_parts(not_judged)})" if any(not_judged) else text
 
