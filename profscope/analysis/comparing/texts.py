@@ -20,10 +20,10 @@ def program_text(program: Mapping[str, Any], unit: str) -> str:
     program: entry "program" of a comparison's attrs.
     """
     total_a, total_b = program["total_a"], program["total_b"]
-    by = f" ({total_b / total_a - 1:+.1%})" if total_a > 0 else ""
     changed, not_judged = ((program[f"{name}_a"], program[f"{name}_b"]) for name in ("changed", "not_judged"))
     launches = program["launches_a"], program["launches_b"]
     how_many = "" if launches[0] == launches[1] else f", {launches[0]:,} and {launches[1]:,} launches"
+    by = f" ({total_b / total_a - 1:+.1%})" if total_a > 0 and not how_many else ""
     same = "no launch changed" if how_many else "nothing changed"
     text = f"{_duration(total_a, unit)} in A, {_duration(total_b, unit)} in B{by}{how_many}; "
     text += f"changed: {_parts(changed)}" if any(changed) else same
