@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from triton.compiler import CompiledKernel
-from triton.runtime.autotuner import Autotuner
+from triton.runtime.autotuner import Autotuner, Heuristics
+from triton.runtime.jit import JITFunction
 
 from profscope.compat.patches import patched, patched_property
 
-__all__ = ["Door", "load", "plain_launcher", "source_file", "trials"]
+__all__ = ["Door", "load", "plain_launcher", "source_file", "trials", "watched_launches"]
 
 _DOOR: Final = "run"
 Launcher = Callable[..., Any]
@@ -82,6 +83,16 @@ class Door:
             self.set(kernel, self._open_for(kernel))
         launcher: Launcher = vars(kernel).get(_DOOR, run)
         return launcher
+
+
+@contextlib.contextmanager
+def watched_launches(wrap: Callable[[Launcher], Launcher]) -> Iterator[None]:
+    """In the body of a with statement launches go through `wrap` of the methods of kernels, autotuners and
+    heuristics that launch."""
+    with contextlib.ExitStack() as stack:
+        for each in (JITFunction, Autotuner, Heuristics):
+            stack.enter_context(patched(each, "run", wrap))
+        yield
 
 
 def trials(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[None]:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from profscope.compat.patches import patched
-from profscope.compat.triton_parts import Autotuner, Heuristics, JITFunction
+from profscope.compat.kernels import watched_launches
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
 from profscope.tuning.arguments import Arguments
@@ -44,9 +43,7 @@ class ProgramLaunches:
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """In the body of a with statement launches are kept."""
-        with contextlib.ExitStack() as stack:
-            for each in (JITFunction, Autotuner, Heuristics):
-                stack.enter_context(patched(each, "run", self._wrap))
+        with watched_launches(self._wrap):
             yield
 
     def biggest(self, name: str | None, machine: Backend) -> Launch:

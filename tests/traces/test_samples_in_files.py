@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -16,7 +15,6 @@ from profscope.errors import TraceError
 from profscope.evidence.sample_tables import sample_tables
 from profscope.evidence.tables import evidence
 from profscope.profiles import Profile
-from profscope.recording.drained_launches import DrainedLaunches
 from profscope.store.chunks import SpoolWriter
 from profscope.store.spool import Spooler
 from tests.support.captures import captured
@@ -87,9 +85,7 @@ def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None
 
 
 def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
-    no_launches = mock.create_autospec(DrainedLaunches, instance=True)
-    no_launches.take.return_value = None
-    spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, no_launches)
+    spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, take=lambda size: None)
     sizes = []
     last = replace(EVIDENCE)
     for sampled in (None, EVIDENCE, last):
