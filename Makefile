@@ -70,8 +70,8 @@ exhaustive: $(DEV)
 # What knows neither Triton's IR nor its runtime is tested once, by `make test`.
 ANY_TRITON := tests/traces tests/store tests/viewer tests/bench tests/notebooks tests/plotting \
     tests/docs tests/test_distribution.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
-    $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections each_cause estimates lines \
-        overhead report scope_colours summary two_levels validate verdict) \
+    $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections estimates lines \
+        overhead report scope_colours summary verdict) \
     $(patsubst %,tests/evidence/test_%.py,cupti driver pc_sampler periods sample_tables structures) \
     $(patsubst %,tests/decoding/test_%.py,assemble decode gaps tables timebase zeros) \
     $(patsubst %,tests/emulator/test_%.py,docs float_instructions instructions machine)
