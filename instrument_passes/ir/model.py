@@ -236,6 +236,11 @@ class Op(OwnText[Region]):
     def parent_op(self) -> Op | None:
         return None if self.parent is None else self.parent.parent_op
 
+    def ancestors(self) -> Iterator[Op]:
+        """The ops that it stands in, the innermost first."""
+        if self.parent_op is not None:
+            yield from (self.parent_op, *self.parent_op.ancestors())
+
     @property
     def module(self) -> Module:
         if self.module_ref is not None:

@@ -345,8 +345,7 @@ def _adds_to(op: Op, kind: str) -> bool:
 
 
 def _is_in_loop(op: Op) -> bool:
-    parent = op.parent_op
-    return parent is not None and (parent.name in _LOOPS or _is_in_loop(parent))
+    return any(each.name in _LOOPS for each in op.ancestors())
 
 
 def _of_both(compared: Op, loop: Op) -> bool:

@@ -16,6 +16,7 @@ from profscope.analysis.diagnosis.witnesses import needs
 __all__ = ["CAUSES"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
+_LOOPS: Final = ("scf.for", "scf.while")
 _CLASSES: Final = ("global load", "async copy")
 _LEAST_SECTORS: Final = 0.1  # of all sectors, which the repeated loads must read
 _NAMES: Final = re.compile(r"%[\w#:]+")
@@ -72,7 +73,7 @@ def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
         before = next((at for other, at in alike if _runs_before(other, op)), None)
         if before is not None:
             again.setdefault(line, []).append(before)
-        elif any(not _varies(op, pointer, loop) for loop in _loops_around(op)):
+        elif any(not _varies(op, pointer, each) for each in op.ancestors() if each.name in _LOOPS):
             again.setdefault(line, []).append(0)
         alike.append((op, line))
     return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}
@@ -81,26 +82,11 @@ def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
 def _runs_before(earlier: Op, later: Op) -> bool:
     """Whether the earlier op has run whenever the later one does: not in another branch. Loops are taken to
     have a step."""
-    block, around = earlier.parent, list(_blocks_around(later))
+    block, around = earlier.parent, [each.parent for each in (later, *later.ancestors())]
     while block is not None and block not in around:
         loop = block.parent_op
         block = loop.parent if loop is not None and loop.name == "scf.for" else None
     return block is not None
-
-
-def _blocks_around(op: Op | None) -> Iterator[Block]:
-    while op is not None and op.parent is not None:
-        yield op.parent
-        op = op.parent_op
-
-
-def _loops_around(op: Op) -> Iterator[Op]:
-    """The innermost one first."""
-    parent = op.parent_op
-    while parent is not None:
-        if parent.name in ("scf.for", "scf.while"):
-            yield parent
-        parent = parent.parent_op
 
 
 class _Expressions:
@@ -148,7 +134,7 @@ def _varies(user: Op, name: str, loop: Op) -> bool:
             return True
         owner = value.owner
         around = owner.parent_op if isinstance(owner, Block) else owner
-        if around is None or not _is_within(around, loop) or id(owner) in seen:
+        if around is None or loop not in (around, *around.ancestors()) or id(owner) in seen:
             continue
         seen.add(id(owner))
         if isinstance(owner, Block):
@@ -160,12 +146,6 @@ def _varies(user: Op, name: str, loop: Op) -> bool:
         else:
             left += [(owner, each) for each in owner.operands]
     return False
-
-
-def _is_within(op: Op | None, loop: Op) -> bool:
-    while op is not None and op is not loop:
-        op = op.parent_op
-    return op is loop
 
 
 CAUSES: Final = (redundant_load,)
