@@ -190,8 +190,7 @@ def table(results: dict[str, Any]) -> None:
         "time": "us", "dram_throughput": "dram", "l2_throughput": "l2", "l1_throughput": "l1",
         "issue_slots": "issue", "pipe_tensor": "tensor", "pipe_fma": "fma", "pipe_alu": "alu",
         "pipe_fp64": "fp64", "pipe_xu": "xu", "pipe_lsu": "lsu", "shared_wavefronts": "shared",
-        "occupancy": "warps", "l2_hit_rate": "l2 hit", "l1_hit_rate": "l1 hit", "sectors_per_load": "s/ld",
-        "sectors_per_store": "s/st",
+        "occupancy": "warps", "l2_hit_rate": "l2 hit", "l1_hit_rate": "l1 hit",
     }  # fmt: skip
     print(f"\n{'':24}", *(f"{each:>7}" for each in short.values()), "  verdict")
     for name, each in results.items():

@@ -201,6 +201,7 @@ class Observer:
             self.launches.setdefault(subject, Counter())
             witness = self._ready(subject, stream)
             if witness is not None and self._watched(witness, subject, stream, launch):
+                self._leave_if_done()
                 return True
             self.missed[subject] += 1
             return False
@@ -379,6 +380,18 @@ class Observer:
         except SamplerError as error:
             self._failed(witness, subject, error)
         return True
+
+    def _leave_if_done(self) -> None:
+        """Give the hardware back once no configuration so far needs it: held, it slows every launch."""
+        context = self._machine.context()
+        witnesses = self._opened[context]
+        if context in self._unfinished or (
+            not self.is_over and any(self._next(witnesses, subject) for subject in self.launches)
+        ):
+            return
+        for witness in witnesses:
+            if witness.holds:
+                self._quietly(witness.release)
 
     def _failed(self, witness: Witness, subject: Subject, error: SamplerError) -> None:
         """A failure costs the evidence, never the launch."""

@@ -10,14 +10,13 @@ from typing import Final, Protocol
 
 from profscope.evidence.pc_sampler import Sampler
 from profscope.evidence.pc_sampler import Samples as Taken
-from profscope.evidence.periods import ENOUGH, next_period
+from profscope.evidence.periods import ANY, ENOUGH, Periods, periods_after
 from profscope.evidence.subject import SampledLaunch, Subject
 
 __all__ = ["LAUNCHES", "Probe", "Samples"]
 
 LAUNCHES: Final = 3
 """Of a subject: the first ones find out how often to sample, and two tell how far launches are apart."""
-_NEAR: Final = 1  # as log2: a period that is so near to the wanted one is kept; to set one takes 0.13 s
 # Why samples of a launch are not kept.
 _UNKNOWN: Final = "CUPTI has not seen the binary that they are of"
 _NONE: Final = "there are none; the kernel is too short"
@@ -58,7 +57,7 @@ class Samples:
         self._opened = contextlib.ExitStack()
         self._reloaded: set[Subject] = set()
         self._launches: Counter[Subject] = Counter()
-        self._periods: dict[Subject, int] = {}
+        self._periods: dict[Subject, Periods] = {}
         self._left_out: Counter[str] = Counter()  # why samples of launches are not kept -> launches
 
     def open(self) -> None:
@@ -91,9 +90,9 @@ class Samples:
     def before(self, subject: Subject) -> None:
         """Sample from now on."""
         assert self._probe is not None
-        wanted = self._periods.get(subject, self._probe.period_log2)
-        if abs(wanted - self._probe.period_log2) > _NEAR:
-            self._probe.set_period(wanted)
+        period = self._periods.get(subject, ANY).near(self._probe.period_log2)
+        if period != self._probe.period_log2:
+            self._probe.set_period(period)
         self._probe.start()
 
     def after(self, subject: Subject) -> None:
@@ -104,11 +103,11 @@ class Samples:
         rows = taken.rows[taken.rows["cubin_crc"] == self._probe.crc(subject.cubin)]
         if not len(rows) or subject.function not in taken.functions:
             self._left_out[_UNKNOWN if taken.unknown else _NONE] += 1
-            self._periods[subject] = next_period(taken.period_log2, 0, taken.dropped)
+            self._periods[subject] = periods_after(taken.period_log2, 0, taken.dropped)
             return
         own = rows[rows["function"] == taken.functions.index(subject.function)]
         mine, everywhere = int(own["samples"].sum()), int(rows["samples"].sum())
-        self._periods[subject] = next_period(taken.period_log2, everywhere, taken.dropped)
+        self._periods[subject] = periods_after(taken.period_log2, everywhere, taken.dropped)
         self.results.append(
             SampledLaunch(
                 kernel=subject.kernel,

@@ -139,14 +139,13 @@ def test_the_counters_of_a_chip_fit_into_the_passes(chip: str) -> None:
     selection = select(Library(library_path("")), chip.encode())
     assert 0 < selection.passes <= MOST_PASSES
     tma = {"tma_load", "tma_store"} if chip in ("TU102", "GA100", "AD102") else set()
-    spared = {"sm_throughput"} if chip in ("GB100", "GB202") else set()
-    assert set(selection.left_out) == tma | spared
+    assert set(selection.left_out) == tma
 
 
 def test_what_a_user_adds_costs_other_counters_where_passes_run_out() -> None:
     added = ["lts__t_sectors_op_red.sum", "lts__t_sectors_op_atom.sum"]
-    selection = select(Library(library_path("")), b"GH100", added, most=8)
-    assert selection.passes <= 8
+    selection = select(Library(library_path("")), b"GH100", added, most=5)
+    assert selection.passes <= 5
     assert set(added) <= set(selection.metrics)
     assert COUNTERS[0].metric in selection.metrics
     assert selection.left_out[0] == COUNTERS[-1].name

@@ -101,8 +101,8 @@ class KernelFacts:
 
     @cached_property
     def local_bytes(self) -> float:
-        """What loads and stores of local memory move, in bytes; 0 if the counters do not tell."""
-        return self.counters.get("local_load", 0.0) + self.counters.get("local_store", 0.0)
+        """What loads and stores of local memory move in a launch, in bytes."""
+        return 32.0 * float((self.counts["local_sectors"] / self.counts["launches"]).sum())
 
     @cached_property
     def unfilled(self) -> float:
