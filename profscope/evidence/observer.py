@@ -24,6 +24,7 @@ from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import Library, SamplerError, alone
 from profscope.evidence.driver import Machine
+from profscope.evidence.largest_first import LargestFirst
 from profscope.evidence.obstacles import injected_tool, other_profiler
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
@@ -132,6 +133,7 @@ class Observer:
         self._given_up: dict[tuple[str, Subject], str] = {}
         self._unfinished: dict[int, Witness] = {}  # by context: counts a launch that has not ended
         self._put_off: Counter[Subject] = Counter()
+        self._order = LargestFirst()
         self._disturbed: Counter[tuple[str, Subject]] = Counter()
         self.launches: dict[Subject, Counter[str]] = {}
         self.missed: Counter[Subject] = Counter()
@@ -158,15 +160,18 @@ class Observer:
 
     def puts_off(self, subject: Subject) -> bool:
         """Whether the subject's next launch should not be observed yet: its witness has begun with another
-        subject, or another witness has the hardware, and other subjects to observe. To change from one to the
-        other takes 0.2 s, so that is not done for each launch."""
+        subject, or is still needed by a larger one; or another witness has the hardware, and other subjects
+        to observe. To change from one to the other takes 0.2 s, so that is not done for each launch."""
+        self._order.launches(subject)
         witnesses = self._opened.get(self._machine.context(), [])
         witness = self._next(witnesses, subject)
         if witness is None or self._put_off[subject] >= _MOST_PUT_OFF:
             return False
         holders = self._excluded(witnesses, witness)
+        others = [(other, self._next(witnesses, other)) for other in list(self.launches)]
         if witness.unfinished not in (None, subject) or any(
-            self._next(witnesses, other) in holders for other in list(self.launches)
+            needed in holders or (needed is witness and self._order.precedes(other, subject))
+            for other, needed in others
         ):
             self._put_off[subject] += 1
             return True
@@ -358,6 +363,7 @@ class Observer:
             return False
         self.launches[subject][witness.name] += 1
         self._put_off.clear()
+        begun = time.perf_counter()
         try:
             launch()
         except BaseException:
@@ -371,6 +377,7 @@ class Observer:
                 )
                 self._unfinished[self._machine.context()] = witness
             return True
+        self._order.took(subject, time.perf_counter() - begun)
         clock = self._machine.clock_mhz()
         if clock:
             self._clocks.setdefault(subject, []).append(clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,6 +69,42 @@ def test_each_context_has_witnesses_of_its_own_and_all_are_closed() -> None:
         observe_all(observer)
     assert [len(observer.counts()), len(observer.counters())] == [2, 2]
     observer.close()
+    assert cupti.said.count("RangeProfilerDisable") == 2
+
+
+def run_in_turn(observer: Observer, took_s: dict[Subject, float], steps: int) -> list[Subject]:
+    """Steps that launch each subject once, for so long; the subjects in the order of their last launches that
+    were observed."""
+    finished: dict[Subject, None] = {}
+    for _ in range(steps):
+        for subject, seconds in took_s.items():
+            if observer.wants(subject) and not observer.puts_off(subject):
+                assert observer.observe(subject, 5, lambda seconds=seconds: time.sleep(seconds))
+                if not observer.wants(subject):
+                    finished[subject] = None
+    return list(finished)
+
+
+def test_what_takes_most_of_the_time_has_its_counters_first() -> None:
+    cupti = cupti_of("kernel", "other")
+    observer = observer_of(cupti, FakeMachine())
+    assert run_in_turn(observer, {SUBJECT: 0.0, OTHER: 0.02}, 40) == [OTHER, SUBJECT]
+
+
+def test_one_that_does_not_come_by_any_more_is_not_waited_for() -> None:
+    cupti = cupti_of("kernel", "other")
+    observer = observer_of(cupti, FakeMachine())
+    run_in_turn(observer, {SUBJECT: 0.0, OTHER: 0.02}, 1)
+    assert run_in_turn(observer, {SUBJECT: 0.0}, 1 + cupti.passes) == [SUBJECT]
+
+
+def test_the_hardware_is_given_back_as_soon_as_nothing_needs_it() -> None:
+    cupti = cupti_of("kernel", "other")
+    observer = observer_of(cupti, FakeMachine())
+    observe_all(observer)
+    assert cupti.said[-1] == "RangeProfilerDisable"
+    observe_all(observer, OTHER)
+    assert [len(observer.counts()), len(observer.counters())] == [2, 2]
     assert cupti.said.count("RangeProfilerDisable") == 2
 
 
