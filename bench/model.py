@@ -29,7 +29,7 @@ from torch.nn import functional
 import profscope
 from bench.rounds import rounds_parser
 
-__all__ = ["GPT", "VARIANTS", "compiled_step", "main"]
+__all__ = ["GPT", "VARIANTS", "compiled_step", "main", "steps_ms", "until_built"]
 
 VARIANTS: Final[dict[str, Callable[[], AbstractContextManager[Any]]]] = {
     "never (every=10^6)": lambda: profscope.session(ctas=64, every=10**6),
@@ -77,7 +77,7 @@ class GPT(nn.Module):
         return functional.cross_entropy(guess.flatten(0, 1).float(), tokens[:, 1:].flatten())
 
 
-def _steps(step: Callable[[], None], count: int) -> float:
+def steps_ms(step: Callable[[], None], count: int) -> float:
     """Mean ms of a step."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
@@ -99,15 +99,15 @@ def main() -> None:
     for turn in range(asked.rounds):
         if time.monotonic() - started > asked.limit_s:
             break
-        before = _steps(step, asked.steps)
+        before = steps_ms(step, asked.steps)
         for name in asked.only:
             with VARIANTS[name]() as prof:
-                first = _steps(step, _FIRST)
-                _until_built(step, prof)
-                took = _steps(step, asked.steps)
+                first = steps_ms(step, _FIRST)
+                until_built(step, prof)
+                took = steps_ms(step, asked.steps)
                 begin = time.monotonic()
             end_s = time.monotonic() - begin
-            after = _steps(step, asked.steps)
+            after = steps_ms(step, asked.steps)
             bare = (before + after) / 2
             times["bare"].append(after)
             times[name].append(took)
@@ -135,13 +135,13 @@ def _ratios(found: list[tuple[float, float]]) -> str:
     return f"{first:9.3f} {later:10.3f}   {min(spread):.3f} to {max(spread):.3f}"
 
 
-def _until_built(step: Callable[[], None], prof: profscope.Session) -> None:
+def until_built(step: Callable[[], None], prof: profscope.Session) -> None:
     """Run steps until none of their launches waits for its recorded binary."""
     left_bare, deadline = prof._parts().inductor.left_bare, time.monotonic() + _BUILT_S
     before = -1
     while sum(left_bare.values()) != before and time.monotonic() < deadline:
         before = sum(left_bare.values())
-        _steps(step, 10)
+        steps_ms(step, 10)
 
 
 def compiled_step(batch: int) -> Callable[[], None]:
@@ -159,7 +159,7 @@ def compiled_step(batch: int) -> Callable[[], None]:
         model.zero_grad(set_to_none=True)
         compiled(tokens).backward()
 
-    _steps(step, 10)
+    steps_ms(step, 10)
     print(f"GPT, batch {batch}: compiled in {time.monotonic() - begin:.1f} s", flush=True)
     return step
 
@@ -179,7 +179,7 @@ def _profile(name: str, step: Callable[[], None], steps: int) -> None:
         for what, count in (("first", _FIRST), ("later", steps)):
             profiler = cProfile.Profile()
             profiler.enable()
-            _steps(step, count)
+            steps_ms(step, count)
             profiler.disable()
             print(f"{name}: {count} {what} steps")
             order = "cumulative" if what == "first" else "tottime"
