@@ -169,10 +169,9 @@ class Counters:
     def holds(self) -> bool:
         return self._profiler is not None
 
-    @property
-    def unfinished(self) -> Subject | None:
-        """See `Witness`: whose passes have begun."""
-        return self._next_pass[0]
+    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool:
+        """See `Witness`: for the one whose passes have begun."""
+        return self._next_pass[0] in others
 
     def prepare(self, subject: Subject) -> str:
         """See `Witness`: nothing is to be done."""

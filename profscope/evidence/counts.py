@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -74,10 +75,9 @@ class Counts:
     def holds(self) -> bool:
         return False
 
-    @property
-    def unfinished(self) -> None:
-        """See `Witness`: launches of subjects may alternate."""
-        return None
+    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool:
+        """See `Witness`: subjects may alternate."""
+        return False
 
     def prepare(self, subject: Subject) -> str:
         return ""

@@ -47,13 +47,16 @@ _APART: Final = 0.05  # by such a part may the clocks of one configuration's pas
 
 
 class Witness(Protocol):
-    """One kind of evidence in one context. open: raises SamplerError if it cannot be had. wants: whether
-    another launch of the subject would add something. prepare: makes all ready for a launch of it, and other
-    threads may run meanwhile; returns why no launch of it may be observed, "" if it may. before, after:
-    around the launch, `after` once it has ended. abandon: in place of `after`, if the launch failed. holds:
-    whether it keeps the hardware between launches, until `release`. unfinished: the subject that another one
-    would interrupt; None if none. close: gives it back for good. results:
-    what there is so far. notes: what is missing there, for the user."""
+    """One kind of evidence in one context.
+
+    open: raises SamplerError if it cannot be had. wants: whether another launch of the subject would add
+    something. prepare: makes all ready for a launch of it, and other threads may run meanwhile; returns why
+    no launch of it may be observed, "" if it may. before, after: around the launch, `after` once it has
+    ended. abandon: in place of `after`, if the launch failed. holds: whether it keeps the hardware between
+    launches, until `release`. waits: whether a launch of the subject should wait for launches of others that
+    need the witness, because of what it takes to change over. close: gives the hardware back for good.
+    results: what there is so far. notes: what is missing there, for the user.
+    """
 
     @property
     def name(self) -> str: ...
@@ -68,8 +71,7 @@ class Witness(Protocol):
     @property
     def holds(self) -> bool: ...
 
-    @property
-    def unfinished(self) -> Subject | None: ...
+    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool: ...
 
     def prepare(self, subject: Subject) -> str: ...
 
@@ -159,19 +161,28 @@ class Observer:
         ]
 
     def puts_off(self, subject: Subject) -> bool:
-        """Whether the subject's next launch should not be observed yet: its witness has begun with another
-        subject, or is still needed by a larger one; or another witness has the hardware, and other subjects
-        to observe. To change from one to the other takes 0.2 s, so that is not done for each launch."""
+        """Whether the subject's next launch should not be observed yet: another witness has the hardware, and
+        other subjects to observe; or its own witness should go on with others first, or has a larger one to
+        observe. To change over takes 0.1 to 0.2 s, so that is not done for each launch."""
         self._order.launches(subject)
         witnesses = self._opened.get(self._machine.context(), [])
         witness = self._next(witnesses, subject)
         if witness is None or self._put_off[subject] >= _MOST_PUT_OFF:
             return False
+        needs = {
+            other: self._next(witnesses, other)
+            for other in list(self.launches)
+            if other != subject and other.kernel not in self.left_alone
+        }
         holders = self._excluded(witnesses, witness)
-        others = [(other, self._next(witnesses, other)) for other in list(self.launches)]
-        if witness.unfinished not in (None, subject) or any(
-            needed in holders or (needed is witness and self._order.precedes(other, subject))
-            for other, needed in others
+        others = [other for other, needed in needs.items() if needed is witness]
+        if (
+            any(needed in holders for needed in needs.values())
+            or witness.waits(subject, others)
+            or any(
+                self._order.precedes(other, subject) and not witness.waits(other, [subject, *others])
+                for other in others
+            )
         ):
             self._put_off[subject] += 1
             return True
@@ -206,7 +217,6 @@ class Observer:
             self.launches.setdefault(subject, Counter())
             witness = self._ready(subject, stream)
             if witness is not None and self._watched(witness, subject, stream, launch):
-                self._leave_if_done()
                 return True
             self.missed[subject] += 1
             return False
@@ -387,18 +397,6 @@ class Observer:
         except SamplerError as error:
             self._failed(witness, subject, error)
         return True
-
-    def _leave_if_done(self) -> None:
-        """Give the hardware back once no configuration so far needs it: held, it slows every launch."""
-        context = self._machine.context()
-        witnesses = self._opened[context]
-        if context in self._unfinished or (
-            not self.is_over and any(self._next(witnesses, subject) for subject in self.launches)
-        ):
-            return
-        for witness in witnesses:
-            if witness.holds:
-                self._quietly(witness.release)
 
     def _failed(self, witness: Witness, subject: Subject, error: SamplerError) -> None:
         """A failure costs the evidence, never the launch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -68,10 +68,15 @@ class Samples:
     def holds(self) -> bool:
         return self._probe is not None
 
-    @property
-    def unfinished(self) -> None:
-        """See `Witness`: launches of subjects may alternate."""
-        return None
+    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool:
+        """See `Witness`: for those that can be sampled without another period."""
+        return not self._keeps_period(subject) and any(self._keeps_period(other) for other in others)
+
+    def _keeps_period(self, subject: Subject) -> bool:
+        if self._probe is None:
+            return True
+        period = self._probe.period_log2
+        return self._periods.get(subject, ANY).near(period) == period
 
     def wants(self, subject: Subject) -> bool:
         return self._launches[subject] < LAUNCHES

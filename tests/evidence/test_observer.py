@@ -89,6 +89,15 @@ def test_what_takes_most_of_the_time_has_its_counters_first() -> None:
     cupti = cupti_of("kernel", "other")
     observer = observer_of(cupti, FakeMachine())
     assert run_in_turn(observer, {SUBJECT: 0.0, OTHER: 0.02}, 40) == [OTHER, SUBJECT]
+    assert cupti.said.count("RangeProfilerEnable") == 1
+
+
+def test_passes_that_have_begun_are_completed_before_something_larger() -> None:
+    cupti = cupti_of("kernel", "other")
+    observer = observer_of(cupti, FakeMachine())
+    run_in_turn(observer, {SUBJECT: 0.0}, 2)
+    assert run_in_turn(observer, {SUBJECT: 0.0, OTHER: 0.02}, 40) == [SUBJECT, OTHER]
+    assert cupti.said.count("RangeProfilerEnable") == 1
 
 
 def test_one_that_does_not_come_by_any_more_is_not_waited_for() -> None:
@@ -96,16 +105,6 @@ def test_one_that_does_not_come_by_any_more_is_not_waited_for() -> None:
     observer = observer_of(cupti, FakeMachine())
     run_in_turn(observer, {SUBJECT: 0.0, OTHER: 0.02}, 1)
     assert run_in_turn(observer, {SUBJECT: 0.0}, 1 + cupti.passes) == [SUBJECT]
-
-
-def test_the_hardware_is_given_back_as_soon_as_nothing_needs_it() -> None:
-    cupti = cupti_of("kernel", "other")
-    observer = observer_of(cupti, FakeMachine())
-    observe_all(observer)
-    assert cupti.said[-1] == "RangeProfilerDisable"
-    observe_all(observer, OTHER)
-    assert [len(observer.counts()), len(observer.counters())] == [2, 2]
-    assert cupti.said.count("RangeProfilerDisable") == 2
 
 
 def test_the_launch_stands_between_before_and_after() -> None:

@@ -92,7 +92,9 @@ def test_each_launch_is_one_pass_and_the_last_one_gives_the_values(order: str, e
         witness.after(subjects[name])
         assert cupti.started_passes[-1] == passes[name]
         passes[name] += 1
-        assert witness.unfinished is (subjects[name] if passes[name] < 3 else None)
+        other = subjects["b" if name == "a" else "a"]
+        assert witness.waits(other, [subjects[name]]) == (passes[name] < 3)
+        assert not witness.waits(subjects[name], [other])
     assert cupti.said.count("RangeProfilerEnable") == enabled
     assert [each.launches for each in witness.results] == [3, 3]
     assert witness.results[0].values[TIME] == 128.0
@@ -195,6 +197,15 @@ def test_the_period_adapts_and_few_samples_are_noted() -> None:
     sampled(witness)
     assert probe.periods == [12, 5, 5]
     assert witness.notes() == []
+
+
+def test_a_kernel_that_needs_another_period_waits_for_those_that_do_not() -> None:
+    probe = FakeProbe((SUBJECT.function,), per_launch=40)
+    witness, other = samples(probe), Subject("other", "", (), SUBJECT.function, SUBJECT.cubin, "")
+    sampled(witness)
+    assert witness.waits(SUBJECT, [other])
+    assert not witness.waits(other, [SUBJECT])
+    assert not witness.waits(SUBJECT, [])
 
 
 def test_a_released_sampler_opens_again_and_loads_again() -> None:
