@@ -15,6 +15,11 @@ from bench.corpus import (
     second_memory,
     second_products,
     shared,
+    third_faultless,
+    third_launch,
+    third_math,
+    third_memory,
+    third_products,
     traffic,
     triangles,
 )
@@ -37,6 +42,11 @@ _MODULES = (
     second_math,
     second_products,
     second_faultless,
+    third_launch,
+    third_memory,
+    third_math,
+    third_products,
+    third_faultless,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

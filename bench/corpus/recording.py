@@ -73,7 +73,8 @@ def record(case: Case, small: bool, out: Path) -> dict[str, Any]:
     begun = time.monotonic()
     fault = prepared(case.prepare, small)
     fault()
-    row: dict[str, Any] = {"name": case.name, "half": case.half, "causes": list(case.causes)}
+    row: dict[str, Any] = {"name": case.name, "round": case.round, "half": case.half}
+    row |= {"causes": list(case.causes), "lines": list(case.lines)}
     if case.mended is None:
         row |= _times("fault", timed((fault,))[0])
     else:
