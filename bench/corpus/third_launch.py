@@ -147,9 +147,10 @@ def hash_probe_kernel(
 def _hash_probe(programs: int) -> Prepare:
     def prepare(small: bool) -> Launch:
         queries, slots = (512, 1 << 10) if small else (132 * 8192, 1 << 25)
-        query = integers(queries, below=1 << 30)
+        inverse = pow(-1640531535 % slots, -1, slots)
+        home = torch.arange(queries) * 40507 % slots  # each another one, so that no two keys claim a slot
+        query = (home * inverse % slots + integers(queries, below=(1 << 30) // slots) * slots).int()
         key, value = integers(slots, below=1 << 30), integers(slots, below=1 << 20)
-        home = (query.long() * -1640531535) & (slots - 1)
         second = (home * 5 + 1) & (slots - 1)
         key[second[1::2]] = query[1::2]
         key[home[::2]] = query[::2]

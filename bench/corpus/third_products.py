@@ -9,7 +9,7 @@ import triton.language as tl
 from bench.corpus.case import Case, Launch, Prepare, empty, random
 
 # ruff: noqa: N803
-__all__ = ["CASES", "correlation"]
+__all__ = ["CASES"]
 
 
 @triton.jit
@@ -108,7 +108,7 @@ def correlation_kernel(
     tl.store(out, (acc * 0.0625).to(tl.float16))
 
 
-def correlation(block: int, warps: int) -> Prepare:
+def _correlation(block: int, warps: int) -> Prepare:
     """block: pixels of the first picture a program."""
 
     def prepare(small: bool) -> Launch:
@@ -221,8 +221,8 @@ CASES = (
         ("small-mma", "tile-reread"),
         ("counts", "counters"),
         False,
-        correlation(16, 4),
-        correlation(128, 8),
+        _correlation(16, 4),
+        _correlation(128, 8),
         round=3,
     ),
     Case(
