@@ -15,11 +15,18 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Callable
 
 from instrument_passes.errors import ProfscopeError
 
-__all__ = ["run"]
+__all__ = ["exit_status", "run"]
+
+
+def exit_status(done: str, failed: str, *others: str) -> str:
+    """What the help of a command says of its exit codes, wrapped to 80 columns."""
+    said = [f"0 {done}", f"1 {failed}", "2 wrong usage", *others, "130 interrupted"]
+    return textwrap.fill(f"exit status: {'; '.join(said)}", 79)
 
 
 def run(tool: str, body: Callable[[], int]) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from instrument_passes.analyses.coverage import coverage, render
-from instrument_passes.command import run
+from instrument_passes.command import exit_status, run
 from instrument_passes.context import TRITONS
 from instrument_passes.cost import cost
 from instrument_passes.cost import render as render_cost
@@ -36,20 +36,17 @@ __all__ = ["main"]
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
 _SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
-_EPILOG: Final = """\
+_EPILOG: Final = f"""\
 examples:
-  profscope opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store}'
-  profscope opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify -o out.ttgir
+  profscope opt kernel.ttgir -p 'kernel-span,op-spans{{classes=load;store}}'
+  profscope opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify
   profscope opt kernel.ttgir -p light --cost
   cat kernel.ttgir | profscope opt --coverage
   profscope opt --map kernel.cubin kernel.ptx
 
-A pipeline may name a level of a session, light, default or heavy, for its passes.
-A TTGIR file comes from kernel.asm["ttgir"] of a compiled kernel, or from Triton's
-cache.
+kernel.asm["ttgir"] of a compiled kernel, and Triton's cache, have TTGIR files.
 
-exit status: 0 done; 1 the module, or a file, is at fault; 2 wrong usage, such as
-an unknown pass or passes in an order that cannot be; 130 interrupted
+{exit_status("done", "an error in the module, or a file that cannot be read")}
 """
 
 
@@ -92,6 +89,7 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
 def _parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
+        usage=f"{tool} [options] [FILE.ttgir | FILE.cubin [FILE.ptx]]",
         description="Run passes on a printed TTGIR module.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -99,21 +97,21 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     parser.set_defaults(tool=tool)
     default = PassContext()
     parser.add_argument(
-        "file", nargs="?", default="-", help="the .ttgir file; - (the default) is standard input"
+        "file", nargs="?", metavar="FILE", default="-", help="the module; - (the default) is standard input"
     )
     parser.add_argument(
-        "ptx", nargs="?", help="with --map: the .ptx of the .cubin (default: beside it, of the same name)"
+        "ptx", nargs="?", metavar="FILE.ptx", help="with --map: the PTX of the .cubin (default: next to it)"
     )
     parser.add_argument(
         "-p", "--passes", action=_Once, metavar="PASSES",
-        help="'pass-a,pass-b{option=1 other=x;y}', or a level; '' (the default) changes nothing",
+        help="passes, each with its options in braces, or a level (default: none)",
     )  # fmt: skip
     parser.add_argument(
-        "-o", "--output", default="-", help="file to write; - (the default) is standard output"
+        "-o", "--output", metavar="OUT", default="-", help="file to write; - (the default) is standard output"
     )
     parser.add_argument(
         "--triton", type=_version, metavar="X.Y",
-        help="Triton version that will compile the module, 3.6 to 3.9 (default: the installed one, or "
+        help="version of Triton that compiles the module, 3.6 to 3.9 (default: the installed one, or "
         f"{'.'.join(map(str, default.triton))})",
     )  # fmt: skip
     parser.add_argument(
@@ -131,8 +129,8 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     printed.add_argument(
         "--map", action="store_true",
-        help="print the SASS of a .cubin, or of the module once built: where each comes from, and "
-        "which others it waits for",
+        help="print the SASS of a .cubin, or of the module once built, with the line of each instruction and "
+        "what it waits for",
     )  # fmt: skip
     parser.add_argument(
         "--print-between-passes", action="store_true", help="print the module to stderr after every pass"
@@ -145,7 +143,7 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     parser.add_argument(
         "--verify-diagnostics",
         action="store_true",
-        help="succeed if just the errors come that '// expected-error @+1 {{text}}' comments announce",
+        help="succeed if the errors are those of '// expected-error @+1 {{text}}' comments",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

@@ -34,9 +34,9 @@ _MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
 
 
-def _option(default: Any, says: str, example: str, cli: str) -> Any:
+def _option(default: Any, says: str, example: str, cli: str | None = None) -> Any:
     """A field of Options. says: what it does, with its unit; example: how to write it; cli: what its flag of
-    `profscope run` does."""
+    `profscope run` does, None if it has none."""
     return field(default=default, metadata={"says": says, "example": example, "cli": cli})
 
 
@@ -61,7 +61,7 @@ class Options:
         "",
         "Regular expression; only kernels whose name it matches somewhere are instrumented (all by default)",
         "kernels='attention|matmul'",
-        "instrument only kernels whose name matches this regular expression; the default is all",
+        "kernels whose name this regular expression matches (default: all)",
     )
     instrument: str | Sequence[str] = _option(
         "default",
@@ -69,30 +69,27 @@ class Options:
         "loads, stores, atomics, waits, MMAs and calls), 'heavy' (also every iteration and every other op), "
         "or a list of passes with their options, as `profscope opt --list` shows them",
         "instrument=['kernel-span', 'op-spans{classes=load;wait}']",
-        "what to record: light, default, heavy, or passes such as kernel-span,loop-spans; "
-        "`profscope opt --list` shows them",
+        "light, default, heavy, or passes such as kernel-span,loop-spans, which `profscope opt --list` shows",
     )
     measure: str = _option(
         "issue",
         "Where spans on loads, atomics and shared-memory reads end: at their 'issue', or, with 'latency', "
         "when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel",
         "measure='latency'",
-        "where spans on loads, atomics and shared-memory reads end: issue, or latency, which is when the "
-        "data arrive; latency keeps loads from overlapping",
     )
     ctas: int | Sequence[int] = _option(
         1,
         "Which CTAs record: one in n (n is rounded up to a power of two), at least 8 and other ones in each "
         "launch, or those with the linear ids of a list",
         "ctas=64",
-        "which CTAs record: one in N, or those in a list, such as 0,17",
+        "record one CTA in N, or those in a list, such as 0,17",
     )
     every: int = _option(
         1,
         "Record one launch of a kernel in so many, the first one first; the others run the bare binary, so "
         "that a session can stay open around a training job",
         "every=100",
-        "record one launch in N of each kernel, the first one included; the others run the bare kernel",
+        "record one launch in N of each kernel, the first one included",
     )
     overhead_pct: float | None = _option(
         None,
@@ -101,8 +98,7 @@ class Options:
         "recorded as the budget allows; prof.overhead() says what it came to. None records all that every= "
         "and ctas= choose, and so does the emulator",
         "overhead_pct=1",
-        "record only so many launches that the program gets slower by no more than this percentage; on the "
-        "emulator all are recorded",
+        "record as many launches as slow the program down by this much",
     )
     hardware: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
@@ -111,22 +107,20 @@ class Options:
         "True: all three. A list: these, and 'counters:NAME' adds NVIDIA's metric NAME. {'seconds': S}: all, "
         f"while the program has waited for less than S seconds ({_SECONDS:g} by default). NVIDIA GPUs only",
         "hardware=['counts', 'samples']",
-        "which evidence some bare launches give: counts, samples, counters, counters:METRIC, or true for all",
+        "evidence from some bare launches: counts, samples, counters, counters:METRIC, or true for all",
     )
     baseline: int = _option(
         0,
         "Pairs of a bare and a recorded launch that are timed of each of a kernel's configurations, behind "
         "its first launch; prof.overhead() compares them. All launches behind them are recorded",
         "baseline=20",
-        "time so many pairs of a bare and a recorded launch, to measure the overhead of recording",
     )
     events: bool = _option(
         False,
         "Also record every kernel, copy and collective of the whole program, and torch's operators on the "
         "host, by torch's own profiler (Kineto): prof.events. It is read when the session ends or is paused",
         "events=True",
-        "also record all kernels, copies and collectives of the program, and torch's operators on the "
-        "host, with torch's own profiler",
+        "also record other kernels, copies, collectives and torch's operators, by torch's profiler",
     )
     wait: bool = _option(
         False,
@@ -134,35 +128,32 @@ class Options:
         "are built beside the running program on a GPU, and until they are there launches run bare, and are "
         "counted. All other launches wait, and so do those on the emulator",
         "wait=True",
-        "have launches of torch.compile wait until their instrumented kernels are built; by default they "
-        "run bare until then",
+        "have torch.compile's launches wait for their recorded binaries; else they run bare until then",
     )
     memory: int = _option(
         256,
         "MiB of device memory for profile buffers; a grid that needs more is recorded in part, at regular "
         "distances, and the profile says so",
         "memory=1024",
-        "MiB of device memory for records; if a grid needs more, only a part of its CTAs is recorded",
     )
     spool: str | Path | None = _option(  # noqa: RUF009  as the others
         None,
         "A folder; launches are written to a file in it as they drain, and leave memory. The file can be "
         "loaded with profscope.load while it grows, and after its process was killed",
         "spool='profiles'",
-        "write launches to a file in this folder while the program runs; the file can be viewed at any time",
+        "write records to a file here as the program runs; it can be viewed at any time",
     )
     sources: bool = _option(
         True,
         "False leaves the texts of kernels, and of the functions they call, out of the profile. With them "
         "views need no file on disk, and cannot show another version of it",
         "sources=False",
-        "leave the source texts of kernels out of the trace",
     )
     backend: str = _option(
         "auto",
         "'gpu', 'emulator', or 'auto': the GPU where there is one, else the emulator",
         "backend='emulator'",
-        "gpu, emulator, or auto, which is the GPU if there is one",
+        "auto is the GPU if there is one",
     )
     pipeline: tuple[Pass, ...] = field(init=False, repr=False, compare=False)
 

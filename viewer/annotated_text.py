@@ -35,15 +35,12 @@ class _Form:
     width: int
     unit: str
     digits: int
-    unfold: bool
     top: int
 
 
-def render_annotated(
-    source: Annotated, width: int, *, unfold: bool = False, at: int = 0, top: int = MOST_CODE
-) -> list[Text]:
-    """The lines, the first a title. unfold: show what was inlined below each call. at: a line that is asked
-    for, which is shown with those around it; 0: all. top: instructions of a line, the first ones; 0: all."""
+def render_annotated(source: Annotated, width: int, *, at: int = 0, top: int = MOST_CODE) -> list[Text]:
+    """The lines, the first a title. at: a line that is asked for, which is shown with those around it and
+    with the lines that were inlined there; 0: all. top: instructions of a line, the first ones; 0: all."""
     name = printable(source.kernel) + source.label
     share = f"share of warp time by {source.witness}"
     if source.witness == "samples":
@@ -53,7 +50,7 @@ def render_annotated(
     counted = ["count: of spans; of instructions, of samples"] if coded else []
     lines = heading(name, [*differs, "source", share, *_units(source), *counted], width)
     longest = max((line.line for block in source.blocks for line in block.lines), default=1)
-    form = _Form(width, source.unit, len(str(longest)), unfold, top)
+    form = _Form(width, source.unit, len(str(longest)), top)
     head = _margin(form, "line", "share", "count", "self") + "source"
     lines.append(Text(fit(head, width), style="dim"))
     for number, block in enumerate(source.blocks):
@@ -63,7 +60,8 @@ def render_annotated(
         if number or not block.function:
             lines += [Text(), _title(block, form)]
         for line in shown:
-            drawn = [*_line(line, form, 0, every=0 < at == line.line)]
+            is_asked = 0 < at == line.line
+            drawn = [*_line(line, form, 0, every=is_asked, unfold=is_asked)]
             lines += drawn if block.file else drawn[1:]  # the title has all that the line itself has
     no_time = any(line.self_mean == 0 for block in source.blocks for line in block.lines)
     for note in [*([NO_TIME] if no_time else []), *source.notes]:
@@ -97,7 +95,10 @@ def _margin(form: _Form, number: str, share: str | None, count: str | None, each
     return " ".join([*parts, pad(number, max(form.digits, 4), right=True)]) + "  "
 
 
-def _line(line: Line, form: _Form, indent: int, *, every: bool = False) -> Iterator[Text]:
+def _line(
+    line: Line, form: _Form, indent: int, *, every: bool = False, unfold: bool = False
+) -> Iterator[Text]:
+    """every: all that is known of it; unfold: the lines that were inlined there, too."""
     count = None if line.count is None else _count(line.count)
     each = None if line.self_mean is None else duration_text(line.self_mean, form.unit)
     margin = _margin(form, str(line.line or ""), _share(line.share), count, each)
@@ -119,7 +120,7 @@ def _line(line: Line, form: _Form, indent: int, *, every: bool = False) -> Itera
             mark = "  " if number or part else "└ "
             yield Text(f"{before}{mark}{'  ' * (part > 0)}{piece}", style="cyan")
     yield from _code(line, form, indent, every)
-    if form.unfold:
+    if unfold:
         yield from _calls(line, form, indent)
 
 
@@ -131,7 +132,7 @@ def _calls(line: Line, form: _Form, indent: int) -> Iterator[Text]:
         text = fit(f"in {printable(call.function or place)}:", form.width - cell_len(margin) - indent - 2)
         yield Text(margin + " " * (indent + 2) + text, style="dim")
         for inner in call.lines:
-            yield from _line(inner, form, indent + 4)
+            yield from _line(inner, form, indent + 4, unfold=True)
 
 
 def _notes(line: Line, every: bool) -> Iterator[str]:

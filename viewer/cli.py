@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from instrument_passes.command import run
 from viewer.arguments import parsed
-from viewer.presence import check_apart, check_there
+from viewer.presence import check_there
 
 __all__ = ["main"]
 
@@ -26,7 +26,6 @@ def _main(given: Sequence[str], tool: str) -> int:
         return diff_main(given[1:], tool if tool.endswith(" diff") else f"{tool} diff")
     options = parsed(given, tool)
     check_there(options.trace)
-    check_apart(options.html, options.trace)
     from viewer.own_process import imports_that_stay
 
     with imports_that_stay():

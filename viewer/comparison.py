@@ -121,7 +121,7 @@ def show(options: argparse.Namespace) -> Comparison:
     console = Console(width=options.width, highlight=False)
     comparison = _comparison(options)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    if options.json:
+    if options.format == "json":
         json.dump(asdict(comparison), sys.stdout, indent=2)
         sys.stdout.write("\n")
     else:

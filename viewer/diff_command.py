@@ -6,7 +6,9 @@ Only the command line is here, and it imports little: `--help` answers at once.
 import argparse
 from collections.abc import Sequence
 
-from viewer.option_types import count, pattern, width
+from instrument_passes.command import exit_status
+from profscope.version import __version__
+from viewer.option_types import KERNELS, TRACE, add_no_verify, add_width, count, pattern
 from viewer.presence import check_apart, check_there
 
 __all__ = ["NOT_JUDGED", "REGRESSED", "diff_main"]
@@ -17,24 +19,24 @@ REGRESSED = 3
 NOT_JUDGED = 4
 """The exit status if --fail-above cannot judge more than 5 % of either side's time."""
 
-EPILOG = """\
-Launches are compared with launches of the same kernel, constexprs and grid, or
-the nearest ones; the heading names what differs. Kernels stand in the order of
-what their launches' time changed by, and each begins with its launches as a
-whole. Then its rows, by the change of self time
-per launch. A change is shown as noise unless it is more than what launches
-vary by, and more than what two builds or two sessions of the same code differ
-by; cycles of the emulator have no noise. docs/diff.md says how that is told.
-
+EPILOG = f"""\
 examples:
   profscope diff before.json after.json
+  profscope diff before.json after.json --kernel matmul --html changes.html
   profscope diff before.json after.json --fail-above 5%
-  profscope diff before.json after.json --kernel matmul --json
 
-exit status: 0 shown; 1 a trace cannot be read, nothing in them can be compared,
-or --fail-above finds nothing to judge; 2 wrong usage; 3 the launches of a
-kernel have become slower by more than --fail-above, and that is no noise; 4
---fail-above cannot judge more than 5 % of either side's time (stderr says what)
+Launches are compared with launches of the same kernel, constexprs and grid, or
+the nearest ones. A change is noise unless it is more than launches, builds and
+sessions of the same code vary by; docs/diff.md has the statistics.
+
+{
+    exit_status(
+        "shown",
+        "a trace that cannot be read, or nothing to compare or judge",
+        f"{REGRESSED} a kernel is slower by more than --fail-above and than noise",
+        f"{NOT_JUDGED} --fail-above cannot judge more than 5 % of the time; stderr says what",
+    )
+}
 """
 
 
@@ -54,41 +56,32 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
 def _parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
+        usage=f"{tool} [options] A B",
         description="Show what has changed from trace A to trace B, and which changes are noise.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "a", metavar="A", help="first trace, any that `profscope view` reads; - reads standard input"
-    )
-    parser.add_argument("b", metavar="B", help="trace to compare with it")
+    parser.add_argument("a", metavar="A", help=TRACE)
+    parser.add_argument("b", metavar="B", help="the trace to compare with it")
     parser.add_argument(
         "--fail-above",
         type=_percent,
         metavar="N%",
-        help="exit with status 3 if a kernel became slower by more than this and by more than noise",
+        help=f"exit with {REGRESSED} if a kernel is slower by more than this and than noise",
     )
-    parser.add_argument("--kernel", type=pattern, metavar="REGEX", help="kernels whose name matches")
+    parser.add_argument("--kernel", type=pattern, metavar="REGEX", help=KERNELS)
     parser.add_argument(
-        "--top", type=count, default=20, metavar="N", help="rows for each kernel (default: 20; 0 shows all)"
+        "--top", type=count, default=20, metavar="N", help="rows for each kernel; 0: all (default: 20)"
+    )
+    add_width(parser)
+    parser.add_argument(
+        "--format", choices=("table", "json"), default="table", help="json has exact figures (default: table)"
     )
     parser.add_argument(
-        "--width",
-        type=width,
-        metavar="N",
-        help="columns of text (default: as wide as the terminal, 80 in a pipe)",
-    )
-    forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--json", action="store_true", help="print JSON with exact figures")
-    forms.add_argument(
         "--html", metavar="FILE", help="also write a page for a browser, with both sources side by side"
     )
-    parser.add_argument(
-        "--no-verify",
-        dest="verify",
-        action="store_false",
-        help="compare traces even if their checksums are wrong",
-    )
+    add_no_verify(parser)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
 

@@ -335,7 +335,8 @@ def _alike_once(notes: Sequence[str]) -> list[str]:
         _, colon, said = note.partition(": ")
         alike.setdefault(re.sub(r"\d+", "0", said) if colon else note, []).append(note)
     return [
-        own[0] + (f" (and {count_text(len(own) - 1, 'note')} like it, in --json)" if len(own) > 1 else "")
+        own[0]
+        + (f" (and {count_text(len(own) - 1, 'note')} like it, in --format json)" if len(own) > 1 else "")
         for own in alike.values()
     ]
 

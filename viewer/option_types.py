@@ -1,4 +1,5 @@
-"""What the values of command-line options may be. Nothing heavy is imported."""
+"""What the values of command-line options may be, and what several commands say alike. Nothing heavy is
+imported."""
 
 import argparse
 import re
@@ -9,16 +10,29 @@ __all__ = [
     "BY",
     "FIRST",
     "FORMATS",
+    "KERNELS",
     "NO_TABLE",
     "SECTIONS",
     "SORTS",
+    "TRACE",
+    "VIEWS",
+    "WHOLE_FORMATS",
     "Place",
+    "add_no_verify",
+    "add_width",
     "count",
     "pattern",
     "place",
     "sections",
     "width",
 ]
+
+TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard input"
+KERNELS = "kernels whose name this regular expression matches"
+"""What the commands say of a trace that they read, and of --kernel."""
+
+VIEWS = ("source", "show", "by", "interactive", "serve")
+
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
 
@@ -35,7 +49,25 @@ FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 
 BY = ("kernel", "variant", "launch", "rank", "sm", "cta", "warp", "line", "scope", "kind")
 SORTS = ("self", "total", "count", "mean", "max", "share", "name")
-FORMATS = ("table", "json", "csv", "md", "collapsed")
+WHOLE_FORMATS = ("report", "collapsed")
+"""Of FORMATS, those of all that is chosen, in which there is one view only."""
+
+FORMATS = ("table", "json", "csv", "md", *WHOLE_FORMATS)
+
+
+def add_no_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-verify", dest="verify", action="store_false", help="read a trace even if its checksum is wrong"
+    )
+
+
+def add_width(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--width",
+        type=width,
+        metavar="N",
+        help="columns of text (default: as wide as the terminal, 80 in a pipe)",
+    )
 
 
 class Place(NamedTuple):

@@ -1,4 +1,4 @@
-"""Whether a trace is there at all, and no page goes in its place: said before pandas and rich are loaded,
+"""Whether a trace is there at all, and no output goes in its place: said before pandas and rich are loaded,
 which takes their time."""
 
 import os
@@ -16,13 +16,11 @@ def check_there(*arguments: str) -> None:
             TraceFile(Path(argument))  # which says why
 
 
-def check_apart(page: str | None, *traces: str) -> None:
-    """Raises OptionError where a page would take the place of one of these traces; None where none is
-    written."""
+def check_apart(output: str | None, *traces: str) -> None:
+    """Raises OptionError where a file would take the place of one of the traces that it is made of; None
+    where none is written."""
     for trace in traces:
-        if page is not None and os.path.realpath(page) == os.path.realpath(trace):
+        if output is not None and os.path.realpath(output) == os.path.realpath(trace):
             from profscope.errors import OptionError
 
-            raise OptionError(
-                f"--html {page} is the trace itself, which it would overwrite; name another file"
-            )
+            raise OptionError(f"{output!r} is a trace that is read: name another file to write")

@@ -170,9 +170,7 @@ def _view(
             bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels)), spans),
             advice=advice(profile.metadata.get("options") or {}),
             tables=detailed,
-            trees=make_trees(profile, detailed, unit, top, disk, rows, options.depth, spans)
-            if "tree" in shown
-            else [],
+            trees=make_trees(profile, detailed, unit, top, disk, rows, spans) if "tree" in shown else [],
             lines=[
                 table
                 for table in make_lines(profile, first_lines, most_kernels, rows, summary)

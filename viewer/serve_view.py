@@ -29,17 +29,17 @@ def show(profile: Profile, options: Namespace, unit: str) -> None:
     with temporary_folder("profscope-serve-") as folder:
         path = folder / "trace.pftrace"
         profile.save(path)
-        serve_file(path, browse=options.browser)
+        serve_file(path)
 
 
-def serve_file(path: Path, *, browse: bool) -> None:
+def serve_file(path: Path) -> None:
     """Serve a file that Perfetto reads, until Ctrl-C. Raises TraceError where it is none, or Perfetto's port
     is taken."""
     _check(path)
     with TraceServer(path, installed_ui()) as server:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
-        if browse and _has_display():
+        if _has_display():
             webbrowser.open(server.url)
         sys.stderr.write("serving until Ctrl-C\n")
         with suppress(KeyboardInterrupt):

@@ -76,7 +76,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
                 lines += noted(source.no_code, width)
                 continue
             top = MOST_CODE if options.top is None else options.top
-            lines += render_annotated(source, width, unfold=options.unfold, at=asked.line, top=top)
+            lines += render_annotated(source, width, at=asked.line, top=top)
         if omitted and not asked.file:
             lines += [Text(), *noted(f"{omitted} more kernels; --kernel shows one of them.", width)]
         print_lines(lines, width)

@@ -62,13 +62,12 @@ def make_trees(
     limit: int,
     lines: SourceLines,
     chosen: Rows | None = None,
-    levels: int | None = None,
     spans: SummedSpans | None = None,
 ) -> list[ScopeTree]:
     """The trees of some groups, the `limit` heaviest nodes of each (0: all), with their source lines.
 
-    chosen: the nodes that are shown, with those around them. levels: None or 0: all. spans: what the summary
-    adds up, where that is known.
+    chosen: the nodes that are shown, with those around them. spans: what the summary adds up, where that is
+    known.
     """
     chosen = chosen or Rows()
     drawn = _of_spans(profile, unit, spans)
@@ -89,7 +88,7 @@ def make_trees(
             figures |= {"mean": scope.total / scope.count, "share": share}
             text = lines(file, line)
             nodes.append(Node(name, kind, file, line, call_path, text, depth, **figures))
-        nodes = _leading_to([node for node in nodes if not levels or node.depth < levels], chosen)
+        nodes = _leading_to(nodes, chosen)
         shown = _heaviest(nodes, limit) if limit else nodes
         trees.append(
             ScopeTree(

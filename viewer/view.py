@@ -1,6 +1,8 @@
 """What `profscope view` shows: the trace is read, and handed to the view that was asked for."""
 
 import argparse
+import json
+import sys
 from dataclasses import fields
 from functools import partial
 from importlib import import_module
@@ -23,29 +25,26 @@ def show(options: argparse.Namespace) -> None:
     if options.view == "serve" and _is_ready(options):
         from viewer.serve_view import serve_file
 
-        serve_file(Path(options.trace), browse=options.browser)
+        serve_file(Path(options.trace))
         return
     with imported_beside(partial(_prepare, options)):
         trace, selection, whole, profile = _chosen(options)
     unit = options.unit or profile.tables.unit
     if options.view == "report":
-        from viewer.report_view import show_report
+        from profscope.analysis.report import report
 
-        show_report(profile, whole)
-    elif options.view == "html":
-        from profscope.traces.saving import save
+        json.dump(report(profile.tables, whole.tables), sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    elif options.view == "collapsed":
+        from profscope.traces.exporters.collapsed import text_of
 
-        save(profile.tables, options.html, format_name="html")
+        sys.stdout.write(text_of(profile.tables))
     elif options.view == "source":
         from viewer.source_view import show_source
 
         show_source(profile, options, unit, source_lines(trace.written_s))
     elif options.view in ("by", "interactive", "serve"):
         import_module(f"viewer.{options.view}_view").show(profile, options, unit)
-    elif options.format == "collapsed":
-        from viewer.collapsed_view import show_collapsed
-
-        show_collapsed(profile)
     else:
         from viewer.screen import show_screen
 
@@ -54,17 +53,13 @@ def show(options: argparse.Namespace) -> None:
 
 def _prepare(options: argparse.Namespace) -> None:
     """Import what a first screen needs besides the trace."""
-    if _shows_screen(options):
+    if options.view in ("", "show"):
         import_module("viewer.screen")
         import_module("profscope.analysis.diagnosis.diagnose")
 
 
-def _shows_screen(options: argparse.Namespace) -> bool:
-    return options.view in ("", "show") and options.format != "collapsed"
-
-
 def _selection(options: argparse.Namespace) -> Selection:
-    return Selection(**{each.name: getattr(options, each.name) for each in fields(Selection)})
+    return Selection(**{each.name: getattr(options, each.name, None) for each in fields(Selection)})
 
 
 def _is_ready(options: argparse.Namespace) -> bool:
@@ -77,7 +72,7 @@ def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Pro
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
     selection = _selection(options)
-    judges = options.view in ("", "show", "report") and options.format != "collapsed"
+    judges = options.view in ("", "show", "report")
     needed = selection.of_launches if judges else selection
     trace = read(options.trace, verify=options.verify, only=needed)
     profile = select(trace.profile, selection)

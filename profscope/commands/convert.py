@@ -8,36 +8,40 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from instrument_passes.command import run
-from profscope.commands.output import check_free
+from instrument_passes.command import exit_status, run
+from profscope.commands.output import FORMATS, check_place
 from profscope.errors import OptionError
 from profscope.traces.formats import exporter_named, format_names
 from profscope.traces.parquet_names import is_folder_name
 from profscope.version import __version__
+from viewer.option_types import TRACE, add_no_verify
+from viewer.presence import check_apart
 
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
     from profscope.schema import Tables
 
 __all__ = ["main"]
 
-_CONVERT: Final = """\
+_OUT: Final = f"file to write: {FORMATS}; or .html and others, which are not read; replaced if it exists"
+_EXIT: Final = exit_status("written", "a trace that cannot be read or written")
+_CONVERT: Final = f"""\
 examples:
   profscope convert trace.pftrace.gz spans.parquet
+  profscope convert trace.json.gz report.html
   profscope convert trace.json.gz trace/            a folder of Parquet files
   profscope convert trace.json flame.txt --format collapsed
 
-exit status: 0 written; 1 a trace cannot be read or the file cannot be written;
-2 wrong usage, a file that exists included
+{_EXIT}
 """
-_MERGE: Final = """\
-Each trace is a rank's: the rank that it says, or its place in the list where
-two say the same or one says none. A folder with the parts of all ranks needs
-no merging: every command takes it as it is.
-
+_MERGE: Final = f"""\
 examples:
   profscope merge a.json.gz b.json.gz -o both.json.gz
 
-exit status: as that of profscope convert
+Each trace is a rank's: the rank that it has, or its place in the list if two
+have the same or one has none. A folder with the parts of all ranks needs no
+merging.
+
+{_EXIT}
 """
 
 
@@ -50,19 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _convert(words: Sequence[str]) -> int:
-    parser = _parser("convert", "Write a trace in another format.", _CONVERT)
-    parser.add_argument(
-        "trace",
-        metavar="IN",
-        help="any trace that `profscope view` reads: a file, a folder, or - for standard input",
-    )
-    parser.add_argument(
-        "output",
-        metavar="OUT",
-        help="file to write; its suffix chooses the format, and trace/ is a folder of Parquet files",
-    )
+    parser = _parser("convert", "IN OUT", "Write a trace in another format.", _CONVERT)
+    parser.add_argument("trace", metavar="IN", help=TRACE)
+    parser.add_argument("output", metavar="OUT", help=_OUT)
     given = parser.parse_args(words)
-    _check(given)
+    _check(given, [given.trace])
     from profscope.traces.saving import save
     from viewer.input import read
 
@@ -71,11 +67,11 @@ def _convert(words: Sequence[str]) -> int:
 
 
 def _merge(words: Sequence[str]) -> int:
-    parser = _parser("merge", "Write several traces as one, each of them a rank.", _MERGE)
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="any trace that `profscope view` reads")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="trace to write")
+    parser = _parser("merge", "TRACE... -o OUT", "Write several traces as one, each of them a rank.", _MERGE)
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
     given = parser.parse_args(words)
-    _check(given)
+    _check(given, given.traces)
     from profscope.traces.merging import Part, merged
     from profscope.traces.saving import save
     from viewer.input import read
@@ -119,25 +115,18 @@ def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
         seen[key] = trace
 
 
-def _parser(name: str, description: str, epilog: str) -> argparse.ArgumentParser:
+def _parser(name: str, arguments: str, description: str, epilog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"profscope {name}",
+        usage=f"profscope {name} [options] {arguments}",
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--format",
-        metavar="NAME",
-        help=f"format to write, whatever the suffix of OUT: {', '.join(_formats())}",
+        "--format", metavar="NAME", help=f"whatever the suffix of OUT: {', '.join(_formats())}"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="overwrite OUT")
-    parser.add_argument(
-        "--no-verify",
-        dest="verify",
-        action="store_false",
-        help="read a trace even if its checksum is wrong",
-    )
+    add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
@@ -148,8 +137,8 @@ def _formats() -> list[str]:
     return format_names(exporters, exporters.OWN)
 
 
-def _check(given: argparse.Namespace) -> None:
+def _check(given: argparse.Namespace, traces: Sequence[str]) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
     exporter_named(given.output, given.format)
-    is_folder = is_folder_name(given.output)
-    check_free(Path(given.output), given.output, is_folder=is_folder, force=given.force)
+    check_place(Path(given.output), given.output, is_folder=is_folder_name(given.output))
+    check_apart(given.output, *traces)

@@ -8,22 +8,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from instrument_passes.command import run
-from profscope.commands.program import Program, program, without_ours
-from profscope.commands.run import split_words
+from profscope.commands.program import Program, without_ours
+from profscope.commands.program_arguments import parse, program_parser
 from profscope.emulator.without_gpu import say_how
 from profscope.installed import require
 from profscope.tuning.explaining import check_limit
 
 __all__ = ["main", "make_parser"]
 
-_USAGE: Final = "profscope explain [options] (script.py | -m module | -c code) [arguments]"
 _EPILOG: Final = """\
 examples:
   profscope explain train.py --epochs 1
-  profscope explain --kernel attention_kernel -m pytest tests/test_attention.py
+  profscope explain --kernel attention_kernel -m pytest tests
 
-exit status: the program's own if it fails, and then nothing is explained; 2 for
-wrong usage or a kernel that was not launched; 1 for another error.
+exit status: the program's own if it fails, and then nothing is explained; else
+0 explained; 1 another error; 2 wrong usage, or a kernel that was not launched
 """
 
 
@@ -34,13 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explain(words: list[str]) -> int:
-    parser, valued = make_parser()
-    flags, how, rest = split_words(words, valued)
-    given = parser.parse_args(flags)
-    if not rest or (not how and not rest[0]):
-        parser.error("name a program: script.py, -m module or -c code")
+    parser, actions = make_parser()
+    given, chosen = parse(parser, words, actions)
     check_limit(given.limit_s)
-    chosen = program(how, rest)
     if chosen.is_launcher:
         parser.error(f"{chosen.name} starts other processes: name the program of one rank")
     require("triton", "profscope explain")
@@ -76,29 +71,21 @@ def _exit_code(chosen: Program) -> int:
     return 0
 
 
-def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
-    """The parser of all before the program, and its flags that take a value."""
-    parser = argparse.ArgumentParser(
-        prog="profscope explain",
-        usage=_USAGE,
-        description="Run a program, unchanged, then diagnose one of its kernels and try other options.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
+    """The parser of all before the program, and its flags."""
+    parser = program_parser(
+        "explain", "Run a program, unchanged, diagnose one of its kernels and try other options.", _EPILOG
     )
-    kernel = parser.add_argument(
-        "--kernel",
-        metavar="NAME",
-        help="kernel to explain (default: the one that takes most time); of several configurations the one "
-        "that takes most",
-    )
-    limit = parser.add_argument(
-        "--limit-s",
-        metavar="SECONDS",
-        type=float,
-        default=60.0,
-        help="start no other try after this many seconds (default: 60)",
-    )
-    parser.add_argument("-m", metavar="MODULE", help="run a module, as python -m does")
-    parser.add_argument("-c", metavar="CODE", help="run code, as python -c does")
-    return parser, {text for each in (kernel, limit) for text in each.option_strings}
+    actions = [
+        parser.add_argument(
+            "--kernel", metavar="NAME", help="kernel to explain (default: the one with most time)"
+        ),
+        parser.add_argument(
+            "--limit-s",
+            metavar="SECONDS",
+            type=float,
+            default=60.0,
+            help="begin no other try after this (default: 60)",
+        ),
+    ]
+    return parser, actions

@@ -1,6 +1,6 @@
-"""A session's options as flags of a command line, made from their one declaration.
+"""The options of a session that are flags of a command line, made from their one declaration.
 
---ctas 64   --ctas 0,17   --no-sources   --instrument heavy
+--ctas 64   --ctas 0,17   --no-hardware   --instrument heavy
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "hard
 """What a whole program's session has by default where that is not what a session has."""
 
 _METAVARS: Final[Mapping[str, str]] = {
-    "kernels": "REGEX", "instrument": "LEVEL|PASSES", "memory": "MIB", "measure": "issue|latency",
-    "backend": "auto|gpu|emulator", "hardware": "EVIDENCE[,EVIDENCE...]",
-    "overhead_pct": "PERCENT",
+    "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
+    "hardware": "EVIDENCE,...", "overhead_pct": "PERCENT",
 }  # fmt: skip
 
 
 def option_names() -> list[str]:
-    """The names of all options."""
+    """The names of the options that are flags."""
     return [option.name for option in _options()]
 
 
@@ -35,7 +34,7 @@ def run_options(given: Mapping[str, Any]) -> Options:
 
 
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
-    """Add a flag for each option; returns their actions. What is not given has no entry in the namespace."""
+    """Add the flags; returns their actions. What is not given has no entry in the namespace."""
     return [action for option in _options() for action in _add(parser, option)]
 
 
@@ -51,7 +50,7 @@ def spelled(options: Mapping[str, Any]) -> list[str]:
 
 
 def _options() -> list[Field[Any]]:
-    return [option for option in fields(Options) if option.init]
+    return [option for option in fields(Options) if option.init and option.metadata["cli"] is not None]
 
 
 def _kinds(option: Field[Any]) -> frozenset[str]:
@@ -60,8 +59,7 @@ def _kinds(option: Field[Any]) -> frozenset[str]:
 
 
 def _flag(option: Field[Any]) -> str:
-    negated = _kinds(option) == {"bool"} and option.default is True
-    return ("--no-" if negated else "--") + option.name.replace("_", "-")
+    return "--" + option.name.replace("_", "-")
 
 
 def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argparse.Action]:
@@ -70,8 +68,7 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
     says = option.metadata["cli"].replace("%", "%%")
     flag, nothing = _flag(option), argparse.SUPPRESS
     if kinds == {"bool"}:
-        action = "store_false" if default is True else "store_true"
-        yield parser.add_argument(flag, dest=option.name, default=nothing, action=action, help=says)
+        yield parser.add_argument(flag, dest=option.name, default=nothing, action="store_true", help=says)
         return
     shown = str(default).lower() if isinstance(default, bool) else default
     about = f"{says} (default: {shown})" if default not in (None, "", False) else says
@@ -84,9 +81,8 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
         help=about,
     )
     if default is True:
-        turned_off = f"same as {flag} false"
         yield parser.add_argument(
-            f"--no-{flag[2:]}", dest=option.name, default=nothing, action="store_false", help=turned_off
+            f"--no-{flag[2:]}", dest=option.name, default=nothing, action="store_false", help="none of it"
         )
 
 
@@ -94,7 +90,7 @@ def _metavar(kinds: frozenset[str], name: str) -> str:
     if name in _METAVARS:
         return _METAVARS[name]
     if "Sequence[int]" in kinds:
-        return "N[,N...]"
+        return "N,..."
     if "int" in kinds:
         return "N"
     if "float" in kinds:

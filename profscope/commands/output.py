@@ -20,12 +20,15 @@ from typing import Final
 
 from profscope.errors import OptionError, SessionError
 from profscope.traces.formats import GZIP, own_suffix
-from profscope.traces.output import check_folder, check_parent, is_empty_folder
+from profscope.traces.output import check_folder, check_parent
 from profscope.traces.parquet_names import is_folder_name, rank_of
 
-__all__ = ["DEFAULT", "Output", "check_free", "claim", "free_for_ranks", "with_rank"]
+__all__ = ["DEFAULT", "FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
 
 DEFAULT: Final = "profscope.pftrace.gz"
+
+FORMATS: Final = ".pftrace or .json, either with .gz, .parquet, or trace/ for a folder of Parquet files"
+"""What the commands say of a trace that they write."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,11 @@ def free_for_ranks() -> str:
     return next(name for name in _candidates(None) if not with_rank(name, 0).parents[1].exists())
 
 
-def claim(given: str | None, *, force: bool, number: int | None) -> Output:
-    """Claim a place for this process's trace. given: None for the first free name of the default's.
+def claim(given: str | None, *, number: int | None) -> Output:
+    """Claim a place for this process's trace. given: where the trace takes the place of what is there; None
+    for the first free name of the default's.
 
-    Raises OptionError where a file is in the way or the suffix says no format, SessionError where another
+    Raises OptionError where a folder is in the way or the suffix says no format, SessionError where another
     run writes there or nothing can be written.
     """
     for name in _candidates(given):
@@ -88,7 +92,7 @@ def claim(given: str | None, *, force: bool, number: int | None) -> Output:
         whole = path if number is None else next(each for each in path.parents if rank_of(each) is None)
         if given is None and number is not None and _holds_others(whole):
             continue
-        output = _claim(path, whole, is_folder_name(name), force=force, must=given is not None)
+        output = _claim(path, whole, is_folder_name(name), must=given is not None)
         if output is not None:
             return output
     raise AssertionError("names are without end")
@@ -108,13 +112,11 @@ def _candidates(given: str | None) -> Iterator[str]:
     yield from (f"{stem}-{number}{suffix}{GZIP}" for number in count(2))
 
 
-def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool) -> Output | None:
+def _claim(path: Path, whole: Path, is_folder: bool, *, must: bool) -> Output | None:
     """None where the name is taken and need not be had."""
     if not must and (path.exists() or _folder(path).exists()):
         return None
-    if path.is_dir() and not is_folder:
-        raise OptionError(f"cannot write {str(path)!r}: it is a folder")
-    check_free(path, str(path), is_folder=is_folder, force=force)
+    check_place(path, str(path), is_folder=is_folder)
     folder = _folder(path)
     try:
         check_parent(whole)
@@ -127,27 +129,27 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, force: bool, must: bool)
             return None
     except OSError as error:
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    lock = _locked(path, folder, force=force)
+    lock = _locked(path, folder)
     return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock, is_folder)
 
 
-def check_free(path: Path, name: str, *, is_folder: bool, force: bool) -> None:
-    """Raises OptionError where something is in the way of a trace: for good, or unless `force`."""
+def check_place(path: Path, name: str, *, is_folder: bool) -> None:
+    """Raises OptionError where a folder is in the way that is no trace, or is not to be one."""
+    if path.is_dir() and not is_folder:
+        raise OptionError(f"cannot write {name!r}: it is a folder")
     if is_folder and path.exists():
         try:
             check_folder(path)
         except OSError as error:
             raise OptionError(f"cannot write {name!r}: {error.strerror}") from error
-    if path.exists() and not force and not (is_folder and is_empty_folder(path)):
-        raise OptionError(f"{name!r} exists; -f overwrites it")
 
 
 def _folder(path: Path) -> Path:
     return path.with_name(f"{path.name}.partial")
 
 
-def _locked(path: Path, folder: Path, *, force: bool) -> int:
-    """A descriptor that holds a folder, which is empty now."""
+def _locked(path: Path, folder: Path) -> int:
+    """A descriptor that holds a folder, which is emptied of what a run that was cut short has left."""
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,13 +158,6 @@ def _locked(path: Path, folder: Path, *, force: bool) -> int:
         raise SessionError(
             f"another run is writing {str(path)!r}; give this one a name of its own"
         ) from error
-    left = sorted(folder.iterdir())
-    if left and not force:
-        os.close(lock)
-        raise OptionError(
-            f"{str(folder)!r} has what a run that was cut short recorded; `profscope view` shows it, "
-            "-f throws it away"
-        )
-    for file in left:
+    for file in sorted(folder.iterdir()):
         file.unlink()
     return lock

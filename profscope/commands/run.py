@@ -18,29 +18,27 @@ from typing import Any, Final
 from instrument_passes.command import run
 from profscope.around.job import JOB, rank
 from profscope.commands.flags import add_flags, option_names, run_options, spelled
-from profscope.commands.output import DEFAULT, Output, claim, free_for_ranks
-from profscope.commands.program import Program, program
+from profscope.commands.output import DEFAULT, FORMATS, Output, claim, free_for_ranks
+from profscope.commands.program import Program
+from profscope.commands.program_arguments import parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.compat.after_import import after_import
 from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.traces.parquet_names import is_folder_name
-from profscope.version import __version__
 
-__all__ = ["main", "make_parser", "ranks_recorded", "split_words"]
+__all__ = ["main", "make_parser", "ranks_recorded"]
 
-_USAGE: Final = "profscope run [options] (script.py | -m module | -c code) [arguments]"
 _EPILOG: Final = """\
 examples:
   profscope run train.py --epochs 1
-  profscope run -o attention.json --kernels attention -m pytest tests/test_attention.py
+  profscope run -o attention.json --kernels attention -m pytest tests
   profscope run --ctas 1 -c 'import model; model.step()'
   profscope run -o step.pftrace.gz torchrun --nproc-per-node 8 train.py
 
-exit status: the program's own. 1 where the program ended with 0 and its recording
-could not be written. Before the program starts: 2 for wrong usage, a script that
-does not exist or a trace that does; 1 for a place that cannot be written.
+exit status: the program's own; 1 if its recording could not be written; 2
+wrong usage
 """
 
 
@@ -63,16 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextlib.ExitStack) -> int:
     """All that can go wrong before the program starts. starts: gets what runs it; stack: what holds until it
     ends."""
-    parser, valued = make_parser()
-    flags, how, rest = split_words(words, valued)
-    given = parser.parse_args(flags)
-    if not rest or (not how and not rest[0]):
-        parser.error("name a program: script.py, -m module or -c code")
+    parser, actions = make_parser()
+    given, chosen = parse(parser, words, actions)
     options = {name: value for name, value in vars(given).items() if name in option_names()}
     checked = run_options(options)
     if given.switch is not None:
         signal_of(given.switch)  # says what is wrong with it
-    chosen = program(how, rest)
     if chosen.is_launcher:
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
         return 0
@@ -89,10 +83,8 @@ def _recorded(
     chosen: Program, given: argparse.Namespace, options: Options, *, emulated: bool
 ) -> Callable[[], None]:
     number = rank(os.environ)
-    # A rank that its job starts again is not to fail because of what it has left.
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     spool = None if options.spool is None else _spool(Path(options.spool))
-    output = claim(given.output, force=given.force or again, number=number)
+    output = claim(given.output, number=number)
     options = replace(options, spool=spool or output.folder)
     report = None if given.quiet else _said_by(number)
     return RecordedRun(
@@ -141,7 +133,7 @@ def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
     flags += ["-o", os.path.abspath(name) + "/" * is_folder_name(name)]
     if given.switch is not None:
         flags += ["--switch", given.switch]
-    return flags + ["-f"] * given.force + ["-q"] * given.quiet
+    return flags + ["-q"] * given.quiet
 
 
 def _choose_emulator(module: ModuleType) -> None:
@@ -160,66 +152,28 @@ def _has_gpu_driver() -> bool:
     return True
 
 
-def split_words(words: list[str], valued: set[str]) -> tuple[list[str], str, list[str]]:
-    """The run's own flags; "", "-m" or "-c"; the program and its arguments, untouched.
-
-    valued: flags that take the next word.
-    """
-    at = 0
-    while at < len(words):
-        word = words[at]
-        if word[:2] in ("-m", "-c"):
-            joined = [word[2:]] if len(word) > 2 else []
-            return words[:at], word[:2], [*joined, *words[at + 1 :]]
-        if word == "--":
-            return words[:at], "", words[at + 1 :]
-        if not word.startswith("-") or word == "-":
-            return words[:at], "", words[at:]
-        at += 2 if word in valued else 1
-    return words, "", []
-
-
-def make_parser() -> tuple[argparse.ArgumentParser, set[str]]:
-    """The parser of all before the program, and its flags that take a value."""
-    parser = argparse.ArgumentParser(
-        prog="profscope run",
-        usage=_USAGE,
-        description="Run a program, unchanged, and record the Triton kernels that it launches.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
+    """The parser of all before the program, and its flags."""
+    parser = program_parser(
+        "run", "Run a program, unchanged, and record the Triton kernels that it launches.", _EPILOG
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    run_group = parser.add_argument_group("the run")
-    output = run_group.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="trace to write: .pftrace, .pftrace.gz, .json, .json.gz, .parquet, or trace/ for a folder of "
-        "Parquet files; for a job with several processes, step.json becomes the folder step with "
-        f"a part for each rank (default: {DEFAULT}; if it exists, profscope-2.pftrace.gz, ...)",
-    )
-    run_group.add_argument(
-        "-f",
-        "--force",
-        action="store_true",
-        help="overwrite FILE and the remains of an interrupted run",
-    )
-    run_group.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end")
-    switch = run_group.add_argument(
-        "--switch",
-        metavar="SIGNAL|FILE",
-        help="start switched off: each signal, such as SIGUSR1, switches recording on or off; with a file, "
-        "record while the file exists",
-    )
-    run_group.add_argument("-m", metavar="MODULE", help="run a module, as python -m does")
-    run_group.add_argument("-c", metavar="CODE", help="run code, as python -c does")
+    of_run = parser.add_argument_group("the run")
     actions = [
-        output,
-        switch,
-        *add_flags(parser.add_argument_group("what is recorded")),
+        of_run.add_argument(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help=f"trace to write: {FORMATS}; replaced if it exists. With several processes step.json is a "
+            f"folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
+        ),
+        of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),
+        of_run.add_argument(
+            "--switch",
+            metavar="SIGNAL|FILE",
+            help="start paused; each signal, such as SIGUSR1, toggles recording, or record while FILE exists",
+        ),
     ]
-    return parser, {text for each in actions if each.nargs != 0 for text in each.option_strings}
+    return parser, actions + add_flags(parser.add_argument_group("what is recorded"))
 
 
 @contextlib.contextmanager

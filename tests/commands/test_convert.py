@@ -35,10 +35,10 @@ def test_there_and_back_through_every_format_that_loads(profile: Profile) -> Non
     assert sorted(os.listdir()) == sorted(name.rstrip("/") for name in names)
 
 
-def test_an_empty_folder_is_not_in_the_way(profile: Profile) -> None:
+def test_an_empty_folder_or_a_trace_is_not_in_the_way(profile: Profile) -> None:
     Path("u").mkdir()
-    assert main(["convert", "t.json", "u/"]) == 0
-    assert main(["convert", "t.json", "u/"]) == 2
+    for _ in range(2):
+        assert main(["convert", "t.json", "u/"]) == 0
     assert_same(profscope.load("u"), profile)
 
 
@@ -91,7 +91,8 @@ def test_traces_are_merged_in_their_order(profile: Profile) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["convert", "t.json", "t.json"], 2, "profscope convert: 't.json' exists; -f overwrites it\n"),
+        (["convert", "t.json", "t.json"], 2, "'t.json' is a trace that is read: name another file to write"),
+        (["merge", "t.json", "u.json", "-o", "t.json"], 2, "'t.json' is a trace that is read: name another"),
         (["convert", "t.json", "u.txt"], 2, "cannot save 'u.txt': the suffix must be one of .json, "),
         (["convert", "t.json", "u", "--format", "svg"], 2, "there is no format 'svg'; there are: json, "),
         (["convert", "t.json", "u/", "--format", "json"], 2, "only Parquet is written as a folder\n"),

@@ -12,7 +12,7 @@ from profscope import __main__ as door
 from profscope.around.job import rank
 from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import program
-from profscope.commands.run import split_words
+from profscope.commands.program_arguments import parse, program_parser
 from profscope.errors import OptionError, SessionError
 
 
@@ -30,19 +30,18 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
         (["ls"], 2, "which is no Python program"),
-        (["--memory", "0", "never.py"], 2, "memory=0 must be"),
+        (["--every", "0", "never.py"], 2, "every=0 must be"),
         (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),
         (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
-        (["-o", "there.json", "never.py"], 2, "'there.json' exists; -f overwrites it"),
         (["--spool", "there.json/x", "never.py"], 1, "--spool 'there.json/x' is no place for a spool"),
         (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
         (
-            ["-f", "-o", "folder/", "never.py"],
+            ["-o", "folder/", "never.py"],
             2,
             "cannot write 'folder': it exists, and is no trace in Parquet",
         ),
-        (["-f", "-o", "there.json/", "never.py"], 2, "cannot write 'there.json': it exists, and is no trace"),
+        (["-o", "there.json/", "never.py"], 2, "cannot write 'there.json': it exists, and is no trace"),
         (
             ["-o", "no/such/t.json", "never.py"],
             1,
@@ -50,7 +49,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (["-o", "link.json", "never.py"], 1, "cannot write 'link.json': there is no folder '"),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
-        (["-o", "cut.json", "never.py"], 2, "'cut.json.partial' has what a run that was cut short recorded"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -60,8 +58,6 @@ def test_what_cannot_be_is_one_line(
     Path("folder.json").mkdir()
     Path("folder").mkdir()
     Path("folder/notes.txt").write_text("precious")
-    Path("cut.json.partial").mkdir()
-    Path("cut.json.partial/x.spool").write_text("precious")
     Path("link.json").symlink_to("no/such/t.json")
     before = sorted(Path().rglob("*"))
     assert door.main(["run", *words]) == code
@@ -76,7 +72,7 @@ def test_what_cannot_be_is_one_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name a program: script.py, -m module or -c code"),
+        ([], "name a program: a script, -m module or -c code"),
         (["-m"], "name a program"),
         (["--colour", "red", "x.py"], "unrecognized arguments: --colour"),
         (["-"], "there is no script"),
@@ -94,21 +90,26 @@ def test_wrong_usage_is_said_with_the_usage(
 
 
 @pytest.mark.parametrize(
-    ("words", "flags", "how", "rest"),
+    ("words", "given", "how", "rest"),
     [
-        (["a.py", "-o", "x"], [], "", ["a.py", "-o", "x"]),
-        (["-o", "x", "a.py", "--", "-f"], ["-o", "x"], "", ["a.py", "--", "-f"]),
-        (["--ctas=8", "--wait", "a.py"], ["--ctas=8", "--wait"], "", ["a.py"]),
-        (["-q", "-m", "pkg.mod", "-c"], ["-q"], "-m", ["pkg.mod", "-c"]),
-        (["-mpkg", "x"], [], "-m", ["pkg", "x"]),
-        (["-c", "print(1)", "-h"], [], "-c", ["print(1)", "-h"]),
-        (["-f", "--", "-odd.py", "x"], ["-f"], "", ["-odd.py", "x"]),
+        (["never.py", "-o", "x"], (None, False), "", ["never.py", "-o", "x"]),
+        (["-o", "x", "never.py", "--", "-q"], ("x", False), "", ["never.py", "--", "-q"]),
+        (["--output=x", "-q", "never.py"], ("x", True), "", ["never.py"]),
+        (["-q", "-m", "pkg.mod", "-c"], (None, True), "-m", ["pkg.mod", "-c"]),
+        (["-mpkg", "x"], (None, False), "-m", ["pkg", "x"]),
+        (["-c", "print(1)", "-h"], (None, False), "-c", ["print(1)", "-h"]),
+        (["-q", "--", "-odd.py", "x"], (None, True), "", ["-odd.py", "x"]),
     ],
 )
 def test_the_program_begins_where_flags_end(
-    words: list[str], flags: list[str], how: str, rest: list[str]
+    script: Path, words: list[str], given: tuple[str | None, bool], how: str, rest: list[str]
 ) -> None:
-    assert split_words(words, {"-o", "--output", "--ctas"}) == (flags, how, rest)
+    Path("-odd.py").touch()
+    parser = program_parser("run", "", "")
+    actions = [parser.add_argument("-o", "--output"), parser.add_argument("-q", action="store_true")]
+    flags, chosen = parse(parser, words, actions)
+    assert (flags.output, flags.q) == given
+    assert (chosen.how, [chosen.name, *chosen.arguments]) == (how, rest)
 
 
 def test_a_command_written_in_python_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +127,8 @@ def test_ranks_have_names_of_their_own(script: Path) -> None:
     assert rank({"RANK": "first"}) is None
     assert with_rank("a/t.v2.json.gz", 3) == Path("a/t.v2/rank=3/trace.json.gz")
     assert with_rank("a/t/", 3) == Path("a/t/rank=3")
-    outputs = [claim("t.json", force=False, number=number) for number in (None, 0, 1)]
-    outputs += [claim("p/", force=False, number=number) for number in (0, 1)]
+    outputs = [claim("t.json", number=number) for number in (None, 0, 1)]
+    outputs += [claim("p/", number=number) for number in (0, 1)]
     assert [each.name for each in outputs] == [
         "t.json", "t/rank=0/trace.json", "t/rank=1/trace.json", "p/rank=0", "p/rank=1",
     ]  # fmt: skip
@@ -141,13 +142,13 @@ def test_ranks_have_names_of_their_own(script: Path) -> None:
 def test_ranks_write_nothing_among_other_files(script: Path) -> None:
     Path("profscope").mkdir()
     Path("profscope/__init__.py").touch()
-    assert claim(None, force=False, number=1).name == "profscope-2/rank=1/trace.pftrace.gz"
+    assert claim(None, number=1).name == "profscope-2/rank=1/trace.pftrace.gz"
     assert free_for_ranks() == "profscope-3.pftrace.gz"
 
 
 def test_without_a_name_the_first_free_one_is_taken(script: Path) -> None:
-    first = claim(None, force=False, number=None)
-    second = claim(None, force=False, number=None)
+    first = claim(None, number=None)
+    second = claim(None, number=None)
     assert first.path == script.parent / "profscope.pftrace.gz"
     assert (first.name, second.name) == ("profscope.pftrace.gz", "profscope-2.pftrace.gz")
     first.release()
@@ -156,36 +157,34 @@ def test_without_a_name_the_first_free_one_is_taken(script: Path) -> None:
 
 def test_an_empty_folder_is_not_in_the_way(script: Path) -> None:
     Path("empty").mkdir()
-    output = claim("empty/", force=False, number=None)
+    output = claim("empty/", number=None)
     assert (output.target, output.is_folder) == (f"{script.parent}/empty/", True)
     output.release()
     assert Path("empty").is_dir()
     Path("link").symlink_to("empty")
-    claim("link/", force=False, number=None).release()
+    claim("link/", number=None).release()
     Path("empty/notes.txt").touch()
-    for force in (False, True):  # -f would not help
-        with pytest.raises(OptionError, match="cannot write 'empty': it exists, and is no trace in Parquet"):
-            claim("empty/", force=force, number=None)
+    with pytest.raises(OptionError, match="cannot write 'empty': it exists, and is no trace in Parquet"):
+        claim("empty/", number=None)
 
 
 def test_two_runs_do_not_write_one_trace(script: Path) -> None:
-    first = claim("t.json", force=False, number=None)
-    for force in (False, True):
-        with pytest.raises(SessionError, match=r"^another run is writing 't\.json'"):
-            claim("t.json", force=force, number=None)
+    first = claim("t.json", number=None)
+    with pytest.raises(SessionError, match=r"^another run is writing 't\.json'"):
+        claim("t.json", number=None)
     first.release()
-    claim("t.json", force=False, number=None).release()
+    claim("t.json", number=None).release()
 
 
-def test_what_a_run_left_is_thrown_away_on_demand_alone(script: Path) -> None:
+def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
     left = Path("t.json.partial")
     left.mkdir()
-    (left / "x.spool").write_text("x")
-    with pytest.raises(OptionError, match="cut short"):
-        claim("t.json", force=False, number=None)
-    output = claim("t.json", force=True, number=None)
+    (left / "x.spool").write_text("of a run that was cut short")
+    Path("t.json").write_text("of the run before")
+    output = claim("t.json", number=None)
     assert list(left.iterdir()) == []
     with pytest.raises(BlockingIOError):
         fcntl.flock(os.open(left, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
     output.release()
     assert not left.exists()
+    assert Path("t.json").read_text() == "of the run before", "until there is another trace"

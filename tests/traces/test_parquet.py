@@ -139,7 +139,7 @@ def test_the_viewer_shows_the_same(
     profile.save(saved / "t.json")
     shown = []
     for name in ("t.json", "t.parquet", "t"):
-        code = view([str(saved / name), "--json", *words])
+        code = view([str(saved / name), "--format", "json", *words])
         out, error = capsys.readouterr()
         document = json.loads(out) if code == 0 else error
         if code == 0:

@@ -66,7 +66,7 @@ def test_figures_are_those_of_a_screen_with_percentiles(tmp_path: Path, make: Ca
     file = str(tmp_path / "t.json")
     make().save(file)
     first, with_scopes = (
-        json.loads(run(file, "--json", "--show", ",".join(shown)).stdout)
+        json.loads(run(file, "--format", "json", "--show", ",".join(shown)).stdout)
         for shown in (FIRST, (*FIRST, "scopes"))
     )
     assert with_scopes.pop("tables")[0]["rows"][0]["p99"] > 0
@@ -101,7 +101,7 @@ def test_the_order_is_program_trust_kernels_and_then_each_of_the_three_longest(t
     assert [line.split()[0] for line in top[1:]] == ["Command", "Recorded", "Variants", "Verdict"]
     assert top[1].endswith("train.py --epochs 1")
     assert "#0 BLOCK=1024 num_warps=4, #1 BLOCK=1024 num_warps=8, #2 BLOCK=512 num_warps=4" in top[3]
-    (document,) = [json.loads(run(file, "--json").stdout)]
+    (document,) = [json.loads(run(file, "--format", "json").stdout)]
     longest = [row["variant"] for row in document["kernels"]]
     heads = [f"\nWhere the time of add_kernel #{variant} BLOCK=" for variant in longest]
     assert [head in text for head in heads] == [True] * 3 + [False]

@@ -103,7 +103,7 @@ def gate(folder: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
                 program()
             paths.append(str(folder / f"{name}.pftrace.gz"))
             prof.save(paths[-1])
-        done = run("diff", *paths, "--fail-above", "5%", "--json", *more)
+        done = run("diff", *paths, "--fail-above", "5%", "--format", "json", *more)
         return done.returncode, json.loads(done.stdout), done.stderr
 
     return of

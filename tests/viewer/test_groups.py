@@ -48,7 +48,7 @@ def keys(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def test_each_variant_has_its_line_table_and_tree(two_variants: str) -> None:
-    view = json.loads(run(two_variants, "--json"))
+    view = json.loads(run(two_variants, "--format", "json"))
     order = [1, 0]  # by the time of their launches: two and one
     for part in ("kernels", "tables", "trees"):
         assert keys(view[part]) == order, part
@@ -131,5 +131,5 @@ def test_a_kernel_of_which_nothing_was_recorded_has_no_times() -> None:
 
 
 def test_other_tools_launches_have_no_records_but_times() -> None:
-    view = json.loads(run(str(Path(__file__).parents[1] / "traces/samples/kineto.json"), "--json"))
+    view = json.loads(run(str(Path(__file__).parents[1] / "traces/samples/kineto.json"), "--format", "json"))
     assert all(row["untimed"] == 0 and row["min"] > 0 for row in view["kernels"])

@@ -41,7 +41,7 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
     assert first.split()[2:3] == ["80.0%"]
     assert first.endswith("long_scoreboard on load, line 24 (75 %)")
     assert "5 more lines; --top 0 shows them" in text
-    (lines,) = json.loads(shown(tmp_path, capsys, "--json", "--show", "lines"))["lines"]
+    (lines,) = json.loads(shown(tmp_path, capsys, "--format", "json", "--show", "lines"))["lines"]
     assert (lines["kernel"], lines["samples"], lines["omitted"]) == ("matmul_kernel", 1000, 0)
     assert lines["rows"][0]["share_samples"] == 0.8
 

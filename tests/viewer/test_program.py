@@ -41,7 +41,7 @@ def test_notes_that_say_the_same_of_many_kernels_are_told_once() -> None:
     profile = replace(profile, metadata={**profile.metadata, "notes": notes})
     header = make_header(profile, "trace.json", Selection(), len(profile.tables.df))
     text = " ".join(" ".join(line.plain for line in render_header(header, 200)).split())
-    assert "Note k1: 1 of 64 CTAs were recorded (and 7 notes like it, in --json)" in text
+    assert "Note k1: 1 of 64 CTAs were recorded (and 7 notes like it, in --format json)" in text
     assert "k2: " not in text
     assert "Note alone: something else" in text
     assert header.notes == notes

@@ -21,7 +21,7 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_the_breakdown_is_the_questions(capsys: pytest.CaptureFixture[str]) -> None:
     table = load(MATMUL).breakdown()
-    rows = json.loads(shown(capsys, str(MATMUL), "--show", "breakdown", "--json"))["breakdown"]
+    rows = json.loads(shown(capsys, str(MATMUL), "--show", "breakdown", "--format", "json"))["breakdown"]
     assert [row["share"] for row in rows] == table["share"].tolist()
     text = shown(capsys, str(MATMUL), "--show", "breakdown", "--top", "2", "--width", "80")
     head, first, *_ = text.splitlines()[1:]

@@ -139,7 +139,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("flag", ["--variant", "--launch", "--cta", "--sm", "--warp"])
+@pytest.mark.parametrize("flag", ["--variant", "--launch", "--cta", "--warp"])
 def test_a_part_of_what_a_session_recorded_is_shown(
     recorded: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,7 +186,7 @@ def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
     assert profile.report()["notes"][0] == notes[3]
 
 
-@pytest.mark.parametrize("flag", quick(["--cta", "--sm", "--warp"], ["--cta"]))
+@pytest.mark.parametrize("flag", quick(["--cta", "--warp"], ["--cta"]))
 def test_a_look_at_a_part_of_launches_changes_no_verdict(
     flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,7 +204,7 @@ def test_a_look_at_a_part_of_launches_changes_no_verdict(
         shown("--format", "json", flag, number)["header"]["verdict"]
         == (shown("--format", "json")["header"]["verdict"])
     )
-    (whole,), (part,) = (shown("--report", *words)["kernels"] for words in ([], [flag, number]))
+    (whole,), (part,) = (shown("--format", "report", *words)["kernels"] for words in ([], [flag, number]))
     assert whole["time"]["instrumented_over_bare"]["basis"] == "estimated"
     assert part["time"]["instrumented_over_bare"] == whole["time"]["instrumented_over_bare"]
     for name in ("verdict", "findings", "overlap", "critical_path"):

@@ -170,9 +170,8 @@ def test_a_signal_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--serve", "--report"], "--report and --serve are two views"),
-        (["--serve", "--json"], "--serve has one form only"),
-        (["--no-browser"], "--no-browser goes with --serve"),
+        (["--serve", "--interactive"], "--interactive and --serve are two views"),
+        (["--serve", "--format", "json"], "--serve has one form only"),
     ],
 )
 def test_wrong_usage(words: list[str], said: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +188,7 @@ def test_what_perfetto_cannot_read_is_not_served(
 ) -> None:
     path = tmp_path / "trace.pftrace"
     path.write_bytes(content)
-    assert main([str(path), "--serve", "--no-browser"]) == 1
+    assert main([str(path), "--serve"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"profscope-view: {path} {why}\n")
 

@@ -96,7 +96,7 @@ def test_one_line_is_shown_with_those_around_it() -> None:
 
 def test_the_same_comes_as_json_and_as_csv() -> None:
     (path,) = DATA.glob("bank*")
-    (source,) = json.loads(run(str(path), "--source", "--json").stdout)
+    (source,) = json.loads(run(str(path), "--source", "--format", "json").stdout)
     rows = list(csv.DictReader(io.StringIO(run(str(path), "--source", "--format", "csv").stdout)))
     lines = source["blocks"][0]["lines"]
     assert [int(row["line"]) for row in rows] == [line["line"] for line in lines]
@@ -139,10 +139,10 @@ def test_calls_are_folded_and_unfold(tmp_path: Path) -> None:
     assert "70.0% in half, inlined here" in shown
     assert "waits for long_scoreboard on load" in shown
     assert "in half:" not in shown
-    unfolded = [
-        line.split() for line in run(str(tmp_path / "t.json"), "--source", "--unfold").stdout.splitlines()
-    ]
+    asked = run(str(tmp_path / "t.json"), "--source", "matmul.py:12").stdout
+    unfolded = [line.split() for line in asked.splitlines()]
     assert ["70.0%", "in", "half:"] in unfolded
+    assert ["30.0%", "in", "half:"] not in unfolded, "of the line that is asked for alone"
 
 
 def test_sass_stands_behind_the_lines_with_its_samples(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_text_that_is_nested_too_deeply_is_shown_as_it_is(statement: str, tmp_
     }
     deep = Profile(profile.df, profile.launches, {**profile.metadata, "sources": [source]})
     deep.save(tmp_path / "t.json")
-    for view in (["--source"], ["--report"], [], ["--html", str(tmp_path / "t.html")]):
+    for view in (["--source"], ["--format", "report"], []):
         shown = run(str(tmp_path / "t.json"), *view)
         assert (shown.returncode, shown.stderr) == (0, "")
         assert view != ["--source"] or statement[:20] in shown.stdout
