@@ -22,14 +22,15 @@ from profscope.version import __version__
 __all__ = ["main"]
 
 _COMMANDS: Final = (
-    ("profscope run SCRIPT ARGUMENTS", "run a program and record its kernels"),
-    ("profscope explain SCRIPT ARGUMENTS", "run a program, diagnose a kernel, and try other options"),
-    ("profscope view TRACE", "show a trace in the terminal; profscope-view is the same"),
-    ("profscope diff TRACE TRACE", "compare two traces"),
+    ("profscope run PROGRAM", "run a program and record its kernels"),
+    ("profscope view TRACE", "show a trace, as profscope-view does"),
+    ("profscope explain PROGRAM", "run a program, then explain one kernel"),
+    ("profscope diff A B", "compare two traces"),
     ("profscope convert IN OUT", "write a trace in another format"),
-    ("profscope merge TRACE TRACE -o OUT", "write the traces of several ranks as one"),
-    ("profscope opt FILE.ttgir -p PASSES", "run passes on a printed TTGIR module; profscope-opt is the same"),
-    ("python -m profscope.demo TRACE.json", "profile two kernels and save their trace"),
+    ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
+    ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
+    ("profscope export FILE:KERNEL", "compile a kernel with its records"),
+    ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )
 
 
@@ -44,12 +45,13 @@ class _Door(NamedTuple):
 
 _DOORS: Final = {
     "run": _Door("profscope.commands.run"),
-    "explain": _Door("profscope.commands.explain"),
     "view": _Door("viewer.cli", (), renamed=True),
+    "explain": _Door("profscope.commands.explain"),
     "diff": _Door("viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "opt": _Door("instrument_passes.opt", (), renamed=True),
+    "export": _Door("profscope.commands.export"),
 }
 _PURPOSES: Final = {
     "triton": "to record kernels",
@@ -85,7 +87,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope",
-        description="Without a command: say what there is, the versions, and where kernels can be recorded.",
+        description="Without a command: the versions, and where kernels can be recorded.",
         epilog="\n".join(["commands, each with a --help of its own:", *_rows(_COMMANDS)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -104,7 +104,7 @@ def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "module", "handed_over"),
     [
-        (["view", "t.json", "--json"], "viewer.cli", ["t.json", "--json"]),
+        (["view", "t.json", "--source"], "viewer.cli", ["t.json", "--source"]),
         (["diff", "a.json", "b.json"], "viewer.cli", ["diff", "a.json", "b.json"]),
         (["opt", "--list"], "instrument_passes.opt", ["--list"]),
         (["run", "a.py", "view"], "profscope.commands.run", ["a.py", "view"]),
@@ -119,7 +119,7 @@ def test_a_subcommand_hands_over(
     assert seen == [handed_over]
 
 
-@pytest.mark.parametrize("name", ["run", "view", "diff", "convert", "merge", "opt"])
+@pytest.mark.parametrize("name", ["run", "view", "explain", "diff", "convert", "merge", "opt", "export"])
 def test_the_help_of_a_subcommand_speaks_of_that(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         overview.main([name, "--help"])

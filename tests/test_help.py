@@ -7,16 +7,21 @@ import re
 
 import pytest
 
-from profscope.commands import convert, explain
+from instrument_passes import opt
+from profscope import __main__ as overview
+from profscope.commands import convert, explain, export
 from profscope.commands.run import make_parser
 from viewer import arguments, diff_command
 
 PARSERS = {
     "run": make_parser()[0],
     "explain": explain.make_parser()[0],
+    "export": export.make_parser(),
     "view": arguments._parser("profscope view"),
     "diff": diff_command._parser("profscope diff"),
-    "convert": convert._parser("convert", "", ""),
+    "convert": convert._parser("convert", "IN OUT", "", convert._CONVERT),
+    "merge": convert._parser("merge", "TRACE... -o OUT", "", convert._MERGE),
+    "opt": opt._parser("profscope opt"),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")
 
@@ -32,3 +37,12 @@ def test_each_flag_says_what_it_does(command: str, action: argparse.Action) -> N
     assert not _PYTHON.search(text), text
     assert not text.endswith(".")
     assert text[0].islower() or text.split()[0].isupper() or text.startswith("MiB"), text
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_the_help_fits_a_terminal_and_has_an_example(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = PARSERS[command].format_help()
+    assert max(map(len, [*text.splitlines(), *overview._parser().format_help().splitlines()])) <= 80
+    assert f"\nexamples:\n  profscope {command} " in text
+    assert "\nexit status: " in text

@@ -16,7 +16,9 @@ from triton import knobs
 
 import profscope
 from instrument_passes.records import LaunchBits
+from profscope.__main__ import main
 from profscope.aot.description import Description
+from profscope.demo import kernels
 from profscope.demo.kernels import softmax_kernel
 from profscope.device.sizing import needed_bytes
 from profscope.errors import CompileError, OptionError
@@ -51,6 +53,37 @@ def test_the_files(folder: Path) -> None:
     assert document["target"] == "cuda:90"
     assert document["build"]["configuration"]["constexprs"] == {"BLOCK": 64}
     assert "tl.range" in document["build"]["sources"][0]["text"]
+
+
+def test_the_command_writes_what_the_function_does(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = kernels.__file__
+    monkeypatch.syspath_prepend(str(tmp_path))  # the command puts the file's folder there
+    words = ["export", f"{file}:softmax_kernel", "-o", str(tmp_path / "softmax"), "--target", "cuda:90"]
+    assert main([*words, "--signature", "*fp32:16, *fp32:16, i32, i32:16, 64"]) == 0
+    of_function, of_command = (Description.read(each / "softmax.json") for each in (folder, tmp_path))
+    assert of_command.document["sha256"] == of_function.document["sha256"]
+    assert of_command.document["options"] == of_function.document["options"]
+    assert (tmp_path / "softmax.h").read_bytes() == (folder / "softmax.h").read_bytes()
+    assert main([*words, "--signature", "*fp32:16, *fp32:16, i32"]) == 2
+    assert "has 3 arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("none.py:k", "there is no file 'none.py'; write it like kernels.py:softmax_kernel"),
+        (f"{__file__}:k", "has no 'k'"),
+        (f"{kernels.__file__}:torch", "is no @triton.jit or @gluon.jit function"),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_one_line(
+    named: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(".")
+    assert main(["export", named, "-o", "never", "--signature", "i32"]) == 2
+    assert said in capsys.readouterr().err
 
 
 @needs_cc
