@@ -70,8 +70,9 @@ def shown(profile: profscope.Profile, most: int) -> str:
     texts += [f"  note: {text}" for text in profile.metadata["notes"]]
     with pd.option_context("display.width", 250, "display.max_columns", 30, "display.max_colwidth", 60):
         if len(distances):
-            texts.append(distances[list(_DISTANCES)].round(4).to_string(index=False))
-        own = lines[list(_LINES)].dropna(axis="columns", how="all")
+            told = distances[[name for name in _DISTANCES if name in distances]]
+            texts.append(told.round(4).to_string(index=False))
+        own = lines[[name for name in _LINES if name in lines]]
         texts.append(own.head(most).round(4).to_string(index=False))
     return "\n".join(texts)
 

@@ -29,9 +29,9 @@ class Questions(abc.ABC):
         prof.summary()
 
     Every file of `profscope/analysis/` that has a public function of its own name is a question, if `tables`
-    is all that it must be given: it is asked with these, and answers with plain data. It is imported when it
-    is first asked. Those of a program, of a job's ranks and of the timeline stand together: `prof.program`,
-    `prof.ranks`, `prof.timeline`.
+    is all that it must be given: it is asked with these, and answers with plain data. A table has no column
+    that is null in all its rows. A question is imported when it is first asked. Those of a program, of a
+    job's ranks and of the timeline stand together: `prof.program`, `prof.ranks`, `prof.timeline`.
     """
 
     @property
@@ -282,6 +282,7 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
     TraceError where a file cannot be read.
     """
+    from profscope.analysis.answers import slim
     from profscope.analysis.comparing.differences import differences
 
     for each in (a, b):
@@ -289,4 +290,5 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
             raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
     with working("comparing two profiles"):
         tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
-        return differences(tables[0], tables[1])
+        compared: pd.DataFrame = slim(differences(tables[0], tables[1]))
+    return compared

@@ -15,6 +15,8 @@ from profscope.analysis.span_rows import (
     launch_scales,
     not_samples,
 )
+from profscope.analysis.summary import summary_of
+from profscope.analysis.summing import summed_spans
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.filters import Rows
@@ -127,7 +129,8 @@ def _times(unit: str, *, emulated: bool) -> str:
 
 def _notes(profile: Profile, by: str) -> Iterator[str]:
     """What the rows are not of."""
-    is_part = len(profile.tables.df) and (profile.summary()["sampled"] < 1).any()
+    of_scopes = summary_of(profile.tables, summed_spans(profile.tables), ordered=False)
+    is_part = len(profile.tables.df) and (of_scopes["sampled"] < 1).any()
     if by not in (*OF_SCOPES, *OF_LAUNCHES) and is_part:
         yield "Of the CTAs that recorded alone: nothing is scaled up to the grid."
 
@@ -188,7 +191,7 @@ def _warps(profile: Profile, by: str, unit: str) -> pd.DataFrame:
 
 def _of_scopes(profile: Profile, by: str, unit: str, chosen: Rows) -> list[ByRow]:
     """Sums over rows of the summary."""
-    summary = profile.summary()
+    summary = summary_of(profile.tables, summed_spans(profile.tables))
     summary = summary[summary["kind"] != "async"]
     everything = int(summary[f"self_{unit}"].sum())
     if not chosen.are_all:

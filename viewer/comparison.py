@@ -11,12 +11,13 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.comparing.differences import differences
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED
 from profscope.analysis.comparing.texts import heading_text, program_text, status_text
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
-from profscope.profiles import diff
+from profscope.progress import working
 from profscope.traces.html.comparison import comparison_page
 from profscope.traces.saving import write_page
 from viewer.cells import pad, wrap
@@ -161,7 +162,8 @@ def _comparison(options: argparse.Namespace) -> Comparison:
         raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
     profiles = [select(trace.profile, Selection(kernel=options.kernel)) for trace in traces]
-    table = diff(profiles[0], profiles[1])
+    with working("comparing two profiles"):
+        table = differences(profiles[0].tables, profiles[1].tables)
     verdicts = [profile.verdict.headline for profile in profiles]
     if options.html:
         sources = (profiles[0].metadata.get("sources") or [], profiles[1].metadata.get("sources") or [])

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from profscope.analysis.summary import summary_of
+from profscope.analysis.summing import summed_spans
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.option_types import Place
@@ -47,7 +49,7 @@ class Rows:
         """Raise TraceError where nothing was shown for it, naming what there is."""
         if self.are_all or self._any:
             return
-        summary = profile.summary()
+        summary = summary_of(profile.tables, summed_spans(profile.tables))
         if self._line is not None:
             lines = sorted({int(line) for line in summary["line"] if line})
             asked = f"{self._line.file}:{self._line.line}" if self._line.file else f"line {self._line.line}"

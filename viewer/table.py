@@ -8,6 +8,8 @@ import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.span_rows import not_samples
+from profscope.analysis.summary import summary_of
+from profscope.analysis.summing import summed_spans
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows
@@ -98,7 +100,7 @@ def make_tables(
     shown. summary: the profile's, where that is known.
     """
     keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
-    summary = profile.summary() if summary is None else summary
+    summary = summary_of(profile.tables, summed_spans(profile.tables)) if summary is None else summary
     summary = summary.sort_values(keys, ascending=[False, False, True, True], kind="stable")
     if sort is not None and sort not in ("self", "share"):
         column = {"name": "scope", "count": "count"}.get(sort, f"{sort}_{unit}")

@@ -11,7 +11,7 @@ import pandas as pd
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
-__all__ = ["Answer", "WholeTexts", "answer_frame", "joined_frame", "rows_of_kernels"]
+__all__ = ["Answer", "WholeTexts", "answer_frame", "joined_frame", "rows_of_kernels", "slim"]
 
 
 class Answer(NamedTuple):
@@ -55,6 +55,14 @@ def joined_frame(answers: Iterable[Answer], dtypes: Mapping[str, str]) -> pd.Dat
     told = list(answers)
     rows = [row for each in told for row in each.rows]
     return answer_frame(rows, dtypes, (text for each in told for text in each.not_measured))
+
+
+def slim(answer: Any) -> Any:
+    """What a user gets: a table without the columns that are null in all rows; anything else as it is."""
+    if not isinstance(answer, pd.DataFrame) or not len(answer):
+        return answer
+    nulls = [name for name in answer.columns if answer[name].isna().all()]
+    return answer.drop(columns=nulls) if nulls else answer
 
 
 def rows_of_kernels(table: pd.DataFrame, kernel: str | None) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -100,8 +100,8 @@ def question_names(group: str = "") -> frozenset[str]:
 
 @cache
 def find_question(name: str, group: str = "") -> Callable[..., Any] | None:
-    """The function that answers a question, None if there is no such question: what else has its file's name
-    needs more than tables, and serves those that answer."""
+    """The function that answers a user's question with a slim table (see `slim`), None if there is no such
+    question: what else has its file's name needs more than tables, and serves those that answer."""
     module = f"{_package(group)}.{name}"
     if name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(module) is None:
         return None
@@ -110,7 +110,15 @@ def find_question(name: str, group: str = "") -> Callable[..., Any] | None:
         return None
     first, *others = inspect.signature(function).parameters.values()
     alone = first.name == "tables" and all(each.default is not each.empty for each in others)
-    return function if alone else None
+    if not alone:
+        return None
+    from profscope.analysis.answers import slim
+
+    @wraps(function)
+    def answered(*args: Any, **options: Any) -> Any:
+        return slim(function(*args, **options))
+
+    return answered
 
 
 def places(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pandas as pd
 import torch
 
+from profscope.analysis.findings import findings
 from profscope.device.backend import Backend, select
 from profscope.dispatch.running import is_recording
 from profscope.errors import CompileError, OptionError, SessionError
@@ -78,7 +79,7 @@ def _profile(launch: Launcher, arguments: Arguments, machine: Backend) -> Profil
 
 def _findings(profile: Profile, base: Base) -> pd.DataFrame:
     """Those of the kernel; hooks may have launched others."""
-    told = profile.findings()
+    told = findings(profile.tables)
     own: pd.DataFrame = told[told["kernel"] == base.compiled.name].reset_index(drop=True)
     return own
 

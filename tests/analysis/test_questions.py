@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import subprocess
@@ -99,12 +100,34 @@ def test_what_is_no_question_is_no_attribute(name: str) -> None:
     assert not hasattr(Profile(), name)
 
 
+@pytest.mark.parametrize("trace", ["diff/matmul-1-stage.pftrace.gz", "compiled_model.pftrace.gz"])
+def test_no_table_has_a_column_without_a_value(trace: str) -> None:
+    prof = profscope.load(ROOT / "tests/data" / trace)
+    asked = [prof, *(getattr(prof, group.name) for group in GROUPS)]
+    names = [question_names() - {"verdict"}, *(question_names(group.name) for group in GROUPS)]
+    absent = 0
+    for whose, questions in zip(asked, names, strict=True):
+        for name in questions:
+            slim, module = getattr(whose, name)(), importlib.import_module(getattr(whose, name).__module__)
+            full = getattr(module, name)(prof.tables)
+            if not isinstance(full, pd.DataFrame):
+                assert slim == full
+                continue
+            kept = [column for column in full if not len(full) or full[column].notna().any()]
+            pd.testing.assert_frame_equal(slim, full[kept])
+            assert slim.attrs == full.attrs
+            assert slim.index.name is None
+            absent += len(full.columns) - len(kept)
+    assert absent > 0
+    assert set(prof.tables.df) <= set(prof.df)
+
+
 def test_lines_and_summary_of_one_kernel() -> None:
     prof = profscope.load(ROOT / "tests/data/diff/matmul-1-stage.pftrace.gz")
     (name,) = prof.launches["kernel"].unique()
     whole, chosen = prof.lines(), prof.lines(kernel=name[:6], top=2)
     assert len(whole) > 2
-    pd.testing.assert_frame_equal(chosen, whole.head(2))
+    pd.testing.assert_frame_equal(chosen, whole[chosen.columns].head(2))
     pd.testing.assert_frame_equal(prof.summary(kernel=name), prof.summary())
     for ask in (prof.lines, prof.summary):
         with pytest.raises(OptionError, match=f"kernel='softmax' matches no kernel; there are: {name}"):

@@ -86,6 +86,8 @@ def margins(page: str) -> list[tuple[int, float]]:
 
 def by_line(rows: pd.DataFrame, column: str) -> dict[tuple[str, int, int], float]:
     """By kernel, variant and line, a column added up over call paths; without what is missing."""
+    if column not in rows:
+        return {}
     known = rows[rows[column].notna()]
     sums = known.groupby(["kernel", "variant", "line"], observed=True)[column].sum()
     return {(str(kernel), int(variant), int(line)): float(x) for (kernel, variant, line), x in sums.items()}  # type: ignore[misc]
