@@ -43,7 +43,7 @@ def replayed_end(launches: int, ctas: int) -> list[Row]:
 def _end(launches: int, ctas: int, *, transactions: bool) -> dict[str, float]:
     raw = replay(_CAPTURE, launches, ctas, _ITERATIONS, transactions=transactions)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        decode_s, decoded = _timed(lambda: list(pool.map(lambda r: decode(r.buffer, r.manifest), raw)))
+        decode_s, decoded = _timed(lambda: list(pool.map(lambda r: decode(r.records, r.manifest), raw)))
     records = sum(launch.records for launch in decoded)
     del decoded
     table_s, profile = _timed(lambda: Profile.of(assemble(raw, {"backend": "gpu"})))

@@ -96,7 +96,7 @@ def soak(launches: int, ctas: int) -> Soak:
         done.spool_bytes = prof.spool.stat().st_size
         spool = read(prof.spool)
         done.notes = spool.notes
-        done.found = len({each.index for each in spool.launches if has_records(each.buffer)})
+        done.found = len({each.index for each in spool.launches if has_records(each.records)})
     return done
 
 

@@ -14,7 +14,7 @@ from bench.points import RecordPoints
 from instrument_passes import pipeline as levels
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes.base import PassContext
-from instrument_passes.records import LaunchBits
+from instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
 from instrument_passes.toolchain import triton_version
 from profscope.compat.programs import manifest_in
 from profscope.device.sizing import needed_bytes, ring_log2_for_rows
@@ -55,27 +55,36 @@ Variant = Callable[[], AbstractContextManager[object]]
 
 
 class Buffers:
-    """Buffers that hold `launches` launches of one kernel, so that none is drained while they are timed."""
+    """Buffers that hold `launches` launches of one kernel, so that none is drained while they are timed.
 
-    def __init__(self, manifest: Manifest, workload: Workload) -> None:
-        bits = LaunchBits(0, ring_log2_for_rows(workload.rows))
+    most_launches: of these. stride_log2: one CTA in 2^stride_log2 records.
+    """
+
+    def __init__(
+        self, manifest: Manifest, workload: Workload, most_launches: int = 20, stride_log2: int = 0
+    ) -> None:
+        stride_log2 = manifest.selection.stride_log2(workload.ctas, stride_log2)
+        bits = LaunchBits(stride_log2, ring_log2_for_rows(workload.rows))
         self.launch_bytes = needed_bytes(manifest, workload.ctas, bits)
         # A round drains some of this at its end, which takes time too.
-        self.launches = max(3, min(20, (1 << 30) // self.launch_bytes - WARM_UP))
+        self.launches = max(3, min(most_launches, (1 << 30) // self.launch_bytes - WARM_UP))
         # Two arenas share the memory, and from half an arena on the other one is prepared.
-        self.memory_mib = 64 + (4 * (self.launches + WARM_UP + 1) * self.launch_bytes >> 20)
+        placed = align(self.launch_bytes, BASE_ALIGNMENT)
+        self.memory_mib = 64 + (4 * (self.launches + WARM_UP + 1) * placed >> 20)
 
 
 WARM_UP: Final = 3  # launches before the timed ones
 
 
-def buffers(ttgir: str, workload: Workload, pipeline: str) -> Buffers:
+def buffers(
+    ttgir: str, workload: Workload, pipeline: str, *, ctas: int = 1, most_launches: int = 20
+) -> Buffers:
     """How much to give a session. ttgir: the module of the bare kernel."""
-    options = Options(instrument=[pipeline])
+    options = Options(instrument=[pipeline], ctas=ctas)
     text = instrument(ttgir, options, PassContext(triton_version()))
     manifest = manifest_in(text or "")
     assert manifest is not None, workload.name
-    return Buffers(manifest, workload)
+    return Buffers(manifest, workload, most_launches, options.stride_log2)
 
 
 def variants(workload: Workload, pipeline: str, given: Buffers, *names: str) -> dict[str, Variant]:

@@ -56,8 +56,11 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     manifest = manifest_of(module)
     if manifest is None:
         raise PassError("the passes leave no manifest", file)
-    twin = manifest.twin
-    alike = [replace(step, twin=twin) if isinstance(step, LowerRecords) else step for step in lowering]
+    twin, stamps = manifest.twin, manifest.stamps
+    alike = [
+        replace(step, twin=twin, stamps=stamps) if isinstance(step, LowerRecords) else step
+        for step in lowering
+    ]
     run_pipeline(header, alike, context)
     records = sum(value.name.startswith("%ps_clock_") for op in module.walk() for value in op.results)
     bare, instrumented = build(text, file), build(str(module), file, text)

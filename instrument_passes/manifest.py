@@ -16,7 +16,16 @@ from typing import Any, Final
 from instrument_passes.attributes import SpanAttributes
 from instrument_passes.checked_fields import wrong_field
 from instrument_passes.errors import ManifestError
-from instrument_passes.records import CTA_HEADER, SECTOR, VECTOR, WORD, align
+from instrument_passes.records import (
+    CTA_HEADER,
+    MAX_STAMPED,
+    SECTOR,
+    STAMP,
+    STAMPS_ALIGN,
+    VECTOR,
+    WORD,
+    align,
+)
 from instrument_passes.selection import Selection
 from instrument_passes.span_columns import PATH_SEPARATOR
 
@@ -113,7 +122,8 @@ class Manifest:
     fixed_bytes + (ring_bytes << ring_log2) long, and ring frames start at fixed_bytes +
     (offset << ring_log2).
 
-    twin: its CTAs that do not record run a body of their own (`lowering/unrecorded_body.py`).
+    twin: its CTAs that do not record run a body of their own (`lowering/unrecorded_body.py`). stamps: there
+    each writes a stamp.
     """
 
     kernel: str
@@ -125,6 +135,7 @@ class Manifest:
     notes: tuple[str, ...] = ()
     selection: Selection = field(default=Selection())
     twin: bool = False
+    stamps: bool = False
     schema: int = field(default=SCHEMA)
 
     @cached_property
@@ -161,6 +172,14 @@ class Manifest:
 
     def cta_bytes(self, ring_log2: int) -> int:
         return self.cta_fixed_bytes + (self.warps * self.ring_bytes << ring_log2)
+
+    def stamps_of(self, ctas: int) -> int:
+        """How many stamps the buffer of a launch of `ctas` CTAs begins with."""
+        return ctas if self.stamps and ctas <= MAX_STAMPED else 0
+
+    def stamps_bytes(self, ctas: int) -> int:
+        """Bytes of them, up to the launch header."""
+        return align(self.stamps_of(ctas) * STAMP.itemsize, STAMPS_ALIGN)
 
     def start(self, frame: Frame, ring_log2: int) -> int:
         """Byte offset of a frame in its segment."""

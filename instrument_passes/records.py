@@ -1,8 +1,8 @@
 """The binary record format: the one place where bytes of a profile buffer get a meaning.
 
-A launch's buffer holds one area per recorded CTA::
+A launch's buffer holds one area per recorded CTA, and a stamp for every other one::
 
-    launch   = header, CTA area, CTA area, ...         one CTA of every 2^s by linear id, x fastest
+    launch   = stamps, header, CTA area, CTA area, ... one CTA of every 2^s by linear id, x fastest
     CTA area = header, warp segment, warp segment, ... one segment per warp
     segment  = frame, frame, ...                       one frame per instrumented loop body, and the root
     frame    = row, row, ...                           as many as are known statically, else a ring of 2^c
@@ -20,6 +20,9 @@ bits. An address without the enable bits, as any other allocator gives, makes th
 
 What a short CTA pays for is the memory it touches and the instructions of its header, so areas consist of
 whole SECTORs, a CTA's header is one, and what only one CTA of the launch need say is in the launch's.
+
+Stamps are there if CTAs that do not record run a body of their own (Manifest.stamps) and the grid has at most
+MAX_STAMPED CTAs: one for each CTA by linear id, those that record included, which leave theirs zero.
 
 Buffers start zeroed, but for their rings. A word that is zero was not written: its code did not run. The rows
 of a ring that counts vouch for have all of their words: those that may not be written are cleared first.
@@ -41,9 +44,12 @@ __all__ = [
     "MAX_AREA_BYTES",
     "MAX_CTAS",
     "MAX_RING_LOG2",
+    "MAX_STAMPED",
     "MIN_RING_LOG2",
     "PLACE_RANK_SHIFT",
     "SECTOR",
+    "STAMP",
+    "STAMPS_ALIGN",
     "VECTOR",
     "WORD",
     "LaunchBits",
@@ -82,6 +88,18 @@ CTA_HEADER: Final = np.dtype(
     ]
 )
 PLACE_RANK_SHIFT: Final = 12  # a cluster has at most 16 CTAs
+
+# Written by one thread of a CTA that does not record, in one vector store when that thread leaves the kernel.
+STAMP: Final = np.dtype(
+    [
+        ("start_clock_low", "<u4"),  # of the SM's clock64 when the thread began, cycles
+        ("end_ns_low", "<u4"),  # globaltimer when it left, bits 0 to 31
+        ("duration_cycles", "<u4"),  # from the one to the other; 0: the CTA has not left the kernel
+        ("sm", "<u4"),
+    ]
+)
+MAX_STAMPED: Final = 1 << 14  # CTAs of a launch that has stamps: they take 256 KiB at most
+STAMPS_ALIGN: Final = LAUNCH_HEADER.itemsize  # so that what follows them lies as it does without
 
 
 def align(size: int, to: int) -> int:

@@ -10,8 +10,8 @@ are SM clock64 values, nanoseconds are absolute globaltimer values (or Unix time
 at a root. `wait` is the row of the span whose return ended an async span, -1 where none is known.
 
 `ctas` has one row per CTA, ordered by launch and cta: when it began and ended, by its SM's clock and in ns,
-from its first warp's begin to its last warp's end. `recorded` says whether it has spans. CTAs that did not
-come to their end have no row.
+from its first warp's begin to its last warp's end, or, where it has no spans, from its first warp's begin to
+that warp's end. `recorded` says whether it has spans. CTAs that did not come to their end have no row.
 
 `samples` says where the hardware found warps, and why they did not go on. `launch` is that of the table of
 launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare" or

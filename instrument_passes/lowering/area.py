@@ -15,7 +15,8 @@ class Area:
     with anything above them.
 
     Known in the kernel's body only: cta i32, the linear id; slot i32, the number of its area; elsewhere i32,
-    not zero where the CTA does not record; settled i32, the flags, or zero where it does not record.
+    not zero where the CTA does not record; settled i32, the flags, or zero where it does not record; raw i64,
+    the buffer's address with all bits.
     """
 
     address: str
@@ -24,10 +25,11 @@ class Area:
     slot: str = ""
     elsewhere: str = ""
     settled: str = ""
+    raw: str = ""
 
     @staticmethod
     def fresh(module: Module) -> Area:
-        names = ("ps_area", "ps_flags", "ps_cta", "ps_slot", "ps_elsewhere", "ps_settled")
+        names = ("ps_area", "ps_flags", "ps_cta", "ps_slot", "ps_elsewhere", "ps_settled", "ps_raw")
         return Area(*(module.fresh(name) for name in names))
 
 

@@ -12,7 +12,7 @@ __all__ = ["choose_area"]
 def choose_area(p: str, area: Area, selection: Selection) -> str:
     """Text that defines the area's `slot` and `elsewhere`.
 
-    There are, with this prefix: `_stride` i32; `_raw` i64, the address with all bits.
+    There is, with this prefix: `_stride` i32.
     """
     return _in_list(p, area, selection.ids) if selection.ids else _spread(p, area)
 
@@ -25,7 +25,7 @@ def _spread(p: str, area: Area) -> str:
         {p}_factor = arith.constant {SPREAD - (1 << 32)} : i32
         {p}_even = arith.muli {area.slot}, {p}_factor : i32
         {p}_half = arith.constant 32 : i64
-        {p}_top = arith.shrui {p}_raw, {p}_half : i64
+        {p}_top = arith.shrui {area.raw}, {p}_half : i64
         {p}_word = arith.trunci {p}_top : i64 to i32
         {p}_above = arith.constant {-1 << ADDRESS_BITS - 32} : i32
         {p}_turn = arith.andi {p}_word, {p}_above : i32

@@ -17,7 +17,7 @@ __all__ = ["Program"]
 @dataclass(frozen=True)
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
-    which section they run. wide: see `find_area`.
+    which section they run. wide, stamps: see `find_area`.
     """
 
     module: Module
@@ -29,3 +29,4 @@ class Program:
     places: Places
     marked: bool
     wide: bool
+    stamps: bool

@@ -14,7 +14,14 @@ from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
 from instrument_passes.lowering.choose import choose_area
 from instrument_passes.lowering.program import Program
-from instrument_passes.records import BASE_ALIGNMENT, MIN_RING_LOG2, LaunchBits
+from instrument_passes.records import (
+    BASE_ALIGNMENT,
+    MAX_STAMPED,
+    MIN_RING_LOG2,
+    STAMP,
+    STAMPS_ALIGN,
+    LaunchBits,
+)
 from instrument_passes.selection import Selection
 from instrument_passes.targets import Target
 
@@ -28,9 +35,9 @@ def allocate(buffer: str) -> str:
 
 def find_area(
     module: Module, target: Target, area: Area, buffer: str, holes: Placeholders, selection: Selection, *,
-    wide: bool,
+    wide: bool, stamps: bool,
 ) -> str:  # fmt: skip
-    """Text that finds this CTA's area in the buffer.
+    """Text that finds this CTA's area in the buffer; stamps: behind those, where a launch has some.
 
     Triton adds linear id * tag to the address the allocator gave, which is taken back here, in the same
     words, so that LLVM drops both; wide says whether it does so in 64 bits (since 3.8) or in 32.
@@ -56,10 +63,11 @@ def find_area(
         {p}_nought = arith.constant 0 : i64
         {p}_negated = arith.subi {p}_nought, {p}_added : i64
         {p}_given = tt.addptr {buffer}, {p}_negated : !tt.ptr<i8>, i64
-        {p}_raw = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
-        {area.flags} = arith.trunci {p}_raw : i64 to i32
+        {area.raw} = tt.ptr_to_int {p}_given : !tt.ptr<i8> -> i64
+        {area.flags} = arith.trunci {area.raw} : i64 to i32
         {p}_high = arith.constant {(1 << ADDRESS_BITS) - BASE_ALIGNMENT} : i64
-        {p}_base = arith.andi {p}_raw, {p}_high : i64
+        {p}_base = arith.andi {area.raw}, {p}_high : i64
+        {_behind_stamps(p) if stamps else ""}
         {_field(p, area.flags, LaunchBits.STRIDE_SHIFT, f"{p}_stride")}
         {_field(p, area.flags, LaunchBits.RING_SHIFT, f"{p}_ring")}
         {p}_rings = arith.constant {holes.cta_ring_bytes()} : i32
@@ -70,7 +78,7 @@ def find_area(
         {p}_none = arith.constant 0 : i32
         {p}_here = arith.cmpi eq, {area.elsewhere}, {p}_none : i32
         {area.settled} = arith.select {p}_here, {area.flags}, {p}_none : i32
-        {target.multiply_add(area.address, area.slot, f"{p}_size", f"{p}_base")}
+        {target.multiply_add(area.address, area.slot, f"{p}_size", f"{p}_header" if stamps else f"{p}_base")}
         """
     )
 
@@ -132,6 +140,30 @@ def _find_segment(
         {target.multiply_add(identity.segment, f"{p}_warp", f"{p}_size", area.address)}
         """
     )
+
+
+def _behind_stamps(p: str) -> str:
+    """`_header`: i64, where the launch header is; there is, with this prefix, `_base` i64."""
+    each = STAMPS_ALIGN // STAMP.itemsize
+    return f"""
+        {p}_along_x = tt.get_num_programs x : i32
+        {p}_along_y = tt.get_num_programs y : i32
+        {p}_along_z = tt.get_num_programs z : i32
+        {p}_plane = arith.muli {p}_along_x, {p}_along_y : i32
+        {p}_grid = arith.muli {p}_plane, {p}_along_z : i32
+        {p}_most = arith.constant {MAX_STAMPED} : i32
+        {p}_stamped = arith.cmpi ule, {p}_grid, {p}_most : i32
+        {p}_more = arith.constant {each - 1} : i32
+        {p}_rounded = arith.addi {p}_grid, {p}_more : i32
+        {p}_whole = arith.constant {-each} : i32
+        {p}_stamps = arith.andi {p}_rounded, {p}_whole : i32
+        {p}_without = arith.constant 0 : i32
+        {p}_present = arith.select {p}_stamped, {p}_stamps, {p}_without : i32
+        {p}_present64 = arith.extui {p}_present : i32 to i64
+        {p}_stamp_bytes = arith.constant {STAMP.itemsize} : i64
+        {p}_behind = arith.muli {p}_present64, {p}_stamp_bytes : i64
+        {p}_header = arith.addi {p}_base, {p}_behind : i64
+        """
 
 
 def _field(prefix: str, bits: str, shift: int, out: str) -> str:

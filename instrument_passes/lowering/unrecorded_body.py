@@ -4,7 +4,7 @@
 
 The assembler moves nothing across a clock read. So loads that the bare kernel has in flight together wait for
 one another, in a CTA that records and in one that only skips the stores. Here the kernel begins with the
-question whether its CTA records, and has its body twice.
+question whether its CTA records, and has its body twice. The second one writes the CTA's stamp.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from instrument_passes.dialect import BUFFER
 from instrument_passes.ir import Block, Module, Op, Region
 from instrument_passes.ir.tokens import tokenize, unquote
 from instrument_passes.lowering.area import Area
-from instrument_passes.lowering.builder import Placeholders
+from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import allocate, find_area
 from instrument_passes.records import LaunchBits
-from instrument_passes.selection import Selection
-from instrument_passes.targets import Target
 
 __all__ = ["can_have_one", "join", "without_records"]
 
@@ -69,10 +67,11 @@ def without_records(module: Module, kernel: Op) -> list[Block]:
 
 
 def join(
-    module: Module, target: Target, kernel: Op, bare: list[Block], holes: Placeholders,
-    selection: Selection, *, wide: bool,
-) -> None:  # fmt: skip
+    program: Program,
+    bare: list[Block],
+) -> None:
     """Put a prologue in front of the kernel, whose records are lowered, by which its CTAs choose."""
+    module, target, kernel = program.module, program.target, program.kernel
     region, area = kernel.regions[0], Area.fresh(module)
     (allocated,) = (op for op in kernel.walk() if op.name == BUFFER)
     buffer = allocated.results[0].name
@@ -85,7 +84,9 @@ def join(
     prologue = Block("", [])
     prologue.parent = region
     region.blocks.insert(0, prologue)
-    found = find_area(module, target, area, buffer, holes, selection, wide=wide)
+    found = find_area(
+        module, target, area, buffer, program.holes, program.selection, wide=program.wide, stamps=False
+    )
     prologue.prepend(
         f"{allocate(buffer)}\n{found}\n"
         f"{p}_enable = arith.constant {LaunchBits.ENABLE} : i32\n"
@@ -94,6 +95,19 @@ def join(
         f"{p} = arith.cmpi ne, {p}_bits, {p}_none : i32\n"
         f"cf.cond_br {p}, {records}, {leaves_out}"
     )
+    if program.stamps:
+        _stamp(program, bare, area.raw)
+
+
+def _stamp(program: Program, bare: list[Block], buffer: str) -> None:
+    """Store when the CTA began and ended, and where, as it leaves: one store, so that until then only a
+    register is held. buffer: its address with all bits."""
+    module, target = program.module, program.target
+    begun = module.fresh("ps_begun")
+    bare[0].prepend(target.clock(begun))
+    for end in [block.terminator for block in bare]:
+        if end is not None and end.name == "tt.return":
+            end.insert_before(target.stamp(module.fresh("ps_none"), buffer, begun))
 
 
 def _add(region: Region, blocks: list[Block], header: str) -> None:

@@ -35,7 +35,10 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     state = weaver.root()
     module, holes, identity = program.module, program.holes, weaver.identity
     buffer = module.fresh("ps_buffer")
-    found = find_area(module, program.target, area, buffer, holes, program.selection, wide=program.wide)
+    found = find_area(
+        module, program.target, area, buffer, holes, program.selection, wide=program.wide,
+        stamps=program.stamps,
+    )  # fmt: skip
     start = program.target.header_start(
         module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
         holes.digest(),

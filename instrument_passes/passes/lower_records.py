@@ -53,12 +53,15 @@ class LowerRecords(Pass):
     twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
     is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
     assembly that names labels or registers outside of braces.
+
+    stamps: these CTAs, in grids of at most 16,384, store when they began and ended, and on which SM.
     """
 
     name: ClassVar[str] = "lower-records"
     rank: ClassVar[int] = LOWERS
     ctas: tuple[str, ...] = ()
     twin: bool = False
+    stamps: bool = False
 
     def __post_init__(self) -> None:
         _numbers("ctas", self.ctas, 1 << 31)
@@ -82,7 +85,7 @@ class LowerRecords(Pass):
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
-            marked=bool(specialised), wide=context.triton >= (3, 8),
+            marked=bool(specialised), wide=context.triton >= (3, 8), stamps=self.stamps and bool(bare),
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -99,7 +102,7 @@ class LowerRecords(Pass):
             for region, address, flag in zip(op.regions[1:], addresses, flags, strict=True):
                 weave_partition(program, next(rest), Area(address, flag), region)
         if bare:
-            join(module, target, kernel, bare, program.holes, selection, wide=program.wide)
+            join(program, bare)
         paths = call_paths((s.attributes.name, s.place) for each in sections for s in each.spans.values())
         placed, fixed_bytes, ring_bytes = layout([s.finish(paths) for s in sections], groups)
         manifest = Manifest(
@@ -112,6 +115,7 @@ class LowerRecords(Pass):
             notes,
             selection=selection,
             twin=bool(bare),
+            stamps=program.stamps,
         )
         program.holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from instrument_passes.ir.signature import element_type, elements, with_element
-from instrument_passes.records import LAUNCH_HEADER, byte_offset, cta_header_offset
+from instrument_passes.launch_bits import ADDRESS_BITS
+from instrument_passes.records import (
+    BASE_ALIGNMENT,
+    LAUNCH_HEADER,
+    MAX_STAMPED,
+    STAMP,
+    LaunchBits,
+    byte_offset,
+    cta_header_offset,
+)
 from instrument_passes.targets.base import Target, register
 
 __all__ = ["ARCHITECTURES", "Amd"]
@@ -155,6 +164,37 @@ class Amd(Target):
             *_halves(f"{out}_time_ns", *both[2:]),
             self.store(out, area, str(end), both, f"{out}_lead"),
         )
+
+    def stamp(self, out: str, buffer: str, begun: str) -> str:
+        high = (1 << ADDRESS_BITS) - BASE_ALIGNMENT
+        return _lines(
+            _clocks(f"{out}_time"),
+            f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
+            f"{out}_ns = arith.trunci {out}_time_ns : i64 to i32",
+            f"{out}_duration = arith.subi {out}_clock, {begun} : i32",
+            self.sm_id(f"{out}_sm"),
+            self.linear_cta_id(f"{out}_cta"),
+            f"{out}_size = arith.constant {STAMP.itemsize} : i32",
+            f"{out}_high = arith.constant {high} : i64",
+            f"{out}_base = arith.andi {buffer}, {out}_high : i64",
+            self.multiply_add(f"{out}_address", f"{out}_cta", f"{out}_size", f"{out}_base"),
+            f"{out}_along_z = tt.get_num_programs z : i32",
+            f"{out}_plane = arith.muli {out}_cta_nx, {out}_cta_ny : i32",
+            f"{out}_grid = arith.muli {out}_plane, {out}_along_z : i32",
+            f"{out}_most = arith.constant {MAX_STAMPED} : i32",
+            f"{out}_fits = arith.cmpi ule, {out}_grid, {out}_most : i32",
+            f"{out}_bits = arith.trunci {buffer} : i64 to i32",
+            f"{out}_enable = arith.constant {LaunchBits.ENABLE} : i32",
+            f"{out}_enabled = arith.andi {out}_bits, {out}_enable : i32",
+            f"{out}_off = arith.constant 0 : i32",
+            f"{out}_on = arith.cmpi ne, {out}_enabled, {out}_off : i32",
+            f"{out}_stamped = arith.andi {out}_fits, {out}_on : i1",
+            self._first_thread(f"{out}_lead", f"{out}_stamped"),
+            self.store(
+                out, f"{out}_address", "0", [begun, f"{out}_ns", f"{out}_duration", f"{out}_sm"],
+                f"{out}_lead",
+            ),
+        )  # fmt: skip
 
     def _first_thread(self, out: str, leads: str) -> str:
         return _lines(

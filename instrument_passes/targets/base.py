@@ -100,6 +100,14 @@ class Target(ABC):
     def header_end(self, out: str, area: str, leads: str) -> str:
         """Store what the CTA header says at its end; as above."""
 
+    @abstractmethod
+    def stamp(self, out: str, buffer: str, begun: str) -> str:
+        """Store the stamp of a CTA that does not record, by thread 0, in a launch that has stamps.
+
+        buffer: i64, the address with all its bits, without enable bits where nothing is recorded; begun: i32,
+        the clock when the CTA began.
+        """
+
 
 _TARGETS: Final[list[type[Target]]] = []
 T = TypeVar("T", bound=type[Target])

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from instrument_passes.ir.signature import element_type, elements, with_element
-from instrument_passes.records import LAUNCH_HEADER, PLACE_RANK_SHIFT, byte_offset, cta_header_offset
+from instrument_passes.launch_bits import ADDRESS_BITS
+from instrument_passes.records import (
+    BASE_ALIGNMENT,
+    LAUNCH_HEADER,
+    MAX_STAMPED,
+    PLACE_RANK_SHIFT,
+    STAMP,
+    LaunchBits,
+    byte_offset,
+    cta_header_offset,
+)
 from instrument_passes.targets.base import Target, register
 
 __all__ = ["Nvidia"]
@@ -205,6 +215,28 @@ class Nvidia(Target):
             f"@lead st.global.cs.v2.b64 [$1+{end}], {{clk, ns}}; done: }} mov.u32 $0, 0;"
         )
         return _asm(out, text, "=r,l,b", [area, leads], ["i64", "i1"])
+
+    def stamp(self, out: str, buffer: str, begun: str) -> str:
+        """What the launch says alone is looked at first, and by all warps: it is in constants. Only the first
+        warp reads special registers, and finds its CTA's id from them: registers are not held until here."""
+        text = " ".join(
+            [
+                "{ .reg .pred away, lead; .reg .b32 bits, nx, ny, nz, n, tid, clk, ns, sm, x, y;",
+                ".reg .b64 to;",
+                f"cvt.u32.u64 bits, $1; and.b32 bits, bits, {LaunchBits.ENABLE}; setp.eq.u32 away, bits, 0;",
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 nz, %nctaid.z;",
+                "mul.lo.u32 n, nx, ny; mul.lo.u32 n, n, nz;",
+                f"setp.gt.or.u32 away, n, {MAX_STAMPED}, away; @away bra.uni done;",
+                _FIRST_WARP,
+                "mov.u32 clk, %clock; mov.u32 ns, %globaltimer_lo; sub.u32 clk, clk, $2; mov.u32 sm, %smid;",
+                "setp.eq.u32 lead, tid, 0; mov.u32 x, %ctaid.z; mov.u32 y, %ctaid.y; mad.lo.u32 y, x, ny, y;",
+                "mov.u32 x, %ctaid.x; mad.lo.u32 x, y, nx, x;",
+                f"and.b64 to, $1, {(1 << ADDRESS_BITS) - BASE_ALIGNMENT};",
+                f"mad.wide.u32 to, x, {STAMP.itemsize}, to;",
+                "@lead st.global.cs.v4.b32 [to], {$2, ns, clk, sm}; done: } mov.u32 $0, 0;",
+            ]
+        )
+        return _asm(out, text, "=r,l,r", [buffer, begun], ["i64", "i32"])
 
 
 def _packed(kind: str) -> int:

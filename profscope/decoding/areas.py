@@ -30,6 +30,7 @@ __all__ = [
     "read_areas",
     "read_buffer",
     "segments",
+    "split",
     "without_vacant_area",
     "words_of_areas",
 ]
@@ -48,6 +49,14 @@ CTA: Final = np.dtype(
     ]
 )
 """What a CTA header says, with the times in full."""
+
+
+def split(
+    buffer: npt.NDArray[np.uint8], manifest: Manifest, ctas: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """The buffer of a launch of `ctas` CTAs in two: its stamps, and its records from the launch header on."""
+    stamps = manifest.stamps_bytes(ctas)
+    return buffer[:stamps], buffer[stamps:]
 
 
 def has_records(buffer: npt.NDArray[np.uint8]) -> bool:

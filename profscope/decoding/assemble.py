@@ -117,7 +117,7 @@ def _cta_columns(times: CtaTimes, launches: pd.DataFrame) -> dict[str, Any]:
         **{name: launches[name].to_numpy()[times.place] for name in ("variant", "launch")},
         **{name: getattr(times, name) for name in ("cta", "sm", "start_ns", "end_ns", "start_cycle")},
         "duration_cycles": times.end_cycle - times.start_cycle,
-        "recorded": np.ones(len(times.place), np.bool_),
+        "recorded": times.recorded,
     }
 
 

@@ -18,6 +18,7 @@ from profscope.decoding.build import Build
 from profscope.decoding.decode import DecodedLaunch, decode_as_one
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch
+from profscope.decoding.stamps import Stamped, sms_of_stamps, stamped
 from profscope.decoding.timebase import Readings, readings
 from profscope.errors import RecordError
 
@@ -35,11 +36,12 @@ _MOST_BYTES: Final = 1 << 20
 @dataclass(frozen=True)
 class Bundle:
     """L decoded launches of one program, configuration, grid and device. places: where they stand among all
-    that are decoded, ascending."""
+    that are decoded, ascending; stamped: their CTAs that did not record."""
 
     raws: tuple[RawLaunch, ...]
     places: Ints
     decoded: DecodedLaunch
+    stamped: Stamped
 
     def __len__(self) -> int:
         return len(self.raws)
@@ -102,7 +104,7 @@ class Bundle:
     def readings(self) -> Readings:
         """What they say of the clocks."""
         several = self.decoded.several
-        return readings(self.decoded.headers, several.header if several else None, len(self))
+        return readings(self.decoded.headers, several.header if several else None, len(self), self.stamped)
 
 
 def groups(launches: Sequence[RawLaunch]) -> list[list[Placed]]:
@@ -128,7 +130,7 @@ def decoded(group: Sequence[Placed]) -> tuple[list[Bundle], list[Damaged]]:
         launch = _as_one(raws)
         if launch is not None:
             places = np.array([place for place, _ in group], np.int64)
-            return [Bundle(raws, places, launch)], []
+            return [Bundle(raws, places, launch, stamped(raws, launch))], []
     except RecordError as error:
         if len(group) == 1:
             return [], [(group[0], error)]
@@ -140,11 +142,12 @@ def decoded(group: Sequence[Placed]) -> tuple[list[Bundle], list[Damaged]]:
 def _as_one(raws: Sequence[RawLaunch]) -> DecodedLaunch | None:
     first = raws[0]
     if len(raws) == 1:
-        launch = decode_launch(first.buffer, first.manifest)
+        sms_of_stamps(raws)
+        launch = decode_launch(first.records, first.manifest)
         _check_grid(first, launch.grid_x, launch.grid_y)
         _check_ctas(first, launch)
         return launch
-    several = decode_as_one([raw.buffer for raw in raws], first.manifest, first.ctas)
+    several = decode_as_one([raw.records for raw in raws], first.manifest, first.ctas, sms_of_stamps(raws))
     if several is None:
         return None
     _check_grid(first, several.grid_x, several.grid_y)  # CTAs of another grid are no launch's of these

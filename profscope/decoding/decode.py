@@ -168,9 +168,10 @@ def find(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> Found:
 
 
 def decode_as_one(
-    buffers: Sequence[npt.NDArray[np.uint8]], manifest: Manifest, ctas: int
+    buffers: Sequence[npt.NDArray[np.uint8]], manifest: Manifest, ctas: int, sms: int = 0
 ) -> DecodedLaunch | None:
-    """Decode several launches of one program whose buffers have one size; ctas: of each grid.
+    """Decode several launches of one program whose buffers have one size; ctas: of each grid; sms: how many
+    there are at least.
 
     None where what is said of one of them does not hold of all the others, so that they must be decoded by
     themselves. Raises RecordError (see `read_areas`).
@@ -184,7 +185,7 @@ def decode_as_one(
     launches, each = headers.shape
     if (headers["cta"] >= ctas).any():  # damaged
         return None
-    sms = int(headers["sm"].max(initial=0)) + 1
+    sms = max(sms, int(headers["sm"].max(initial=0)) + 1)
     if launches * sms > np.iinfo(headers["sm"].dtype).max or launches * ctas > np.iinfo(np.int32).max:
         return None
     number = np.arange(launches)[:, None]

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from profscope.decoding.stamps import Stamped
+
 __all__ = [
     "Readings",
     "TimeBase",
@@ -160,7 +162,8 @@ class _LaunchClocks(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """The clock pairs of L launches, those of each one after the other: its starts, then its ends.
+    """The clock pairs of L launches, those of each one after the other: its starts, then its ends, then those
+    of stamps.
 
     first: per launch its first pair, and one more. sm, cycle, gtime: one entry each.
     """
@@ -176,10 +179,15 @@ class Readings(NamedTuple):
         return np.flatnonzero(np.diff(self.first))
 
 
-def readings(headers: npt.NDArray[np.void], launch: Ints | None = None, launches: int = 1) -> Readings:
-    """What CTA headers (CTA dtype, see `areas`) say of the clocks; unwritten ones are left out.
+def readings(
+    headers: npt.NDArray[np.void],
+    launch: Ints | None = None,
+    launches: int = 1,
+    stamped: Stamped | None = None,
+) -> Readings:
+    """What CTA headers (CTA dtype, see `areas`) say of the clocks, those of CTAs that ended.
 
-    launch: of each header, where there are several launches.
+    launch: of each header, where there are several launches. stamped: CTAs whose ends tell, too.
     """
     ran = headers["end_clock"] != 0
     written = headers[ran]
@@ -191,9 +199,16 @@ def readings(headers: npt.NDArray[np.void], launch: Ints | None = None, launches
             ("start_globaltimer", "end_globaltimer"),
         )
     )
+    if stamped is not None and len(stamped.sm):
+        sm, cycle, gtime = (
+            np.concatenate(pair)
+            for pair in ((sm, stamped.sm), (cycle, stamped.end_cycle), (gtime, stamped.end_ns))
+        )
     if launch is None:
         return Readings(np.array([0, len(sm)]), sm, cycle, gtime)
     owner = np.tile(launch[ran], 2)
+    if stamped is not None:
+        owner = np.concatenate([owner, stamped.launch])
     order = np.argsort(owner, kind="stable")
     first = np.append(0, np.cumsum(np.bincount(owner, minlength=launches)))
     return Readings(first, sm[order], cycle[order], gtime[order])

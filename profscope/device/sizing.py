@@ -59,14 +59,16 @@ def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:
     areas = manifest.selection.areas(ctas, bits.stride_log2)
     if not areas:
         return 0
-    return LAUNCH_HEADER.itemsize + areas * manifest.cta_bytes(bits.ring_log2)
+    header = manifest.stamps_bytes(ctas) + LAUNCH_HEADER.itemsize
+    return header + areas * manifest.cta_bytes(bits.ring_log2)
 
 
 def must_be_zero(manifest: Manifest, ctas: int, bits: LaunchBits) -> tuple[Blocks, ...]:
     """What of a buffer must be zero before the launch: all but the rings. Of those only rows are read that
     the counts vouch for, and a kernel writes its rows in full, since a ring may hold older ones."""
     areas = manifest.selection.areas(ctas, bits.stride_log2)
-    area_step, first = manifest.cta_bytes(bits.ring_log2), LAUNCH_HEADER.itemsize
+    area_step = manifest.cta_bytes(bits.ring_log2)
+    first = manifest.stamps_bytes(ctas) + LAUNCH_HEADER.itemsize
     parts = [
         Blocks(0, 1, 0, 1, 0, first),
         Blocks(first, areas, area_step, 1, 0, CTA_HEADER.itemsize),

@@ -39,7 +39,7 @@ class DrainedLaunches:
         if self.written:
             return True
         with contextlib.suppress(RuntimeError):  # as in drain()
-            return any(has_records(launch.slice.fetch()) for launch in self._log.launches)
+            return any(has_records(launch.records(launch.slice.fetch())) for launch in self._log.launches)
         return False
 
     def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
 from profscope.compat.programs import Program
-from profscope.decoding.areas import has_records, launch_header, without_vacant_area
+from profscope.decoding.areas import has_records, launch_header, split, without_vacant_area
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
 from profscope.decoding.unwritten import wrote_nothing
@@ -81,6 +81,10 @@ class Launch:
     @property
     def manifest(self) -> Manifest:
         return self.program.manifest
+
+    def records(self, buffer: Bytes) -> Bytes:
+        """What of its bytes follows the stamps."""
+        return split(buffer, self.manifest, self.ctas)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +206,22 @@ class LaunchLog:
         Those of a guess are trimmed, and kept in place of what they were part of.
         """
         buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
-        if not has_records(buffer):
+        stamps, records = split(buffer, launch.manifest, launch.ctas)
+        if not has_records(records):
             return buffer
         with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
-            buffer = without_vacant_area(buffer, launch.manifest, launch.ctas)
+            records = without_vacant_area(records, launch.manifest, launch.ctas)
         if launch.guessed:
             key = launch.manifest.digest, launch.ctas
-            self.ring_log2[key] = needed_ring_log2(buffer, launch.manifest)
+            self.ring_log2[key] = needed_ring_log2(records, launch.manifest)
             with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
-                buffer = trimmed(buffer, launch.manifest)
-                self._keep(launch, buffer)
-        return buffer
+                records = trimmed(records, launch.manifest)
+                bits = LaunchBits.decode(int(launch_header(records)["launch_bits"]))
+                buffer = np.concatenate([stamps, records])
+                self._keep(launch, buffer, bits)
+        return buffer[: len(stamps) + len(records)]
 
-    def _keep(self, launch: Launch, buffer: Bytes) -> None:
-        bits = LaunchBits.decode(int(launch_header(buffer)["launch_bits"]))
+    def _keep(self, launch: Launch, buffer: Bytes, bits: LaunchBits) -> None:
         with self._lock:
             entry = self.entries[launch.index]
             if entry is not None:
@@ -245,7 +251,7 @@ def fetched(
                 f"the device has faulted: {why}"
             )
             break
-        if not has_records(buffer):
+        if not has_records(launch.records(buffer)):
             notes.append(wrote_nothing(launch.index, launch.manifest))
             continue
         where = launch.device, launch.stream, launch.ctas

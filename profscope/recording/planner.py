@@ -52,7 +52,7 @@ class Planner:
             return known
         key = manifest.digest, ctas
         for first in self._log.launches_of(*key):
-            buffer = self._log.fetch(first)
+            buffer = first.records(self._log.fetch(first))
             if has_records(buffer):  # it ran
                 self._log.ring_log2[key] = needed_ring_log2(buffer, manifest)
                 return self._log.ring_log2[key]

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from hypothesis import given
 
+from instrument_passes.records import MAX_STAMPED
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
@@ -96,11 +97,53 @@ def test_every_cta_of_a_grid_has_a_row(grid: tuple[int, ...], instrument: str) -
     assert (own["end_ns"] == seen["end_ns"]).all()
 
 
-@pytest.mark.parametrize("options", [{"ctas": [3, 5]}, {"ctas": 4}], ids=str)
-def test_ctas_without_records_have_no_row(options: dict[str, Any]) -> None:
-    with session(**options) as prof:
-        count(3, ctas=64)
-    assert prof.ctas["cta"].tolist() == sorted(prof.df["cta"].unique())
+def run_uneven(grid: tuple[int, ...], **options: Any) -> Profile:
+    total = int(np.prod(grid))
+    with session(instrument="light", **options) as prof:
+        uneven_kernel[grid](torch.zeros(total * 64, dtype=torch.int32), grid[0], BLOCK=64, num_warps=2)
+    return prof.profile
+
+
+@pytest.mark.parametrize(
+    ("grid", "options"),
+    [((32,), {"ctas": [3, 5]}), ((64,), {"ctas": 4}), ((5, 3, 4), {"ctas": 64}), ((8,), {"ctas": 64})],
+    ids=str,
+)
+def test_ctas_that_do_not_record_have_a_row_too(grid: tuple[int, ...], options: dict[str, Any]) -> None:
+    every, some = run_uneven(grid), run_uneven(grid, **options)
+    ctas, total = some.ctas.set_index("cta"), int(np.prod(grid))
+    assert ctas.index.tolist() == [*range(total)]
+    assert ctas.index[ctas["recorded"]].tolist() == sorted(some.df["cta"].unique())
+    assert (ctas["sm"].to_numpy() == every.ctas["sm"]).all()
+    (launch,) = some.launches.itertuples()
+    assert (launch.start_ns, launch.end_ns) == (ctas["start_ns"].min(), ctas["end_ns"].max())
+    assert launch.ctas == ctas["recorded"].sum()
+    at_once = ctas.index % grid[0] % 3 == 2
+    for recorded, own in ctas.groupby("recorded"):
+        early, late = (own["duration_cycles"][at_once[own.index] == is_early] for is_early in (True, False))
+        assert early.max() < late.min() or not len(early), recorded
+    others = ctas[~ctas["recorded"]]
+    assert (others["duration_cycles"] > 0).all()
+    assert (others["duration_cycles"] <= ctas["duration_cycles"][ctas["recorded"]].max()).all()
+
+
+def test_a_loop_is_part_of_a_cta_that_does_not_record() -> None:
+    with session(ctas=4) as prof:
+        for n in (3, 300):
+            count(n, ctas=64)
+    of_launch = prof.ctas[~prof.ctas["recorded"]].groupby("launch")["duration_cycles"]
+    assert of_launch.size().tolist() == [48, 48]
+    assert of_launch.min()[1] > 10 * of_launch.max()[0]
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_large_grid_has_rows_of_recorded_ctas_only(beyond: int) -> None:
+    total = MAX_STAMPED + beyond
+    profile = run_uneven((total,), ctas=64)
+    assert len(profile.ctas) == (profile.launches["ctas"].sum() if beyond else total)
+    said = "prof.ctas has recorded CTAs only, of launches of more than 16,384 CTAs"
+    assert any(said in note for note in profile.metadata["notes"]) == bool(beyond)
+    assert profile.launches["profile_bytes"].sum() < (1 << 17) + (1 << 18) * (not beyond)
 
 
 def test_partitions_are_part_of_their_cta() -> None:

@@ -21,8 +21,11 @@ from instrument_passes.records import (
     CTA_HEADER,
     LAUNCH_HEADER,
     MAX_RING_LOG2,
+    MAX_STAMPED,
     PLACE_RANK_SHIFT,
     SECTOR,
+    STAMP,
+    STAMPS_ALIGN,
     VECTOR,
     LaunchBits,
     align,
@@ -38,6 +41,7 @@ from tests.support.synth import Program, launch
     [
         (LAUNCH_HEADER, 2 * SECTOR, {"launch_bits": 0}),
         (CTA_HEADER, SECTOR, {"start_clock_low": 0, "end_clock": 16}),
+        (STAMP, VECTOR, {"start_clock_low": 0, "end_ns_low": 4, "duration_cycles": 8, "sm": 12}),
     ],
 )
 def test_header_fields_lie_where_the_vector_stores_put_them(
@@ -62,12 +66,15 @@ def test_the_page_about_the_format_tells_the_truth() -> None:
     rows = [line.split(" | ")[:3] for line in page.splitlines() if re.match(r"\| \d+ \| `", line)]
     assert rows == [
         [f"| {offset}", f"`{name}`", f"u{8 * dtype.itemsize}"]
-        for header in (LAUNCH_HEADER, CTA_HEADER)
+        for header in (STAMP, LAUNCH_HEADER, CTA_HEADER)
         for name, dtype, offset in _fields(header)
         if name != "reserved"
     ]
     assert f"Version {SCHEMA}." in page
     assert f"## The launch header\n\n{LAUNCH_HEADER.itemsize} bytes" in page
+    assert f"## Stamps\n\n{STAMP.itemsize} bytes" in page
+    assert f"at most {MAX_STAMPED:,} CTAs" in page
+    assert f"multiple of {STAMPS_ALIGN} bytes" in page
     assert f"## The CTA header\n\n{CTA_HEADER.itemsize} bytes" in page
     assert f"multiples of {SECTOR} bytes" in page
     assert f"bits from {PLACE_RANK_SHIFT} on" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +26,7 @@ from tests.support.sessions import launch_add, session
 
 # ptxas refuses what Triton makes of one, with and without records.
 SPECS = {spec.name: spec for spec in specs() if CUDA90 not in spec.unsupported and spec.name != "strings"}
+RETURN = re.compile(r"^\s*tt\.return\b", re.MULTILINE)
 WITHOUT = {"matmul_ws", "gluon_ws", "gluon_ws_loop", "noinline", "call_paths"}  # partitions, calls
 
 
@@ -50,7 +52,10 @@ def test_the_second_body_is_the_bare_kernels(name: str) -> None:
         manifest = manifest_in(texts["ttgir"])
         assert manifest is not None
         assert manifest.twin is has_one
-    assert twin["ptx"].count("%clock") == alone["ptx"].count("%clock")
+    stamps = twin["ptx"].count("%globaltimer_lo")
+    assert 1 <= stamps <= max(1, len(RETURN.findall(bare["ttgir"])))  # LLVM may join returns
+    began = twin["ptx"].count("%clock") - alone["ptx"].count("%clock") - stamps
+    assert began in (0, 1)  # LLVM may read it once for both bodies
     parts = [arithmetic_of(texts["ptx"]) for texts in (bare, alone, twin)]
     assert parts[2].expressions == parts[0].expressions | parts[1].expressions
     counts = [dict(each.counts) for each in parts]

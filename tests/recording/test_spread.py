@@ -122,7 +122,8 @@ def test_other_ctas_record_in_each_launch(grid: tuple[int, ...], one_in: int, st
     assert validate(prof.profile.tables) == []
     assert (prof.launches["unfinished"] == 0).all()
     assert set(prof.launches["ctas"]) <= {total // stride, -(-total // stride)}
-    assert sorted(prof.ctas["cta"]) == [*range(total)]
+    assert prof.ctas["cta"].tolist() == [*range(total)] * stride
+    assert sorted(prof.ctas["cta"][prof.ctas["recorded"]]) == [*range(total)]
     assert (prof.summary().query("kind == 'kernel'")["count"] == stride * total).all()
 
 
@@ -172,7 +173,7 @@ def test_a_note_says_how_far_off_the_totals_are() -> None:
     (error,) = _STANDARD_ERROR.findall(note)
     cycles = recorded(GRIDS[0], 16).df.query("kind == 'kernel'")["duration_cycles"]
     expected = cycles.std(ddof=1) / cycles.mean() * np.sqrt((1 - 64 / 1024) / 64)
-    assert float(error) / 100 == pytest.approx(expected, rel=0.05)
+    assert float(error) / 100 == pytest.approx(expected, rel=0.1)
 
 
 def expected_error(profile: Profile, of_cta: pd.Series[Any]) -> float:
@@ -192,7 +193,7 @@ def test_the_summary_and_the_lines_say_the_standard_error() -> None:
             columns_kernel[grid](out, grid[0], BLOCK=32, num_warps=1)
     table = prof.summary()
     df = prof.df.assign(own=self_times(prof.df, "corrected_cycles"))
-    every = prof.ctas.set_index(["launch", "cta"]).index
+    every = prof.ctas[prof.ctas["recorded"]].set_index(["launch", "cta"]).index
     for row in table.itertuples():
         spans = df[(df["scope"] == row.scope) & (df["kind"] == row.kind)]
         own = spans.groupby(["launch", "cta"])["own"].sum()

@@ -36,6 +36,14 @@ def profile() -> Profile:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+def test_ctas_that_did_not_record_come_back(suffix: str, tmp_path: Path) -> None:
+    some = recorded(ctas=4)
+    assert some.ctas["recorded"].value_counts().to_dict() == {False: 60, True: 36}
+    some.save(tmp_path / f"t{suffix}")
+    assert_same(profscope.load(tmp_path / f"t{suffix}"), some)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_table_comes_back(profile: Profile, suffix: str, tmp_path: Path) -> None:
     assert len(profile.ctas) == 2 * (1 + 7 + 40)
     profile.save(tmp_path / f"t{suffix}")
@@ -45,8 +53,9 @@ def test_the_table_comes_back(profile: Profile, suffix: str, tmp_path: Path) -> 
 def test_the_table_comes_back_from_a_folder_and_from_a_spool(profile: Profile, tmp_path: Path) -> None:
     profile.save(f"{tmp_path}/folder/")
     pd.testing.assert_frame_equal(profscope.load(tmp_path / "folder").ctas, profile.ctas)
-    spooled = recorded(spool=tmp_path / "spool")
-    pd.testing.assert_frame_equal(profscope.load(tmp_path / "spool").ctas, spooled.ctas)
+    for at, options in enumerate(({}, {"ctas": 4})):
+        spooled = recorded(spool=tmp_path / f"spool{at}", **options)
+        pd.testing.assert_frame_equal(profscope.load(tmp_path / f"spool{at}").ctas, spooled.ctas)
 
 
 def test_ctas_of_launches_that_are_gone_are_not_saved(profile: Profile, tmp_path: Path) -> None:
