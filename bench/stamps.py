@@ -25,7 +25,7 @@ from bench.kernels import Workload
 from bench.table import Row
 from bench.timing import interleave
 from bench.variants import BARE, DEFAULT, Buffers, Variant, buffers, recording, variants
-from profscope.options import Options
+from profscope import options
 
 __all__ = ["STAMPED", "WITHOUT", "main"]
 
@@ -39,7 +39,7 @@ _LIMIT_S: Final = 240.0
 
 @contextlib.contextmanager
 def _recording(given: Buffers, *, stamps: bool) -> Iterator[None]:
-    with patch.object(Options, "_stamps", stamps), recording(DEFAULT, given, _CTAS):
+    with patch.object(options, "_STAMPS", stamps), recording(DEFAULT, given, _CTAS):
         yield
 
 
@@ -88,10 +88,10 @@ def _name(workload: Workload) -> str:
     return f"{workload.name}{of_each}, {workload.ctas} CTAs"
 
 
-def measured(options: argparse.Namespace, device: str) -> Iterator[tuple[str, Measure]]:
+def measured(given: argparse.Namespace, device: str) -> Iterator[tuple[str, Measure]]:
     """What is measured, by the kernel's name and its CTAs."""
-    for workload in workloads(small=options.dry_run):
-        yield _name(workload), partial(measure, workload, device, options.rounds)
+    for workload in workloads(small=given.dry_run):
+        yield _name(workload), partial(measure, workload, device, given.rounds)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
