@@ -85,6 +85,23 @@ def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level:
     assert all(" offen" in store for store in stores)
 
 
+@pytest.mark.parametrize("spec", [ADD, SOFTMAX], ids=lambda spec: spec.name)
+def test_ctas_that_do_not_record_write_a_stamp(spec: Spec) -> None:
+    kernels = []
+    for ctas in (1, 64):
+        with recording_builds(Options(ctas=ctas)):
+            kernels.append(built(spec, GFX942).asm)
+    manifest = manifest_in(kernels[1]["ttgir"])
+    assert manifest is not None
+    assert manifest.stamps
+    timers, stores = (
+        [len(re.findall(pattern, asm["amdgcn"])) for asm in kernels]
+        for pattern in (r"\ts_memrealtime ", r"\tbuffer_store_dwordx4 .* offen nt")
+    )
+    assert timers[1] == timers[0] + 1
+    assert stores[1] == stores[0] + 1
+
+
 def test_lanes_are_masked_as_in_tritons_own_stores() -> None:
     """The buffer's descriptor, and the offset that is outside of it."""
     pointers = {(index,): [["tt.divisibility", 16], ["tt.pointer_range", 32]] for index in range(3)}
