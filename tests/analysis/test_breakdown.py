@@ -117,11 +117,13 @@ def test_the_emulator_says_what_its_warps_wait_for() -> None:
     assert load["share_samples_low"] <= load["share_samples"] <= load["share_samples_high"]
 
 
-def test_some_ctas_say_nothing_of_idle_sms() -> None:
+def test_idle_sms_are_known_if_each_cta_is_whether_it_recorded_or_not() -> None:
     x = torch.ones(64 * 128)
     with session(ctas=[0, 1]) as prof:
         copy_kernel[(64,)](x, torch.empty_like(x), BLOCK=128)
-    table = breakdown(without_samples(prof.tables))
+    tables = without_samples(prof.tables)
+    assert {"tail", "between-ctas"} <= set(breakdown(tables)["part"])
+    table = breakdown(replace(tables, ctas=tables.ctas[tables.ctas["recorded"]]))
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.attrs["not_measured"][0] == (

@@ -146,6 +146,15 @@ def test_a_large_grid_has_rows_of_recorded_ctas_only(beyond: int) -> None:
     assert profile.launches["profile_bytes"].sum() < (1 << 17) + (1 << 18) * (not beyond)
 
 
+def test_a_kernel_with_one_body_has_rows_of_recorded_ctas_only() -> None:
+    case = CASES["noinline"]
+    with session(ctas=[0]) as prof, torch.no_grad():
+        case.launch(case.inputs("cpu"))
+    assert prof.ctas["cta"].tolist() == [0]
+    (note,) = (note for note in prof.metadata["notes"] if "prof.ctas" in note)
+    assert note.endswith("prof.ctas has recorded CTAs only, because its CTAs share one body")
+
+
 def test_partitions_are_part_of_their_cta() -> None:
     case = CASES["attention"]
     with session(instrument="heavy") as prof, torch.no_grad():
