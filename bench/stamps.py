@@ -4,7 +4,7 @@
     python -m bench.stamps --dry-run       # small sizes; without a GPU on the emulator
 
 For every kernel: slowdown over the bare kernel with and without stamps, interleaved, outputs compared bit by
-bit; and the time with stamps over that without. A grid of more than 16,384 CTAs has none: what is left there
+bit; and the time with stamps over that without. A grid of more than 4,096 CTAs has none: what is left there
 is the look at the size of the grid.
 """
 
@@ -71,13 +71,13 @@ def workloads(*, small: bool) -> Iterator[Workload]:
         yield kernels.add(1 << 12, 256)
         yield from kernels.workloads(small=True)
         return
-    yield kernels.add(4 << 20, 256)
-    yield kernels.add(16 << 20, 1024)
+    yield kernels.add(1 << 20, 256)
+    yield kernels.add(4 << 20, 1024)
     yield kernels.add(64 << 20, 256)
     yield kernels.add(64 << 20, 1024)
     yield kernels.softmax(8192, 4096)
-    yield kernels.layer_norm(8192, 4096)
-    yield kernels.layer_norm_row(8192, 4096)
+    yield kernels.layer_norm(4096, 4096)
+    yield kernels.layer_norm_row(4096, 4096)
     yield kernels.matmul(4096, (128, 256, 64), 8)
     yield kernels.attention(64, 4096)
 

@@ -54,7 +54,7 @@ class LowerRecords(Pass):
     is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
     assembly that names labels or registers outside of braces.
 
-    stamps: these CTAs, in grids of at most 16,384, store when they began and ended, and on which SM.
+    stamps: these CTAs, in grids of at most 4,096, store when they began and ended, and on which SM.
     """
 
     name: ClassVar[str] = "lower-records"
