@@ -70,14 +70,9 @@ class Spooler:
         """
         self.write()
         with self._lock:
-            self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
+            self._guarded(lambda: self._writer.session(metadata, [*notes, *self.notes]))
             if evidence is not None and evidence is not self._evidence:
-                sampled = evidence.samples
-                if sampled is not None:
-                    self._guarded(lambda: self._writer.samples(*sampled))
-                self._guarded(
-                    lambda: self._writer.evidence(evidence.counts, evidence.counters, evidence.about)
-                )
+                self._guarded(lambda: self._writer.evidence(evidence))
                 self._evidence = evidence
             if scopes is not None and scopes.changes > self._scope_changes * _GROWTH:
                 self._write_scopes(scopes)
