@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.manifest import Span
+from profscope.decoding.bundles import TimedBundle
 from profscope.decoding.gaps import KIND as GAP
-from profscope.decoding.launch import TimedBundle
 from profscope.decoding.left_out_ctas import how_far_off
 
 __all__ = ["about_kernel", "selection_notes", "unfinished_notes"]
@@ -77,7 +77,7 @@ def unfinished_notes(launches: Sequence[TimedBundle]) -> list[str]:
     """Which of one kernel's launches have CTAs without an end: a line for each, beyond a few one for all."""
     cut_short: list[_CutShort] = []
     for bundle in launches:
-        figures = zip(bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.bundle.raws, strict=True)
+        figures = zip(bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.raws, strict=True)
         cut_short += [_CutShort(raw.index, missing, of, raw.ctas) for missing, of, raw in figures if missing]
     cut_short.sort()
     shown, more = cut_short[:_SHOWN_LAUNCHES], cut_short[_SHOWN_LAUNCHES:]
@@ -121,7 +121,7 @@ def _work(launches: Sequence[TimedBundle]) -> dict[str, Any]:
     count, ns = 0, 0
     for bundle in launches:
         kept, took_ns = bundle.are_whole, bundle.end_ns - bundle.start_ns
-        scale = bundle.bundle.raws[0].ctas / np.maximum(1, bundle.recorded) * kept
+        scale = bundle.raws[0].ctas / np.maximum(1, bundle.recorded) * kept
         _add_work(scopes, bundle.decoded.sites, (_executions(bundle) * scale[:, None]).sum(axis=0))
         count, ns = count + int(kept.sum()), ns + int(took_ns[kept].sum())
     return {
@@ -164,7 +164,7 @@ def _executions(timed: TimedBundle) -> npt.NDArray[np.float64]:
     of_sections = [section.warps for section in timed.manifest.sections for _ in section.spans]
     recorded = [site.kind not in ("async", GAP) for site in decoded.sites]  # those come extra
     warps[recorded] = of_sections
-    return (timed.bundle.counts() - timed.bundle.counts(decoded.idle)) / warps
+    return (timed.counts() - timed.counts(decoded.idle)) / warps
 
 
 def _measures(span: Span) -> str:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from instrument_passes.selection import FEWEST
-from profscope.decoding.launch import TimedBundle
+from profscope.decoding.bundles import TimedBundle
 
 __all__ = ["how_far_off", "most_unseen"]
 

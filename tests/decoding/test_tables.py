@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from profscope.decoding import order as ordering
 from profscope.decoding.areas import CTA
-from profscope.decoding.decode import DecodedLaunch
-from profscope.decoding.order import time_order
+from profscope.decoding.decoded import DecodedLaunch, time_order
 
 # (CTA, warp, start, site), from few values each, so that there are ties.
 rows = st.tuples(
