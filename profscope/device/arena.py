@@ -15,7 +15,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -113,8 +113,7 @@ class DeviceBuffers:
         self._cold_bytes = cold_bytes(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some filling is open any more
-        self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
-        self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
+        self._threads = cuda_driver.driver_threads(_MOVERS + 2)  # of each arena one waits for movers
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].filling
         self._may_grow = True
@@ -184,7 +183,6 @@ class DeviceBuffers:
                     self._drain(arena.filling, pinned=False)
                     arena.filling.zeroed = -1
         self._threads.shutdown()
-        self._movers.shutdown()
         self._side.synchronize()
         self._zeroing.synchronize()
         for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
@@ -333,7 +331,7 @@ class DeviceBuffers:
                 move,
                 [each.numpy() for each in pieces],
                 drained.synchronize,
-                self._movers,
+                self._threads,
                 _MOVERS,
             )
         else:
