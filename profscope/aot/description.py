@@ -21,7 +21,7 @@ from profscope.decoding.build import Build
 from profscope.errors import ManifestError, RecordError
 from profscope.version import __version__
 
-__all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "longest_rings", "profile_layout"]
+__all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "profile_layout"]
 
 SCHEMA: Final = 1
 _PLAIN: Final[dict[str, type]] = {"int": int, "str": str}  # by how a field is annotated
@@ -117,6 +117,7 @@ def profile_layout(manifest: Manifest) -> dict[str, int]:
     Rings have 2^ring_log2 rows; `ring_log2` is one that most kernels need no more than. `ring_bytes` is 0
     where there are no rings.
     """
+    longest = _longest_rings(manifest)
     return {
         "header_bytes": LAUNCH_HEADER.itemsize,
         "cta_bytes": manifest.cta_fixed_bytes,
@@ -126,12 +127,12 @@ def profile_layout(manifest: Manifest) -> dict[str, int]:
         "stride_shift": LaunchBits.STRIDE_SHIFT,
         "ring_shift": LaunchBits.RING_SHIFT,
         "min_ring_log2": MIN_RING_LOG2,
-        "max_ring_log2": longest_rings(manifest),
-        "ring_log2": min(10, longest_rings(manifest)),
+        "max_ring_log2": longest,
+        "ring_log2": min(10, longest),
     }
 
 
-def longest_rings(manifest: Manifest) -> int:
+def _longest_rings(manifest: Manifest) -> int:
     """The ring_log2 of the longest rings with which a CTA's area is as large as kernels can address."""
     return next(
         log2

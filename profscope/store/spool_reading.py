@@ -18,8 +18,7 @@ from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
 from profscope.store.chunks import CHUNK, VERSION, Bytes, Chunk, chunks, version_of
-from profscope.store.json_form import ANY_NUMBER, EACH, Needs, Row, misfits
-from profscope.store.metadata_form import misshapen
+from profscope.store.file_checks import ANY_NUMBER, EACH, Needs, Row, misfits, misshapen, most_cells
 from profscope.version import __version__
 
 if TYPE_CHECKING:
@@ -209,7 +208,6 @@ class _Reader:
         # Here and not above: who records imports this file, and pandas takes its time.
         from profscope.evidence.tables import Evidence
         from profscope.schema import MEASURED_DTYPES, measured_frame
-        from profscope.store.limits import most_cells
         from profscope.store.packed_table import unpacked_table
 
         tables = {

@@ -24,7 +24,7 @@ from profscope.decoding.build import Build
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.store.chunks import Chunk, chunk_parts, chunks
-from profscope.store.json_form import EACH, NUMBER, Needs, Row, misfits
+from profscope.store.file_checks import EACH, NUMBER, Needs, Row, misfits
 from tests.support.around import program
 from tests.support.examples import examples
 from tests.support.sessions import count, launch_add, session
