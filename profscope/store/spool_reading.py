@@ -24,7 +24,7 @@ from profscope.version import __version__
 if TYPE_CHECKING:
     from profscope.evidence.tables import Evidence
 
-__all__ = ["Spool", "malformed", "read"]
+__all__ = ["Spool", "read"]
 
 _MISUNDERSTOOD = (
     AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError,
@@ -166,7 +166,7 @@ class _Reader:
             self.ended = True
         elif kind in _FORMS:
             stated = json.loads(data.tobytes())
-            wrong = malformed(kind, stated)
+            wrong = next(_problems(kind, stated), None)
             if wrong is not None:
                 raise ValueError(wrong)
             if kind == "session":
@@ -238,12 +238,8 @@ def _missing(launches: list[int]) -> str:
     return f"launches {launches[0]} to {launches[-1]}, {len(launches)} in all, are missing"
 
 
-def malformed(kind: str, stated: Any) -> str | None:
-    """What is wrong with what a chunk states, in a few words; None for one that can be read."""
-    return next(_problems(kind, stated), None)
-
-
 def _problems(kind: str, stated: Any) -> Iterator[str]:
+    """What is wrong with what a chunk states, in a few words."""
     yield from misfits(stated, _FORMS[kind], kind)
     if kind == "session":
         yield from misshapen(stated["metadata"])

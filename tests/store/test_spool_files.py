@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -20,7 +21,7 @@ from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import TraceError
-from profscope.store.chunks import CHUNK, VERSION, SpoolWriter, chunk_parts, version_of
+from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, chunk_parts, version_of
 from profscope.store.spool_reading import read
 from tests.support.synth import Loop, Program, Work, launch
 
@@ -261,3 +262,17 @@ def test_manifests_come_once_each(tmp_path: Path) -> None:
 
 def test_the_pid_is_in_the_name_so_that_processes_can_share_a_folder(tmp_path: Path) -> None:
     assert f"-{os.getpid()}.spool" in written(tmp_path).name
+
+
+def test_the_page_about_the_format_has_each_field_of_a_chunk() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
+    section = page[page.index("## Spools") : page.index("## Files")]
+    rows = re.findall(r"^\| `(\w+)` \| (\w)(\d+) \|", section, re.MULTILINE)
+    assert CHUNK.fields is not None
+    sizes = {"S": 1, "u": 8, "i": 8}  # of one as the page counts: bytes of texts, bits of numbers
+    assert rows == [
+        (name, dtype.kind, str(dtype.itemsize * sizes[dtype.kind]))
+        for name, (dtype, *_) in CHUNK.fields.items()
+    ]
+    assert f"header of {CHUNK.itemsize} bytes" in section
+    assert f"`{MAGIC.decode()}`" in section
