@@ -15,15 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
 __all__ = [
-    "allow_capture",
-    "aside",
-    "copy",
-    "driver_threads",
-    "launch_warp",
-    "load_module",
-    "unload_module",
-    "zero",
-]
+    "allow_capture", "aside", "copy", "driver_threads", "launch_warp", "load_module", "unload_module", "zero",
+]  # fmt: skip
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -179,10 +179,11 @@ class _Reader:
                 self._add_scopes(stated)
 
     def _add_launch(self, header: np.void, records: Bytes) -> None:
+        numbers = {name: int(header[name]) for name in _OF_LAUNCH}
         for name, possible in _OF_LAUNCH.items():
-            if header[name] not in possible:
-                raise ValueError(f"a launch with a {name} of {header[name]}")
-        index, number, device, ctas, graph, replay, cold = (int(header[name]) for name in _OF_LAUNCH)
+            if numbers[name] not in possible:
+                raise ValueError(f"a launch with a {name} of {numbers[name]}")
+        index, number, device, ctas, graph, replay, cold = numbers.values()
         if number not in self._programs:
             self._without_program.append(index)
             return
