@@ -101,12 +101,12 @@ def read(path: Path) -> Spool:
 
 class _Damage(NamedTuple):
     """A damaged stretch. first: the launch that may have stood there first; following: the one that comes
-    behind, None where nothing does."""
+    behind, or the same where none does."""
 
     begin: int
     end: int
     first: int
-    following: int | None
+    following: int
 
 
 class _Reader:
@@ -123,7 +123,8 @@ class _Reader:
         self._stated: list[str] = []  # notes of the session
         self._programs: dict[int, tuple[Manifest, Build | None]] = {}
         self._next = 0  # launch
-        self._damaged: list[_Damage] = []
+        self._open: list[_Damage] = []  # since the last header that is whole
+        self._closed: list[_Damage] = []
         self._without_program: list[int] = []
         self._strange: list[str] = []
 
@@ -131,12 +132,11 @@ class _Reader:
         first = self._next
         if chunk.header is not None:
             at = int(chunk.header["index"])
-            self._damaged = [
-                each._replace(following=at) if each.following is None else each for each in self._damaged
-            ]
+            self._closed += [each._replace(following=at) for each in self._open]
+            self._open.clear()
             self._next = max(first, at + (chunk.kind == "launch"))
         if chunk.data is None:
-            self._damaged.append(_Damage(chunk.begin, chunk.end, first, None))
+            self._open.append(_Damage(chunk.begin, chunk.end, first, first))
             return
         try:
             self._understand(chunk.kind, chunk.header, chunk.data)
@@ -148,7 +148,7 @@ class _Reader:
 
     def notes(self) -> list[str]:
         """Those of the session, and what is to be said of the file."""
-        notes = [*self._stated, *self._strange, *map(self._damage_note, self._damaged)]
+        notes = [*self._stated, *self._strange, *map(self._damage_note, [*self._closed, *self._open])]
         if self._without_program:
             notes.append(
                 f"{_missing(self._without_program)}: what {self._name} says of the program is damaged"
@@ -225,8 +225,7 @@ class _Reader:
             return f"{where}: the chunk there is incomplete"
         # Launches are written in the order of their numbers, but for those that drain late; no more than fit.
         most = damage.first + (damage.end - damage.begin) // CHUNK.itemsize + 1
-        following = damage.first if damage.following is None else damage.following
-        missing = [at for at in range(damage.first, min(following, most)) if at not in self.launches]
+        missing = [at for at in range(damage.first, min(damage.following, most)) if at not in self.launches]
         what = _missing(missing) if missing else "what stood there is missing"
         return f"{what}: {self._name} is damaged at bytes {damage.begin} to {damage.end}"
 
