@@ -25,6 +25,9 @@ MOST_THREADS = 8
 class WorkerPool(ThreadPoolExecutor):
     """Where no thread can be started, as in what `atexit` calls, the calling thread does the work."""
 
+    def __init__(self, threads: int, name: str = "profscope-worker") -> None:
+        super().__init__(threads, name)
+
     def submit(self, work: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
         once = _Once(partial(work, *args, **options))
         try:
@@ -64,7 +67,7 @@ def worker_pool(threads: int | None = None) -> Iterator[Executor]:
 
     A body that raises, as Ctrl-C makes it, waits for what has begun and not for what has not.
     """
-    pool = WorkerPool(threads or _worker_count(), "profscope-worker")
+    pool = WorkerPool(threads or _worker_count())
     try:
         yield pool
     finally:

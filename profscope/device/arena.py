@@ -28,6 +28,7 @@ from profscope.device import cuda_driver
 from profscope.device.arena_memory import Arena, ArenaFilling, first, move, pin
 from profscope.device.buffers import Full, Lane, Slice
 from profscope.device.sizing import Blocks
+from profscope.threads import WorkerPool
 
 __all__ = ["DeviceBuffers", "cold_bytes"]
 
@@ -108,7 +109,8 @@ class DeviceBuffers:
         self._cold_bytes = cold_bytes(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some filling is open any more
-        self._threads = cuda_driver.driver_threads(_MOVERS + 2)  # of each arena one waits for movers
+        self._threads = cuda_driver.driver_threads(2)
+        self._movers = WorkerPool(_MOVERS)
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].filling
         self._may_grow = True
@@ -178,6 +180,7 @@ class DeviceBuffers:
                     self._drain(arena.filling, pinned=False)
                     arena.filling.zeroed = -1
         self._threads.shutdown()
+        self._movers.shutdown()
         self._side.synchronize()
         self._zeroing.synchronize()
         for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
@@ -326,7 +329,7 @@ class DeviceBuffers:
                 move,
                 [each.numpy() for each in pieces],
                 drained.synchronize,
-                self._threads,
+                self._movers,
                 _MOVERS,
             )
         else:
