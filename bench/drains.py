@@ -23,7 +23,7 @@ import profscope
 from bench.kernels import Workload, matmul
 from bench.timing import host_us, synchronize
 from profscope.device.arena import _MOVERS
-from profscope.device.drain import move
+from profscope.device.arena_memory import move
 
 __all__ = ["main"]
 

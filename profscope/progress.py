@@ -20,6 +20,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from profscope.threads import daemon
+
 __all__ = ["Steps", "working"]
 
 _AFTER_S: Final = 1.0
@@ -49,24 +51,15 @@ def working(what: str, total: int = 0, steps: Steps | None = None) -> Iterator[N
         yield
         return
     ended = threading.Event()
-    thread = threading.Thread(target=_show, args=(stream, what, total, steps, ended), daemon=True)
     inside = _INSIDE.set(True)
-    started = _started(thread)
+    thread = daemon("progress", _show, stream, what, total, steps, ended)
     try:
         yield
     finally:
         _INSIDE.reset(inside)
         ended.set()
-        if started:
+        if thread is not None:
             thread.join()
-
-
-def _started(thread: threading.Thread) -> bool:
-    try:
-        thread.start()
-    except RuntimeError:  # the interpreter is about to end, or there are too many: then nothing is shown
-        return False
-    return True
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

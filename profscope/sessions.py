@@ -218,7 +218,6 @@ class Session(Questions):
         from profscope.around.event_tables import with_events
         from profscope.around.host_tables import with_host
         from profscope.decoding.assemble import assemble
-        from profscope.evidence.sample_tables import with_samples
         from profscope.evidence.tables import with_evidence
 
         parts = self._parts()
@@ -237,9 +236,7 @@ class Session(Questions):
                         tables = with_events(tables, seen)
                     evidence = parts.evidence()
                     if evidence is not None:
-                        if evidence.samples is not None:
-                            tables = with_samples(tables, *evidence.samples)
-                        tables = with_evidence(tables, evidence.counts, evidence.counters, evidence.about)
+                        tables = with_evidence(tables, evidence)
                 self._profile = state, Profile.of(tables)
             profile = self._profile[1]
             judges = not self._open and not self._judged

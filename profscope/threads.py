@@ -1,4 +1,7 @@
-"""Threads that share the work of decoding, writing and reading; zlib and numpy let them run side by side."""
+"""Threads that share the work of decoding, writing and reading, and threads that nobody waits for.
+
+zlib and numpy let them run side by side.
+"""
 
 import os
 import threading
@@ -7,19 +10,23 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from threading import Thread
 from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-__all__ = ["WorkerPool", "in_order", "worker_pool"]
+__all__ = ["WorkerPool", "daemon", "in_order", "worker_pool"]
 
 MOST_THREADS = 8
 
 
 class WorkerPool(ThreadPoolExecutor):
     """Where no thread can be started, as in what `atexit` calls, the calling thread does the work."""
+
+    def __init__(self, threads: int, name: str = "profscope-worker") -> None:
+        super().__init__(threads, name)
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
         once = _Once(partial(work, *args, **options))
@@ -60,11 +67,22 @@ def worker_pool(threads: int | None = None) -> Iterator[Executor]:
 
     A body that raises, as Ctrl-C makes it, waits for what has begun and not for what has not.
     """
-    pool = WorkerPool(threads or _worker_count(), "profscope-worker")
+    pool = WorkerPool(threads or _worker_count())
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def daemon(name: str, work: Callable[P, object], /, *args: P.args, **options: P.kwargs) -> Thread | None:
+    """Begin work that may outlast the interpreter, which ends without it. None where no thread can be
+    started: the interpreter is about to end, or there are too many."""
+    thread = Thread(target=work, args=args, kwargs=options, name=f"profscope-{name}", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 def in_order(pool: Executor, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:

@@ -19,7 +19,8 @@ PACKAGES = ("instrument_passes", "profscope", "viewer")
 # From the bottom up. A room is a folder, or a module that stands by itself.
 FLOORS = (
     ("instrument_passes",),
-    ("profscope.errors", "profscope.version", "profscope.threads", "profscope.progress"),
+    ("profscope.errors", "profscope.version", "profscope.threads"),
+    ("profscope.progress",),
     ("profscope.emulator",),
     ("profscope.schema", "profscope.options", "profscope.language", "profscope.installed"),
     ("profscope.decoding", "profscope.analysis", "profscope.binaries"),

@@ -9,9 +9,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread, current_thread, main_thread
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Final
+
+from profscope.threads import daemon
 
 __all__ = ["imported_beside", "imports_that_stay", "keep_freed_memory", "temporary_folder"]
 
@@ -49,18 +51,15 @@ def imported_beside(work: Callable[[], object]) -> Iterator[None]:
         with suppress(Exception):
             work()
 
-    beside = Thread(target=prepare, name="profscope-import", daemon=True)
-    try:
-        beside.start()
-    except RuntimeError:  # there can be no thread: who needs it imports it
-        yield
-        return
+    beside = daemon("import", prepare)
     try:
         yield
     except Exception:
-        beside.join()
+        if beside is not None:
+            beside.join()
         raise
-    beside.join()
+    if beside is not None:
+        beside.join()
 
 
 @contextmanager

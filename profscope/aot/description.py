@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,9 @@ from profscope.decoding.build import Build
 from profscope.errors import ManifestError, RecordError
 from profscope.version import __version__
 
-__all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "longest_rings", "profile_layout"]
+__all__ = ["COMPILED_IN", "SCHEMA", "Description", "Parameter", "profile_layout"]
 
 SCHEMA: Final = 1
-_PLAIN: Final[dict[str, type]] = {"int": int, "str": str}  # by how a field is annotated
 COMPILED_IN: Final = ("instrument", "measure", "sources")  # options of session()
 
 
@@ -90,15 +89,9 @@ class Description:
 
 
 def _check(description: Description) -> None:
-    """Raises ManifestError, KeyError or TypeError for what cannot be decoded with."""
-    manifest, document = description.manifest, description.document
-    spans = [span for section in manifest.sections for span in section.spans]
-    parts: list[Any] = [manifest, *manifest.sections, *spans, *description.build.sources]
-    for each in parts:
-        for of in fields(each):
-            value = getattr(each, of.name)
-            if not isinstance(value, _PLAIN.get(str(of.type), object)):
-                raise TypeError(f"{of.name} of a {type(each).__name__.lower()} is {value!r}")
+    """Raises ManifestError, KeyError, TypeError or ValueError for what cannot be decoded with."""
+    _ = description.manifest, description.build
+    document = description.document
     for name, kind in (("target", str), ("triton", str), ("options", dict)):
         if not isinstance(document[name], kind):
             raise TypeError(f"{name} is {document[name]!r}")
@@ -117,6 +110,7 @@ def profile_layout(manifest: Manifest) -> dict[str, int]:
     Rings have 2^ring_log2 rows; `ring_log2` is one that most kernels need no more than. `ring_bytes` is 0
     where there are no rings.
     """
+    longest = _longest_rings(manifest)
     return {
         "header_bytes": LAUNCH_HEADER.itemsize,
         "cta_bytes": manifest.cta_fixed_bytes,
@@ -126,12 +120,12 @@ def profile_layout(manifest: Manifest) -> dict[str, int]:
         "stride_shift": LaunchBits.STRIDE_SHIFT,
         "ring_shift": LaunchBits.RING_SHIFT,
         "min_ring_log2": MIN_RING_LOG2,
-        "max_ring_log2": longest_rings(manifest),
-        "ring_log2": min(10, longest_rings(manifest)),
+        "max_ring_log2": longest,
+        "ring_log2": min(10, longest),
     }
 
 
-def longest_rings(manifest: Manifest) -> int:
+def _longest_rings(manifest: Manifest) -> int:
     """The ring_log2 of the longest rings with which a CTA's area is as large as kernels can address."""
     return next(
         log2

@@ -23,6 +23,7 @@ from profscope.emulator.without_gpu import say_how
 from profscope.errors import ProfscopeError
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
+from profscope.threads import daemon
 
 __all__ = ["Flushing", "RecordedRun"]
 
@@ -219,9 +220,8 @@ class RecordedRun:
         if os.getpid() == self._pid and not self._finished:
             self._written_by = time.monotonic() + _WRITING_S
             self._code, self._cut_short = _killed_by(number), f"{name} ended it"
-            with contextlib.suppress(RuntimeError):  # the interpreter ends already and starts no thread
-                writing = threading.Thread(target=self._finish, name="profscope-last", daemon=True)
-                writing.start()
+            writing = daemon("last", self._finish)
+            if writing is not None:  # or the interpreter ends already
                 writing.join(_WRITING_S)
         _die_of(number)
 
@@ -321,15 +321,15 @@ class Flushing:
         self._session = session
         self._failed = failed
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._flush, name="profscope-flush", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = daemon("flush", self._flush)
 
     def stop(self) -> None:
         """Waits for what is being written."""
         self._stopped.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread not in (None, threading.current_thread()):
             self._thread.join()
 
     def _flush(self) -> None:

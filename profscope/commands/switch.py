@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from profscope.errors import OptionError
+from profscope.threads import daemon
 
 __all__ = ["Switch", "signal_of"]
 
@@ -40,7 +41,7 @@ class Switch:
         if number is not None:
             signal.signal(number, lambda *_: self._signals.put(None))
         turns = self._by_file() if number is None else self._by_signal()
-        threading.Thread(target=self._watch, args=(turns,), name="profscope-switch", daemon=True).start()
+        daemon("switch", self._watch, turns)
 
     def stop(self) -> None:
         """Turn no more; waits for a turn that is under way, but not for ever."""

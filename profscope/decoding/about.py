@@ -2,10 +2,16 @@
 
 A site's `bytes` and `flops` are those of one execution by one CTA, so the warps that execute it together
 share them. Masks are not known: where lanes are masked off, the figures are upper bounds.
+
+If only some CTAs of a launch recorded, two figures say how far its totals may be off. How the recorded CTAs
+differ gives the standard error of an estimate from them. That knows nothing of CTAs unlike all of these: one
+CTA in a thousand may take longer than all others together, and be left out. How many such CTAs there may be
+follows from how many were recorded.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -15,14 +21,16 @@ import numpy.typing as npt
 from instrument_passes.analyses.opclasses import OPS
 from instrument_passes.manifest import Span
 from instrument_passes.records import MAX_STAMPED
+from instrument_passes.selection import FEWEST
+from profscope.decoding.bundles import TimedBundle
 from profscope.decoding.gaps import KIND as GAP
-from profscope.decoding.launch import TimedBundle
-from profscope.decoding.left_out_ctas import how_far_off
 
-__all__ = ["about_kernel", "selection_notes", "unfinished_notes"]
+__all__ = ["about_kernel", "most_unseen", "selection_notes", "unfinished_notes"]
 
 _SHOWN_IDS: Final = 8
 _SHOWN_LAUNCHES: Final = 4
+_MISSED: Final = 0.05  # the chance to see none, at which something may still be there
+_LEAST_SHOWN: Final = 0.001
 
 
 def about_kernel(launches: Sequence[TimedBundle], variants: Mapping[int, int]) -> dict[str, Any]:
@@ -59,7 +67,7 @@ def selection_notes(launches: Sequence[TimedBundle]) -> list[str]:
         ids = ", ".join(map(str, selection.ids[:_SHOWN_IDS]))
         ids += ", ..." if len(selection.ids) > _SHOWN_IDS else ""
         which = f"those that ctas= lists: {ids}" if ids else "spread over the grid"
-        off = "" if ids else how_far_off(launches)
+        off = "" if ids else _how_far_off(launches)
         estimated = f"; {off}" if off else ""
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
     return notes + [f"{kernel}: prof.ctas has recorded CTAs only, {why}" for why in _without_stamps(launches)]
@@ -70,7 +78,7 @@ def _without_stamps(launches: Sequence[TimedBundle]) -> list[str]:
     left_out = [
         bundle.manifest
         for bundle in launches
-        for raw, recorded in zip(bundle.bundle.raws, bundle.recorded.tolist(), strict=True)
+        for raw, recorded in zip(bundle.raws, bundle.recorded.tolist(), strict=True)
         if recorded < raw.ctas and not bundle.manifest.stamps_of(raw.ctas)
     ]
     reasons = {
@@ -78,6 +86,64 @@ def _without_stamps(launches: Sequence[TimedBundle]) -> list[str]:
         "because its CTAs share one body": not all(each.twin for each in left_out),
     }
     return [why for why, is_so in reasons.items() if is_so]
+
+
+class _Sample(NamedTuple):
+    """Of the launches of one grid. recorded: CTAs of a launch, of so many in the grid. variation: the
+    standard deviation of their times over the mean, which divides by as many as there are."""
+
+    recorded: float
+    grid: float
+    variation: float
+
+
+def _how_far_off(launches: Sequence[TimedBundle]) -> str:
+    """Of one kernel's launches, by those of which it is worst; "" where no CTA of any came to its end."""
+    samples = _samples(launches)
+    if not samples:
+        return ""
+    fewest = min(sample.recorded for sample in samples)
+    if fewest < FEWEST:
+        recorded = "one CTA of a launch is" if fewest <= 1 else f"{fewest:.0f} CTAs of a launch are"
+        return f"{recorded} too few to say how far its totals may be off"
+    error = max(map(_standard_error, samples))
+    unseen = max(most_unseen(round(sample.recorded), round(sample.grid)) / sample.grid for sample in samples)
+    shown = f"of {error:.1%}" if error >= _LEAST_SHOWN else f"below {_LEAST_SHOWN:.1%}"
+    return (
+        f"by how these differ, a launch's totals have a standard error {shown}; up to {unseen:.1%} of its "
+        "CTAs may be unlike all of these (95% confidence), and longer"
+    )
+
+
+def most_unseen(recorded: int, grid: int) -> int:
+    """The most CTAs of a grid of so many that may all have been left out, with 95 % confidence.
+
+    Each one is recorded with the chance recorded / grid, so k of them are missed with at most the chance to
+    miss one, to the power of k; that is 5 % here (J. A. Hanley and A. Lippman-Hand, "If nothing goes wrong,
+    is everything all right?", JAMA 249, 1983). Of CTAs drawn without replacement, as here, fewer are missed.
+    """
+    if recorded >= grid:
+        return 0
+    return min(grid - recorded, math.floor(math.log(_MISSED) / math.log1p(-recorded / grid)))
+
+
+def _standard_error(sample: _Sample) -> float:
+    """Of what CTAs drawn at random say of the time of all, relative to it: variation * sqrt((1 - sampled) /
+    recorded) (Cochran, Sampling Techniques, 1977, equation 2.20, whose variation divides by one less than
+    there are)."""
+    return sample.variation * math.sqrt((1 - sample.recorded / sample.grid) / (sample.recorded - 1))
+
+
+def _samples(launches: Sequence[TimedBundle]) -> list[_Sample]:
+    """Of launches that left CTAs out."""
+    samples = []
+    for bundle in launches:
+        headers = bundle.decoded.headers
+        cycles = (headers["end_clock"] - headers["start_clock"])[headers["end_clock"] != 0].astype(np.float64)
+        if len(cycles):
+            spread = float(np.std(cycles)) / max(1.0, float(np.mean(cycles)))
+            samples.append(_Sample(len(headers) / len(bundle), bundle.grid_ctas / len(bundle), spread))
+    return [sample for sample in samples if 0 < sample.recorded < sample.grid]
 
 
 class _CutShort(NamedTuple):
@@ -93,7 +159,7 @@ def unfinished_notes(launches: Sequence[TimedBundle]) -> list[str]:
     """Which of one kernel's launches have CTAs without an end: a line for each, beyond a few one for all."""
     cut_short: list[_CutShort] = []
     for bundle in launches:
-        figures = zip(bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.bundle.raws, strict=True)
+        figures = zip(bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.raws, strict=True)
         cut_short += [_CutShort(raw.index, missing, of, raw.ctas) for missing, of, raw in figures if missing]
     cut_short.sort()
     shown, more = cut_short[:_SHOWN_LAUNCHES], cut_short[_SHOWN_LAUNCHES:]
@@ -137,7 +203,7 @@ def _work(launches: Sequence[TimedBundle]) -> dict[str, Any]:
     count, ns = 0, 0
     for bundle in launches:
         kept, took_ns = bundle.are_whole, bundle.end_ns - bundle.start_ns
-        scale = bundle.bundle.raws[0].ctas / np.maximum(1, bundle.recorded) * kept
+        scale = bundle.raws[0].ctas / np.maximum(1, bundle.recorded) * kept
         _add_work(scopes, bundle.decoded.sites, (_executions(bundle) * scale[:, None]).sum(axis=0))
         count, ns = count + int(kept.sum()), ns + int(took_ns[kept].sum())
     return {
@@ -180,7 +246,7 @@ def _executions(timed: TimedBundle) -> npt.NDArray[np.float64]:
     of_sections = [section.warps for section in timed.manifest.sections for _ in section.spans]
     recorded = [site.kind not in ("async", GAP) for site in decoded.sites]  # those come extra
     warps[recorded] = of_sections
-    return (timed.bundle.counts() - timed.bundle.counts(decoded.idle)) / warps
+    return (timed.counts() - timed.counts(decoded.idle)) / warps
 
 
 def _measures(span: Span) -> str:

@@ -13,10 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from profscope.decoding.about import about_kernel, selection_notes, unfinished_notes
-from profscope.decoding.bundles import Bundle, decoded, groups
+from profscope.decoding.bundles import Bundle, TimedBundle, decoded, groups
 from profscope.decoding.cta_times import CtaTimes, cta_times
 from profscope.decoding.gaps import NAME
-from profscope.decoding.launch import TimedBundle
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.decoding.tables import span_table
 from profscope.decoding.timebase import Readings, TimeBase, fit
@@ -53,7 +52,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     times = cta_times(list(zip(bundles, bases, strict=True)), spans)
     start_ns, end_ns = times.of_launches(len(spans.sizes))
     timed = [
-        TimedBundle(bundle, base, start_ns[bundle.places], end_ns[bundle.places])
+        TimedBundle(**vars(bundle), base=base, start_ns=start_ns[bundle.places], end_ns=end_ns[bundle.places])
         for bundle, base in zip(bundles, bases, strict=True)
     ]
     told_apart = sorted(timed, key=attrgetter("index"))
@@ -125,7 +124,7 @@ def _launch_columns(
     timed: Sequence[TimedBundle], variants: Mapping[int, int], backend: str
 ) -> dict[str, npt.NDArray[Any]]:
     """The columns of the table of launches."""
-    places = np.concatenate([each.bundle.places for each in timed])
+    places = np.concatenate([each.places for each in timed])
     order = np.argsort(places)
     parts = [_launch_part(each, variants[each.index], backend) for each in timed]
     return {name: np.concatenate([part[name] for part in parts])[order] for name in parts[0]}
@@ -133,27 +132,27 @@ def _launch_columns(
 
 def _launch_part(timed: TimedBundle, variant: int, backend: str) -> dict[str, npt.NDArray[Any]]:
     """The columns of a bundle's launches."""
-    bundle, raws, decoded = timed.bundle, timed.bundle.raws, timed.decoded
+    raws, decoded = timed.raws, timed.decoded
     headers = decoded.headers
-    cluster = np.zeros(len(bundle), np.int64)
+    cluster = np.zeros(len(timed), np.int64)
     written = headers["start_clock"] != 0
-    np.maximum.at(cluster, bundle.launch_of_header[written], headers["cluster_rank"][written])
+    np.maximum.at(cluster, timed.launch_of_header[written], headers["cluster_rank"][written])
     cluster += 1
     columns: dict[str, Any] = {
         "launch": [raw.index for raw in raws],
-        "kernel": bundle.manifest.kernel,
+        "kernel": timed.manifest.kernel,
         "grid_x": decoded.grid_x // cluster,  # the header counts the CTAs of all clusters
         "grid_y": decoded.grid_y,
         "grid_z": raws[0].ctas // (decoded.grid_x * decoded.grid_y),
         "num_ctas": cluster,
-        "num_warps": bundle.manifest.warps,
-        "ctas": bundle.headers_each(written=True),
+        "num_warps": timed.manifest.warps,
+        "ctas": timed.headers_each(written=True),
         "unfinished": timed.unfinished,
-        "device": bundle.device,
+        "device": timed.device,
         "stream": [raw.stream for raw in raws],
         "backend": backend,
-        "records": bundle.each("records"),
-        "dropped": bundle.each("dropped"),
+        "records": timed.each("records"),
+        "dropped": timed.each("dropped"),
         "profile_bytes": [raw.buffer.nbytes for raw in raws],
         "start_ns": timed.start_ns,
         "end_ns": timed.end_ns,

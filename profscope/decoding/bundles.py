@@ -13,16 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
-from profscope.decoding.alike_ctas import decode_launch
 from profscope.decoding.build import Build
-from profscope.decoding.decode import DecodedLaunch, decode_as_one
+from profscope.decoding.cta_templates import decode_launch
+from profscope.decoding.decode import decode_as_one
+from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.in_flight import with_transactions
 from profscope.decoding.raw import RawLaunch
 from profscope.decoding.stamps import Stamped, sms_of_stamps, stamped
-from profscope.decoding.timebase import Readings, readings
+from profscope.decoding.timebase import Readings, TimeBase, readings
 from profscope.errors import RecordError
 
-__all__ = ["Bundle", "Damaged", "Placed", "decoded", "groups"]
+__all__ = ["Bundle", "Damaged", "Placed", "TimedBundle", "decoded", "groups"]
 
 Ints = npt.NDArray[np.int64]
 # A launch and where it stands among all that are decoded.
@@ -105,6 +106,38 @@ class Bundle:
         """What they say of the clocks."""
         several = self.decoded.several
         return readings(self.decoded.headers, several.header if several else None, len(self), self.stamped)
+
+
+@dataclass(frozen=True)
+class TimedBundle(Bundle):
+    """A bundle and its place in time. base: from cycles to ns; start_ns, end_ns: by launch, when its first
+    CTA began and its last one ended."""
+
+    base: TimeBase
+    start_ns: Ints
+    end_ns: Ints
+
+    @property
+    def grid_ctas(self) -> int:
+        """The CTAs of all grids."""
+        return sum(raw.ctas for raw in self.raws)
+
+    @property
+    def recorded(self) -> Ints:
+        """By launch, how many CTAs were to record."""
+        return self.headers_each()
+
+    @property
+    def unfinished(self) -> Ints:
+        """By launch, CTAs that were to record and wrote nothing, or did not come to their end: they have no
+        spans."""
+        return self.recorded - self.headers_each(written=True)
+
+    @property
+    def are_whole(self) -> npt.NDArray[np.bool_]:
+        """By launch, whether all that the recorded CTAs executed is there, and they speak for the grid."""
+        missing = self.each("dropped") + self.each("unmatched") + self.unfinished
+        return np.asarray((missing == 0) & self.manifest.selection.is_sample, np.bool_)
 
 
 def groups(launches: Sequence[RawLaunch]) -> list[list[Placed]]:

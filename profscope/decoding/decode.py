@@ -8,14 +8,12 @@ do for every span is to fetch its clocks (`columns`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest, Span
+from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import (
     LaunchBuffer,
@@ -25,117 +23,18 @@ from profscope.decoding.areas import (
     segments,
     words_of_areas,
 )
-from profscope.decoding.columns import Clocks, Columns, Recorded, fill, spread
+from profscope.decoding.columns import Clocks, Recorded, fill, spread
+from profscope.decoding.decoded import Apart, DecodedLaunch, Payload, SeveralLaunches
 from profscope.decoding.gaps import with_gaps
-from profscope.decoding.layouts import Layout
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.decoding.rows import find_rows
 from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
 from profscope.decoding.zeros import INSTEAD, Zeros, find_zeros
 
-__all__ = [
-    "Apart",
-    "DecodedLaunch",
-    "Found",
-    "Payload",
-    "SeveralLaunches",
-    "decode",
-    "decode_as_one",
-    "find",
-    "ring_rows",
-    "spans_of",
-]
+__all__ = ["Found", "decode", "decode_as_one", "find", "ring_rows", "spans_of"]
 
 Ints = npt.NDArray[np.int64]
-Small = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint32]
-
-
-@dataclass(frozen=True)
-class Payload:
-    """The values of one name: column `name` of the spans at `rows` (positions), int32 or float32. places: of
-    each its word's in the CTA's area, None where a number follows from the span."""
-
-    name: str
-    rows: Small
-    values: npt.NDArray[Any]
-    places: Ints | None = None
-
-
-class Apart(NamedTuple):
-    """How many launches are decoded as one, and how far the ids of their CTAs and SMs are from the next's."""
-
-    launches: int
-    ctas: int
-    sms: int
-
-
-class SeveralLaunches(NamedTuple):
-    """What L launches that are decoded as one have each: they stand one after the other as one launch's CTAs.
-
-    apart: the ids of launch n have n times as much added. header: per CTA header, its launch. records,
-    dropped, unmatched: per launch, as of `DecodedLaunch`.
-    """
-
-    apart: Apart
-    header: Ints
-    records: Ints
-    dropped: Ints
-    unmatched: Ints
-
-
-@dataclass(frozen=True)
-class DecodedLaunch(Columns):
-    """Spans of one launch, or of several; see `Columns` for what each of them has.
-
-    As `decode` makes them they stand in order of CTA and warp and in program order, which is the order of
-    time unless clocks were read in another one.
-
-    sites: what `span` counts. headers: the CTA headers (CTA dtype) of every CTA of the launch, unwritten
-    ones included. grid_x, grid_y: CTAs of the grid, those of all clusters. records: clock words that were
-    stored and not overwritten. dropped: clock columns of rows that a ring overwrote or that cannot be placed
-    any more, each of which would have been a record had its code run; summed over warps. unmatched: spans
-    whose begin ran but whose end did not. anomalies: sentences about what did not fit the model, empty on a
-    good buffer.
-    payloads: values that spans carry. unpaired: starts of asynchronous work that no wait ended, where waits
-    are recorded. wait: for asynchronous
-    intervals the position of the span whose return ended them, -1 for others; None if there are none. idle:
-    positions of spans on ops of a pipelined loop for iterations that it did not have: those do nothing.
-    recorded: the warps whose spans these are, and whose are alike; None where spans were added. several: what
-    each launch has, where these are several. layout: where there is one, the spans, and all that has
-    positions of spans, are of one CTA of each kind only, and in order of the table.
-    """
-
-    sites: tuple[Span, ...]
-    headers: npt.NDArray[np.void]
-    records: int
-    dropped: int
-    unmatched: int
-    anomalies: tuple[str, ...] = field(default=())
-    payloads: tuple[Payload, ...] = field(default=())
-    unpaired: int = 0
-    wait: Small | None = None
-    idle: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    recorded: Recorded | None = None
-    grid_x: int = 1
-    grid_y: int = 1
-    several: SeveralLaunches | None = None
-    layout: Layout | None = None
-
-    @property
-    def total(self) -> int:
-        """How many spans there are in all."""
-        return len(self.span) if self.layout is None else len(self.layout)
-
-    @cached_property
-    def counts(self) -> Ints:
-        """How many spans each site has."""
-        return self.counted(slice(None))
-
-    def counted(self, spans: Ints | slice) -> Ints:
-        """How many spans each site has among those at some positions."""
-        times = None if self.layout is None else self.layout.times[spans]
-        return np.bincount(self.span[spans], times, len(self.sites)).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Span
 from profscope.decoding.columns import Recorded, empty_columns, spread
-from profscope.decoding.decode import DecodedLaunch, Payload
-from profscope.decoding.order import time_order
+from profscope.decoding.decoded import DecodedLaunch, Payload, time_order
 from profscope.decoding.patterns import FOR_ITERATION
 
 __all__ = ["kinds_of_ctas", "with_transactions"]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from instrument_passes.records import PLACE_RANK_SHIFT
-from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import RecordError
 

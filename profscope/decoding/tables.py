@@ -13,16 +13,14 @@ import pandas as pd
 from instrument_passes.analyses.loop_stages import STAGES
 from profscope.decoding.bundles import Bundle
 from profscope.decoding.columns import BLOCK_SPANS
-from profscope.decoding.decode import DecodedLaunch
-from profscope.decoding.laid_out import fill_laid_out
-from profscope.decoding.order import time_order
-from profscope.decoding.payloads import PayloadColumns
+from profscope.decoding.decoded import DecodedLaunch, Part, time_order
 from profscope.decoding.timebase import TimeBase
 from profscope.schema import SPAN_DTYPES
 
 __all__ = ["SpanTable", "span_table"]
 
 Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -62,7 +60,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         for name, dtype in SPAN_DTYPES.items()
     }
 
-    payloads = PayloadColumns(decoded, total)
+    payloads = _PayloadColumns(decoded, total)
     stages = np.array([STAGES.index(site.stage) if site.stage else -1 for site in sites], np.int8)
     if (stages >= 0).any():
         columns["stage"] = np.empty(total, np.int8)
@@ -81,7 +79,7 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         if bundle.decoded.layout is not None:
             (place,) = bundle.places
             rows = slice(int(row_base[place]), int(row_base[place + 1]))
-            fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
+            _fill_laid_out(columns, payloads, rows, known, bundle, base, of_blocks)
             return
         target = _rows(row_base[bundle.places], sizes[index])
         if isinstance(target, slice):
@@ -107,6 +105,56 @@ def span_table(bundles: Sequence[tuple[Bundle, TimeBase]], pool: Executor, of_bl
         copy=False,
     )
     return SpanTable(df, np.diff(row_base))
+
+
+class _PayloadColumns:
+    """One column a name: Int32, missing where a span carries none; float64, NaN there, if a value is f32."""
+
+    def __init__(self, launches: Sequence[DecodedLaunch], rows: int) -> None:
+        kinds: dict[str, bool] = {}
+        for decoded in launches:
+            for payload in decoded.payloads:
+                kinds[payload.name] = kinds.get(payload.name, False) or payload.values.dtype == np.float32
+        self._values: dict[str, npt.NDArray[Any]] = {
+            name: np.empty(rows, np.float64 if floating else np.int32)
+            for name, floating in sorted(kinds.items())
+        }
+        self._missing = {name: np.empty(rows, np.bool_) for name, floating in kinds.items() if not floating}
+
+    def fill(self, decoded: DecodedLaunch, target: Ints | slice, rank: Ints) -> None:
+        """Put a launch's values into its rows, `target`: those that its spans got, and nothing elsewhere."""
+        self._clear(target)
+        for payload in decoded.payloads:
+            rows = rank.take(payload.rows)
+            self._values[payload.name][rows] = payload.values
+            if payload.name in self._missing:
+                self._missing[payload.name][rows] = False
+
+    def fill_laid_out(self, decoded: DecodedLaunch, part: Part, target: slice, words: Words) -> None:
+        """The same of a part of a launch that is laid out. words: of its CTAs, shape (CTAs, words)."""
+        self._clear(target)
+        for payload in decoded.payloads:
+            mine = slice(*np.searchsorted(payload.rows, [part.rows.start, part.rows.stop]).tolist())
+            rows = payload.rows[mine] - part.rows.start
+            of_all: Any = payload.values[mine]
+            if payload.places is not None:
+                of_all = words.take(payload.places[mine], axis=1).view(payload.values.dtype)
+            self._values[payload.name][target].reshape(part.shape)[:, rows] = of_all
+            if payload.name in self._missing:
+                self._missing[payload.name][target].reshape(part.shape)[:, rows] = False
+
+    def _clear(self, target: Ints | slice) -> None:
+        for name, values in self._values.items():
+            values[target] = 0 if name in self._missing else np.nan
+            if name in self._missing:
+                self._missing[name][target] = True
+
+    def series(self) -> dict[str, Any]:
+        """By name what goes into the table."""
+        return {
+            name: pd.arrays.IntegerArray(values, self._missing[name]) if name in self._missing else values
+            for name, values in self._values.items()
+        }
 
 
 def _spans_each(bundle: Bundle) -> Ints:
@@ -161,6 +209,60 @@ def _fill_bundle(
         mine["cta"] -= number * np.int32(apart.ctas)
         mine["sm"] -= number * np.int32(apart.sms)
     return rank
+
+
+def _fill_laid_out(
+    columns: Arrays,
+    payloads: _PayloadColumns,
+    target: slice,
+    of_site: Arrays,
+    bundle: Bundle,
+    base: TimeBase,
+    of_blocks: Executor,
+) -> None:
+    """All rows of a launch, `target` of the table's columns, in order of CTA, warp and time. of_site: what
+    sites say."""
+    decoded, layout = bundle.decoded, bundle.decoded.layout
+    assert layout is not None
+    site = decoded.span.astype(np.intp)
+    same = {name: values.take(site) for name, values in of_site.items()}
+    same |= {name: getattr(decoded, name).astype(np.int32) for name in ("warp", "iteration", "depth")}
+    above = {"parent": decoded.parent, "wait": decoded.wait}
+    links = {
+        name: (rows.astype(np.int64), (rows >= 0).astype(np.int64))
+        for name, rows in above.items()
+        if rows is not None
+    }
+
+    def fill(part: Part) -> None:
+        rows = slice(target.start + part.spans.start, target.start + part.spans.stop)
+        here = {name: values[rows].reshape(part.shape) for name, values in columns.items()}
+        for name, values in same.items():
+            here[name][:] = values[part.rows]
+        here["launch"][:] = bundle.index
+        here["cta"][:] = layout.cta[part.ctas, None]
+        here["sm"][:] = layout.sm[part.ctas, None]
+        here["wait"][:] = -1
+        first = target.start + layout.base[part.ctas, None] - part.origin
+        for name, (row, known) in links.items():  # those of -1 stay
+            np.multiply(known[part.rows], first, out=here[name])
+            here[name] += row[part.rows]
+        words = layout.words(part)
+        begin, end = layout.clocks(part, words)
+        anchor = layout.anchor[part.ctas, None]
+        np.add(begin, anchor, out=here["start_cycle"])
+        np.subtract(end, begin, out=here["duration_cycles"])
+        opens = np.arange(0, begin.size, part.shape[1])
+        start_ns, end_ns = (
+            base.stretches_to_ns(cycles.reshape(-1), layout.sm[part.ctas], opens)
+            for cycles in (here["start_cycle"], end + anchor)
+        )
+        columns["start_ns"][rows] = start_ns
+        np.subtract(end_ns, start_ns, out=columns["duration_ns"][rows])
+        payloads.fill_laid_out(decoded, part, rows, words)
+
+    for _ in of_blocks.map(fill, layout.parts()):
+        pass
 
 
 def _fill(

@@ -15,7 +15,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,12 @@ import torch
 from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.compat.launching import current_device_now
 from profscope.device import cuda_driver
+from profscope.device.arena_memory import Arena, ArenaFilling, first, move, pin
 from profscope.device.buffers import Full, Lane, Slice
-from profscope.device.drain import first, move, pin
 from profscope.device.sizing import Blocks
+from profscope.threads import WorkerPool
 
-__all__ = ["Arena", "ArenaFilling", "Bytes", "DeviceBuffers", "arena_bytes", "cold_bytes"]
+__all__ = ["DeviceBuffers", "cold_bytes"]
 
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
@@ -46,11 +47,6 @@ _PINNED_FROM = 8  # the part of an arena from which on memory is pinned for it, 
 
 
 Bytes = npt.NDArray[np.uint8]
-
-
-def arena_bytes(budget_bytes: int) -> int:
-    """What each of two arenas has of a budget."""
-    return budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT
 
 
 def _l2_bytes(device: int) -> int:
@@ -102,7 +98,7 @@ class DeviceBuffers:
     """
 
     def __init__(self, device: int, budget_bytes: int, full: Full) -> None:
-        self.limit_bytes = arena_bytes(budget_bytes)
+        self.limit_bytes = budget_bytes // 2 // BASE_ALIGNMENT * BASE_ALIGNMENT  # of each of two arenas
         self._device = device
         self._current_device = current_device_now()
         self._full = full
@@ -113,8 +109,8 @@ class DeviceBuffers:
         self._cold_bytes = cold_bytes(device)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)  # no launch of some filling is open any more
-        self._threads = ThreadPoolExecutor(2, "profscope-drain", cuda_driver.allow_capture)
-        self._movers = ThreadPoolExecutor(_MOVERS, "profscope-move")
+        self._threads = cuda_driver.driver_threads(2)
+        self._movers = WorkerPool(_MOVERS)
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].filling
         self._may_grow = True
@@ -345,66 +341,3 @@ class DeviceBuffers:
             self._current = arena.filling
         if pinned:
             self._full(filling.used)
-
-
-class ArenaFilling:
-    """One filling of an arena; `host` receives its bytes once it is drained.
-
-    The fields that every launch touches are here and not a hop away.
-    """
-
-    __slots__ = (
-        "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used", "zeroed",
-    )  # fmt: skip
-
-    def __init__(self, arena: Arena, idle: threading.Condition) -> None:
-        self.arena = arena
-        self.address: int = arena.address
-        self.used = 0
-        self.zeroed = 0  # bytes up to which all that is not used is zero
-        self.cold: set[int] = set()  # offsets of launches that began cold
-        self.streams: set[int] = set()
-        self.ready: set[int] = set()  # those of the streams that have waited for what was zeroed last
-        self.host: Future[Bytes] | None = None
-        self.lanes: set[Lane] = set()  # that had memory of it
-        self.awaited = False  # someone waits on `idle` until no launch is `open`
-        self.idle = idle
-
-    def wake(self) -> None:
-        with self.idle:
-            self.idle.notify_all()
-
-    def take_claims(self) -> None:
-        """Nobody takes memory of it unasked any more, and it can go once nobody wants its bytes."""
-        for lane in self.lanes:
-            if lane.claim is self:
-                lane.end = -1
-                lane.claim = None
-
-    def give_back(self, lane: Lane) -> None:
-        """A lane goes on elsewhere: what it has not used is free where nobody has claimed what follows."""
-        if not self.idle.acquire(blocking=False):
-            return  # a launch on another device is not to wait for this one
-        try:
-            if lane.claim is self and lane.end == self.used:
-                lane.end = self.used = lane.next
-        finally:
-            self.idle.release()
-
-    def open(self) -> bool:
-        """Whether a launch with memory of it may not be enqueued yet."""
-        return any(lane.filling is self for lane in self.lanes)
-
-
-class Arena:
-    """Device memory. ready: what was zeroed last is zero; drained: what was in it before has been copied."""
-
-    def __init__(self, size: int, device: int, idle: threading.Condition) -> None:
-        self.memory = torch.empty(size + BASE_ALIGNMENT, dtype=torch.uint8, device=f"cuda:{device}")
-        self.start = -self.memory.data_ptr() % BASE_ALIGNMENT
-        self.address: int = self.memory.data_ptr() + self.start
-        self.ready = torch.cuda.Event()
-        self.drained = torch.cuda.Event()
-        self.filling = ArenaFilling(self, idle)
-        self.pinned: Future[list[torch.Tensor]] | None = None
-        self.moved: Future[Bytes] | None = None  # the last move out of `pinned`

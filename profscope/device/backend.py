@@ -59,11 +59,8 @@ def select(name: str) -> Iterator[Backend]:
 
 def uses_gpu(name: str) -> bool:
     """Whether a session with this backend records what the GPU runs."""
-    return name == "gpu" or (name == "auto" and torch.cuda.is_available() and not _forced())
-
-
-def _forced() -> bool:
-    return os.environ.get("PROFSCOPE_EMULATOR") == "1"
+    emulated = os.environ.get("PROFSCOPE_EMULATOR") == "1"
+    return name == "gpu" or (name == "auto" and torch.cuda.is_available() and not emulated)
 
 
 def _gpu() -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from profscope.device import cuda_driver
+from profscope.threads import daemon
 
 __all__ = ["Anchor", "Answer", "HostClocks", "anchor", "anchor_of"]
 
@@ -138,7 +139,7 @@ def _answers(device: int) -> list[Answer]:
         if answers:
             _end(stream, module, shared)
         else:  # it has not begun, and who launches must not wait for what is running, which may wait for him
-            threading.Thread(target=_end, args=(stream, module, shared), daemon=True).start()
+            daemon("clock", _end, stream, module, shared)
     return answers
 
 

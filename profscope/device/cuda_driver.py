@@ -14,7 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, TypeVar
 
-__all__ = ["allow_capture", "aside", "copy", "launch_warp", "load_module", "unload_module", "zero"]
+__all__ = [
+    "allow_capture", "aside", "copy", "driver_threads", "launch_warp", "load_module", "unload_module", "zero",
+]  # fmt: skip
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,13 +44,18 @@ def allow_capture() -> None:
         _driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(relaxed))
 
 
+def driver_threads(count: int) -> ThreadPoolExecutor:
+    """Threads that may allocate and wait whatever others capture."""
+    return ThreadPoolExecutor(count, "profscope-driver", allow_capture)
+
+
 def aside(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
     """What `work` returns, done in a thread of its own. Raises what it raises.
 
     The caller may be capturing a CUDA graph, or allocating from the pool of one, as torch.compile does: both
     are settings of its thread, and not ours to change.
     """
-    with ThreadPoolExecutor(1, "profscope-aside", allow_capture) as own:
+    with driver_threads(1) as own:
         return own.submit(work, *args, **options).result()
 
 

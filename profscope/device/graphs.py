@@ -21,19 +21,18 @@ from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.compat.launching import watched_graphs
 from profscope.compat.programs import Program
 from profscope.device import cuda_driver
+from profscope.device.arena_memory import DeviceMemory
 
 __all__ = ["Captured", "Graphs"]
 
 _ATTRIBUTE: Final = "_profscope_captured"  # of a torch.cuda.CUDAGraph; keeps the memory
 
 
-class _Chunk:
-    """Device memory that graphs captured one after the other share. used: bytes given to them."""
+class _Shared(DeviceMemory):
+    """Memory that graphs captured one after the other share. used: bytes given to them."""
 
     def __init__(self, size: int, device: int) -> None:
-        self.memory = torch.empty(size + BASE_ALIGNMENT, dtype=torch.uint8, device=f"cuda:{device}")
-        self.start = -self.memory.data_ptr() % BASE_ALIGNMENT
-        self.address: int = self.memory.data_ptr() + self.start
+        super().__init__(size, device)
         self.size = size
         self.used = 0
 
@@ -42,7 +41,7 @@ class Captured:
     """A graph captured in a session. index: in the session; launches: those that record, each with what the
     collector knows of it and its offset in the graph's memory."""
 
-    def __init__(self, index: int, owner: Graphs, device: int, chunk: _Chunk | None) -> None:
+    def __init__(self, index: int, owner: Graphs, device: int, shared: _Shared | None) -> None:
         self.index = index
         self.owner = owner
         self.device = device
@@ -50,27 +49,27 @@ class Captured:
         self.replays = 0
         self.lock = threading.Lock()
         self.last: tuple[int, torch.cuda.Event] | None = None  # the last replay's stream, and its end there
-        self.chunk = chunk
+        self.shared = shared
         self.thread = threading.get_ident()
-        self._begin = self._end = chunk.used if chunk is not None else 0
+        self._begin = self._end = shared.used if shared is not None else 0
 
     @property
     def free_bytes(self) -> int:
         """How much the launches yet to be captured may take."""
-        return 0 if self.chunk is None else self.chunk.size - self.chunk.used
+        return 0 if self.shared is None else self.shared.size - self.shared.used
 
     @property
     def memory(self) -> torch.Tensor:
         """The memory of all its launches: uint8, on the device."""
-        assert self.chunk is not None
-        return self.chunk.memory[self.chunk.start + self._begin : self.chunk.start + self._end]
+        assert self.shared is not None
+        return self.shared.memory[self.shared.start + self._begin : self.shared.start + self._end]
 
     def place(self, size: int) -> tuple[int, int]:
         """Address and offset of memory for a launch; size must not exceed free_bytes."""
-        assert self.chunk is not None
-        at = self.chunk.used
-        self.chunk.used = self._end = align(at + size, BASE_ALIGNMENT)
-        return self.chunk.address + at, at - self._begin
+        assert self.shared is not None
+        at = self.shared.used
+        self.shared.used = self._end = align(at + size, BASE_ALIGNMENT)
+        return self.shared.address + at, at - self._begin
 
 
 class Graphs:
@@ -84,13 +83,13 @@ class Graphs:
 
     def __init__(
         self,
-        chunk_bytes: int,
+        shared_bytes: int,
         every: int,
         settle: Callable[[], None],
         keep: Callable[[Captured, int, int], None],
     ) -> None:
         self.strangers = 0
-        self._chunk_bytes = align(chunk_bytes, BASE_ALIGNMENT)
+        self._shared_bytes = align(shared_bytes, BASE_ALIGNMENT)
         self._every = every
         self._settle = settle
         self._keep = keep
@@ -98,7 +97,7 @@ class Graphs:
         self._beginning = threading.Lock()
         self._count = 0
         self._open: list[Captured] = []
-        self._spare: dict[int, list[_Chunk]] = {}  # by device
+        self._spare: dict[int, list[_Shared]] = {}  # by device
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -144,14 +143,14 @@ class Graphs:
         with self._lock:
             alone = not self._open
             spare = self._spare.setdefault(device, [])
-            chunk = spare.pop() if spare else None
+            shared = spare.pop() if spare else None
             index, self._count = self._count, self._count + 1
         if alone:  # what waits or allocates would break the capture of another graph
             self._settle()
-            if chunk is None or chunk.size - chunk.used < self._chunk_bytes // 2:
+            if shared is None or shared.size - shared.used < self._shared_bytes // 2:
                 with contextlib.suppress(torch.OutOfMemoryError):  # its launches will say so
-                    chunk = _Chunk(self._chunk_bytes, device)
-        return Captured(index, self, device, chunk)
+                    shared = _Shared(self._shared_bytes, device)
+        return Captured(index, self, device, shared)
 
     def _end(self, end: Callable[..., Any]) -> Callable[..., Any]:
         def capture_end(graph: Any) -> Any:
@@ -162,8 +161,8 @@ class Graphs:
                 with self._lock:
                     if captured in self._open:
                         self._open.remove(captured)
-                        if captured.chunk is not None:
-                            self._spare[captured.device].append(captured.chunk)
+                        if captured.shared is not None:
+                            self._spare[captured.device].append(captured.shared)
 
         return capture_end
 

@@ -16,7 +16,6 @@ from instrument_passes.records import (
 
 __all__ = [
     "Blocks",
-    "log2_for",
     "must_be_zero",
     "needed_bytes",
     "plan",
@@ -47,11 +46,6 @@ class Blocks(NamedTuple):
 def ring_log2_for_rows(rows: int) -> int:
     """The shortest ring that holds `rows` rows."""
     return min(MAX_RING_LOG2, max(MIN_RING_LOG2, (rows - 1).bit_length()))
-
-
-def log2_for(count: int) -> int:
-    """The smallest s with 2^s >= count."""
-    return (count - 1).bit_length()
 
 
 def needed_bytes(manifest: Manifest, ctas: int, bits: LaunchBits) -> int:

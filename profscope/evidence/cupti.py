@@ -37,7 +37,7 @@ __all__ = [
     "names_for",
 ]
 
-WAITER: Final = "profscope-idle"  # the name of threads that never launch
+WAITER: Final = "idle"  # the name of daemons that never launch
 HAS_SAMPLED: Final[set[int]] = set()
 """This process, by its id, once it has: a fact that outlives sessions."""
 _ALONE: Final = ("Enable", "Start", "Stop", "Disable")
@@ -145,7 +145,7 @@ def cubin_crc(library: ctypes.CDLL, cubin: bytes) -> int:
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """In the body of the with statement no other thread runs Python, and those that launch have done so."""
-    own = {thread.ident for thread in threading.enumerate() if thread.name == WAITER}
+    own = {thread.ident for thread in threading.enumerate() if thread.name == f"profscope-{WAITER}"}
     if not sys._current_frames().keys() - own - {threading.get_ident()}:
         yield  # there is none
         return

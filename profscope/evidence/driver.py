@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from profscope.evidence.cupti import WAITER, SamplerError
+from profscope.threads import daemon
 
 __all__ = ["Driver", "Machine"]
 
@@ -149,7 +149,7 @@ class _Waiter:
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False: nothing more
         self._answers: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._waiting = False  # for an answer that has been asked for
-        threading.Thread(target=self._run, name=WAITER, daemon=True).start()
+        daemon(WAITER, self._run)
 
     def idle(self, limit_s: float) -> bool:
         deadline = time.monotonic() + limit_s

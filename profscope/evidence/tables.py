@@ -14,7 +14,7 @@ import pandas as pd
 from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.metrics import COUNTERS, COUNTS, Counter, user_counters
-from profscope.evidence.sample_tables import numbering, sample_tables
+from profscope.evidence.sample_tables import numbering, sample_tables, with_samples
 from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
 from profscope.schema import MEASURED_DTYPES, Tables, measured_frame
 
@@ -55,10 +55,11 @@ def evidence(
     return Evidence(sample_tables(samples) if samples else None, counts_of, counters_of, about)
 
 
-def with_evidence(
-    tables: Tables, counts: pd.DataFrame, counters: pd.DataFrame, about: Mapping[str, Any]
-) -> Tables:
-    """Tables with those of `Evidence`, in their own numbers of configurations."""
+def with_evidence(tables: Tables, evidence: Evidence) -> Tables:
+    """Tables with the evidence, in their own numbers of configurations."""
+    if evidence.samples is not None:
+        tables = with_samples(tables, *evidence.samples)
+    about = evidence.about
     number = numbering(tables.metadata.get("variants") or {})
     new = {(kernel, variant): number(kernel, key) for kernel, variant, key in about["configurations"]}
 
@@ -67,7 +68,9 @@ def with_evidence(
         return table.assign(variant=np.array([new.get(key, key[1]) for key in keys], np.int32))
 
     metadata = {**tables.metadata, "notes": [*(tables.metadata.get("notes") or ()), *about["notes"]]}
-    return replace(tables, counts=numbered(counts), counters=numbered(counters), metadata=metadata)
+    return replace(
+        tables, counts=numbered(evidence.counts), counters=numbered(evidence.counters), metadata=metadata
+    )
 
 
 def counts_table(launches: Sequence[CountedLaunch], number: Number) -> tuple[pd.DataFrame, list[str]]:

@@ -18,7 +18,6 @@ from profscope.compat.programs import Program
 from profscope.decoding.areas import has_records, launch_header, split, without_vacant_area
 from profscope.decoding.build import Build
 from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
-from profscope.decoding.unwritten import wrote_nothing
 from profscope.device.buffers import Buffers, Slice
 from profscope.device.sizing import Blocks, needed_bytes
 from profscope.errors import RecordError
@@ -252,7 +251,7 @@ def fetched(
             )
             break
         if not has_records(launch.records(buffer)):
-            notes.append(wrote_nothing(launch.index, launch.manifest))
+            notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: it did not run")
             continue
         where = launch.device, launch.stream, launch.ctas
         mark = launch.mark._replace(cold=True) if launch.slice.cold else launch.mark

@@ -2,14 +2,12 @@
 
 A file is a row of chunks: a header of CHUNK dtype, then `length` bytes, then zeros up to a multiple of 16:
 
-    session   JSON: the metadata of the session; the first chunk
+    session   JSON {"metadata", "notes"} as they stand when it is written; the first chunk, and again later:
+              the last one counts
     program   JSON {"number", "manifest", "build"}: one program, its manifest as text, and what is known of
               its binary (null if nothing is)
-    launch    JSON, a dict of the fields in LAUNCH: one launch, whose records follow
-    records   the buffer of the launch before
-    so far    JSON {"metadata", "notes"} as they stand when it is written; the last one counts
-    samples   JSON {"table", "sampler"}: `Profile.samples` and what is known of it; the last one counts
-    evidence  JSON {"counts", "counters", "about"}: the tables, and of which configurations; the last counts
+    launch    a launch's buffer; its header says which launch, of which program
+    evidence  JSON: `evidence.tables.Evidence`; the last one counts
     scopes    JSON: the host scopes so far, as `around.host_scopes` gives them; the last one counts
     end       nothing: the session was closed
 
@@ -37,24 +35,35 @@ from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from profscope.evidence.tables import Evidence
 
-__all__ = ["CHUNK", "SUFFIX", "VERSION", "Bytes", "Chunk", "SpoolWriter", "chunks", "version_of"]
+__all__ = [
+    "CHUNK", "MAGIC", "SUFFIX", "VERSION", "Bytes", "Chunk", "SpoolWriter", "chunk_parts", "chunks",
+    "version_of",
+]  # fmt: skip
 
 SUFFIX: Final = ".spool"
 _NAME: Final = b"PSspool"
-VERSION: Final = 4
+VERSION: Final = 5
 MAGIC: Final = _NAME + str(VERSION).encode()
 CHUNK: Final = np.dtype(
     [
         ("magic", "S8"),
         ("kind", "S8"),
         ("length", "<u8"),
+        # Of a launch, as of `RawLaunch`; program: its number. Other chunks have the index of the next launch.
+        ("stream", "<i8"),
+        ("index", "<i4"),
+        ("program", "<i4"),
+        ("ctas", "<i4"),
+        ("graph", "<i4"),
+        ("replay", "<i4"),
+        ("device", "<i2"),
+        ("cold", "<i2"),
         ("crc", "<u4"),  # CRC-32 of the bytes, zeros behind them included
         ("header_crc", "<u4"),  # CRC-32 of the header up to here
     ]
 )
-LAUNCH: Final = ("index", "program", "device", "stream", "ctas", "mark")
 _ALIGN: Final = 16
 _CHECKED: Final = CHUNK.itemsize - 4
 _JOINED: Final = 4096  # bytes of a chunk that are written at once with its header
@@ -75,19 +84,23 @@ class SpoolWriter:
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.getpid()}{SUFFIX}"
         self.path = folder / name
         self._file = self.path.open("xb", buffering=0)
-        self._metadata = metadata
         # By number; told apart as objects, since their hash is slow.
         self._programs: list[tuple[Manifest, Build | None]] = []
         self._numbers: dict[tuple[int, int], int] = {}
-        self._write("session", _json(metadata))
+        self._next = 0  # launch
+        self.session(metadata, [])
+
+    def session(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
+        """State what is known beside the launches."""
+        self._write("session", _json({"metadata": metadata, "notes": list(notes)}))
 
     def launches(self, launches: Iterable[RawLaunch]) -> None:
         """Append launches; their programs where they are new."""
-        for launch in launches:
-            program = self._number(launch.manifest, launch.build)
-            about = {name: getattr(launch, name) for name in LAUNCH if name != "program"}
-            self._write("launch", _json(about | {"program": program}))
-            self._write("records", launch.buffer.data)
+        for each in launches:
+            program = self._number(each.manifest, each.build)
+            where = {"index": each.index, "device": each.device, "stream": each.stream, "ctas": each.ctas}
+            self._write("launch", each.buffer.data, program=program, **where, **each.mark._asdict())
+            self._next = max(self._next, each.index + 1)
 
     def _number(self, manifest: Manifest, build: Build | None) -> int:
         """That of a program, which is written where it is new."""
@@ -102,30 +115,18 @@ class SpoolWriter:
             self._write("program", _json({"number": self._numbers[identity], **program}))
         return self._numbers[identity]
 
-    def so_far(self, metadata: dict[str, Any], notes: Sequence[str]) -> None:
-        """State what is known beside the launches; replaces what was stated before."""
-        self._write("so far", _json({"metadata": self._metadata | metadata, "notes": list(notes)}))
-
-    def samples(self, table: pd.DataFrame, sampler: dict[str, Any]) -> None:
-        """State the samples so far, as `evidence.sample_tables` returns them; replaces what was stated
-        before."""
+    def evidence(self, evidence: Evidence) -> None:
+        """State the evidence so far; replaces what was stated before."""
         # Here and not above, so that recording takes no time for pandas.
-        from profscope.schema import SAMPLE_DTYPES
+        from profscope.schema import MEASURED_DTYPES
         from profscope.store.packed_table import packed_table
 
-        self._write("samples", _json({"table": packed_table(table, SAMPLE_DTYPES), "sampler": sampler}))
-
-    def evidence(self, counts: pd.DataFrame, counters: pd.DataFrame, about: dict[str, Any]) -> None:
-        """State counts and counters so far, as in `evidence.tables.Evidence`; replaces what was stated
-        before."""
-        from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
-        from profscope.store.packed_table import packed_table
-
-        packed = {
-            "counts": packed_table(counts, COUNT_DTYPES),
-            "counters": packed_table(counters, COUNTER_DTYPES),
-        }
-        self._write("evidence", _json({**packed, "about": about}))
+        tables = {"counts": evidence.counts, "counters": evidence.counters}
+        stated: dict[str, Any] = {"about": evidence.about}
+        if evidence.samples is not None:
+            tables["samples"], stated["sampler"] = evidence.samples
+        stated |= {name: packed_table(table, MEASURED_DTYPES[name]) for name, table in tables.items()}
+        self._write("evidence", _json(stated))
 
     def scopes(self, columns: dict[str, Any]) -> None:
         """State the host scopes so far; replaces what was stated before."""
@@ -135,18 +136,26 @@ class SpoolWriter:
         self._write("end", b"")
         self._file.close()
 
-    def _write(self, kind: str, data: bytes | memoryview) -> None:
-        length = len(data)
-        padding = bytes(-length % _ALIGN)
-        header = np.zeros((), CHUNK)
-        header["magic"], header["kind"], header["length"] = MAGIC, kind.encode(), length
-        header["crc"] = zlib.crc32(padding, zlib.crc32(data))
-        header["header_crc"] = zlib.crc32(header.tobytes()[:_CHECKED])
-        parts = (header.tobytes(), data, padding)
-        for part in parts if length > _JOINED else (b"".join(parts),):
+    def _write(self, kind: str, data: bytes | memoryview, **fields: int) -> None:
+        parts = chunk_parts(kind, data, **{"index": self._next} | fields)
+        for part in parts if len(data) > _JOINED else (b"".join(parts),):
             view = memoryview(part)
             while len(view):
                 view = view[self._file.write(view) :]
+
+
+def chunk_parts(
+    kind: str, data: bytes | memoryview, **fields: int
+) -> tuple[bytes, bytes | memoryview, bytes]:
+    """A chunk: its header, what it holds, and zeros. fields: of CHUNK, those of a launch."""
+    padding = bytes(-len(data) % _ALIGN)
+    header = np.zeros((), CHUNK)
+    header["magic"], header["kind"], header["length"] = MAGIC, kind.encode(), len(data)
+    for name, value in fields.items():
+        header[name] = value
+    header["crc"] = zlib.crc32(padding, zlib.crc32(data))
+    header["header_crc"] = zlib.crc32(header.tobytes()[:_CHECKED])
+    return header.tobytes(), data, padding
 
 
 def version_of(head: bytes) -> int | None:
@@ -156,12 +165,18 @@ def version_of(head: bytes) -> int | None:
 
 
 class Chunk(NamedTuple):
-    """Bytes `begin` to `end` of a spool. kind: "" if they are damaged; data: what the chunk holds, uint8."""
+    """Bytes `begin` to `end` of a spool. header: None if it is damaged; data: what the chunk holds, uint8,
+    None if that is damaged."""
 
-    kind: str
+    header: Any
     begin: int
     end: int
-    data: Bytes
+    data: Bytes | None
+
+    @property
+    def kind(self) -> str:
+        """ "" if it cannot be told."""
+        return "" if self.header is None else self.header["kind"].decode("ascii", "replace")
 
 
 def chunks(content: Bytes) -> Iterator[Chunk]:
@@ -179,12 +194,12 @@ def chunks(content: Bytes) -> Iterator[Chunk]:
 def _chunk(content: Bytes, begin: int) -> Chunk:
     header = _header(content, begin)
     if header is None:
-        return Chunk("", begin, _next_header(content, begin + _ALIGN), content[:0])
+        return Chunk(None, begin, _next_header(content, begin + _ALIGN), None)
     first, length = begin + CHUNK.itemsize, int(header["length"])
     end = first + align(length, _ALIGN)
     if end > len(content) or zlib.crc32(content[first:end].data) != header["crc"]:
-        return Chunk("", begin, min(end, len(content)), content[:0])
-    return Chunk(header["kind"].decode("ascii", "replace"), begin, end, content[first : first + length])
+        return Chunk(header, begin, min(end, len(content)), None)
+    return Chunk(header, begin, end, content[first : first + length])
 
 
 def _header(content: Bytes, at: int) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from profscope.around.host_scopes import HostScopes
 from profscope.decoding.raw import RawLaunch
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Spooler"]
 
+P = ParamSpec("P")
 _BATCH_BYTES: Final = 32 << 20  # of one chunk
 _GROWTH: Final = 1.25
 _AHEAD: Final = 1  # arenas that may wait to be written: so much memory is held at most
@@ -29,7 +29,7 @@ Take = Callable[[int], tuple[list[RawLaunch], list[str]] | None]
 
 class Spooler:
     """take: gives drained launches, about so many bytes of them, with notes on those lost; None where there
-    are none. Thread-safe.
+    are none. Thread-safe: one thread writes, whoever asks for it.
 
     An error of the file system ends the spool: what was written stays, `error` says what happened.
     Creating one raises OSError.
@@ -37,13 +37,12 @@ class Spooler:
 
     def __init__(self, folder: Path, metadata: dict[str, Any], take: Take) -> None:
         self.error = ""
-        self._evidence: Evidence | None = None  # as it stands in the file
-        self._scope_changes = 0  # that the file knows of
         self.notes: list[str] = []  # on launches that were lost or wrote nothing
         self._take = take
         self._writer = SpoolWriter(folder, metadata)
-        self._lock = threading.Lock()
-        self._thread = WorkerPool(1, "profscope-spool")
+        self._evidence: Evidence | None = None  # as it stands in the file
+        self._scope_changes = 0  # that the file knows of
+        self._thread = WorkerPool(1, "profscope-writer")
         self._writes: deque[Future[None]] = deque()
 
     @property
@@ -52,9 +51,13 @@ class Spooler:
 
     def full(self) -> None:
         """Write what has drained, in the background; waits where the disk is behind by several arenas."""
-        self._writes.append(self._thread.submit(self.write))
+        self._writes.append(self._thread.submit(self._write))
         while len(self._writes) > _AHEAD:
             self._writes.popleft().result()
+
+    def write(self) -> None:
+        """Write what has drained, before returning."""
+        self._thread.submit(self._write).result()
 
     def flush(
         self,
@@ -68,19 +71,7 @@ class Spooler:
         evidence: None if there is none; the same object again is not written again. scopes: all are written
         again, where there are a quarter more.
         """
-        self.write()
-        with self._lock:
-            self._guarded(lambda: self._writer.so_far(metadata, [*notes, *self.notes]))
-            if evidence is not None and evidence is not self._evidence:
-                sampled = evidence.samples
-                if sampled is not None:
-                    self._guarded(lambda: self._writer.samples(*sampled))
-                self._guarded(
-                    lambda: self._writer.evidence(evidence.counts, evidence.counters, evidence.about)
-                )
-                self._evidence = evidence
-            if scopes is not None and scopes.changes > self._scope_changes * _GROWTH:
-                self._write_scopes(scopes)
+        self._thread.submit(self._state, metadata, notes, evidence, scopes, _GROWTH).result()
 
     def close(
         self,
@@ -90,17 +81,9 @@ class Spooler:
         scopes: HostScopes | None = None,
     ) -> None:
         """Flush and end the file."""
+        self._thread.submit(self._state, metadata, notes, evidence, scopes, 1.0).result()
+        self._thread.submit(self._guarded, self._writer.close).result()
         self._thread.shutdown()
-        self.flush(metadata, notes, evidence)
-        if scopes is not None and scopes.changes != self._scope_changes:
-            with self._lock:
-                self._write_scopes(scopes)
-        with self._lock:
-            self._guarded(self._writer.close)
-
-    def _write_scopes(self, scopes: HostScopes) -> None:
-        self._scope_changes = scopes.changes
-        self._guarded(lambda: self._writer.scopes(scopes.columns()))
 
     def read(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches in the file by now, and notes on those that are lost.
@@ -114,17 +97,37 @@ class Spooler:
             return [], [*self.notes, why]
         return launches, self.notes + [self.error] * bool(self.error)
 
-    def write(self) -> None:
-        """Write what has drained, before returning."""
-        with self._lock:
-            while (taken := self._take(_BATCH_BYTES)) is not None:
-                launches, notes = taken
-                self.notes += notes
-                self._guarded(lambda: self._writer.launches(launches))  # noqa: B023  called at once
+    # What the thread does
 
-    def _guarded(self, write: Callable[[], None]) -> None:
+    def _write(self) -> None:
+        """Append what has drained."""
+        while (taken := self._take(_BATCH_BYTES)) is not None:
+            launches, notes = taken
+            self.notes += notes
+            self._guarded(self._writer.launches, launches)
+
+    def _state(
+        self,
+        metadata: dict[str, Any],
+        notes: Sequence[str],
+        evidence: Evidence | None,
+        scopes: HostScopes | None,
+        growth: float,
+    ) -> None:
+        """Append what has drained, and what is new of the rest. growth: of the scopes, from which on they are
+        written again."""
+        self._write()
+        self._guarded(self._writer.session, metadata, [*notes, *self.notes])
+        if evidence is not None and evidence is not self._evidence:
+            self._guarded(self._writer.evidence, evidence)
+            self._evidence = evidence
+        if scopes is not None and scopes.changes > self._scope_changes * growth:
+            self._scope_changes = scopes.changes
+            self._guarded(self._writer.scopes, scopes.columns())
+
+    def _guarded(self, write: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
         if not self.error:
             try:
-                write()
+                write(*args, **options)
             except OSError as error:
                 self.error = f"writing {self.path.name} failed, so the launches after it are lost: {error}"

@@ -18,14 +18,13 @@ from profscope.decoding.build import Build
 from profscope.decoding.raw import Mark, RawLaunch
 from profscope.errors import TraceError
 from profscope.store.chunks import CHUNK, VERSION, Bytes, Chunk, chunks, version_of
-from profscope.store.json_form import ANY, ANY_NUMBER, EACH, Needs, Row, misfits
-from profscope.store.metadata_form import misshapen
+from profscope.store.file_checks import ANY_NUMBER, EACH, Needs, Row, misfits, misshapen, most_cells
 from profscope.version import __version__
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from profscope.evidence.tables import Evidence
 
-__all__ = ["Spool", "malformed", "read"]
+__all__ = ["Spool", "read"]
 
 _MISUNDERSTOOD = (
     AttributeError, IndexError, IRError, KeyError, ManifestError, RecursionError, TypeError, ValueError,
@@ -37,24 +36,22 @@ _SCOPES = (
 )  # fmt: skip
 
 
-_NUMBER: Final = range(1 << 31)
-_PLACE: Final = range(-1, 1 << 31)  # -1: none
+_MOST: Final = 1 << 31
+_NUMBER: Final = range(_MOST)
+_PLACE: Final = range(-1, _MOST)  # -1: none
+_OF_LAUNCH: Final = {
+    "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "ctas": _NUMBER,
+    "graph": _PLACE, "replay": _PLACE, "cold": range(2),
+}  # fmt: skip
 _FORMS: Final = {
-    "session": Needs({"backend": str}),
-    "so far": Needs({"metadata": {}, "notes": [str]}),
+    "session": Needs({"metadata": {}, "notes": [str]}),
     "program": {"number": _NUMBER, "manifest": str, "build": {}, "code": Needs({"ttgir": str, "ptx": str})},
-    "launch": Needs(
-        {
-            "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "stream": int, "ctas": _NUMBER,
-            "mark": Row((_PLACE, _PLACE, bool)),
-        }
-    ),
-    "samples": Needs({"table": {}, "sampler": {"binaries": [{}], "notes": [str]}}),
     "evidence": Needs(
         {
             "counts": {}, "counters": {},
             "about": Needs({"configurations": [Row((str, _NUMBER, str))], "notes": [str]}),
-        }
+        },
+        {"samples": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})},
     ),
     "scopes": Needs(
         {
@@ -69,20 +66,14 @@ _FORMS: Final = {
 
 class Spool(NamedTuple):
     """What a spool holds. launches: by index, buffers mapped from the file; notes: those of the session, and
-    what is to be said of a file that is damaged or has no end. samples, sampler: as
-    `evidence.sample_tables` returned them; None and {} where none were stated. ended: whether the
-    session was closed, so that what it stated is of all launches. scopes: as
-    `around.host_tables.with_host` takes them; None where none were stated. evidence: counts, counters and
-    what is known of them, as `evidence.tables.with_evidence` takes them."""
+    what is to be said of a file that is damaged or has no end. scopes: as `around.host_tables.with_host`
+    takes them. The last two are None where nothing was stated."""
 
     metadata: dict[str, Any]
     launches: list[RawLaunch]
     notes: list[str]
-    samples: pd.DataFrame | None
-    sampler: dict[str, Any]
-    ended: bool
     scopes: dict[str, Any] | None = None
-    evidence: tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]] | None = None
+    evidence: Evidence | None = None
 
 
 def read(path: Path) -> Spool:
@@ -105,25 +96,17 @@ def read(path: Path) -> Spool:
     if "backend" not in reader.metadata:
         raise TraceError(f"{path} is no spool of profscope, or what it says of its session is damaged")
     launches = [reader.launches[index] for index in sorted(reader.launches)]
-    return Spool(
-        reader.metadata,
-        launches,
-        reader.notes(),
-        reader.samples,
-        reader.sampler,
-        reader.ended,
-        reader.scopes,
-        reader.evidence,
-    )
+    return Spool(reader.metadata, launches, reader.notes(), reader.scopes, reader.evidence)
 
 
 class _Damage(NamedTuple):
-    """A damaged stretch. first: the launch that may have stood there first; sure: whether that one did."""
+    """A damaged stretch. first: the launch that may have stood there first; following: the one that comes
+    behind, or the same where none does."""
 
     begin: int
     end: int
     first: int
-    sure: bool
+    following: int
 
 
 class _Reader:
@@ -133,25 +116,30 @@ class _Reader:
         """name, size: of the file, for notes."""
         self.metadata: dict[str, Any] = {}
         self.launches: dict[int, RawLaunch] = {}
-        self.samples: pd.DataFrame | None = None
-        self.sampler: dict[str, Any] = {}
-        self.evidence: tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]] | None = None
+        self.evidence: Evidence | None = None
         self.scopes: dict[str, Any] | None = None
+        self.ended = False
         self._name, self._size = name, size
-        self._session: dict[str, Any] = {}
         self._stated: list[str] = []  # notes of the session
         self._programs: dict[int, tuple[Manifest, Build | None]] = {}
-        self._announced: dict[str, Any] | None = None  # the launch whose records are to come
-        self._last = -1  # the launch announced last
-        self._open: list[_Damage] = []  # since then
-        self._closed: list[tuple[_Damage, int]] = []  # and the launch announced next
+        self._next = 0  # launch
+        self._open: list[_Damage] = []  # since the last header that is whole
+        self._closed: list[_Damage] = []
         self._without_program: list[int] = []
         self._strange: list[str] = []
-        self.ended = False
 
     def take(self, chunk: Chunk) -> None:
+        first = self._next
+        if chunk.header is not None:
+            at = int(chunk.header["index"])
+            self._closed += [each._replace(following=at) for each in self._open]
+            self._open.clear()
+            self._next = max(first, at + (chunk.kind == "launch"))
+        if chunk.data is None:
+            self._open.append(_Damage(chunk.begin, chunk.end, first, first))
+            return
         try:
-            self._understand(chunk)
+            self._understand(chunk.kind, chunk.header, chunk.data)
         except _MISUNDERSTOOD as error:  # right sum, wrong content
             self._strange.append(
                 f"{self._name} has a chunk at byte {chunk.begin} that was written by another profscope or "
@@ -160,9 +148,7 @@ class _Reader:
 
     def notes(self) -> list[str]:
         """Those of the session, and what is to be said of the file."""
-        notes = [*self._stated, *self._strange]
-        for damage, following in [*self._closed, *((each, each.first + each.sure) for each in self._open)]:
-            notes.append(self._damage_note(damage, following))
+        notes = [*self._stated, *self._strange, *map(self._damage_note, [*self._closed, *self._open])]
         if self._without_program:
             notes.append(
                 f"{_missing(self._without_program)}: what {self._name} says of the program is damaged"
@@ -173,40 +159,43 @@ class _Reader:
             )
         return notes
 
-    def _understand(self, chunk: Chunk) -> None:
-        if chunk.kind == "":
-            self._skip(chunk)
-        elif chunk.kind == "session":
-            self._session = _stated(chunk)
-            self.metadata = {**self._session}
-        elif chunk.kind == "program":
-            self._add_program(_stated(chunk))
-        elif chunk.kind == "launch":
-            self._announce(_stated(chunk))
-        elif chunk.kind == "records":
-            self._add_records(chunk.data)
-        elif chunk.kind == "so far":
-            stated = _stated(chunk)
-            self.metadata = {**self._session, **stated["metadata"]}
-            self._stated = [*stated["notes"]]
-        elif chunk.kind == "samples":
-            self._add_samples(_stated(chunk))
-        elif chunk.kind == "evidence":
-            self._add_evidence(_stated(chunk))
-        elif chunk.kind == "scopes":
-            self._add_scopes(_stated(chunk))
-        elif chunk.kind == "end":
+    def _understand(self, kind: str, header: np.void, data: Bytes) -> None:
+        if kind == "launch":
+            self._add_launch(header, data)
+        elif kind == "end":
             self.ended = True
+        elif kind in _FORMS:
+            stated = json.loads(data.tobytes())
+            wrong = next(_problems(kind, stated), None)
+            if wrong is not None:
+                raise ValueError(wrong)
+            if kind == "session":
+                self.metadata, self._stated = stated["metadata"], stated["notes"]
+            elif kind == "program":
+                self._add_program(stated)
+            elif kind == "evidence":
+                self._add_evidence(stated)
+            else:
+                self._add_scopes(stated)
+
+    def _add_launch(self, header: np.void, records: Bytes) -> None:
+        numbers = {name: int(header[name]) for name in _OF_LAUNCH}
+        for name, possible in _OF_LAUNCH.items():
+            if numbers[name] not in possible:
+                raise ValueError(f"a launch with a {name} of {numbers[name]}")
+        index, number, device, ctas, graph, replay, cold = numbers.values()
+        if number not in self._programs:
+            self._without_program.append(index)
+            return
+        manifest, build = self._programs[number]
+        where = device, int(header["stream"]), ctas
+        mark = Mark(graph, replay, bool(cold))
+        self.launches[index] = RawLaunch(index, manifest, *where, records, mark, build)
 
     def _add_scopes(self, scopes: dict[str, Any]) -> None:
         if len({len(scopes[name]) for name in _SCOPES}) != 1:
             raise ValueError("host scopes do not all have a value in each column")
         self.scopes = scopes
-
-    def _skip(self, chunk: Chunk) -> None:
-        row, self._announced = self._announced, None
-        sure = row is not None
-        self._open.append(_Damage(chunk.begin, chunk.end, self._last if sure else self._last + 1, sure))
 
     def _add_program(self, stated: dict[str, Any]) -> None:
         build = stated.get("build")
@@ -216,68 +205,29 @@ class _Reader:
             known = replace(known, ttgir=unpacked(code["ttgir"]), ptx=unpacked(code["ptx"]))
         self._programs[stated["number"]] = Manifest.from_json(stated["manifest"]), known
 
-    def _add_samples(self, stated: dict[str, Any]) -> None:
-        # Here and not above: who records imports this file, and pandas takes its time.
-        from profscope.schema import SAMPLE_DTYPES, samples_frame
-        from profscope.store.limits import most_cells
-        from profscope.store.packed_table import unpacked_table
-
-        columns = unpacked_table(stated["table"], SAMPLE_DTYPES, most_cells(self._size))
-        self.samples, self.sampler = samples_frame(columns), stated["sampler"] | {}
-
     def _add_evidence(self, stated: dict[str, Any]) -> None:
+        # Here and not above: who records imports this file, and pandas takes its time.
+        from profscope.evidence.tables import Evidence
         from profscope.schema import MEASURED_DTYPES, measured_frame
-        from profscope.store.limits import most_cells
         from profscope.store.packed_table import unpacked_table
 
-        counts, counters = (
-            measured_frame(name, unpacked_table(stated[name], MEASURED_DTYPES[name], most_cells(self._size)))
-            for name in ("counts", "counters")
-        )
-        self.evidence = counts, counters, stated["about"]
+        tables = {
+            name: measured_frame(name, unpacked_table(stated[name], dtypes, most_cells(self._size)))
+            for name, dtypes in MEASURED_DTYPES.items()
+            if name in stated
+        }
+        samples = (tables["samples"], stated["sampler"]) if "samples" in tables else None
+        self.evidence = Evidence(samples, tables["counts"], tables["counters"], stated["about"])
 
-    def _announce(self, row: dict[str, Any]) -> None:
-        self._last, self._announced = int(row["index"]), row
-        self._closed += [(damage, self._last) for damage in self._open]
-        self._open.clear()
-
-    def _add_records(self, records: Bytes) -> None:
-        row, self._announced = self._announced, None
-        if row is not None:
-            self._add_launch(row, records)
-        elif self._open:  # what announced them stood in the damage before
-            self._last = self._open[-1].first
-            self._open[-1] = self._open[-1]._replace(sure=True)
-
-    def _add_launch(self, row: dict[str, Any], records: Bytes) -> None:
-        index = int(row["index"])
-        if row["program"] not in self._programs:
-            self._without_program.append(index)
-            return
-        device, stream, ctas = (int(row[name]) for name in ("device", "stream", "ctas"))
-        manifest, build = self._programs[row["program"]]
-        self.launches[index] = RawLaunch(
-            index, manifest, device, stream, ctas, records, Mark(*row["mark"]), build
-        )
-
-    def _damage_note(self, damage: _Damage, following: int) -> str:
+    def _damage_note(self, damage: _Damage) -> str:
         if damage.end == self._size:
             where = f"{self._name} is readable up to byte {damage.begin} of {self._size}"
             return f"{where}: the chunk there is incomplete"
         # Launches are written in the order of their numbers, but for those that drain late; no more than fit.
-        last = min(following, damage.first + (damage.end - damage.begin) // CHUNK.itemsize + 1)
-        missing = [index for index in range(damage.first, last) if index not in self.launches]
+        most = damage.first + (damage.end - damage.begin) // CHUNK.itemsize + 1
+        missing = [at for at in range(damage.first, min(damage.following, most)) if at not in self.launches]
         what = _missing(missing) if missing else "what stood there is missing"
         return f"{what}: {self._name} is damaged at bytes {damage.begin} to {damage.end}"
-
-
-def _stated(chunk: Chunk) -> Any:
-    """The JSON in a chunk. Raises ValueError where it has another form than such chunks have."""
-    stated = json.loads(chunk.data.tobytes())
-    wrong = malformed(chunk.kind, stated)
-    if wrong is not None:
-        raise ValueError(wrong)
-    return stated
 
 
 def _missing(launches: list[int]) -> str:
@@ -288,16 +238,10 @@ def _missing(launches: list[int]) -> str:
     return f"launches {launches[0]} to {launches[-1]}, {len(launches)} in all, are missing"
 
 
-def malformed(kind: str, stated: Any) -> str | None:
-    """What is wrong with what a chunk states, in a few words; None for one that can be read."""
-    return next(_problems(kind, stated), None)
-
-
 def _problems(kind: str, stated: Any) -> Iterator[str]:
-    yield from misfits(stated, _FORMS.get(kind, ANY), kind)
+    """What is wrong with what a chunk states, in a few words."""
+    yield from misfits(stated, _FORMS[kind], kind)
     if kind == "session":
-        yield from misshapen(stated)
-    elif kind == "so far":
         yield from misshapen(stated["metadata"])
-    elif kind == "samples":
+    elif kind == "evidence" and stated.get("sampler") is not None:
         yield from misshapen({"sampler": stated["sampler"]})

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from profscope.errors import TraceError
 from profscope.progress import working
 from profscope.schema import Tables
-from profscope.store.metadata_form import misshapen
+from profscope.store.file_checks import misshapen
 from profscope.traces import importers
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer

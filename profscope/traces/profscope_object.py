@@ -29,7 +29,7 @@ from profscope.schema import (
     launches_frame,
     measured_frame,
 )
-from profscope.store.limits import most_cells
+from profscope.store.file_checks import most_cells
 from profscope.store.packed_table import packed_table, unpacked_table
 from profscope.threads import worker_pool
 from profscope.traces.compact import decode

@@ -11,7 +11,7 @@ from typing import Any
 
 from profscope.analysis.quantities import printable
 from profscope.errors import TraceError
-from profscope.store.limits import most_content_bytes
+from profscope.store.file_checks import most_content_bytes
 from profscope.traces.output import gzip_end
 from profscope.traces.trace_filter import TraceFilter
 

@@ -16,7 +16,8 @@ from instrument_passes.manifest import Manifest, Span
 from instrument_passes.toolchain import triton_version
 from profscope.analysis.integrity import validate
 from profscope.decoding.areas import CTA
-from profscope.decoding.decode import DecodedLaunch, decode
+from profscope.decoding.decode import decode
+from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.in_flight import with_transactions
 from profscope.schema import Tables
 from tests.kernels.cases import cases, check

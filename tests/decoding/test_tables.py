@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.decoding import order as ordering
+from profscope.decoding import decoded
 from profscope.decoding.areas import CTA
-from profscope.decoding.decode import DecodedLaunch
-from profscope.decoding.order import time_order
+from profscope.decoding.decoded import DecodedLaunch, time_order
 
 # (CTA, warp, start, site), from few values each, so that there are ties.
 rows = st.tuples(
@@ -36,7 +35,7 @@ def test_spans_are_ordered_by_cta_warp_time_and_site(
 ) -> None:
     found = sorted(spans, key=by_time) if ordered else spans
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordering, "BLOCK_SPANS", block)
+        patch.setattr(decoded, "BLOCK_SPANS", block)
         order = time_order(launch(found))
     positions = list(range(len(spans)))
     if found == sorted(found, key=by_time):  # ties stay as they are

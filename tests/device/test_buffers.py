@@ -26,9 +26,11 @@ LIMIT = 64 * BASE_ALIGNMENT
 
 @pytest.fixture
 def arenas(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeviceBuffers]:
-    monkeypatch.setattr("profscope.device.drain._PINNED_BYTES", LIMIT // 5 + 24)  # several pieces
+    monkeypatch.setattr("profscope.device.arena_memory._PINNED_BYTES", LIMIT // 5 + 24)  # several pieces
     with standin.gpu():
-        yield DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
+        opened = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
+        yield opened
+        opened.close()  # what still drains would count as memory of the next test's
 
 
 def fill_up(arenas: DeviceBuffers) -> None:

@@ -137,7 +137,7 @@ def test_replays_outlast_any_number_of_full_arenas(device: Device) -> None:
 def test_a_graph_keeps_its_memory_past_the_session_and_no_longer(device: Device) -> None:
     graph = device.capture(9)
     device.recorder.close()
-    memory = weakref.ref(vars(graph)["_profscope_captured"].chunk)
+    memory = weakref.ref(vars(graph)["_profscope_captured"].shared)
     device.recorder = None  # type: ignore[assignment]
     gc.collect()
     assert memory() is not None

@@ -22,7 +22,7 @@ from instrument_passes.selection import Selection
 from profscope import Profile
 from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times
-from profscope.decoding.left_out_ctas import most_unseen
+from profscope.decoding.about import most_unseen
 from tests.support.sessions import session
 
 GRIDS = [(16, 64), (8, 16, 8), (128, 3)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -21,7 +21,7 @@ from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import TraceError
-from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, version_of
+from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, chunk_parts, version_of
 from profscope.store.spool_reading import read
 from tests.support.synth import Loop, Program, Work, launch
 
@@ -42,9 +42,9 @@ def written(folder: Path, *, close: bool = True) -> Path:
     """A spool that was flushed twice."""
     writer = SpoolWriter(folder, {"backend": "emulator"})
     writer.launches(launches()[:2])
-    writer.so_far({"extra": 1}, ["a note"])
+    writer.session({"backend": "emulator", "extra": 1}, ["a note"])
     writer.launches(launches()[2:3])
-    writer.so_far({"extra": 2}, ["another note"])
+    writer.session({"backend": "emulator", "extra": 2}, ["another note"])
     writer.launches(launches()[3:])
     if close:
         writer.close()
@@ -96,13 +96,13 @@ def test_a_file_cut_anywhere_reads_up_to_the_last_complete_chunk(whole: Path, da
         return
     spool = read(cut)
     kinds = [kind for kind, _ in complete]
-    for found, wanted in zip(spool.launches, launches()[: kinds.count("records")], strict=True):
+    for found, wanted in zip(spool.launches, launches()[: kinds.count("launch")], strict=True):
         assert_same(found, wanted)
     end = complete[-1][1]
     cut_note = f"cut.spool is readable up to byte {end} of {at}: the chunk there is incomplete"
     assert (cut_note in spool.notes) == (end < at)
     assert any("has no end" in note for note in spool.notes) == (kinds[-1] != "end")
-    assert ("a note" in spool.notes) == (kinds.count("so far") == 1)
+    assert ("a note" in spool.notes) == (kinds.count("session") == 2)
 
 
 @given(data=st.data())
@@ -119,10 +119,9 @@ def test_a_mutated_byte_costs_what_its_chunk_holds_and_is_noted(whole: Path, dat
     hit = next(number for number, (_, end) in enumerate(chunks(whole)) if at < end)
     kinds = [kind for kind, _ in chunks(whole)]
     spool = read(damaged)
-    assert spool.metadata == {"backend": "emulator", "extra": 2 - (hit == last(kinds, "so far"))}
+    assert spool.metadata == {"backend": "emulator", "extra": 2 - (hit == last(kinds, "session"))}
     lost = {
         "launch": [kinds[: hit + 1].count("launch") - 1],
-        "records": [kinds[: hit + 1].count("records") - 1],
         "program": [kinds[:hit].count("program")],  # each launch has its own
     }.get(kinds[hit], [])
     assert [each.index for each in spool.launches] == [i for i in range(len(launches())) if i not in lost]
@@ -151,17 +150,16 @@ def overwrite(path: Path, *places: int) -> Path:
 
 
 def test_a_damaged_header_of_a_launch_costs_that_launch(whole: Path) -> None:
-    """Of the chunk that announces it, and of the chunk of its records."""
-    for header_at in (chunk_ends(whole, "program")[1], chunk_ends(whole, "launch")[1]):
-        damaged = overwrite(whole, header_at + 20)
-        spool = read(damaged)
-        assert [each.index for each in spool.launches] == [0, 2, 3]
-        note, of_the_session = spool.notes[1], spool.notes[0]
-        assert of_the_session == "another note"
-        assert note.startswith(f"launch 1 is missing: damaged.spool is damaged at bytes {header_at} to ")
-        profile = profscope.load(damaged)
-        assert profile.launches["launch"].tolist() == [0, 2, 3]
-        assert note in profile.metadata["notes"]
+    header_at = chunk_ends(whole, "program")[1]
+    damaged = overwrite(whole, header_at + 20)
+    spool = read(damaged)
+    assert [each.index for each in spool.launches] == [0, 2, 3]
+    note, of_the_session = spool.notes[1], spool.notes[0]
+    assert of_the_session == "another note"
+    assert note.startswith(f"launch 1 is missing: damaged.spool is damaged at bytes {header_at} to ")
+    profile = profscope.load(damaged)
+    assert profile.launches["launch"].tolist() == [0, 2, 3]
+    assert note in profile.metadata["notes"]
 
 
 @given(data=st.data())
@@ -197,14 +195,14 @@ def test_a_grid_of_nothing_is_a_damaged_header(name: str, tmp_path: Path) -> Non
 
 def test_damage_all_over_is_noted_place_by_place(whole: Path) -> None:
     in_a_program, in_the_end = chunk_ends(whole, "program")[0] - 20, whole.stat().st_size - 3
-    damaged = overwrite(whole, in_a_program, chunk_ends(whole, "so far")[0] - 3, in_the_end)
+    damaged = overwrite(whole, in_a_program, chunk_ends(whole, "session")[1] - 3, in_the_end)
     spool = read(damaged)
     assert [each.index for each in spool.launches] == [1, 2, 3]
     assert spool.notes[0] == "another note"
     assert [note.split(":")[0] for note in spool.notes[1:]] == [
         "what stood there is missing",
         "what stood there is missing",
-        f"damaged.spool is readable up to byte {chunk_ends(whole, 'records')[-1]} of {whole.stat().st_size}",
+        f"damaged.spool is readable up to byte {chunk_ends(whole, 'launch')[-1]} of {whole.stat().st_size}",
         "launch 0 is missing",
         "damaged.spool has no end",
     ]
@@ -224,10 +222,10 @@ def test_many_missing_launches_take_one_line(tmp_path: Path) -> None:
     ends = chunk_ends(writer.path, "launch")
     content = writer.path.read_bytes()
     damaged = tmp_path / "damaged.spool"
-    damaged.write_bytes(content[: ends[4]] + bytes(ends[20] - ends[4]) + content[ends[20] :])
+    damaged.write_bytes(content[: ends[3]] + bytes(ends[20] - ends[3]) + content[ends[20] :])
     (note,) = read(damaged).notes
     assert note.startswith("launches 4 to 20, 17 in all, are missing: damaged.spool is damaged at bytes")
-    damaged.write_bytes(content[: ends[4]] + bytes(ends[6] - ends[4]) + content[ends[6] :])
+    damaged.write_bytes(content[: ends[3]] + bytes(ends[6] - ends[3]) + content[ends[6] :])
     (note,) = read(damaged).notes
     assert note.startswith("launches 4, 5, 6 are missing: ")
 
@@ -235,13 +233,8 @@ def test_many_missing_launches_take_one_line(tmp_path: Path) -> None:
 def test_right_sums_around_nonsense_are_an_error_in_words(tmp_path: Path) -> None:
     path = written(tmp_path, close=False)
     for data in (b"{}", b"[" * 100_000, b"\xff"):
-        padded = data.ljust(-(-len(data) // 16) * 16, b"\0")
-        header = np.zeros((), CHUNK)
-        header["magic"], header["kind"], header["length"] = MAGIC, b"program", len(data)
-        header["crc"] = zlib.crc32(padded)
-        header["header_crc"] = zlib.crc32(header.tobytes()[:-4])
         with path.open("ab") as file:
-            file.write(header.tobytes() + padded)
+            file.write(b"".join(chunk_parts("program", data)))
     spool = read(path)
     assert len(spool.launches) == len(launches())
     assert sum("was written by another profscope or by a mistake" in note for note in spool.notes) == 3
@@ -269,3 +262,17 @@ def test_manifests_come_once_each(tmp_path: Path) -> None:
 
 def test_the_pid_is_in_the_name_so_that_processes_can_share_a_folder(tmp_path: Path) -> None:
     assert f"-{os.getpid()}.spool" in written(tmp_path).name
+
+
+def test_the_page_about_the_format_has_each_field_of_a_chunk() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
+    section = page[page.index("## Spools") : page.index("## Files")]
+    rows = re.findall(r"^\| `(\w+)` \| (\w)(\d+) \|", section, re.MULTILINE)
+    assert CHUNK.fields is not None
+    sizes = {"S": 1, "u": 8, "i": 8}  # of one as the page counts: bytes of texts, bits of numbers
+    assert rows == [
+        (name, dtype.kind, str(dtype.itemsize * sizes[dtype.kind]))
+        for name, (dtype, *_) in CHUNK.fields.items()
+    ]
+    assert f"header of {CHUNK.itemsize} bytes" in section
+    assert f"`{MAGIC.decode()}`" in section

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
-from profscope.decoding.decode import DecodedLaunch
+from profscope.decoding.decoded import DecodedLaunch
 from tests.support.synth import Branch, Loop, Node, Return, Scope, Seen, Work
 
 __all__ = ["BODY", "bodies", "gaps", "launches", "nodes", "seen"]

@@ -15,7 +15,7 @@ import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.compat import launching
-from profscope.device import arena, cuda_driver, drain, graphs
+from profscope.device import arena, arena_memory, cuda_driver, graphs
 from profscope.recording import routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
@@ -120,7 +120,7 @@ def gpu() -> Iterator[Gpu]:
         OutOfMemoryError=torch.OutOfMemoryError,
     )
     with contextlib.ExitStack() as stack:
-        for module in (arena, drain, graphs, launching, routes):
+        for module in (arena, arena_memory, graphs, launching, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         for name, function in (("zero", _zero), ("copy", _copy)):
             stack.enter_context(mock.patch.object(cuda_driver, name, function))

@@ -43,9 +43,7 @@ HARDWARE = {
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLES = with_evidence(
     replace(SPANS.tables, metadata={**SPANS.metadata, "hardware": HARDWARE}),
-    EVIDENCE.counts,
-    EVIDENCE.counters,
-    EVIDENCE.about,
+    EVIDENCE,
 )
 PROFILE = Profile.of(TABLES)
 
@@ -94,8 +92,7 @@ def test_metadata_of_another_form_are_refused(hardware: dict[str, Any], tmp_path
 def test_a_spool_keeps_what_was_stated_last_in_the_numbers_of_its_launches(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, {"backend": "gpu", "tool": "profscope"})
     for stated in (of_hardware("another"), EVIDENCE):
-        writer.evidence(stated.counts, stated.counters, stated.about)
-    writer.so_far({}, ["a note"])
+        writer.evidence(stated)
     writer.close()
     loaded = profscope.load(writer.path)
     assert loaded.counts.equals(EVIDENCE.counts)
@@ -105,7 +102,7 @@ def test_a_spool_keeps_what_was_stated_last_in_the_numbers_of_its_launches(tmp_p
 def test_configurations_have_the_numbers_of_the_launches() -> None:
     variants = {KERNEL: [{"key": "other", "variant": 0}, {"key": KEY, "variant": 1}]}
     tables = replace(SPANS.tables, metadata={**SPANS.metadata, "variants": variants})
-    joined = with_evidence(tables, EVIDENCE.counts, EVIDENCE.counters, EVIDENCE.about)
+    joined = with_evidence(tables, EVIDENCE)
     assert set(joined.counts["variant"]) == set(joined.counters["variant"]) == {1}
 
 

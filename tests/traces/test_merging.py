@@ -20,7 +20,7 @@ from profscope.commands.convert import main as convert
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from profscope.store.metadata_form import misshapen
+from profscope.store.file_checks import misshapen
 from profscope.traces.merging import Part, merged, merged_notes
 from tests.support.profiles import profile_metadata, regular_profile
 

@@ -23,8 +23,8 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.store.chunks import SpoolWriter, chunks
-from profscope.store.json_form import EACH, NUMBER, Needs, Row, misfits
+from profscope.store.chunks import Chunk, chunk_parts, chunks
+from profscope.store.file_checks import EACH, NUMBER, Needs, Row, misfits
 from tests.support.around import program
 from tests.support.examples import examples
 from tests.support.sessions import count, launch_add, session
@@ -35,7 +35,8 @@ ODD = [
     None, True, -1, 0, 1 << 31, 1 << 70, 1.5, float("nan"), float("inf"), "x", "", [], {}, [1], [[]], ["x"],
     {"x": 1}, [None],
 ]  # fmt: skip
-_OF_BYTES = ("records", "end")
+_OF_BYTES = ("launch", "end")
+_OF_LAUNCHES = ("index", "program", "device", "stream", "ctas", "graph", "replay", "cold")
 _INSIDE = 40  # entries of a list or object, at most, that are changed
 
 
@@ -109,29 +110,26 @@ def answer(path: Path) -> None:
 @settings(max_examples=examples(60))
 @given(choose=st.randoms(use_true_random=False))
 def test_a_spool_with_changed_json_answers_or_is_refused(spool: Path, choose: random.Random) -> None:
-    stated = [(chunk.kind, chunk.data.tobytes()) for chunk in chunks(np.fromfile(spool, np.uint8))]
-    at = choose.choice([place for place, (kind, _) in enumerate(stated) if kind not in _OF_BYTES])
-    kind, data = stated[at]
-    document = json.loads(data)
+    stated = list(chunks(np.fromfile(spool, np.uint8)))
+    at = choose.choice([place for place, chunk in enumerate(stated) if chunk.kind not in _OF_BYTES])
+    kind, document = stated[at].kind, json.loads(stated[at].data.tobytes())
     if kind == "program" and choose.random() < 0.7:  # its manifest is a text of JSON
         manifest = json.loads(document["manifest"])
         mutate(manifest, choose)
         document["manifest"] = json.dumps(manifest)
     else:
         mutate(document, choose)
-    stated[at] = kind, json.dumps(document).encode()
+    stated[at] = stated[at]._replace(data=np.frombuffer(json.dumps(document).encode(), np.uint8))
     path = rewritten(spool.with_name("changed.spool"), stated)
     answer(path)
 
 
-def rewritten(path: Path, stated: list[tuple[str, bytes]]) -> Path:
+def rewritten(path: Path, stated: list[Chunk]) -> Path:
     """A spool of these chunks, with checksums that are right."""
-    path.unlink(missing_ok=True)
-    writer = SpoolWriter.__new__(SpoolWriter)
-    writer._file = path.open("xb", buffering=0)
-    for kind, data in stated:
-        writer._write(kind, data)
-    writer._file.close()
+    with path.open("wb") as file:
+        for chunk in stated:
+            fields = {name: chunk.header[name] for name in _OF_LAUNCHES}
+            file.write(b"".join(chunk_parts(chunk.kind, chunk.data.data, **fields)))
     return path
 
 
@@ -180,14 +178,19 @@ def test_what_is_wrong_is_named(
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize("mark", [[{}, -1, False], [-1, "x", False], [1 << 40, -1, False], 5])
-def test_a_launch_of_another_form_costs_that_launch(mark: Any, spool: Path) -> None:
-    stated = [(chunk.kind, chunk.data.tobytes()) for chunk in chunks(np.fromfile(spool, np.uint8))]
-    at = next(place for place, (kind, _) in enumerate(stated) if kind == "launch")
-    stated[at] = "launch", json.dumps(json.loads(stated[at][1]) | {"mark": mark}).encode()
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("index", -1), ("program", -1), ("ctas", -8), ("device", -1), ("graph", -2), ("cold", 2)],
+)
+def test_a_launch_with_impossible_numbers_costs_that_launch(field: str, value: int, spool: Path) -> None:
+    stated = list(chunks(np.fromfile(spool, np.uint8)))
+    at = next(place for place, chunk in enumerate(stated) if chunk.kind == "launch")
+    header = stated[at].header.copy()
+    header[field] = value
+    stated[at] = stated[at]._replace(header=header)
     profile = profscope.load(rewritten(spool.with_name("mark.spool"), stated))
     assert len(profile.launches) == len(profscope.load(spool).launches) - 1
-    assert any("launch['mark']" in note for note in profile.metadata["notes"])
+    assert any(f"a launch with a {field} of {value}" in note for note in profile.metadata["notes"])
 
 
 def test_forms() -> None:

@@ -73,11 +73,11 @@ def test_damaged_samples_are_refused(damage: Callable[[Any], object], said: str,
 
 def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, {"backend": "gpu", "tool": "profscope"})
-    writer.samples(TABLE.head(0), {})
-    writer.so_far({}, ["a note"])
+    writer.evidence(replace(EVIDENCE, samples=None))
+    writer.session({"backend": "gpu"}, ["a note"])
     loaded = profscope.load(writer.path)
     assert (len(loaded.samples), loaded.metadata.get("sampler")) == (0, None)
-    writer.samples(TABLE, SAMPLER)
+    writer.evidence(EVIDENCE)
     writer.close()
     loaded = profscope.load(writer.path)
     assert loaded.samples.equals(TABLE)
@@ -90,12 +90,12 @@ def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
     last = replace(EVIDENCE)
     for sampled in (None, EVIDENCE, last):
         for _ in range(2):
-            spooler.flush({}, [], sampled)
+            spooler.flush({"backend": "gpu"}, [], sampled)
             sizes.append(spooler.path.stat().st_size)
     steps = [after - before for before, after in pairwise(sizes)]
     assert steps[0] == steps[2] == steps[4]
     assert min(steps[1], steps[3]) > 1000
-    spooler.close({}, [], last)
+    spooler.close({"backend": "gpu"}, [], last)
     assert profscope.load(tmp_path).samples.equals(TABLE)
 
 

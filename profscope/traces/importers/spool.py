@@ -6,7 +6,6 @@ from typing import Final
 from profscope.around.host_tables import with_host
 from profscope.decoding.assemble import assemble
 from profscope.errors import TraceError
-from profscope.evidence.sample_tables import with_samples
 from profscope.evidence.tables import with_evidence
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX, version_of
@@ -50,9 +49,7 @@ def _tables(spool: Spool) -> Tables:
     tables = assemble(spool.launches, spool.metadata, spool.notes)
     if spool.scopes is not None:
         tables = with_host(tables, spool.scopes)
-    if spool.samples is not None and spool.sampler:
-        tables = with_samples(tables, spool.samples, spool.sampler)
-    return tables if spool.evidence is None else with_evidence(tables, *spool.evidence)
+    return tables if spool.evidence is None else with_evidence(tables, spool.evidence)
 
 
 def _spools(folder: Path) -> list[Path]:

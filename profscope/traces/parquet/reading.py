@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import SPAN_DTYPES, Tables, spans_frame
-from profscope.store.limits import most_parquet_cells
+from profscope.store.file_checks import most_parquet_cells
 from profscope.traces.parquet.checked import Checked
 from profscope.traces.parquet.columns import read_columns, selected
 from profscope.traces.parquet.writing import KEY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from profscope.device.drain import pin
+from profscope.device.arena_memory import pin
 
 
 def test_it_is_the_hosts_whatever_torchs_default_device_is() -> None:

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from instrument_passes.manifest import Manifest
 from profscope.decoding.columns import Columns, Recorded, spread
-from profscope.decoding.decode import DecodedLaunch, Found, Payload, find, spans_of
+from profscope.decoding.decode import Found, find, spans_of
+from profscope.decoding.decoded import DecodedLaunch, Layout, Payload, time_order
 from profscope.decoding.in_flight import kinds_of_ctas, with_transactions
-from profscope.decoding.layouts import Layout
-from profscope.decoding.order import time_order
 
 __all__ = ["decode_launch"]
 

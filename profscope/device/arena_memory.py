@@ -1,0 +1,152 @@
+"""The memory of an arena: the device's, which is filled again and again, and the host's that it is copied to.
+
+pieces = pin(128 << 20)
+host = move([piece.numpy() for piece in first(pieces, used)], copied.synchronize, movers, 4)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from instrument_passes.records import BASE_ALIGNMENT, align
+from profscope.device.buffers import Lane
+
+__all__ = ["Arena", "ArenaFilling", "DeviceMemory", "first", "move", "pin"]
+
+Bytes = npt.NDArray[np.uint8]
+_PAGE_BYTES: Final = 4096
+_PINNED_BYTES: Final = 4 << 20  # at a time
+_BETWEEN_PIECES_S: Final = 0.004  # for those who wait to launch
+
+
+class ArenaFilling:
+    """One filling of an arena; `host` receives its bytes once it is drained.
+
+    The fields that every launch touches are here and not a hop away.
+    """
+
+    __slots__ = (
+        "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used", "zeroed",
+    )  # fmt: skip
+
+    def __init__(self, arena: Arena, idle: threading.Condition) -> None:
+        self.arena = arena
+        self.address: int = arena.address
+        self.used = 0
+        self.zeroed = 0  # bytes up to which all that is not used is zero
+        self.cold: set[int] = set()  # offsets of launches that began cold
+        self.streams: set[int] = set()
+        self.ready: set[int] = set()  # those of the streams that have waited for what was zeroed last
+        self.host: Future[Bytes] | None = None
+        self.lanes: set[Lane] = set()  # that had memory of it
+        self.awaited = False  # someone waits on `idle` until no launch is `open`
+        self.idle = idle
+
+    def wake(self) -> None:
+        with self.idle:
+            self.idle.notify_all()
+
+    def take_claims(self) -> None:
+        """Nobody takes memory of it unasked any more, and it can go once nobody wants its bytes."""
+        for lane in self.lanes:
+            if lane.claim is self:
+                lane.end = -1
+                lane.claim = None
+
+    def give_back(self, lane: Lane) -> None:
+        """A lane goes on elsewhere: what it has not used is free where nobody has claimed what follows."""
+        if not self.idle.acquire(blocking=False):
+            return  # a launch on another device is not to wait for this one
+        try:
+            if lane.claim is self and lane.end == self.used:
+                lane.end = self.used = lane.next
+        finally:
+            self.idle.release()
+
+    def open(self) -> bool:
+        """Whether a launch with memory of it may not be enqueued yet."""
+        return any(lane.filling is self for lane in self.lanes)
+
+
+class DeviceMemory:
+    """So many bytes of a device. start: where in `memory` they begin, so that `address` is aligned."""
+
+    def __init__(self, size: int, device: int) -> None:
+        self.memory = torch.empty(size + BASE_ALIGNMENT, dtype=torch.uint8, device=f"cuda:{device}")
+        self.start = -self.memory.data_ptr() % BASE_ALIGNMENT
+        self.address: int = self.memory.data_ptr() + self.start
+
+
+class Arena(DeviceMemory):
+    """ready: what was zeroed last is zero; drained: what was in it before has been copied; pinned: memory of
+    the host that it is copied to."""
+
+    def __init__(self, size: int, device: int, idle: threading.Condition) -> None:
+        super().__init__(size, device)
+        self.ready = torch.cuda.Event()
+        self.drained = torch.cuda.Event()
+        self.filling = ArenaFilling(self, idle)
+        self.pinned: Future[list[torch.Tensor]] | None = None
+        self.moved: Future[Bytes] | None = None  # the last move out of `pinned`
+
+
+def pin(size: int) -> list[torch.Tensor]:
+    """So many bytes of the host, in pieces.
+
+    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms, and
+    pieces without pauses for as long, since who pins has the lock again first (`python -m bench.held`, NVIDIA
+    H200, torch 2.11.0, 2026-11-23). So a piece takes 2 ms, and launches have twice as long to themselves.
+    """
+    pieces = []
+    for begin in range(0, size, _PINNED_BYTES):
+        piece = min(_PINNED_BYTES, size - begin)
+        try:
+            pieces.append(torch.empty(piece, dtype=torch.uint8, device="cpu", pin_memory=True))
+        except RuntimeError:  # no memory can be locked: draining then waits for its copies
+            pieces.append(torch.empty(piece, dtype=torch.uint8, device="cpu"))
+        time.sleep(_BETWEEN_PIECES_S)
+    return pieces
+
+
+def move(pinned: Sequence[Bytes], wait: Callable[[], object], movers: Executor, parts: int) -> Bytes:
+    """A copy of pinned memory, one piece after the other, in new pages, which are made while `wait` waits for
+    what is to be copied.
+
+    parts: of the copy, as many as threads, of which each takes the interpreter from the others for a moment.
+    """
+    host = np.empty(sum(map(len, pinned)), np.uint8)
+    step = align(-(-len(host) // parts), _PAGE_BYTES)
+    ranges = [slice(at, min(at + step, len(host))) for at in range(0, len(host), step)]
+    list(movers.map(lambda part: np.copyto(host[part][::_PAGE_BYTES], 0), ranges))
+    wait()
+    list(movers.map(lambda part: _copy(host, pinned, part), ranges))
+    return host
+
+
+def _copy(host: Bytes, pinned: Sequence[Bytes], part: slice) -> None:
+    """Copy what belongs into a part of the host's pages."""
+    at = 0
+    for piece in pinned:
+        begin, end = max(part.start, at), min(part.stop, at + len(piece))
+        if begin < end:
+            np.copyto(host[begin:end], piece[begin - at : end - at])
+        at += len(piece)
+
+
+def first(pieces: Sequence[torch.Tensor], size: int) -> list[torch.Tensor]:
+    """The first so many bytes of them."""
+    firsts = []
+    for piece in pieces:
+        firsts.append(piece[:size])
+        size -= len(firsts[-1])
+        if not size:
+            break
+    return firsts
