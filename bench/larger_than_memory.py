@@ -29,9 +29,9 @@ from bench.about import about
 from bench.reading import forget_peak, status_bytes
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.traces.formats import PROFILE, SPANS, launch_folder
 from profscope.traces.loading import load_part
-from profscope.traces.parquet.writing import launch_bytes
-from profscope.traces.parquet_names import PROFILE, SPANS, launch_folder
+from profscope.traces.parquet.columns import launch_bytes
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
 

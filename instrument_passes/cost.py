@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from instrument_passes import LOWERING
 from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
-from instrument_passes.levels import LOWERING
 from instrument_passes.manifest import Manifest
 from instrument_passes.passes import Pass, PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property
-from typing import Any, Final
+from functools import cache, cached_property
+from types import UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from instrument_passes.attributes import SpanAttributes
-from instrument_passes.checked_fields import wrong_field
 from instrument_passes.errors import ManifestError
 from instrument_passes.records import (
     CTA_HEADER,
@@ -27,9 +27,125 @@ from instrument_passes.records import (
     align,
 )
 from instrument_passes.selection import Selection
-from instrument_passes.span_columns import PATH_SEPARATOR
 
-__all__ = ["ATTRIBUTE", "SCHEMA", "Column", "Frame", "Manifest", "Section", "Span", "layout"]
+__all__ = [
+    "ATTRIBUTE",
+    "BITS",
+    "PATH_SEPARATOR",
+    "RESERVED",
+    "SCHEMA",
+    "VALUES_OF",
+    "Column",
+    "Frame",
+    "Manifest",
+    "Section",
+    "Span",
+    "SpanAttributes",
+    "layout",
+    "wrong_field",
+]
+
+PATH_SEPARATOR: Final = " > "
+"""What stands between the steps of a `call_path`."""
+
+VALUES_OF: Final = "values of "
+"""So the scopes of value probes begin, whose payloads are counts: a user's may have the same name."""
+
+RESERVED: Final = frozenset(
+    [
+        "kernel",
+        "launch",
+        "cta",
+        "sm",
+        "warp",
+        "scope",
+        "kind",
+        "file",
+        "line",
+        "call_path",
+        "iteration",
+        "depth",
+        "parent",
+        "wait",
+        "start_cycle",
+        "duration_cycles",
+        "start_ns",
+        "duration_ns",
+        "stage",
+        "for_iteration",
+        "corrected_cycles",
+        "corrected_ns",
+        "module",
+        "model_file",
+        "model_line",
+    ]
+)
+"""What no payload may be called: the columns that tables of spans have (`profscope.schema`)."""
+
+BITS: Final = "bits"  # in a field's metadata: how wide an integer is printed; 32 without
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanAttributes:
+    """Attributes that have their default value are not printed and not stored.
+
+    kind: what the table of spans shows, such as "op". name: what the span is called. op: the name of the op
+    that it is around. bytes and flops: what one CTA moves and computes each time, known from the types of the
+    op; 0 where there is nothing to tell (see `analyses/metrics.py`). part, channel and pending: what the op
+    is to asynchronous work (see `async_roles.Role`), "" if nothing. stage, loop, ahead and peeled: what the
+    op is to a pipelined loop (see `loop_stages.Stage`), "" if nothing.
+    """
+
+    kind: str
+    name: str
+    op: str
+    bytes: int = field(default=0, metadata={BITS: 64})
+    flops: int = field(default=0, metadata={BITS: 64})
+    part: str = ""
+    channel: int = 0
+    pending: int = 0
+    stage: str = ""
+    loop: int = -1
+    ahead: int = 0
+    peeled: int = 0
+
+
+_MOST: Final = 1 << 63  # what 64 bits can hold
+
+
+def wrong_field(value: Any) -> str | None:
+    """The first field of another type than declared, as `Span.line='x'`; None if all are right.
+
+    Types that are known: int of 64 bits, bool, str, dict, tuples of one type, unions, dataclasses and Any.
+    """
+    kind: type = type(value)
+    for name, declared in _declared(kind).items():
+        found = getattr(value, name)
+        inside = found if isinstance(found, tuple) else (found,)
+        within = next((wrong for each in inside if is_dataclass(each) and (wrong := wrong_field(each))), None)
+        if within is not None:
+            return within
+        if not _fits(found, declared):
+            return f"{kind.__name__}.{name}={found!r}"[:200]
+    return None
+
+
+@cache
+def _declared(kind: Hashable) -> Mapping[str, Any]:
+    hints = get_type_hints(kind)
+    return {each.name: hints[each.name] for each in fields(kind)}  # type: ignore[arg-type]
+
+
+def _fits(value: object, declared: Any) -> bool:
+    if isinstance(declared, UnionType):
+        return any(_fits(value, each) for each in get_args(declared))
+    kind = get_origin(declared) or declared
+    if kind is tuple:
+        return isinstance(value, tuple) and all(_fits(each, get_args(declared)[0]) for each in value)
+    if kind is int:
+        return type(value) is int and abs(value) < _MOST
+    return kind is Any or isinstance(value, kind)
+
 
 ATTRIBUTE: Final = "profscope.manifest"
 SCHEMA: Final = 5  # of the manifest and of the record format

@@ -35,7 +35,7 @@ from typing import Final
 
 import numpy as np
 
-from instrument_passes.launch_bits import BASE_ALIGNMENT, MAX_RING_LOG2, MIN_RING_LOG2, VECTOR, LaunchBits
+from instrument_passes.selection import BASE_ALIGNMENT, MAX_RING_LOG2, MIN_RING_LOG2, VECTOR, LaunchBits
 
 __all__ = [
     "BASE_ALIGNMENT",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from profscope.profiles import Profile, diff, load
     from profscope.sessions import Session, session
     from profscope.switches import pause, profile, resume, start, stop
-    from profscope.tuning.explaining import explain
+    from profscope.tuning.search import explain
 
 __all__ = [
     "DistrustWarning",
@@ -63,7 +63,7 @@ _HOMES = {
     "Session": "sessions",
     "decode": "aot.decoding",
     "diff": "profiles",
-    "explain": "tuning.explaining",
+    "explain": "tuning.search",
     "export": "aot.exporting",
     "instructions": "binaries.mapping",
     "load": "profiles",

@@ -14,8 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from instrument_passes.command import run
-from profscope.errors import SessionError
+from profscope.errors import SessionError, run_command
 from profscope.installed import EXTRAS, missing, version
 from profscope.version import __version__
 
@@ -50,7 +49,7 @@ _DOORS: Final = {
     "diff": _Door("viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
-    "opt": _Door("instrument_passes.opt", (), renamed=True),
+    "opt": _Door("profscope.commands.opt", (), renamed=True),
     "export": _Door("profscope.commands.export"),
 }
 _PURPOSES: Final = {
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         door = _DOORS[words[0]]
         called = {"tool": f"profscope {words[0]}"} if door.renamed else {}
         return int(import_module(door.module).main([*door.before, *words[1:]], **called))
-    return run("profscope", lambda: _main(_parsed(words)))
+    return run_command("profscope", lambda: _main(_parsed(words)))
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:

@@ -21,14 +21,27 @@ An InstrumentError reaches whoever uses `instrument_passes` itself: a pass of yo
 session turns it into an OptionError where its options are wrong, and into a CompileError or a note where a
 kernel cannot be instrumented.
 
-Command-line tools print any of them as one line on stderr and end with its `exit_code` (see
-`instrument_passes.command`): 2, wrong usage, for OptionError and PipelineError, 1 for all others.
+Command-line tools (`run_command`) print any of them as one line on stderr and end with its `exit_code`:
+
+| exit code | |
+|---|---|
+| 0 | done, also if the reader of the output left early, as `head` does |
+| 1 | failed: an error of profscope or of the system, output that cannot be written included |
+| 2 | wrong usage: what `argparse` refuses, and errors whose `exit_code` is 2 |
+| 130 | interrupted from the keyboard |
 
 And everything it warns of:
 
     EmptyProfileWarning    a session has ended in which no launch was recorded; the message says why
     DistrustWarning        the figures of a session are not to be trusted; `prof.verdict` says why
 """
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Callable
 
 from instrument_passes.errors import (
     InstrumentError,
@@ -106,3 +119,48 @@ class EmptyProfileWarning(UserWarning):
 
 class DistrustWarning(UserWarning):
     """Recording changed a kernel so much that the figures of a session are not to be trusted."""
+
+
+def exit_status(done: str, failed: str, *others: str) -> str:
+    """What the help of a command says of its exit codes, wrapped to 80 columns."""
+    said = [f"0 {done}", f"1 {failed}", "2 wrong usage", *others, "130 interrupted"]
+    return textwrap.fill(f"exit status: {'; '.join(said)}", 79)
+
+
+def run_command(tool: str, body: Callable[[], int]) -> int:
+    """Run a tool's body, which returns an exit code; returns the tool's. Errors become one line on stderr.
+
+    What argparse raises, SystemExit, passes. So does any other error: it is a mistake in the tool.
+    """
+    if sys.stdout is None:  # the shell's `>&-`; print() would then lose everything without a word
+        return _failed(tool, "standard output is closed")
+    try:
+        try:
+            return body()
+        finally:
+            sys.stdout.flush()  # here, not at the interpreter's end, where a failure would be a traceback
+    except BrokenPipeError:
+        _discard_output()
+        return 0
+    except ProfscopeError as error:
+        return _failed(tool, str(error), error.exit_code)
+    except OSError as error:
+        if error.filename is None:  # most often the output that could not be written
+            _discard_output()
+        where = "" if error.filename is None else f": {error.filename!r}"
+        return _failed(tool, f"{error.strerror or error}{where}")
+    except KeyboardInterrupt:
+        return 130
+
+
+def _failed(tool: str, message: str, code: int = 1) -> int:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{tool}: {' '.join(message.split())}\n")
+    return code
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere: Python would complain once more when it flushes at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -20,8 +20,8 @@ from typing import Any, Final
 import triton.language as tl
 
 from instrument_passes.dialect import PROBED
-from instrument_passes.scope_notes import marker_text
-from instrument_passes.span_columns import RESERVED
+from instrument_passes.manifest import RESERVED
+from instrument_passes.scopes import marker_text
 
 __all__ = ["enter_scope", "exit_scope", "mark", "payload", "scope"]
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import instrument_passes
+from instrument_passes import LEVELS, LOWERING
 from instrument_passes.errors import InstrumentError
-from instrument_passes.launch_bits import LaunchBits
-from instrument_passes.levels import LEVELS, LOWERING
-from instrument_passes.selection import MAX_LISTED
+from instrument_passes.selection import MAX_LISTED, LaunchBits
 from profscope.errors import OptionError
 
 if TYPE_CHECKING:

@@ -50,10 +50,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS, SPAN_COLUMNS
-
 __all__ = [
     "CALL_ARROW",
+    "CORRECTED_DTYPES",
     "COUNTER_DTYPES",
     "COUNT_DTYPES",
     "CTA_DTYPES",
@@ -65,6 +64,7 @@ __all__ = [
     "LAUNCH_DEFAULTS",
     "LAUNCH_DTYPES",
     "MEASURED_DTYPES",
+    "MODEL_DTYPES",
     "PAYLOAD_DTYPES",
     "SAMPLE_DTYPES",
     "SPAN_DTYPES",
@@ -84,9 +84,34 @@ KINDS = ("kernel", "loop", "iteration", "op", "scope", "async", "mark", "gap")
 """What a span can be. "async" may overlap its siblings and outlast its parent; "mark" has no duration; "gap"
 is time of a warp that no record covers, since a ring overwrote the records."""
 
-SPAN_DTYPES = dict(SPAN_COLUMNS)
+SPAN_DTYPES = {
+    "kernel": "category",
+    "launch": "int32",
+    "cta": "int32",
+    "sm": "int32",
+    "warp": "int32",
+    "scope": "category",
+    "kind": "category",
+    "file": "category",
+    "line": "int32",
+    "call_path": "category",
+    "iteration": "int32",
+    "depth": "int32",
+    "parent": "int64",
+    "wait": "int64",
+    "start_cycle": "int64",
+    "duration_cycles": "int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+}
 
-_BESIDE = {**CORRECTED_COLUMNS, **MODEL_COLUMNS}  # of a profile's spans, and in no file
+CORRECTED_DTYPES = {"corrected_cycles": "Int64", "corrected_ns": "Int64"}
+"""Behind all others: see `profscope/analysis/corrections.py`."""
+
+MODEL_DTYPES = {"module": "category", "model_file": "category", "model_line": "int32"}
+"""Of kernels that torch.compile made: see `profscope/analysis/model_places.py`."""
+
+_BESIDE = {**CORRECTED_DTYPES, **MODEL_DTYPES}  # of a profile's spans, and in no file
 
 PAYLOAD_DTYPES = ("Int32", "float64", "category")
 """Dtypes of payload columns, missing values allowed: i32 alone, all other numbers, and `stage`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType, MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from profscope.emulator.without_gpu import say_how
+from profscope.emulator import say_how
 from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options

@@ -83,7 +83,7 @@ import {module}
         ("profscope.traces.loading", ("triton", "torch")),
         ("viewer.cli", ("triton", "torch")),
         ("instrument_passes.pipeline", ("triton", "torch", "pandas", "profscope", "viewer")),
-        ("instrument_passes.opt", ("triton", "torch", "pandas", "profscope", "viewer")),
+        ("profscope.commands.opt", ("triton", "torch", "pandas", "viewer")),
     ],
 )
 def test_import_needs_only_what_lies_below(module: str, blocked: tuple[str, ...]) -> None:

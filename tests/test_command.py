@@ -15,14 +15,14 @@ import torch
 import triton
 
 import profscope
-from instrument_passes import command
 from profscope import __main__ as overview
 from profscope import errors
 from profscope.demo import __main__ as demo
+from profscope.errors import run_command
 
 TOOLS = {
     "profscope-view": ["-m", "viewer", "--help"],
-    "profscope-opt": ["-m", "instrument_passes.opt", "--list"],
+    "profscope-opt": ["-m", "profscope.commands.opt", "--list"],
     "profscope": ["-m", "profscope", "--help"],
     "profscope.demo": ["-m", "profscope.demo", "--help"],
 }
@@ -76,13 +76,13 @@ def raising(error: BaseException) -> Callable[[], int]:
 def test_errors_become_exit_codes_and_one_line(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.run("tool", raising(error)) == code
+    assert run_command("tool", raising(error)) == code
     assert capsys.readouterr() == ("", said)
 
 
 def test_a_mistake_in_the_tool_is_not_hidden() -> None:
     with pytest.raises(KeyError):
-        command.run("tool", raising(KeyError("x")))
+        run_command("tool", raising(KeyError("x")))
 
 
 def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
     [
         (["view", "t.json", "--source"], "viewer.cli", ["t.json", "--source"]),
         (["diff", "a.json", "b.json"], "viewer.cli", ["diff", "a.json", "b.json"]),
-        (["opt", "--list"], "instrument_passes.opt", ["--list"]),
+        (["opt", "--list"], "profscope.commands.opt", ["--list"]),
         (["run", "a.py", "view"], "profscope.commands.run", ["a.py", "view"]),
     ],
 )

@@ -7,9 +7,8 @@ import re
 
 import pytest
 
-from instrument_passes import opt
 from profscope import __main__ as overview
-from profscope.commands import convert, explain, export
+from profscope.commands import convert, explain, export, opt
 from profscope.commands.run import make_parser
 from viewer import arguments, diff_command
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import profscope
-from instrument_passes.levels import LEVELS
+from instrument_passes import LEVELS
 from profscope.errors import OptionError
 from profscope.options import Options
 

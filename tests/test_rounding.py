@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import profscope
 from instrument_passes import toolchain
-from instrument_passes.contraction import as_bare, is_ambiguous
-from instrument_passes.opt import main
-from instrument_passes.rounding import arithmetic_of
+from instrument_passes.rounding import arithmetic_of, as_bare, is_ambiguous
+from profscope.commands.opt import main
 from profscope.dispatch import recording_stages as rounding
 from profscope.options import Options
 from tests.kernels import aot, contraction

@@ -22,11 +22,11 @@ from triton import knobs
 
 import profscope
 import profscope.language as psl
+from instrument_passes import LEVELS
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import quote
-from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
-from instrument_passes.scope_notes import Marker, marker_of, marker_text
+from instrument_passes.scopes import Marker, marker_of, marker_text
 from profscope import emulator
 from profscope.analysis.integrity import validate
 from profscope.compat.programs import manifest_in

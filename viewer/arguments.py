@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from instrument_passes.command import exit_status
-from profscope.errors import OptionError
+from profscope.errors import OptionError, exit_status
 from profscope.version import __version__
 from viewer.option_types import (
     ANSWERS,

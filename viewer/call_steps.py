@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from instrument_passes.span_columns import PATH_SEPARATOR
+from instrument_passes.manifest import PATH_SEPARATOR
 
 __all__ = ["Step", "steps_of"]
 

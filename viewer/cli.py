@@ -6,7 +6,7 @@ Only the command line is here and in `arguments`, and both import little: `--hel
 import sys
 from collections.abc import Sequence
 
-from instrument_passes.command import run
+from profscope.errors import run_command
 from viewer.arguments import parsed
 from viewer.presence import check_there
 
@@ -16,7 +16,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -> int:
     """Run the command; returns the exit code. tool: the name that it is called by."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    return run(tool, lambda: _main(given, tool))
+    return run_command(tool, lambda: _main(given, tool))
 
 
 def _main(given: Sequence[str], tool: str) -> int:

@@ -11,10 +11,9 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.comparing.differences import differences
+from profscope.analysis.comparing.differences import differences, heading_text, program_text, status_text
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED
-from profscope.analysis.comparing.texts import heading_text, program_text, status_text
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
 from profscope.progress import working

@@ -6,7 +6,7 @@ Only the command line is here, and it imports little: `--help` answers at once.
 import argparse
 from collections.abc import Sequence
 
-from instrument_passes.command import exit_status
+from profscope.errors import exit_status
 from profscope.version import __version__
 from viewer.option_types import KERNELS, TRACE, add_no_verify, add_width, count, pattern
 from viewer.presence import check_apart, check_there

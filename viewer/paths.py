@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 
-from instrument_passes.span_columns import PATH_SEPARATOR
+from instrument_passes.manifest import PATH_SEPARATOR
 
 __all__ = ["told_apart"]
 

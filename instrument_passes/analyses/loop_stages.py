@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.analyses.opclasses import info_of
-from instrument_passes.analyses.predicates import is_switched_on, predicate_of
 from instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
-from instrument_passes.ir import Block, Op, for_op
+from instrument_passes.ir import Block, Op, scf
 from instrument_passes.ir.signature import element_type
 
-__all__ = ["STAGES", "Stage", "stages"]
+__all__ = ["STAGES", "Stage", "is_switched_on", "predicate_of", "stages"]
 
 STAGES: Final = ("prologue", "steady", "epilogue")
 
@@ -73,8 +72,8 @@ def _of_loop(block: Block, loop: Op, number: int) -> dict[Op, Stage]:
     ahead: dict[Op, int] = {}
     peeled = 0
     for op, earlier in copies.items():
-        bounds = [b for cmp in _comparisons(op) if (b := _bound(cmp, for_op.read(loop).induction))]
-        upper = loop, for_op.read(loop).upper
+        bounds = [b for cmp in _comparisons(op) if (b := _bound(cmp, scf.read_for(loop).induction))]
+        upper = loop, scf.read_for(loop).upper
         for whole in (upper, *_original_uppers(earlier[0], loop)):
             if any(_apart(whole, bound, loop) == len(earlier) for bound in bounds):
                 ahead[op] = len(earlier)
@@ -178,7 +177,7 @@ def _bound(comparison: Op, induction: str) -> tuple[Op, str] | None:
 def _original_uppers(first: Op, loop: Op) -> Iterator[tuple[Op, str]]:
     """The upper bound of the loop as it was, from the predicate of the op's copy for iteration 0: lower <
     upper. The pipeliner may have peeled the last iterations off since."""
-    lower = _linear(loop, for_op.read(loop).lower)
+    lower = _linear(loop, scf.read_for(loop).lower)
     for comparison in _comparisons(first):
         left, right = comparison.operands
         if " sgt," in comparison.first_line:
@@ -191,7 +190,7 @@ def _original_uppers(first: Op, loop: Op) -> Iterator[tuple[Op, str]]:
 
 def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
     """d of `bound = upper - d * step`, each a name and an op that uses it; 0 if that cannot be told."""
-    step = for_op.read(loop).step
+    step = scf.read_for(loop).step
     size = _number(loop, step)
     if size is not None:
         (base, more), (same, less) = _linear(*upper), _linear(*bound)
@@ -234,3 +233,47 @@ def _number(op: Op, name: str) -> int | None:
         return None
     match = _CONSTANT.search(value.owner.first_line)
     return int(match[1]) if match else None
+
+
+# Predicated ops: those that do nothing where an i1 operand of theirs is false.
+#
+# The pipeliner does not peel the last iterations of a loop on mbarriers off, it switches the ops in them off.
+
+# Which of an op's i1 operands, counted from 0, switches it on. (The first of an MMA says whether it adds to
+# the accumulator; those behind the second belong to its barriers.)
+_SWITCH: Final[Mapping[str, int]] = {
+    "ttng.arrive_barrier": 0,
+    "ttng.async_tma_copy_global_to_local": 0,
+    "ttng.async_tma_gather": 0,
+    "ttng.barrier_expect": 0,
+    "ttng.tc_gen5_commit": 0,
+    "ttng.tc_gen5_mma": 1,
+    "ttng.tc_gen5_mma_scaled": 1,
+    "ttng.tmem_store": 0,
+    "ttng.wait_barrier": 0,
+}
+_TRUE: Final = re.compile(r"\barith\.constant true\b")
+
+
+def predicate_of(op: Op) -> str:
+    """The SSA name of the i1 that switches an op on; "" if nothing does, or a constant that is true."""
+    name = _switch(op)
+    return "" if not name or _is_true(op, name) else name
+
+
+def is_switched_on(op: Op) -> bool:
+    """Whether an op has a predicate, and that is a constant that is true."""
+    name = _switch(op)
+    return bool(name) and _is_true(op, name)
+
+
+def _switch(op: Op) -> str:
+    if op.name not in _SWITCH:
+        return ""
+    switches = [n for n, kind in zip(op.operands, op.operand_types, strict=True) if kind == "i1"]
+    return switches[_SWITCH[op.name]] if len(switches) > _SWITCH[op.name] else ""
+
+
+def _is_true(op: Op, name: str) -> bool:
+    value = op.resolve(name)
+    return value is not None and isinstance(value.owner, Op) and bool(_TRUE.search(value.owner.first_line))

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from instrument_passes.functions import Function, function_name
 from instrument_passes.ir import Location, Op
-from instrument_passes.span_columns import PATH_SEPARATOR
+from instrument_passes.manifest import PATH_SEPARATOR
 
 __all__ = ["Place", "Places", "Step", "call_paths", "is_library", "variable_of"]
 

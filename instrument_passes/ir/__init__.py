@@ -1,15 +1,14 @@
 """A small object model over Triton's printed TTGIR: read, walk, edit, print.
 
-What is not edited prints byte for byte as it was read, whatever op, dialect or attribute it is. `for_op`,
-`if_op`, `while_op`, `warp_specialize`, `func` and `blocks` thread more values through control flow and calls.
+What is not edited prints byte for byte as it was read, whatever op, dialect or attribute it is. `scf`,
+`warp_specialize` and `func` carry more values through control flow and calls.
 """
 
-from instrument_passes.ir import blocks, for_op, func, if_op, warp_specialize, while_op
+from instrument_passes.ir import func, scf, warp_specialize
+from instrument_passes.ir.edit import replace_uses
 from instrument_passes.ir.location import Caller, Location
 from instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
-from instrument_passes.ir.parser import parse
-from instrument_passes.ir.structure import check_structure
-from instrument_passes.ir.uses import replace_uses
+from instrument_passes.ir.parser import check_structure, parse
 
 __all__ = [
     "Alias",
@@ -20,13 +19,10 @@ __all__ = [
     "Op",
     "Region",
     "Value",
-    "blocks",
     "check_structure",
-    "for_op",
     "func",
-    "if_op",
     "parse",
     "replace_uses",
+    "scf",
     "warp_specialize",
-    "while_op",
 ]

@@ -13,7 +13,7 @@ from instrument_passes.ir.tokens import Token, significant, unquote
 __all__ = ["SCOPE_PREFIX", "UNKNOWN", "Caller", "Location", "resolve_location"]
 
 SCOPE_PREFIX: Final = (
-    "profscope:"  # in the metadata of a fused location, before a scope's number; see `scope_notes`
+    "profscope:"  # in the metadata of a fused location, before a scope's number; see `scopes.py`
 )
 
 

@@ -15,9 +15,8 @@ from instrument_passes.errors import IRError
 from instrument_passes.ir import signature
 from instrument_passes.ir.header import BARE_KEY, is_terminator
 from instrument_passes.ir.location import Location, resolve_location
-from instrument_passes.ir.names import FreshNames
 from instrument_passes.ir.own_text import OwnText
-from instrument_passes.ir.tokens import significant, unquote
+from instrument_passes.ir.tokens import FreshNames, significant, unquote
 
 __all__ = ["Alias", "Block", "Module", "Op", "Region", "Value"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from instrument_passes.errors import IRError
 
-__all__ = ["Token", "quote", "significant", "tokenize", "unquote"]
+__all__ = ["FreshNames", "Token", "quote", "significant", "tokenize", "unquote", "value_names"]
 
 _NAME = r"(?:\d+|[A-Za-z$._](?:[\w$.]|-(?!>))*|-(?!>)(?:[\w$.]|-(?!>))*)"
 _STRING = r'"(?:[^"\\\n]|\\[^\n])*"'
@@ -99,3 +99,30 @@ def _bytes(character: str) -> bytes:
     """Of a surrogate: the byte that it stands for in a file name; of one that stands for none, its code's."""
     escapes = "\udc80" <= character <= "\udcff"
     return character.encode("utf-8", "surrogateescape" if escapes else "surrogatepass")
+
+
+_VALUE = re.compile(r"%[\w$.-]+")
+
+
+def value_names(text: str) -> Iterator[str]:
+    """Everything in `text` that looks like a value name, strings and comments included."""
+    return (match.group() for match in _VALUE.finditer(text))
+
+
+class FreshNames:
+    """Hands out names that are nowhere in `text`, nor in what `add` brought in, each once."""
+
+    def __init__(self, text: str) -> None:
+        self._names = set(value_names(text))
+        self._next_number: dict[str, int] = {}
+
+    def add(self, text: str) -> None:
+        self._names.update(value_names(text))
+
+    def new(self, prefix: str) -> str:
+        """Such as "%ps_3"."""
+        number = self._next_number.get(prefix, 0)
+        while f"%{prefix}_{number}" in self._names:
+            number += 1
+        self._next_number[prefix] = number + 1
+        return f"%{prefix}_{number}"

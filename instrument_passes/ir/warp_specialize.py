@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from instrument_passes.ir import edit
 from instrument_passes.ir.model import Op, Region, Value
 
-__all__ = ["Partition", "add_capture", "add_results", "default_region", "partitions"]
+__all__ = ["Partition", "add_capture", "add_results", "partitions"]
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,6 @@ class Partition:
     region: Region
     num_warps: int
     args: tuple[Value, ...]
-
-
-def default_region(op: Op) -> Region:
-    """What the warps do that run the code around the op; values from outside are in reach."""
-    _check(op)
-    return op.regions[0]
 
 
 def partitions(op: Op) -> list[Partition]:

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
 from instrument_passes.analyses.places import Place
-from instrument_passes.attributes import SpanAttributes
 from instrument_passes.dialect import attributes_of
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Block, Module, Op
-from instrument_passes.manifest import Column, Frame, Manifest, Section, Span
+from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, SpanAttributes
 from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.lowering.area import Area
-from instrument_passes.selection import SPREAD, Selection
+from instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
 
 __all__ = ["choose_area"]
 

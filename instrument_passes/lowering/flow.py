@@ -13,9 +13,8 @@ from typing import Generic, Protocol, TypeVar
 
 from instrument_passes.analyses.walk import LOOPS, loop_body
 from instrument_passes.dialect import PAYLOAD, is_record
-from instrument_passes.ir import Block, Op, Region, blocks, func, if_op, warp_specialize
-from instrument_passes.lowering.loops import carry, hand_on
-from instrument_passes.lowering.plan import Plan
+from instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
+from instrument_passes.lowering.loops import Plan
 
 __all__ = ["ControlFlow", "Lowering", "State", "in_loop", "in_order"]
 
@@ -132,7 +131,7 @@ class ControlFlow(Generic[S]):
                 arrival = arrivals.get(branch, first)  # nothing leads to a branch that has not arrived
                 return arrival.values[key]
 
-            state.values[key] = blocks.add_argument(block, "i32", passed)
+            state.values[key] = func.add_block_argument(block, "i32", passed)
         return state
 
     def _block(self, block: Block, state: S) -> None:
@@ -162,13 +161,13 @@ class ControlFlow(Generic[S]):
         if op not in self._plan.loops:
             return
         keys = self._lowering.keys(op)
-        names = carry(op, [state.values[key] for key in keys])
+        names = scf.carry(op, [state.values[key] for key in keys])
         inside = dict(zip(keys, names.inside, strict=True))
         inner = self._lowering.enter_loop(op, state)
         inner.values.update(inside)
         self._block(loop_body(op), inner)
         self._lowering.end_iteration(op, inner, names.end)
-        hand_on(op, [inner.values[key] for key in keys])
+        scf.hand_on(op, [inner.values[key] for key in keys])
         state.values.update(zip(keys, names.behind, strict=True))
         self._lowering.leave_loop(op, inside, inner, state)
 
@@ -185,7 +184,7 @@ class ControlFlow(Generic[S]):
         if not pairs and not keys:
             return
         first, second = (*sides, state)[:2]
-        results = if_op.add_results(
+        results = scf.add_if_results(
             op,
             ["i32"] * (len(pairs) + len(keys)),
             [one for one, _ in pairs] + [first.values[key] for key in keys],

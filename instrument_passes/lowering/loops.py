@@ -1,39 +1,86 @@
-"""Carrying row counters through either kind of loop, with one face."""
+"""Which loops of a warp program hold records, and how they nest; found before anything is lowered."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
 
-from instrument_passes.analyses.walk import loop_body
-from instrument_passes.ir import Op, edit, for_op, while_op
+from instrument_passes.analyses.walk import LOOPS, recordable_blocks
+from instrument_passes.dialect import is_record
+from instrument_passes.ir import Block, Op, Region, scf
 
-__all__ = ["Carried", "carry", "hand_on"]
-
-
-@dataclass(frozen=True)
-class Carried:
-    """SSA names of i32 values carried through a loop: in its body, and behind it; `end` closes the body."""
-
-    inside: Sequence[str]
-    behind: Sequence[str]
-    end: Op
+__all__ = ["Plan", "static_trips"]
 
 
-def carry(loop: Op, inits: Sequence[str]) -> Carried:
-    """Carry i32 values, starting as `inits`, through the loop; `hand_on` must follow."""
-    typed = [(init, "i32") for init in inits]
-    if loop.name == "scf.while":
-        carried = while_op.add_carried(loop, typed)
-        while_op.set_condition_extra(loop, carried.before)
-        inside, behind = carried.after, carried.results
-    else:
-        names = for_op.add_iter_args(loop, typed)
-        inside, behind = tuple(names[0]), tuple(names[1])
-    return Carried(inside, behind, edit.ensure_terminator(loop_body(loop), "scf.yield"))
+class Plan:
+    """Of a region that is the body of the kernel or of a warp-specialised partition.
+
+    calls: by call, the function that only this call calls, which counts as if it stood there. loops: those
+    that hold records, in program order, each with the innermost one of them around it; None where there is
+    none.
+    """
+
+    def __init__(self, region: Region, calls: Mapping[Op, Op]) -> None:
+        self.calls = calls
+        self.loops: dict[Op, Op | None] = {}
+        for block in region.blocks:
+            self._add(block, None)
+
+    def below(self, op: Op) -> list[Op]:
+        """The loops with records at and below an op."""
+        return [inner for inner in self._walk(op) if inner in self.loops]
+
+    def _add(self, block: Block, around: Op | None) -> None:
+        loops = [op for top in block.ops for op in self._outermost_loops(top)]
+        for loop in loops:
+            mine = list(recordable_blocks(loop, into_partitions=False))
+            if not any(is_record(op) for inner in mine for op in inner.ops):
+                continue
+            self.loops[loop] = around
+            for inner in mine:
+                if inner.parent_op is loop:
+                    self._add(inner, loop)
+
+    def _outermost_loops(self, op: Op) -> list[Op]:
+        """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
+        if op.name in LOOPS:
+            return [op]
+        if op.name == "ttg.warp_specialize":
+            inside = [op.regions[0].entry]
+        elif op.name == "scf.if":
+            inside = [region.entry for region in op.regions]
+        elif op in self.calls:
+            inside = self.calls[op].regions[0].blocks
+        else:
+            return []
+        return [loop for block in inside for inner in block.ops for loop in self._outermost_loops(inner)]
+
+    def _walk(self, op: Op) -> Iterator[Op]:
+        """The op and all below it, in the functions it calls too."""
+        for inner in op.walk():
+            yield inner
+            if inner in self.calls:
+                yield from self._walk(self.calls[inner])
 
 
-def hand_on(loop: Op, values: Sequence[str]) -> None:
-    """What the body makes of the carried values, for the next iteration."""
-    set_yield = while_op.set_yield_extra if loop.name == "scf.while" else for_op.set_yield_extra
-    set_yield(loop, values)
+_CONSTANT = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
+
+
+def static_trips(loop: Op) -> int | None:
+    """How often a scf.for with constant bounds iterates; None for any other loop."""
+    if loop.name != "scf.for":
+        return None
+    header = scf.read_for(loop)
+    bounds = [_constant(loop, name) for name in (header.lower, header.upper, header.step)]
+    if any(bound is None for bound in bounds):
+        return None
+    lower, upper, step = (int(bound) for bound in bounds if bound is not None)
+    return max(0, -(-(upper - lower) // step)) if step > 0 else None
+
+
+def _constant(op: Op, name: str) -> int | None:
+    value = op.resolve(name)
+    if value is None or not isinstance(value.owner, Op):
+        return None
+    match = _CONSTANT.search(value.owner.first_line)
+    return int(match[1]) if match else None

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from instrument_passes.dialect import BUFFER, is_record
 from instrument_passes.ir import Module, Op, Region
-from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import Placeholders
 from instrument_passes.lowering.choose import choose_area
@@ -22,7 +21,7 @@ from instrument_passes.records import (
     STAMPS_ALIGN,
     LaunchBits,
 )
-from instrument_passes.selection import Selection
+from instrument_passes.selection import ADDRESS_BITS, Selection
 from instrument_passes.targets import Target
 
 __all__ = ["allocate", "find_area", "set_up"]

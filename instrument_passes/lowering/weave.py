@@ -13,13 +13,11 @@ from instrument_passes.ir.tokens import unquote
 from instrument_passes.lowering.area import Area, Identity
 from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
 from instrument_passes.lowering.flow import ControlFlow, in_loop
-from instrument_passes.lowering.plan import Plan
+from instrument_passes.lowering.loops import Plan, static_trips
 from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.prologue import allocate, find_area, set_up
 from instrument_passes.lowering.rows import RowState, RowWriter
-from instrument_passes.lowering.trips import static_trips
-from instrument_passes.manifest import Column
-from instrument_passes.span_columns import RESERVED
+from instrument_passes.manifest import RESERVED, Column
 
 __all__ = ["weave_kernel", "weave_partition"]
 

@@ -1,4 +1,4 @@
-"""One file, one pass: what lies in this folder is known by the name of its class."""
+"""The passes: what lies in this folder is known by the name of its class."""
 
 from instrument_passes.passes.base import Pass, PassContext, passes, register, signature, spelled, summary
 

@@ -13,15 +13,16 @@ import typing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from instrument_passes.context import PassContext
 from instrument_passes.discovery import import_all
 from instrument_passes.errors import PassError
+from instrument_passes.functions import Function
 from instrument_passes.ir import Module
 
 __all__ = [
     "ALLOCATES",
     "CHOOSES",
     "LOWERS",
+    "TRITONS",
     "Pass",
     "PassContext",
     "passes",
@@ -30,6 +31,19 @@ __all__ = [
     "spelled",
     "summary",
 ]
+
+TRITONS: Final = ((3, 6), (3, 7), (3, 8), (3, 9))  # (major, minor) of those that profscope knows
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """triton: (major, minor) of the Triton that will compile the module. functions: those that the module
+    was made of; without them call paths lack names.
+    """
+
+    triton: tuple[int, int] = (3, 7)
+    functions: tuple[Function, ...] = ()
+
 
 CHOOSES: Final = 0
 LOWERS: Final = 1

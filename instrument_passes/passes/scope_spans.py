@@ -1,6 +1,6 @@
 """scope-spans: spans on the scopes that users name in their kernels.
 
-The scopes an op came from stand in its location (see `scope_notes.py`), so they are found wherever the
+The scopes an op came from stand in its location (see `scopes.py`), so they are found wherever the
 optimiser took it. In every block the longest runs of a scope's ops get a span each. Where that makes several,
 they are numbered: "load [1/3]". Ops without time of their own, such as constants and address arithmetic,
 neither make a span nor split one, unless a scope has no others.
@@ -19,7 +19,7 @@ from instrument_passes.dialect import SpanIds, begin, end, is_record, payload
 from instrument_passes.ir import Block, Module, Op, Value, warp_specialize
 from instrument_passes.ir.tokens import quote
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.scope_notes import Marker, Site, add_notes, marker_of, sites_of
+from instrument_passes.scopes import Marker, Site, add_notes, marker_of, sites_of
 
 __all__ = ["ScopeSpans"]
 

@@ -12,8 +12,8 @@ from instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from instrument_passes.dialect import END, VALUES, SpanIds, begin, end, values
 from instrument_passes.ir import Location, Module, Op
 from instrument_passes.ir.signature import element_type, with_element
+from instrument_passes.manifest import VALUES_OF
 from instrument_passes.passes.base import Pass, PassContext, register
-from instrument_passes.span_columns import VALUES_OF
 
 __all__ = ["ValueProbe"]
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from instrument_passes.ir.signature import element_type, elements, with_element
-from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.records import (
     BASE_ALIGNMENT,
     LAUNCH_HEADER,
@@ -23,6 +22,7 @@ from instrument_passes.records import (
     byte_offset,
     cta_header_offset,
 )
+from instrument_passes.selection import ADDRESS_BITS
 from instrument_passes.targets.base import Target, register
 
 __all__ = ["ARCHITECTURES", "Amd"]

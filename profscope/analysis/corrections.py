@@ -14,15 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.span_columns import CORRECTED_COLUMNS
 from profscope.analysis.clock_cost import Cost, record_cost
 from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import Flags, Floats, Ints, begins_of_runs
-from profscope.schema import Tables
+from profscope.schema import CORRECTED_DTYPES, Tables
 
 __all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
 
-CORRECTED = tuple(CORRECTED_COLUMNS)
+CORRECTED = tuple(CORRECTED_DTYPES)
 
 
 def with_corrected(df: pd.DataFrame, metadata: dict[str, Any]) -> pd.DataFrame:

@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.span_columns import CORRECTED_COLUMNS, MODEL_COLUMNS
 from profscope.schema import (
+    CORRECTED_DTYPES,
     EVENT_DTYPES,
     EVENT_KINDS,
     HOST_DTYPES,
     KINDS,
     LAUNCH_DTYPES,
     MEASURED_DTYPES,
+    MODEL_DTYPES,
     PAYLOAD_DTYPES,
     SPAN_DTYPES,
     Tables,
@@ -47,7 +48,7 @@ def column_problems(tables: Tables) -> list[str]:
     """The problems of form alone: columns, dtypes, missing values, metadata that is not JSON."""
     return [
         *_columns(
-            "df", tables.df.drop(columns=[*CORRECTED_COLUMNS, *MODEL_COLUMNS], errors="ignore"), SPAN_DTYPES
+            "df", tables.df.drop(columns=[*CORRECTED_DTYPES, *MODEL_DTYPES], errors="ignore"), SPAN_DTYPES
         ),
         *_columns("launches", tables.launches, LAUNCH_DTYPES),
         *(

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.ops.info import OpInfo
-from instrument_passes.ops.table import OPS
+from instrument_passes.ops import OPS, OpInfo
 from profscope.analysis.answers import Answer
 from profscope.analysis.cta_rows import every_cta
 from profscope.analysis.devices import Peak, peak_of, sm_count_of

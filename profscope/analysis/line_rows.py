@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.span_columns import PATH_SEPARATOR
+from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.span_rows import launch_groups, self_times, sites
 from profscope.analysis.summary import summary
 from profscope.schema import Tables

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from instrument_passes.span_columns import MODEL_COLUMNS
+from profscope.schema import MODEL_DTYPES
 
 __all__ = ["MODEL", "by_variant", "with_model", "with_model_of_spans"]
 
-MODEL: Final = tuple(MODEL_COLUMNS)
+MODEL: Final = tuple(MODEL_DTYPES)
 _UNKNOWN: Final = ("", "", 0)
 
 Places = Mapping[tuple[str, int], tuple[str, str, int]]
@@ -65,8 +65,8 @@ def _added(
     known = list(rows)
     for place, name in enumerate(MODEL):
         values = [row[place] for row in known]  # zip(*) has no columns where there are no rows
-        if MODEL_COLUMNS[name] != "category":
-            numbers = np.array(values, MODEL_COLUMNS[name])
+        if MODEL_DTYPES[name] != "category":
+            numbers = np.array(values, MODEL_DTYPES[name])
             columns[name] = numbers if at is None else numbers[at]
             continue
         codes, categories = pd.factorize(np.array(values, dtype=object))

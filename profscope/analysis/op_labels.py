@@ -5,8 +5,7 @@ from functools import lru_cache
 
 import pandas as pd
 
-from instrument_passes.ops.info import SPANNABLE
-from instrument_passes.ops.table import OPS
+from instrument_passes.ops import OPS, SPANNABLE
 
 __all__ = ["hides_copies", "instructions_of", "label_of", "with_global_bytes"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from profscope.emulator.ptx_slots import ptx_slots
+from profscope.emulator.costs import ptx_slots
 
 __all__ = ["PIPES", "pipe_of", "slots_of"]
 

@@ -11,7 +11,7 @@ from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.corrections import are_corrected
 from profscope.analysis.model_places import with_model
 from profscope.analysis.overhead import bare_times
-from profscope.analysis.program.host_paths import scope_paths
+from profscope.analysis.program.host_scopes import scope_paths
 from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,

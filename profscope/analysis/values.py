@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from instrument_passes.span_columns import VALUES_OF
+from instrument_passes.manifest import VALUES_OF
 from profscope.analysis.answers import answer_frame
 from profscope.schema import Tables, payload_names
 

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.launch_bits import LaunchBits
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER
-from instrument_passes.selection import Selection
+from instrument_passes.selection import LaunchBits, Selection
 from profscope.aot.description import Description
 from profscope.decoding.areas import without_vacant_area
 from profscope.decoding.assemble import assemble

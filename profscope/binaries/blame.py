@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from instrument_passes.sass.classes import CLASSES
-from instrument_passes.sass.flow import flow_of
-from instrument_passes.sass.listing import Listing, split
+from profscope.binaries.flow import flow_of
+from profscope.binaries.listing import CLASSES, Listing, split
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from instrument_passes.sass.rows import Instructions, instructions_in, instructions_of
+from profscope.binaries.rows import Instructions, instructions_in, instructions_of
 from profscope.errors import OptionError
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from instrument_passes.command import exit_status, run
 from profscope.commands.output import FORMATS, check_place
-from profscope.errors import OptionError
-from profscope.traces.formats import exporter_named, format_names
-from profscope.traces.parquet_names import is_folder_name
+from profscope.errors import OptionError, exit_status, run_command
+from profscope.traces.formats import exporter_named, format_names, is_folder_name
 from profscope.version import __version__
 from viewer.option_types import TRACE, add_no_verify
 from viewer.presence import check_apart
@@ -50,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     name, rest = words[0], words[1:]
     body = {"convert": _convert, "merge": _merge}[name]
-    return run(f"profscope {name}", lambda: body(rest))
+    return run_command(f"profscope {name}", lambda: body(rest))
 
 
 def _convert(words: Sequence[str]) -> int:

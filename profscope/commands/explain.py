@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from instrument_passes.command import run
 from profscope.commands.program import Program, without_ours
 from profscope.commands.program_arguments import parse, program_parser
-from profscope.emulator.without_gpu import say_how
+from profscope.emulator import say_how
+from profscope.errors import run_command
 from profscope.installed import require
-from profscope.tuning.explaining import check_limit
+from profscope.tuning.search import check_limit
 
 __all__ = ["main", "make_parser"]
 
@@ -29,7 +29,7 @@ exit status: the program's own if it fails, and then nothing is explained; else
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    return run("profscope explain", lambda: _explain(words))
+    return run_command("profscope explain", lambda: _explain(words))
 
 
 def _explain(words: list[str]) -> int:

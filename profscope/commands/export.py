@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.command import exit_status, run
-from profscope.errors import OptionError
+from profscope.errors import OptionError, exit_status, run_command
 from profscope.installed import require
 from profscope.version import __version__
 
@@ -34,7 +33,7 @@ is a multiple of 16, or a value that is compiled in.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    return run("profscope export", lambda: _export(words))
+    return run_command("profscope export", lambda: _export(words))
 
 
 def _export(words: list[str]) -> int:

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from profscope.errors import OptionError, SessionError
-from profscope.traces.formats import GZIP, own_suffix
+from profscope.traces.formats import GZIP, is_folder_name, own_suffix, rank_of
 from profscope.traces.output import check_folder, check_parent
-from profscope.traces.parquet_names import is_folder_name, rank_of
 
 __all__ = ["DEFAULT", "FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
 

@@ -19,7 +19,7 @@ from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
 from profscope.compat.first_launch import FirstLaunch
 from profscope.compat.torch_parts import CppKernels, cpp_kernels
-from profscope.emulator.without_gpu import say_how
+from profscope.emulator import say_how
 from profscope.errors import ProfscopeError
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN

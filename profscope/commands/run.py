@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from instrument_passes.command import run
 from profscope.around.job import JOB, rank
 from profscope.commands.flags import add_flags, option_names, run_options, spelled
 from profscope.commands.output import DEFAULT, FORMATS, Output, claim, free_for_ranks
@@ -24,9 +23,9 @@ from profscope.commands.program_arguments import parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.compat.after_import import after_import
-from profscope.errors import SessionError
+from profscope.errors import SessionError, run_command
 from profscope.options import Options
-from profscope.traces.parquet_names import is_folder_name
+from profscope.traces.formats import is_folder_name
 
 __all__ = ["main", "make_parser", "ranks_recorded"]
 
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     starts: list[Callable[[], None]] = []
     words = sys.argv[1:] if arguments is None else list(arguments)
     with contextlib.ExitStack() as stack:
-        code = run("profscope run", lambda: _prepare(words, starts, stack))
+        code = run_command("profscope run", lambda: _prepare(words, starts, stack))
         for start in starts:
             start()
     return code

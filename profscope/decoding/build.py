@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from instrument_passes.checked_fields import wrong_field
+from instrument_passes.manifest import wrong_field
 from instrument_passes.rounding import arithmetic_of
 
 __all__ = ["Build", "SourceText"]

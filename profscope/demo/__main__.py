@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import profscope
-from instrument_passes.command import run
+from profscope.errors import run_command
 
 __all__ = ["main"]
 
@@ -26,7 +26,7 @@ Then look at the trace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return run("profscope.demo", lambda: _main(_parser().parse_args(arguments)))
+    return run_command("profscope.demo", lambda: _main(_parser().parse_args(arguments)))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,15 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.contraction import as_bare, is_ambiguous
 from instrument_passes.errors import InstrumentError
 from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
 from instrument_passes.passes.base import PassContext
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
-from instrument_passes.scope_notes import MARKER, without_markers
-from instrument_passes.scope_tags import tag_scopes, without_points, without_scopes
+from instrument_passes.rounding import as_bare, is_ambiguous
+from instrument_passes.scopes import MARKER, tag_scopes, without_markers, without_points, without_scopes
 from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
 from profscope.compat.programs import describe, manifest_in

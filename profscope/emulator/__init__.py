@@ -8,9 +8,9 @@ Importing this package imports neither Triton nor torch: Triton itself imports i
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["activate", "active", "describe"]
+__all__ = ["activate", "active", "describe", "say_how"]
 
 
 @contextmanager
@@ -27,9 +27,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
     from profscope.emulator.compiler import BACKEND_NAME, EmulatorBackend
     from profscope.emulator.device import Device, Model
     from profscope.emulator.driver import EmulatorDriver
-    from profscope.emulator.loading import loading
-    from profscope.emulator.target import telling_cuda
-    from profscope.emulator.without_gpu import say_how
+    from profscope.emulator.triton_patches import patched
 
     emulator = EmulatorDriver(Device(Model(sm_count=sm_count, check_shared=check_shared)))
     before = driver._active  # None if no driver was needed yet: asking for it would create the default one
@@ -38,7 +36,7 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
         backends.backends[BACKEND_NAME] = backends.Backend(EmulatorBackend, EmulatorDriver)
     driver.set_active(emulator)
     try:
-        with telling_cuda(), loading():
+        with patched():
             yield emulator
     except (AssertionError, RuntimeError) as error:  # what torch raises where there is no GPU
         say_how(error)
@@ -82,3 +80,28 @@ def describe() -> dict[str, Any]:
     if not isinstance(driver.active, EmulatorDriver):
         raise SessionError("the emulator is not the active Triton driver")
     return {"name": "profscope emulator", "arch": f"sm_{ARCH}", **asdict(driver.active.device.model)}
+
+
+# What to do about an error that torch raises where a script asks for a GPU and there is none.
+
+_TENSORS: Final = (
+    'there is no GPU here, and the emulator runs kernels on CPU tensors: make them with device="cpu"'
+)
+_EVENTS: Final = (
+    "there is no GPU here; events with emulated times are those of "
+    "triton.runtime.driver.active.get_device_interface()"
+)
+_ANSWERS: Final = {
+    "Torch not compiled with CUDA enabled": _TENSORS,
+    "Found no NVIDIA driver on your system": _TENSORS,
+    "No CUDA GPUs are available": _TENSORS,
+    "Tried to instantiate dummy base class Event": _EVENTS,
+}
+
+
+def say_how(error: BaseException) -> None:
+    """Add a line to the error, once, that says how to run the script on the emulator."""
+    for text, answer in _ANSWERS.items():
+        note = f"profscope: {answer}"
+        if text in str(error) and note not in getattr(error, "__notes__", []):
+            error.add_note(note)

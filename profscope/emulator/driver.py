@@ -4,6 +4,7 @@ Like `compiler.py` this is imported by `import triton` itself: it imports nothin
 and `is_active` is false unless PROFSCOPE_EMULATOR=1, so that other Triton users see no change.
 """
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 if TYPE_CHECKING:
     from profscope.emulator.device import Device
 
-__all__ = ["DEVICE_INDEX", "EmulatorDriver"]
+__all__ = ["DEVICE_INDEX", "DeviceInterface", "EmulatorDriver", "Event"]
 
 # Triton keeps compiled kernels per device index; no GPU has this one, so a process may use both.
 DEVICE_INDEX = -1
@@ -33,8 +34,8 @@ class EmulatorUtils:
 
         Triton loads a kernel again at each launch while its module is None.
         """
-        from profscope.emulator.loading import Module
         from profscope.emulator.program import load
+        from profscope.emulator.triton_patches import Module
 
         return Module(), load(ptx, name), 0, 0, 1024
 
@@ -57,7 +58,7 @@ class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
     def __init__(self, device: "Device | None" = None) -> None:
         from profscope.emulator.device import Device
         from profscope.emulator.launcher import Launcher
-        from profscope.emulator.target import tell_cuda
+        from profscope.emulator.triton_patches import tell_cuda
 
         if device is None:
             tell_cuda()
@@ -93,7 +94,6 @@ class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        from profscope.emulator.events import DeviceInterface
 
         return DeviceInterface(self.device)
 
@@ -123,3 +123,48 @@ class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
         import torch
 
         return torch.zeros(size, dtype=torch.int8)
+
+
+# What Triton's benchmarks and other tuners ask of a device: events, and to wait for it. Time is emulated.
+
+
+class Event:
+    """A point in the emulated time of a device, as `torch.cuda.Event` is in a stream's."""
+
+    def __init__(self, device: "Device", enable_timing: bool = False, **_: Any) -> None:
+        self._device = device
+        self._has_timing = enable_timing
+        self._recorded_ns: int | None = None
+
+    def record(self, stream: Any = None) -> None:
+        self._recorded_ns = self._device.now_ns
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Emulated milliseconds from this event to `end`. Raises RuntimeError where one has no time."""
+        if not (self._has_timing and end._has_timing):
+            raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
+        if self._recorded_ns is None or end._recorded_ns is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return (end._recorded_ns - self._recorded_ns) / 1e6
+
+    def query(self) -> bool:
+        """Launches have ended when they return, so it has always passed."""
+        return True
+
+    def wait(self, stream: Any = None) -> None:
+        """It has passed."""
+
+    def synchronize(self) -> None:
+        """It has passed."""
+
+
+class DeviceInterface:
+    """`torch.cpu` with events that have a time."""
+
+    def __init__(self, device: "Device") -> None:
+        self.Event: Callable[..., Event] = functools.partial(Event, device)
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        return getattr(torch.cpu, name)

@@ -7,11 +7,10 @@ import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.device import Device, Placement
-from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.batch import Batch, Grid
 from profscope.emulator.machine.block import Schedule
 from profscope.emulator.machine.counts import LaunchCounts, Totals
 from profscope.emulator.machine.execute import run
-from profscope.emulator.machine.grid import Grid
 from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.machine.timeline import Timeline
 from profscope.emulator.program import Program

@@ -3,20 +3,21 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import CodeType
 
 import numpy as np
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.machine.block import Schedule, TranslatedBlock
+from profscope.emulator.machine.block import Schedule, Site, TranslatedBlock
 from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
 from profscope.emulator.ptx.parser import parse
-from profscope.emulator.ptx.syntax import Module, Register
+from profscope.emulator.ptx.syntax import Immediate, Module, Register
 from profscope.emulator.translation.flow import build
-from profscope.emulator.translation.graph import Graph
+from profscope.emulator.translation.graph import Block, Graph
+from profscope.emulator.translation.plan import Plan, constant
 from profscope.emulator.translation.timing import schedule
-from profscope.emulator.translation.translate import translate
-from profscope.emulator.translation.writer import CLOCK_REGISTERS
+from profscope.emulator.translation.writer import CLOCK_REGISTERS, BlockWriter
 from profscope.errors import EmulatorError
 
 __all__ = ["Program", "load"]
@@ -64,21 +65,26 @@ def _translated(ptx: bytes, name: str) -> Program:
         module = parse(ptx.decode())
         graph = build(module, name)
         variables, symbols, static_shared = _variables(module)
-        translation = translate(graph, symbols)
+        plan = Plan(graph, symbols)
+        writers = [BlockWriter(plan, number) for number in range(len(graph.blocks))]
+        functions = [_function(name, f"block_{number}", writer) for number, writer in enumerate(writers)]
+        blocks = [_block(*parts) for parts in zip(graph.blocks, functions, writers, strict=True)]
     except EmulatorError as error:
         raise EmulatorError(f"{name}: {error}") from error
     return Program(
         name=name,
         ptx=ptx,
         graph=graph,
-        blocks=translation.blocks,
-        initial=translation.initial,
+        blocks=blocks,
+        initial=[constant(0, kind) for kind in plan.slot_kinds],
         variables=variables,
         static_shared=static_shared,
         reads_clock=_reads_clock(graph),
-        counted=translation.counted,
-        predicates=translation.predicates,
-        schedule=functools.cache(functools.partial(schedule, translation.steps)),
+        counted=tuple(plan.counted),
+        predicates=plan.predicates,
+        schedule=functools.cache(
+            functools.partial(schedule, tuple(writer.block_steps for writer in writers))
+        ),
     )
 
 
@@ -109,3 +115,36 @@ def _reads_clock(graph: Graph) -> bool:
         for instruction in block.instructions
         for operand in instruction.operands
     )
+
+
+def _function(kernel: str, name: str, writer: BlockWriter) -> Callable[..., Array | None]:
+    source, namespace = writer.write(name)
+    code: CodeType = compile(source, f"<{kernel} {name.replace('_', ' ')}>", "exec")
+    exec(code, namespace)
+    return namespace[name]  # type: ignore[no-any-return]
+
+
+def _block(block: Block, run: Callable[..., Array | None], writer: BlockWriter) -> TranslatedBlock:
+    last = block.end_instruction
+    return TranslatedBlock(
+        run=run,
+        end=block.end,
+        next=block.next,
+        taken=block.taken,
+        targets=block.targets,
+        site=Site(last, counted=writer.end_number) if last else None,
+        barrier=_barrier(block),
+        instructions=len(block.instructions) + (last is not None),
+    )
+
+
+def _barrier(block: Block) -> tuple[int, int]:
+    last = block.end_instruction
+    if block.end != "barrier" or last is None:
+        return (0, 0)
+    values = []
+    for operand in last.operands:
+        if not isinstance(operand, Immediate):
+            raise EmulatorError(f"{last}: barrier numbers in registers are not supported")
+        values.append(operand.bits)
+    return (values[0] if values else 0, values[1] if len(values) > 1 else 0)

@@ -1,4 +1,4 @@
-"""The class of an instruction of PTX, as `instrument_passes.sass.classes` has those of SASS."""
+"""The class of an instruction of PTX, as `profscope.binaries.listing` has those of SASS."""
 
 from __future__ import annotations
 

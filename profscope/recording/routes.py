@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import torch
 
-from instrument_passes.launch_bits import TURNS
 from instrument_passes.manifest import Manifest
+from instrument_passes.selection import TURNS
 from profscope.device.arena import DeviceBuffers
 from profscope.device.backend import Backend
 from profscope.device.buffers import Buffers, Full, HostBuffers

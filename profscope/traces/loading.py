@@ -11,10 +11,9 @@ from profscope.progress import working
 from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
 from profscope.traces import importers
+from profscope.traces.checks import misfit, unsound
 from profscope.traces.formats import format_names
 from profscope.traces.importers import Importer
-from profscope.traces.load_checks import unsound
-from profscope.traces.save_checks import misfit
 from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, one_line
 from profscope.traces.trace_filter import TraceFilter

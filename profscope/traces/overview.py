@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from profscope.analysis.findings import findings
 from profscope.analysis.quantities import count_text
 from profscope.schema import Tables
-from profscope.traces.runs import run_starts
-from profscope.traces.tracks import Tracks
+from profscope.traces.tracks import Tracks, run_starts
 
 __all__ = [
     "FINDING",

@@ -12,11 +12,10 @@ from profscope.progress import working
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
+from profscope.traces.checks import misfit
 from profscope.traces.exporters import Exporter, Piece
-from profscope.traces.formats import GZIP, exporter_named
+from profscope.traces.formats import GZIP, exporter_named, is_folder_name, rank_of
 from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
-from profscope.traces.parquet_names import is_folder_name, rank_of
-from profscope.traces.save_checks import misfit
 from profscope.traces.trace_file import one_line
 
 __all__ = ["save", "write_page"]

@@ -6,18 +6,65 @@ track; a warp whose spans do not nest (an imported trace may hold such) is sprea
 their own lanes.
 """
 
+from __future__ import annotations
+
 import heapq
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.traces.runs import run_starts, stable_order
+from profscope.analysis.op_labels import label_of
 
-__all__ = ["Tracks", "assign_tracks", "device_word", "interval_slots", "nesting_lanes", "row_devices"]
+__all__ = [
+    "RUN_COLUMNS",
+    "Tracks",
+    "assign_tracks",
+    "column_run_starts",
+    "device_word",
+    "drawn_name",
+    "interval_slots",
+    "nesting_lanes",
+    "payload_name",
+    "root_spans",
+    "row_devices",
+    "run_starts",
+    "stable_order",
+    "warp_name",
+]
+
+# Runs: successive rows of a span table that one warp recorded. Packing and drawing both go run by run.
 
 Ints = NDArray[np.int64]
+RUN_COLUMNS = ("launch", "cta", "sm", "warp")
+
+
+def run_starts(df: pd.DataFrame) -> Ints:
+    """The rows at which another warp's spans begin, int64 of shape (runs,)."""
+    return column_run_starts({name: df[name].to_numpy() for name in RUN_COLUMNS})
+
+
+def column_run_starts(columns: Mapping[str, NDArray[np.integer]]) -> Ints:
+    """As `run_starts`, of columns by name."""
+    change = np.ones(len(columns["launch"]), np.bool_)
+    change[1:] = False
+    for name in RUN_COLUMNS:
+        values = columns[name]
+        change[1:] |= values[1:] != values[:-1]
+    return np.flatnonzero(change)
+
+
+def stable_order(group: Ints) -> Ints:
+    """The rows, group by group, in order within each; groups are numbered from 0."""
+    # numpy's stable sort is a radix sort for 16-bit keys: many times faster than for 64-bit ones.
+    few = int(group.max(initial=0)) < 1 << 16
+    return np.argsort(group.astype(np.uint16) if few else group, kind="stable")
+
+
 Flags = NDArray[np.bool_]
 MOST_TRACKS = 4096
 """Of warps, with kernels apart: Perfetto's UI takes seconds to lay out several times as many."""
@@ -260,3 +307,43 @@ def _queue_slots(group: Ints, start: Ints, end: Ints) -> Ints:
     count = np.diff(first, append=len(order))
     slots[order] = (row - np.repeat(first, count)) % np.repeat(turns, count)
     return slots
+
+
+# What things are called where they are drawn: a bar has room for a word or two.
+
+_IN_FLIGHT: Final = " in flight"
+_VARIABLE: Final = re.compile(r"[^\W\d]\w*")
+
+
+def drawn_name(scope: str, kind: str) -> str:
+    """A scope's name with the variable first, which a narrow bar still shows: "a: async copy"."""
+    if kind not in ("op", "async"):
+        return scope
+    op = scope.removesuffix(_IN_FLIGHT) if kind == "async" else scope
+    label = label_of(op)
+    variable = op[len(label) + 1 :]
+    if not label or not _VARIABLE.fullmatch(variable):
+        return scope
+    return f"{variable}: {label}{scope[len(op) :]}"
+
+
+def warp_name(warp: int, root: str, kernel: str) -> str:
+    """A warp's; with its partition's, where the span around all that it did is of one."""
+    partition = root.removeprefix(kernel).strip() if root.startswith(f"{kernel} ") else ""
+    return f"{partition}, warp {warp}" if partition else f"warp {warp}"
+
+
+def root_spans(df: pd.DataFrame, tracks: Tracks) -> list[tuple[str, str]]:
+    """By track: scope and kernel of its first run's first span, which is around all that the warp did."""
+    first = np.zeros(len(tracks.table), np.int64)
+    first[tracks.track[::-1]] = tracks.first[::-1]
+    return list(zip(df["scope"].iloc[first].tolist(), df["kernel"].iloc[first].tolist(), strict=True))
+
+
+ARGS = ("file", "line", "call_path", "iter", "cta", "launch")
+"""Names that every event's args have; a payload of that name gets a longer one."""
+
+
+def payload_name(column: pd.Series[Any]) -> str:
+    """What events call a column of values."""
+    return f"{column.name} (value)" if column.name in ARGS else str(column.name)

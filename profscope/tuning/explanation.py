@@ -13,7 +13,7 @@ from profscope.analysis.line_rows import witnesses
 from profscope.analysis.paired import ratio_of
 from profscope.analysis.time_account import TimeAccount, apportioned, time_accounts
 from profscope.profiles import Profile
-from profscope.tuning.arguments import DIFFERENT, TOLERANCE
+from profscope.tuning.launches import DIFFERENT, TOLERANCE
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 
 __all__ = ["Explanation", "tries_table", "with_measured"]

@@ -13,9 +13,8 @@ import torch
 from profscope.compat.kernels import watched_launches
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
-from profscope.tuning.arguments import Arguments
-from profscope.tuning.launches import Launch
-from profscope.tuning.timing import PairTimer
+from profscope.tuning.launches import Arguments, Launch
+from profscope.tuning.trials import PairTimer
 
 __all__ = ["ProgramLaunches"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.analysis.comparing.alignment import aligned
+from profscope.analysis.comparing.places import aligned
 
 KERNEL = """\
 def kernel(a_ptr, b_ptr, n):

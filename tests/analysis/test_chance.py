@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from profscope.analysis.comparing.chance import (
     FALSE_DISCOVERIES,
     Change,
+    Floor,
     Sample,
     benjamini_hochberg,
     compared,
+    floor_of,
     sample_of_ctas,
     sample_of_launches,
 )
-from profscope.analysis.comparing.floors import Floor, floor_of
 
 Floats = NDArray[np.float64]
 

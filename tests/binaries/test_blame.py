@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.sass.classes import class_of
-from instrument_passes.sass.listing import split
 from profscope.binaries.blame import blame
+from profscope.binaries.listing import class_of, split
 from tests.support.examples import examples
 
 LINES = {

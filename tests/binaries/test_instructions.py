@@ -13,13 +13,12 @@ import pytest
 from triton import knobs
 
 import profscope
-from instrument_passes.sass import rows
-from instrument_passes.sass.classes import CLASSES
-from instrument_passes.sass.listing import read_line_tables, read_listing, split
-from instrument_passes.sass.operands import access
-from instrument_passes.sass.ptx import read_ptx
 from instrument_passes.toolchain import triton_version
+from profscope.binaries import rows
+from profscope.binaries.listing import CLASSES, read_line_tables, read_listing, split
 from profscope.binaries.mapping import INSTRUCTION_DTYPES
+from profscope.binaries.operands import access
+from profscope.binaries.ptx import read_ptx
 from profscope.errors import ToolchainError
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
 from tests.support.binaries import BUILDS, built

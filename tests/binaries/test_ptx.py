@@ -9,7 +9,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from instrument_passes.sass.ptx import Frame, is_of, read_ptx
+from profscope.binaries.ptx import Frame, is_of, read_ptx
 
 FILES = '\t.file\t1 "/home/me/work.py"\n\t.file\t2 "/triton/language/standard.py"\n'
 SUM, AT_47, AT_49 = (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.sass.control import control_of
-from instrument_passes.sass.listing import Listing, split
-from instrument_passes.sass.waits import waits_of
+from profscope.binaries.asynchronous import control_of
+from profscope.binaries.listing import Listing, split
+from profscope.binaries.waits import waits_of
 
 
 def encoded(writes: int = 7, reads: int = 7, waits: Sequence[int] = ()) -> int:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument_passes.launch_bits import ADDRESS_BITS
 from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
+from instrument_passes.selection import ADDRESS_BITS
 from profscope.compat.programs import Program
 from profscope.decoding.raw import Mark
 from profscope.device.backend import Backend

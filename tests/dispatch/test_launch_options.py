@@ -10,7 +10,7 @@ import torch
 from triton.compiler import compile
 
 import profscope
-from instrument_passes.levels import LEVELS
+from instrument_passes import LEVELS
 from profscope.analysis.integrity import validate
 from profscope.compat.programs import manifest_in
 from profscope.options import Options

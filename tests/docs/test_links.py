@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import profscope
+from instrument_passes import LEVELS
 from instrument_passes.kept_text import unpacked
-from instrument_passes.levels import LEVELS
-from instrument_passes.ops.info import CLASSES, SPANNABLE
+from instrument_passes.ops import CLASSES, SPANNABLE
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import parse_pipeline
 from profscope.analysis.questions import GROUPS, question_names

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.emulator import activate
-from profscope.emulator.arguments import check_count
+from profscope.emulator.launcher import check_count
 
 # ruff: noqa: N803
 

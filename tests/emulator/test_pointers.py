@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from profscope.emulator.arguments import live_tensors
+from profscope.emulator.launcher import live_tensors
 from profscope.emulator.machine.memory import Allocation, GlobalMemory, MemoryViolationError
 from profscope.errors import EmulatorError
 from tests.kernels.add import add_kernel

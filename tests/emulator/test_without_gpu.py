@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import profscope
-from profscope.emulator import activate
-from profscope.emulator.without_gpu import say_how
+from profscope.emulator import activate, say_how
 
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
 HOW = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.sass.classes import CLASSES
+from profscope.binaries.listing import CLASSES
 from profscope.emulator.opcodes import TABLE
 from profscope.evidence.ptx_classes import ptx_class
 

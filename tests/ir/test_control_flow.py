@@ -13,12 +13,10 @@ from instrument_passes.ir import (
     Module,
     Op,
     Region,
-    for_op,
     func,
-    if_op,
     parse,
+    scf,
     warp_specialize,
-    while_op,
 )
 from tests.kernels import aot
 from tests.support.corpus import printed, third_of_modules, triton_module
@@ -55,13 +53,13 @@ class Counter:
     def loop(self, op: Op, count: str) -> str:
         self.loops += 1
         if op.name == "scf.for":
-            (inside,), (result,) = for_op.add_iter_args(op, [(count, "i32")])
-            for_op.set_yield_extra(op, [self.step(op.regions[0], self.ops(op.regions[0].entry.ops, inside))])
+            (inside,), (result,) = scf.add_iter_args(op, [(count, "i32")])
+            scf.set_for_yield(op, [self.step(op.regions[0], self.ops(op.regions[0].entry.ops, inside))])
             return result
-        carried = while_op.add_carried(op, [(count, "i32")])
+        carried = scf.add_carried(op, [(count, "i32")])
         before, after = (region.entry.ops for region in op.regions)
-        while_op.set_condition_extra(op, [self.ops(before, carried.before[0])])
-        while_op.set_yield_extra(op, [self.step(op.regions[1], self.ops(after, carried.after[0]))])
+        scf.set_condition_extra(op, [self.ops(before, carried.before[0])])
+        scf.set_while_yield(op, [self.step(op.regions[1], self.ops(after, carried.after[0]))])
         return carried.results[0]
 
     def step(self, region: Region, count: str) -> str:
@@ -72,9 +70,9 @@ class Counter:
         return more
 
     def branch(self, op: Op, count: str) -> str:
-        if_op.ensure_else(op)
         values = [[self.ops(region.entry.ops, count)] for region in op.regions]
-        (result,) = if_op.add_results(op, ["i32"], *values)
+        values += [[count]] * (2 - len(values))  # there is no else
+        (result,) = scf.add_if_results(op, ["i32"], *values)
         return result
 
     def specialised(self, op: Op, count: str) -> None:
@@ -83,7 +81,7 @@ class Counter:
             assert partition.args[-1].name == name
             assert partition.args[-1].type == "i32"
             self.ops(partition.region.entry.ops, name)
-        self.ops(warp_specialize.default_region(op).entry.ops, count)
+        self.ops(op.regions[0].entry.ops, count)
 
 
 def _signature_lines(module: Module) -> set[int]:
@@ -108,7 +106,7 @@ def test_counter_through_all_control_flow(text: str, module: Module, target: str
         assert len(op.results) == results[op] + 1
         assert op.results[-1].type == "i32"
         if op.name == "scf.for":
-            loop = for_op.read(op)
+            loop = scf.read_for(op)
             assert len(loop.iter_args) == len(loop.types) == len(op.results)
             assert op.regions[0].entry.terminator.operand_types == list(loop.types)
     # Everything else is byte for byte where it was.
@@ -150,15 +148,15 @@ def test_more_than_one_value_at_a_time(module: Module, target: str) -> None:
         op.insert_before(f"{i32} = arith.constant 1 : i32\n{i64} = arith.constant 2 : i64")
         types, inits = ["i32", "i64"], [i32, i64]
         if op.name == "scf.for":
-            inside, results = for_op.add_iter_args(op, list(zip(inits, types, strict=True)))
-            for_op.set_yield_extra(op, inside)
+            inside, results = scf.add_iter_args(op, list(zip(inits, types, strict=True)))
+            scf.set_for_yield(op, inside)
         elif op.name == "scf.while":
-            carried = while_op.add_carried(op, list(zip(inits, types, strict=True)))
-            while_op.set_condition_extra(op, carried.before)
-            while_op.set_yield_extra(op, carried.after)
+            carried = scf.add_carried(op, list(zip(inits, types, strict=True)))
+            scf.set_condition_extra(op, carried.before)
+            scf.set_while_yield(op, carried.after)
             results = list(carried.results)
         else:
-            results = if_op.add_results(op, types, inits, inits)
+            results = scf.add_if_results(op, types, inits, inits)
         assert [(value.name, value.type) for value in op.results[-2:]] == list(
             zip(results, types, strict=True)
         )
@@ -185,9 +183,9 @@ def _loop(**holes: str) -> tuple[Module, Op]:
 
 def test_loop_without_results_gets_one() -> None:
     module, op = _loop()
-    names = for_op.add_iter_args(op, [("%z", "i32")])
+    names = scf.add_iter_args(op, [("%z", "i32")])
     assert names == (["%ps_0"], ["%ps_1"])
-    for_op.set_yield_extra(op, ["%i"])
+    scf.set_for_yield(op, ["%i"])
     assert str(module) == LOOP.format(
         before="%ps_1 = ",
         carried=" iter_args(%ps_0 = %z) -> (i32) ",
@@ -202,8 +200,8 @@ def test_loop_without_results_gets_one() -> None:
 def test_loop_with_results_keeps_their_names(before: str, extended: str) -> None:
     carried, yielded = " iter_args(%x = %z) -> (i32)", "\n      scf.yield %x : i32"
     module, op = _loop(before=before, carried=carried, yielded=yielded)
-    for_op.add_iter_args(op, [("%n", "i64")])
-    for_op.set_yield_extra(op, ["%ps_0"])
+    scf.add_iter_args(op, [("%n", "i64")])
+    scf.set_for_yield(op, ["%ps_0"])
     assert str(module) == LOOP.format(
         before=extended,
         carried=" iter_args(%x = %z, %ps_0 = %n) -> (i32, i64)",
@@ -213,7 +211,7 @@ def test_loop_with_results_keeps_their_names(before: str, extended: str) -> None
 
 def test_read_of_a_loop() -> None:
     _, op = _loop(before="%5:2 = ", carried=" iter_args(%x = %z, %y = %q#1) -> (i32, !tt.ptr<f32>)")
-    assert for_op.read(op) == for_op.ForLoop(
+    assert scf.read_for(op) == scf.ForLoop(
         induction="%i",
         lower="%z",
         upper="%n",
@@ -228,28 +226,28 @@ def test_read_of_a_loop() -> None:
 
 def test_read_of_an_unsigned_loop_over_index() -> None:
     module = parse("module {\n  scf.for unsigned %i = %a to %b step %c {\n  }\n}\n")
-    loop = for_op.read(module.body.ops[0])
+    loop = scf.read_for(module.body.ops[0])
     assert (loop.induction, loop.lower, loop.upper, loop.step) == ("%i", "%a", "%b", "%c")
     assert (loop.induction_type, loop.iter_args) == ("index", ())
-    for_op.add_iter_args(module.body.ops[0], [("%a", "index")])
+    scf.add_iter_args(module.body.ops[0], [("%a", "index")])
     assert "scf.for unsigned %i = %a to %b step %c iter_args(%ps_0 = %a) -> (index)  {\n" in str(module)
 
 
 def test_yield_wants_a_value_for_each_iter_arg() -> None:
     _, op = _loop()
-    for_op.add_iter_args(op, [("%z", "i32"), ("%n", "i32")])
+    scf.add_iter_args(op, [("%z", "i32"), ("%n", "i32")])
     with pytest.raises(IRError, match=r"^<ttgir>:3: expected 2 values to yield, found 1: "):
-        for_op.set_yield_extra(op, ["%i"])
+        scf.set_for_yield(op, ["%i"])
 
 
 @pytest.mark.parametrize(
     ("edit", "wanted"),
     [
-        (lambda op: for_op.read(op), "an scf.for"),
-        (lambda op: if_op.ensure_else(op), "an scf.if"),
-        (lambda op: while_op.add_carried(op, [("%x", "i32")]), "an scf.while"),
+        (lambda op: scf.read_for(op), "an scf.for"),
+        (lambda op: scf.add_if_results(op, [], [], []), "an scf.if"),
+        (lambda op: scf.add_carried(op, [("%x", "i32")]), "an scf.while"),
         (lambda op: warp_specialize.partitions(op), "a ttg.warp_specialize"),
-        (lambda op: func.calls(op), "a tt.func"),
+        (lambda op: func.add_arguments(op, [], {}), "a tt.func"),
     ],
 )
 def test_edits_of_another_op_are_refused(edit, wanted: str) -> None:
@@ -269,9 +267,9 @@ def test_while_without_values() -> None:
         "}\n"
     )
     op = module.body.ops[0]
-    carried = while_op.add_carried(op, [("%z", "i32")])
-    while_op.set_condition_extra(op, carried.before)
-    while_op.set_yield_extra(op, carried.after)
+    carried = scf.add_carried(op, [("%z", "i32")])
+    scf.set_condition_extra(op, carried.before)
+    scf.set_while_yield(op, carried.after)
     assert str(module) == (
         "module {\n"
         "  %ps_2 = scf.while (%ps_0 = %z) : (i32) -> (i32) {\n"
@@ -286,7 +284,7 @@ def test_while_without_values() -> None:
 
 def test_if_without_else() -> None:
     module = parse("module {\n  scf.if %c {\n    a.b\n  } {odd} loc(#loc)\n}\n")
-    results = if_op.add_results(module.body.ops[0], ["i32"], ["%t"], ["%e"])
+    results = scf.add_if_results(module.body.ops[0], ["i32"], ["%t"], ["%e"])
     assert results == ["%ps_0"]
     assert str(module) == (
         "module {\n"
@@ -325,8 +323,8 @@ def test_partitions_and_their_warps(name: str, target: str, warps: tuple[int, ..
         assert [value.type for value in partition.args] == op.operand_types
         assert partition.region.isolated
         assert partition.region.entry.terminator.name == "ttg.warp_return"
-    assert warp_specialize.default_region(op).entry.terminator.name == "ttg.warp_yield"
-    assert not warp_specialize.default_region(op).isolated
+    assert op.regions[0].entry.terminator.name == "ttg.warp_yield"
+    assert not op.regions[0].isolated
 
 
 def test_partition_without_captures() -> None:

@@ -10,17 +10,17 @@ import pytest
 from triton.backends.amd.compiler import HIPBackend
 from triton.compiler import ASTSource, compile
 
+from instrument_passes import LEVELS, LOWERING
 from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.cost import cost
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
-from instrument_passes.levels import LEVELS, LOWERING
-from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.targets import target_of
 from instrument_passes.targets.amd import ARCHITECTURES, Amd
 from instrument_passes.toolchain import build, triton_version
+from profscope.commands.opt import main
 from profscope.compat.programs import manifest_in
 from profscope.options import Options
 from tests.kernels import add, attention, matmul, softmax

@@ -17,7 +17,6 @@ HEAVY = ("passes", "lowering", "targets", "pipeline", "spans", "dialect")
         ("manifest", [*HEAVY, "ir", "ops", "analyses"]),
         ("records", [*HEAVY, "ir", "ops", "analyses"]),
         ("selection", [*HEAVY, "ir", "ops", "analyses", "numpy"]),
-        ("span_columns", [*HEAVY, "ir", "ops", "analyses", "numpy"]),
         ("errors", [*HEAVY, "ir", "ops", "analyses", "numpy"]),
         ("ir", [*HEAVY, "ops", "analyses", "numpy"]),
         ("analyses.opclasses", [*HEAVY, "numpy"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from instrument_passes.opt import main
+from profscope.commands.opt import main
 from tests.kernels.spec import CUDA80
 from tests.support.binaries import built
 

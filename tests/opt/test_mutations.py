@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from instrument_passes import LEVELS, LOWERING
 from instrument_passes.ir import parse
-from instrument_passes.levels import LEVELS, LOWERING
-from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.commands.opt import main
 from tests.support.mutations import mutated
 
 INPUTS = {path.stem: path for path in (Path(__file__).parent.parent / "passes" / "inputs").glob("*.ttgir")}

@@ -97,7 +97,7 @@ def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def opt(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(tree, "-m", "instrument_passes.opt", *arguments)
+    return run(tree, "-m", "profscope.commands.opt", *arguments)
 
 
 def test_pass_in_the_tool(tree: Path) -> None:
@@ -115,7 +115,7 @@ def test_pass_in_a_session(tree: Path) -> None:
 def test_row_of_the_page(tree: Path) -> None:
     page = tree / "docs" / "passes.md"
     before = page.read_text()
-    assert run(tree, "-m", "instrument_passes.documents.passes", str(page)).stderr == ""
+    assert run(tree, "-m", "instrument_passes.documents", str(page.parent)).stderr == ""
     (row,) = set(page.read_text().splitlines()) - set(before.splitlines())
     assert row == (
         "| `my-pass` | `label=my store` | A span around every store.<br>`label`: what the spans are called. |"

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import profscope
-from instrument_passes.context import TRITONS
-from instrument_passes.levels import LEVELS
-from instrument_passes.opt import main
+from instrument_passes import LEVELS
+from instrument_passes.passes.base import TRITONS
 from instrument_passes.toolchain import triton_version
+from profscope.commands.opt import main
 
 INPUTS = Path(__file__).parent.parent / "passes" / "inputs"
 ADD = INPUTS / "add.ttgir"
@@ -199,10 +199,10 @@ def test_runs_without_triton_and_is_quick_to_start() -> None:
         "import sys\n"
         "class Blocked:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('triton', 'torch', 'pandas', 'profscope', 'rich'):\n"
+        "        if name.split('.')[0] in ('triton', 'torch', 'pandas', 'rich', 'viewer'):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Blocked())\n"
-        "from instrument_passes.opt import main\n"
+        "from profscope.commands.opt import main\n"
         f"assert main([{str(ADD)!r}, '-p', 'kernel-span,lower-records,allocate-buffer']) == 0\n"
         f"assert main([{str(ADD)!r}, '--verify']) == 1\n"
     )
@@ -213,7 +213,7 @@ def test_runs_without_triton_and_is_quick_to_start() -> None:
 
 
 def test_closed_pipe_is_quiet() -> None:
-    command = f"{sys.executable} -m instrument_passes.opt {INPUTS / 'matmul_sm80.ttgir'} | true"
+    command = f"{sys.executable} -m profscope.commands.opt {INPUTS / 'matmul_sm80.ttgir'} | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
 

@@ -16,10 +16,10 @@ import torch
 import profscope
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
-from instrument_passes.opt import main
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
 from profscope.analysis.integrity import validate
+from profscope.commands.opt import main
 from profscope.errors import OptionError
 from profscope.schema import SPAN_DTYPES, Tables
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel
@@ -76,7 +76,7 @@ def _installed(folder: Path) -> dict[str, str]:
 
 
 def _opt(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "instrument_passes.opt", *arguments]
+    command = [sys.executable, "-m", "profscope.commands.opt", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 

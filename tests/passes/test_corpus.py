@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from instrument_passes import LEVELS
 from instrument_passes.dialect import PROBED as VALUES
-from instrument_passes.levels import LEVELS
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import VECTOR
 from profscope.compat.programs import manifest_in

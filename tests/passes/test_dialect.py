@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.attributes import SpanAttributes
 from instrument_passes.dialect import attributes_of, begin, record_id
 from instrument_passes.errors import IRError, PassError
 from instrument_passes.ir import Op, parse
-from instrument_passes.manifest import Manifest, Section, Span
+from instrument_passes.manifest import Manifest, Section, Span, SpanAttributes
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 

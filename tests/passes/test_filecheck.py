@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from instrument_passes.analyses.opclasses import SPANNABLE
-from instrument_passes.opt import main
+from profscope.commands.opt import main
 
 HERE = Path(__file__).parent
 PROGRAMS = {"profscope-opt", "FileCheck"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.analyses.initial import initial_value
+from instrument_passes.analyses.async_roles import initial_value
 from instrument_passes.ir import parse
 
 _KERNEL = """

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from instrument_passes import LEVELS
 from instrument_passes.ir import parse
-from instrument_passes.levels import LEVELS
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from tests.kernels import aot, matmul, matmul_tma, matmul_ws, softmax

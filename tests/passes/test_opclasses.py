@@ -12,14 +12,21 @@ import triton
 from triton._C.libtriton import ir
 from triton.compiler import make_backend
 
-from instrument_passes.analyses.coverage import coverage, render
-from instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, info_of
-from instrument_passes.documents.ops import document
+from instrument_passes.analyses.opclasses import (
+    CLASSES,
+    DEFAULT_CLASSES,
+    OPS,
+    SPANNABLE,
+    coverage,
+    coverage_table,
+    info_of,
+)
+from instrument_passes.documents import ops_page
 from instrument_passes.ir import parse
-from instrument_passes.opt import main
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.passes.op_spans import OpSpans
 from instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
+from profscope.commands.opt import main
 from tests.kernels.aot import context_for, gpu_target, ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, GFX942, TARGETS
@@ -112,7 +119,7 @@ def test_coverage_command_ends_with_the_counts(tmp_path: Path, capfd: pytest.Cap
 
 
 def test_ops_without_a_row_are_named() -> None:
-    rendered = render(coverage(parse(FOREIGN))).splitlines()
+    rendered = coverage_table(coverage(parse(FOREIGN))).splitlines()
     assert rendered[-3:] == [
         "uncovered        2  ttng.from_the_future                    first on line 3",
         "uncovered        1  other.op                                first on line 5",
@@ -139,4 +146,4 @@ def test_classes_without_time_cannot_be_recorded(cls: str) -> None:
 
 def test_documentation_is_up_to_date() -> None:
     found = (HERE.parent.parent / "docs" / "ops.md").read_text()
-    assert found == document(), "run: python -m instrument_passes.documents.ops > docs/ops.md"
+    assert found == ops_page(), "run: python -m instrument_passes.documents docs"

@@ -7,10 +7,10 @@ import torch
 import triton
 import triton.language as tl
 
-from instrument_passes.sass.listing import read_listing
-from instrument_passes.sass.operands import access
 from instrument_passes.toolchain import built, disassembled
 from instrument_passes.unpacking import unpacked_late
+from profscope.binaries.listing import read_listing
+from profscope.binaries.operands import access
 from profscope.emulator import activate
 from profscope.emulator.costs import COSTS, Cost
 from profscope.options import Options

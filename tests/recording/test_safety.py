@@ -21,7 +21,7 @@ from profscope.analysis.integrity import validate
 from profscope.device.arena import DeviceBuffers
 from profscope.device.buffers import Lane
 from profscope.emulator.launch import Launch
-from profscope.emulator.machine.grid import Grid
+from profscope.emulator.machine.batch import Grid
 from profscope.errors import SessionError
 from tests.support import standin
 from tests.support.sessions import launch_add, session

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.launch_bits import ADDRESS_BITS, TURNS
-from instrument_passes.selection import Selection
+from instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
 from profscope import Profile
 from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times

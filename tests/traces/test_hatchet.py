@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from profscope.profiles import Profile, load
-from profscope.traces.flame import weights
+from profscope.traces.exporters.collapsed import weights
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.sessions import launch_add, session
 

@@ -19,10 +19,9 @@ import pytest
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.store.packed_table import pack, unpack
+from profscope.traces.checks import unsound
 from profscope.traces.compact import ROW_STREAMS, RUN_STREAMS
-from profscope.traces.load_checks import unsound
-from profscope.traces.perfetto.layout import DATA_FIELD, END
-from profscope.traces.perfetto.protobuf import LENGTH_DELIMITED, field, varint
+from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, field, varint
 from tests.support.around import program
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import changed

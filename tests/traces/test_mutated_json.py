@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.checked_fields import wrong_field
 from instrument_passes.errors import ManifestError
-from instrument_passes.manifest import Manifest
+from instrument_passes.manifest import Manifest, wrong_field
 from profscope.decoding.build import Build
 from profscope.errors import TraceError
 from profscope.profiles import Profile

@@ -21,7 +21,7 @@ import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.loading import load_part
-from profscope.traces.parquet import columns, writing
+from profscope.traces.parquet import columns
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
@@ -50,7 +50,7 @@ def saved(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """`t.parquet`, of several row groups, and the folder `t`."""
     folder = tmp_path_factory.mktemp("parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "GROUP_ROWS", 200)
+        patch.setattr(columns, "GROUP_ROWS", 200)
         profile.save(folder / "t.parquet")
     profile.save(f"{folder}/t/")
     return folder

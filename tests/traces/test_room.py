@@ -9,7 +9,7 @@ import pytest
 import profscope
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.traces import room
+from profscope.traces import trace_file
 from profscope.traces.loading import load_part
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.profiles import regular_profile
@@ -32,7 +32,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> Path:
 
 def free(patch: pytest.MonkeyPatch, spans: int) -> None:
     """Let there be memory for so many spans."""
-    patch.setattr(room, "free_bytes", lambda: spans * room.PEAK_BYTES_A_SPAN)
+    patch.setattr(trace_file, "free_bytes", lambda: spans * trace_file.PEAK_BYTES_A_SPAN)
 
 
 @pytest.mark.parametrize(("name", "times"), [("t.parquet", 1), ("t", 1), ("job", 2)])
@@ -64,15 +64,15 @@ def test_free_memory_is_what_machine_and_control_group_leave(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  5000 kB\n")
-    monkeypatch.setattr(room, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "_CGROUP", tmp_path)
-    assert room.free_bytes() == 5000 << 10
+    monkeypatch.setattr(trace_file, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(trace_file, "_CGROUP", tmp_path)
+    assert trace_file.free_bytes() == 5000 << 10
     for name, text in (("max", "max\n"), ("current", "4000\n"), ("stat", "anon 1\ninactive_file 500\n")):
         (tmp_path / f"memory.{name}").write_text(text)
-    assert room.free_bytes() == 5000 << 10  # no limit
+    assert trace_file.free_bytes() == 5000 << 10  # no limit
     (tmp_path / "memory.max").write_text("10000\n")
-    assert room.free_bytes() == 6500
+    assert trace_file.free_bytes() == 6500
     (tmp_path / "meminfo").unlink()
     (tmp_path / "memory.max").unlink()
-    assert room.free_bytes() is None
-    room.check_room("t", 1 << 50)
+    assert trace_file.free_bytes() is None
+    trace_file.check_room("t", 1 << 50)

@@ -23,7 +23,7 @@ from profscope.analysis.diagnosis import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.traces.stale_temp_files import held
+from profscope.traces.output import held
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick

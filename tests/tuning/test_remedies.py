@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profscope.tuning.remedies import OF_THE_GRID, REMEDIES, Chosen, Steps, steps_for
+from profscope.tuning.search import OF_THE_GRID, REMEDIES, Chosen, Steps, steps_for
 
 USUAL = Chosen(num_warps=4, num_stages=3, maxnreg=None, registers=100)
 

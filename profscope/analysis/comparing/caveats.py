@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.comparing.chance import NO_FLOOR, Floor
 from profscope.analysis.comparing.figures import Side
-from profscope.analysis.comparing.floors import NO_FLOOR, Floor
 from profscope.analysis.comparing.operands import Operand
 from profscope.analysis.comparing.pairs import Pair
 from profscope.analysis.quantities import count_text

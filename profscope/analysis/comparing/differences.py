@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,10 +16,8 @@ from profscope.analysis.comparing.caveats import (
     option_notes,
     unit_of,
 )
-from profscope.analysis.comparing.chance import Sample, benjamini_hochberg, compared
-from profscope.analysis.comparing.counters import counter_changes, counter_text
+from profscope.analysis.comparing.chance import Floor, Sample, benjamini_hochberg, compared, floor_of
 from profscope.analysis.comparing.figures import Side
-from profscope.analysis.comparing.floors import Floor, floor_of
 from profscope.analysis.comparing.operands import (
     LAUNCH,
     Operand,
@@ -28,15 +26,25 @@ from profscope.analysis.comparing.operands import (
     of_one_side,
     of_rows,
 )
-from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
+from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
 from profscope.analysis.comparing.places import Lines
-from profscope.analysis.comparing.program import ComparedKernel, program
 from profscope.analysis.corrections import are_corrected
+from profscope.analysis.quantities import three_digits
 from profscope.errors import DiffError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 
-__all__ = ["DTYPES", "differences"]
+__all__ = [
+    "DTYPES",
+    "ComparedKernel",
+    "counter_changes",
+    "counter_text",
+    "differences",
+    "heading_text",
+    "program",
+    "program_text",
+    "status_text",
+]
 
 DTYPES: Final[dict[str, Any]] = {
     "kernel": "str",
@@ -192,3 +200,146 @@ def _in_order(table: pd.DataFrame) -> pd.DataFrame:
         }
     )
     return table.loc[keys.sort_values(list(_ORDER), kind="stable").index].reset_index(drop=True)
+
+
+_FLOOR_PCT: Final = 5.0  # between two sessions counters of one binary differ by some percent
+_FLOOR_POINTS: Final = 3.0  # of a percentage
+_MOST: Final = 4  # that one line names
+
+
+def counter_changes(pair: Pair, a: Tables, b: Tables) -> list[dict[str, Any]]:
+    """The counters of a pair of configurations that differ by more than noise, the greatest change first.
+
+    kernel, variant_a, variant_b, counter, unit; a, b: the values; change: of a percentage b less a in points,
+    of all else b over a less 1 in percent, null if a is 0.
+    """
+    if pair.a is None or pair.b is None:
+        return []
+    of_a, of_b = (_values(tables, pair.kernel, group.variant) for tables, group in ((a, pair.a), (b, pair.b)))
+    rows = []
+    for counter in of_a.keys() & of_b.keys():
+        (one, unit), (other, _) = of_a[counter], of_b[counter]
+        is_points = unit == "%"
+        change = other - one if is_points else 100 * (other / one - 1) if one else None
+        floor = _FLOOR_POINTS if is_points else _FLOOR_PCT
+        if one != other and (change is None or abs(change) >= floor):
+            rows.append(
+                {
+                    "kernel": pair.kernel, "variant_a": pair.a.variant, "variant_b": pair.b.variant,
+                    "counter": counter, "unit": unit, "a": one, "b": other, "change": change,
+                }
+            )  # fmt: skip
+    return sorted(rows, key=lambda row: (-abs(row["change"] or 0.0), row["counter"]))
+
+
+def counter_text(changes: list[dict[str, Any]]) -> str:
+    """ "counters: dram_read +40 %, l2_hit_rate 80 to 35 %", of the greatest changes."""
+    shown = [_said(row) for row in changes if row["change"] is not None][:_MOST]
+    more = f"; {len(changes) - len(shown)} more changed" if len(changes) > len(shown) else ""
+    return f"counters: {', '.join(shown)}{more}"
+
+
+def _said(row: dict[str, Any]) -> str:
+    if row["unit"] == "%":
+        return f"{row['counter']} {row['a']:.0f} to {row['b']:.0f} %"
+    return f"{row['counter']} {row['change']:+.0f} %"
+
+
+def _values(tables: Tables, kernel: str, variant: int) -> dict[str, tuple[float, str]]:
+    """By counter, its value and unit; those without a value are left out."""
+    counters = tables.counters
+    own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
+    columns = (own[name].tolist() for name in ("counter", "value", "unit"))
+    return {
+        str(counter): (float(value), str(unit))
+        for counter, value, unit in zip(*columns, strict=True)
+        if not pd.isna(value)
+    }
+
+
+class ComparedKernel(NamedTuple):
+    """A pair, and why its launches cannot be compared: "" if they can."""
+
+    pair: Pair
+    why_not: str = ""
+
+
+def program(a: Side, b: Side, groups: Sequence[ComparedKernel], table: pd.DataFrame) -> dict[str, Any]:
+    """Entry "program" of a comparison's attrs.
+
+    launches_a, launches_b: how many were recorded. total_a, total_b: their time. changed_a, changed_b: the
+    part of it, 0 to 1, whose time has changed or that was not judged; not_judged_a, not_judged_b: of the
+    latter alone.
+    not_judged: by group of these its `name`, `why`, and the parts `a` and `b` of the program's time.
+    """
+    rows = table[(table["kind"] == LAUNCH) & (table["status"] == "changed")]
+    changed = set(rows[list(COMPARED)].itertuples(index=False, name=None))
+    took = [
+        (_took(a, each.pair.kernel, each.pair.a), _took(b, each.pair.kernel, each.pair.b)) for each in groups
+    ]
+    result: dict[str, Any] = {
+        "launches_a": sum(_launches(a, each.pair.kernel, each.pair.a) for each in groups),
+        "launches_b": sum(_launches(b, each.pair.kernel, each.pair.b) for each in groups),
+    }
+    for side, times in zip("ab", zip(*took, strict=True), strict=True):
+        total = sum(times)
+        open_time = sum(time for time, each in zip(times, groups, strict=True) if each.why_not)
+        other = sum(time for time, each in zip(times, groups, strict=True) if each.pair.names in changed)
+        result[f"total_{side}"] = total
+        result[f"changed_{side}"] = (open_time + other) / total if total else 0.0
+        result[f"not_judged_{side}"] = open_time / total if total else 0.0
+    result["not_judged"] = [
+        {"name": each.pair.name, "why": each.why_not}
+        | {side: time / (result[f"total_{side}"] or 1.0) for side, time in zip("ab", times, strict=True)}
+        for each, times in zip(groups, took, strict=True)
+        if each.why_not
+    ]
+    return result
+
+
+def _took(side: Side, kernel: str, group: LaunchGroup | None) -> float:
+    return 0.0 if group is None else float(side.durations(side.all_launches(kernel, group)).took.sum())
+
+
+def _launches(side: Side, kernel: str, group: LaunchGroup | None) -> int:
+    return 0 if group is None else len(side.all_launches(kernel, group))
+
+
+# Words of a comparison that the terminal and the page share.
+
+
+def heading_text(kernel: str, configuration: str, differs: str) -> str:
+    """What is compared: "matmul_kernel, ACT=1 (num_stages 3 -> 1)"."""
+    name = f"{kernel}, {configuration}" if configuration else kernel
+    return f"{name} ({differs})" if differs else name
+
+
+def program_text(program: Mapping[str, Any], unit: str) -> str:
+    """The time of all recorded launches, and the parts of it that changed or were not judged.
+
+    program: entry "program" of a comparison's attrs.
+    """
+    total_a, total_b = program["total_a"], program["total_b"]
+    changed, not_judged = ((program[f"{name}_a"], program[f"{name}_b"]) for name in ("changed", "not_judged"))
+    launches = program["launches_a"], program["launches_b"]
+    how_many = "" if launches[0] == launches[1] else f", {launches[0]:,} and {launches[1]:,} launches"
+    by = f" ({total_b / total_a - 1:+.1%})" if total_a > 0 and not how_many else ""
+    same = "no launch changed" if how_many else "nothing changed"
+    text = f"{_duration(total_a, unit)} in A, {_duration(total_b, unit)} in B{by}{how_many}; "
+    text += f"changed: {_parts(changed)}" if any(changed) else same
+    return f"{text} (not judged: {_parts(not_judged)})" if any(not_judged) else text
+
+
+def _duration(value: float, unit: str) -> str:
+    number, name = three_digits(value, unit)
+    return f"{number} {name}" if unit == "ns" else f"{number}{name} cycles"
+
+
+def _parts(parts: tuple[float, float]) -> str:
+    return f"{parts[0]:.1%} of A, {parts[1]:.1%} of B"
+
+
+def status_text(status: str, change: float, *, significant: bool) -> str:
+    """ "noise" for a change that is no more than that. What takes no time and is gone "went": it is not the
+    same. status, change, significant: as `profscope.diff()` has them."""
+    return "noise" if change and not significant else status

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.comparing.chance import Sample, sample_of_ctas, sample_of_launches
+from profscope.analysis.comparing.chance import Floor, Sample, sample_of_ctas, sample_of_launches
 from profscope.analysis.comparing.figures import Durations, Figures
-from profscope.analysis.comparing.floors import Floor
 from profscope.analysis.comparing.pairs import COMPARED, Pair
 from profscope.analysis.comparing.places import Lines, matched
 from profscope.analysis.span_rows import Floats, Ints, grid_scales

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import answer_frame
-from profscope.analysis.program.host_paths import scope_paths
+from profscope.analysis.program.host_scopes import scope_paths
 from profscope.schema import CALL_ARROW, GPU_KINDS, Tables
 
 __all__ = ["CALL_TREE_DTYPES", "call_tree"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import answer_frame
-from profscope.analysis.program.host_paths import why_no_gpu_events
+from profscope.analysis.program.host_scopes import why_no_gpu_events
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["GPU_GAP_DTYPES", "gpu_gaps"]

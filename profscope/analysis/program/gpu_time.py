@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.program.host_paths import are_triton, why_no_gpu_events
+from profscope.analysis.program.host_scopes import are_triton, why_no_gpu_events
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["GPU_TIME_DTYPES", "gpu_time"]

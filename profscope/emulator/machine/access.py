@@ -7,11 +7,15 @@ import numpy as np
 
 from profscope.emulator.arrays import Array, DType
 from profscope.emulator.costs import SECTORS_PER_CYCLE
-from profscope.emulator.machine.atomics import combine_in_turn
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
 from profscope.emulator.machine.counts import access_rows
-from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, MemoryViolationError
+from profscope.emulator.machine.memory import (
+    LOCAL_WINDOW,
+    SHARED_WINDOW,
+    MemoryViolationError,
+    combine_in_turn,
+)
 from profscope.emulator.machine.transactions import sectors, wavefronts
 
 __all__ = ["atomic", "charge_access", "copy_async", "load", "store"]

@@ -14,10 +14,9 @@ import numpy as np
 from profscope.emulator.arrays import Array
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
 from profscope.emulator.device import Placement
-from profscope.emulator.machine.batch import Batch
+from profscope.emulator.machine.batch import Batch, Grid
 from profscope.emulator.machine.block import Meeting, Schedule
 from profscope.emulator.machine.execute import QUANTUM, check_length, release, step, step_or_split
-from profscope.emulator.machine.grid import Grid
 
 __all__ = ["Timeline"]
 

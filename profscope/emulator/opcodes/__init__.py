@@ -1,6 +1,6 @@
 """The opcode table, one module a group; importing this package fills it."""
 
-from profscope.emulator.opcodes import arithmetic, bits, control, convert, dot_products, memory, warp
+from profscope.emulator.opcodes import arithmetic, bits, control, convert, memory, warp
 from profscope.emulator.opcodes.table import TABLE, Form, Meaning, Op, lookup
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "bits",
     "control",
     "convert",
-    "dot_products",
     "lookup",
     "memory",
     "warp",

@@ -19,9 +19,13 @@ from profscope.emulator.ptx.syntax import (
     Register,
     SourceLine,
     Symbol,
+    Token,
     Vector,
+    immediate,
+    negative,
+    tokens,
+    unquoted,
 )
-from profscope.emulator.ptx.tokens import Token, immediate, negative, tokens, unquoted
 from profscope.errors import EmulatorError
 
 __all__ = ["parse"]

@@ -1,12 +1,32 @@
 """What PTX text consists of: operands, instructions with their source lines, functions and variables."""
 
+import re
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from profscope.errors import EmulatorError
+
 __all__ = [
-    "Address", "Function", "GlobalVariable", "Immediate", "Instruction", "Module", "Operand", "Parameter",
-    "Register", "SourceLine", "Symbol", "Vector",
-]  # fmt: skip
+    "Address",
+    "Function",
+    "GlobalVariable",
+    "Immediate",
+    "Instruction",
+    "Module",
+    "Operand",
+    "Parameter",
+    "Register",
+    "SourceLine",
+    "Symbol",
+    "Token",
+    "Vector",
+    "immediate",
+    "negative",
+    "tokens",
+    "unquoted",
+]
 
 
 class SourceLine(NamedTuple):
@@ -109,3 +129,77 @@ class GlobalVariable:
 class Module:
     functions: dict[str, Function] = field(default_factory=dict)
     variables: dict[str, GlobalVariable] = field(default_factory=dict)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    line: int
+
+
+_TOKEN = re.compile(
+    r"""(?P<skip>[ \t\r]+|//[^\n]*|/\*.*?\*/)
+    |(?P<newline>\n)
+    |(?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
+        |(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|\d+U?)
+    |(?P<word>[%$.A-Za-z_](?:[\w$.%]|::(?=[\w]))*)
+    |(?P<string>"(?:[^"\\]|\\.)*")
+    |(?P<punctuation>[-+{}()\[\],;:@!|<>=])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def tokens(text: str) -> Iterator[Token]:
+    line = 1
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise EmulatorError(f"PTX line {line}: cannot read {text[position : position + 30]!r}")
+        kind = str(match.lastgroup)
+        if kind == "newline":
+            yield Token(kind, "\n", line)
+        elif kind != "skip":
+            yield Token(kind, match.group(), line)
+        line += match.group().count("\n")
+        position = match.end()
+
+
+def immediate(token: Token) -> Immediate:
+    """The number a token stands for. Raises EmulatorError if it is none.
+
+    Source: PTX ISA 8.6, 4.5: integers are decimal, 0x, 0b, or octal where they begin with 0; floats are
+    doubles, or a float32's bits after 0f.
+    """
+    if token.kind != "number":
+        raise EmulatorError(f"PTX line {token.line}: number expected, found {token.text!r}")
+    text = token.text.rstrip("U").lower()
+    if text[:2] in ("0f", "0d"):
+        return Immediate(int(text[2:], 16), 32 if text[1] == "f" else 64)
+    if text[:2] in ("0x", "0b"):
+        return Immediate(int(text, 0), 0)
+    if not text.isdigit():
+        return Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), 64)
+    if text[0] == "0" and not set(text) <= set("01234567"):
+        raise EmulatorError(f"PTX line {token.line}: {token.text} is no octal number")
+    return Immediate(int(text, 8 if text[0] == "0" else 10), 0)
+
+
+def negative(number: Immediate) -> Immediate:
+    """The number with a minus before it."""
+    sign_bit = 1 << number.width >> 1
+    return Immediate(number.bits ^ sign_bit if sign_bit else -number.bits, number.width)
+
+
+def unquoted(text: str) -> str:
+    """What a string stands for: LLVM escapes quotes and bytes that are not printable ASCII."""
+    raw = _ESCAPE.sub(lambda match: _unescaped(match[1]), text.encode())
+    return raw.decode(errors="replace")
+
+
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_CONTROLS = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+def _unescaped(escape: bytes) -> bytes:
+    return bytes([int(escape, 8) & 255]) if escape.isdigit() else _CONTROLS.get(escape, escape)

@@ -7,9 +7,8 @@ every block before the blocks it leads to, they meet again at the immediate post
 from collections.abc import Iterator
 
 from profscope.emulator.ptx.syntax import Instruction, Module, Symbol, Vector
-from profscope.emulator.translation.graph import Block, Graph
+from profscope.emulator.translation.graph import Block, Graph, find_live
 from profscope.emulator.translation.inline import Inliner
-from profscope.emulator.translation.liveness import find_live
 from profscope.emulator.translation.sync_points import meetings
 from profscope.errors import EmulatorError
 

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable
 
 from profscope.emulator.ptx.syntax import Address, Instruction, Symbol
-from profscope.emulator.translation.graph import Graph
-from profscope.emulator.translation.liveness import reads, sources, writes
+from profscope.emulator.translation.graph import Graph, reads, sources, writes
 
 __all__ = ["record_instructions"]
 

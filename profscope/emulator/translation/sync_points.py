@@ -12,9 +12,7 @@ from collections.abc import Iterator, Sequence
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.opcodes.table import Form
 from profscope.emulator.ptx.syntax import Address, Instruction, Register
-from profscope.emulator.translation.graph import Block, Graph
-from profscope.emulator.translation.liveness import reads, sources, writes
-from profscope.emulator.translation.pointers import pointer_sources
+from profscope.emulator.translation.graph import Block, Graph, pointer_sources, reads, sources, writes
 
 __all__ = ["meetings"]
 

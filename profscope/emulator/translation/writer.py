@@ -15,9 +15,8 @@ from profscope.emulator.costs import COSTS, EXPANDED_LATENCY, STALLS, Cost, use_
 from profscope.emulator.machine.block import Site
 from profscope.emulator.opcodes.table import Form, Meaning, Op
 from profscope.emulator.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
-from profscope.emulator.translation.kinds import LOAD, STORE, constant, converter, raw, width
-from profscope.emulator.translation.liveness import reads, writes
-from profscope.emulator.translation.plan import Plan
+from profscope.emulator.translation.graph import reads, writes
+from profscope.emulator.translation.plan import LOAD, STORE, Plan, constant, converter, raw, width
 from profscope.emulator.translation.timing import BlockSteps, Issue, Tick
 from profscope.errors import EmulatorError
 

@@ -3,16 +3,106 @@
 matmul_kernel;loop L22;dot (matmul.py:27) 52835
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import PurePath
+from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.corrections import are_corrected, weighed
 from profscope.analysis.quantities import printable
+from profscope.analysis.span_rows import row_scales, self_times
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
-from profscope.traces.flame import Frame, weights
 
-__all__ = ["pieces", "text_of"]
+__all__ = ["Frame", "Weight", "pieces", "text_of", "unit", "weights", "weights_and_counts"]
+
+
+class Frame(NamedTuple):
+    """A scope at its place; line 0 where that is not known."""
+
+    scope: str
+    file: str
+    line: int
+
+
+class Weight(NamedTuple):
+    """What warps spent in a stack and in no scope inside it, and how many spans that were."""
+
+    own: int
+    spans: int
+
+
+def unit(tables: Tables) -> str:
+    """What weights are in: "ns", or "cycles" where nothing has a time: what was emulated has none."""
+    if tables.emulated:
+        return "cycles"
+    return "ns" if tables.df["duration_ns"].any() else "cycles"
+
+
+def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
+    """By stack, outermost first, what warps spent in it and in no scope inside it, where that is not 0: see
+    `weights_and_counts`."""
+    return {stack: weight.own for stack, weight in weights_and_counts(tables).items() if weight.own > 0}
+
+
+def weights_and_counts(tables: Tables) -> dict[tuple[Frame, ...], Weight]:
+    """By stack, outermost first and none before what it is in, its weight, of all warps together.
+
+    The first frame is the kernel. Spans in flight overlap others and are left out, as marks are. Otherwise it
+    is what the summary adds up: durations are corrected, and what some CTAs of a launch recorded is scaled up
+    to its grid, where the summary does so. What no record covers is a frame of its own.
+    """
+    named = unit(tables)
+    together: dict[tuple[Frame, ...], Weight] = {}
+    stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
+    rows: list[dict[Any, Any]] = _spans(tables, named).to_dict("records")
+    for row in rows:
+        stack = (*stacks.get(row["above"], ()), Frame(row["scope"], row["file"], row["line"]))
+        stacks[row["number"]] = stack
+        own, spans = together.get(stack, (0, 0))
+        together[stack] = Weight(own + row["own"], spans + row["count"])
+    return together
+
+
+def _spans(tables: Tables, named: str) -> pd.DataFrame:
+    """One row for each distinct stack: number, above, its place, how many spans it has, and what these
+    spent in themselves."""
+    df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
+    counts = ~df["kind"].isin(["async", "mark"]).to_numpy()
+    parent = df["parent"].to_numpy()
+    scale = row_scales(tables)
+    times = np.ones(len(df)) if scale is None else np.asarray(scale)
+    own = self_times(df, f"duration_{named}") * times
+    place = df.groupby(["scope", "file", "line"], observed=True, sort=False).ngroup().to_numpy()
+    depth = df["depth"].to_numpy()
+    number = np.full(len(df), -1)
+    rows: list[dict[str, Any]] = []
+    for level in range(int(depth.max(initial=-1)) + 1):
+        at = np.flatnonzero(counts & (depth == level))
+        above = np.where(parent[at] >= 0, number[parent[at]], -1)
+        keys = pd.MultiIndex.from_arrays([above, place[at]])
+        codes, distinct = pd.factorize(keys)
+        totals, counts_of = (
+            np.rint(np.bincount(codes, each[at], len(distinct))).astype(np.int64).tolist()
+            for each in (own, times)
+        )
+        first = np.zeros(len(distinct), np.int64)
+        first[codes[::-1]] = at[::-1]
+        number[at] = codes + len(rows)
+        where = df.iloc[first][["scope", "file", "line"]].to_dict("records")
+        rows += [
+            {**{str(name): value for name, value in each.items()}, "above": up, "own": total, "count": count}
+            for each, up, total, count in zip(
+                where, [key[0] for key in distinct], totals, counts_of, strict=True
+            )
+        ]
+    table = pd.DataFrame(rows, columns=["scope", "file", "line", "above", "own", "count"])
+    return table.assign(number=np.arange(len(table)))
 
 
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:

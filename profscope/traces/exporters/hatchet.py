@@ -13,7 +13,7 @@ from typing import Any
 
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
-from profscope.traces.flame import Frame, unit, weights_and_counts
+from profscope.traces.exporters.collapsed import Frame, unit, weights_and_counts
 
 __all__ = ["pieces"]
 

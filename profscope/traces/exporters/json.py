@@ -13,10 +13,9 @@ from profscope.analysis.span_rows import sites
 from profscope.schema import Tables
 from profscope.traces.above import worked_out
 from profscope.traces.around_tracks import around_tracks
-from profscope.traces.chrome.around import around_lines
 from profscope.traces.chrome.events import EventLines, name_events
-from profscope.traces.chrome.layout import END
-from profscope.traces.chrome.overview import overview_lines
+from profscope.traces.chrome.overview import around_lines, overview_lines
+from profscope.traces.chrome.text import END
 from profscope.traces.compact import encode
 from profscope.traces.exporters import Piece
 from profscope.traces.profscope_object import object_text

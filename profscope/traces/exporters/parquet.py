@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
-from profscope.traces.parquet.writing import parquet_bytes
+from profscope.traces.parquet.columns import parquet_bytes
 
 __all__ = ["pieces"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
-from profscope.traces.flame import Frame, unit, weights
+from profscope.traces.exporters.collapsed import Frame, unit, weights
 
 __all__ = ["pieces"]
 

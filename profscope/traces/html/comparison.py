@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.comparing.alignment import aligned
+from profscope.analysis.comparing.differences import heading_text, program_text, status_text
 from profscope.analysis.comparing.pairs import COMPARED
-from profscope.analysis.comparing.texts import heading_text, program_text, status_text
+from profscope.analysis.comparing.places import aligned
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import page_of

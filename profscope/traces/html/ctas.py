@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.span_rows import Floats, Ints
 from profscope.schema import Tables
-from profscope.traces.runs import run_starts
-from profscope.traces.tracks import interval_slots
+from profscope.traces.tracks import interval_slots, run_starts
 
 __all__ = ["MOST_CTAS", "MOST_SPANS", "Ctas", "chosen_ctas", "ctas_of", "kept_launches"]
 

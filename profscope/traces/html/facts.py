@@ -13,7 +13,6 @@ from profscope.analysis.launch_durations import took
 from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.span_rows import Ints, grid_ctas
 from profscope.schema import Tables
-from profscope.traces.drawn_names import drawn_name
 from profscope.traces.html.ctas import Ctas, chosen_ctas, ctas_of, kept_launches
 from profscope.traces.html.figures import count_text, number
 from profscope.traces.html.kernels import Kernel
@@ -21,6 +20,7 @@ from profscope.traces.html.packed import pack
 from profscope.traces.html.program import drawn_around
 from profscope.traces.html.sites import Sites
 from profscope.traces.html.spans import span_columns
+from profscope.traces.tracks import drawn_name
 
 __all__ = ["best_places", "page_facts", "shown_ctas"]
 

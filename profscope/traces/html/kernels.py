@@ -21,7 +21,7 @@ from profscope.analysis.time_account import TimeAccount, time_accounts
 from profscope.analysis.variant_texts import differing
 from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
-from profscope.traces.attempts import attempted
+from profscope.traces.above import attempted
 from profscope.traces.html.sampled import Sampled, sampled_by_line
 
 __all__ = ["MOST_KERNELS", "Answers", "Kernel", "answers", "kernels_of"]

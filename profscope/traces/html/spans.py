@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from profscope.analysis.span_rows import Ints, OfLaunches
 from profscope.schema import Tables
 from profscope.traces.html.ctas import MOST_SPANS, Ctas
-from profscope.traces.runs import run_starts
+from profscope.traces.tracks import run_starts
 
 __all__ = ["span_columns", "times"]
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from profscope.schema import Tables
-from profscope.traces.chrome.layout import END, FIRST_LINE_END, FIRST_LINE_START
+from profscope.traces.chrome.text import END, FIRST_LINE_END, FIRST_LINE_START
 from profscope.traces.profscope_object import KEYS, object_tables
 from profscope.traces.trace_file import TraceFile
 

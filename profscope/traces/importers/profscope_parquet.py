@@ -3,7 +3,7 @@
 from profscope.errors import TraceError
 from profscope.installed import missing, require
 from profscope.schema import Tables
-from profscope.traces.parquet_names import PROFILE
+from profscope.traces.formats import PROFILE
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises", "spans_in"]

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
-from profscope.traces.perfetto.layout import DATA_FIELD, END
-from profscope.traces.perfetto.protobuf import LENGTH_DELIMITED, read_varint, varint
+from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, read_varint, varint
 from profscope.traces.profscope_object import object_tables
 from profscope.traces.trace_file import TraceFile
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX
+from profscope.traces.formats import PROFILE, rank_of
 from profscope.traces.importers.profscope_parquet import spans_in
 from profscope.traces.loading import load_part
 from profscope.traces.merging import Part, merged
-from profscope.traces.parquet_names import PROFILE, rank_of
-from profscope.traces.room import check_room
-from profscope.traces.trace_file import TraceFile
+from profscope.traces.trace_file import TraceFile, check_room
 
 __all__ = ["read", "recognises"]
 

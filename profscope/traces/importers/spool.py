@@ -11,7 +11,7 @@ from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX, version_of
 from profscope.store.spool_reading import Spool
 from profscope.store.spool_reading import read as read_spool
-from profscope.traces.load_checks import unsound
+from profscope.traces.checks import unsound
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]

@@ -1,7 +1,7 @@
 """A profile as a folder of Parquet files: each launch's spans in a file, in folders by rank and launch.
 
 `rank=3/launch=12/spans.parquet` has neither a column rank nor a column launch: engines know them by the names
-of the folders. `parent` and `wait` are rows of that file. See `profscope.traces.parquet_names`.
+of the folders. `parent` and `wait` are rows of that file. See `profscope.traces.formats`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
-from profscope.traces.parquet.columns import no_rows
+from profscope.traces.formats import PROFILE, SPANS, launch_folder
+from profscope.traces.parquet.columns import launch_bytes, no_rows, parquet_bytes
 from profscope.traces.parquet.reading import check_size, columns_of, frame, opened, read_rows, stated
-from profscope.traces.parquet.writing import launch_bytes, parquet_bytes
-from profscope.traces.parquet_names import PROFILE, SPANS, launch_folder
 from profscope.traces.profscope_object import OBJECT, object_tables
-from profscope.traces.room import check_room
-from profscope.traces.trace_file import TraceFile
+from profscope.traces.trace_file import TraceFile, check_room
 
 __all__ = ["spans_in_folder", "tables_in_folder", "write_folder"]
 

@@ -18,11 +18,9 @@ from profscope.errors import TraceError
 from profscope.schema import SPAN_DTYPES, Tables, spans_frame
 from profscope.store.file_checks import most_parquet_cells
 from profscope.traces.parquet.checked import Checked
-from profscope.traces.parquet.columns import read_columns, selected
-from profscope.traces.parquet.writing import KEY
+from profscope.traces.parquet.columns import KEY, read_columns, selected
 from profscope.traces.profscope_object import object_tables
-from profscope.traces.room import check_room
-from profscope.traces.trace_file import TraceFile
+from profscope.traces.trace_file import TraceFile, check_room
 
 __all__ = ["check_size", "columns_of", "frame", "opened", "read_rows", "stated", "tables_in_file"]
 

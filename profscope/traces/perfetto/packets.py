@@ -18,19 +18,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.traces.perfetto.annotations import Part, annotations
-from profscope.traces.perfetto.names import SEQUENCE, TrackNames, kinds_of
-from profscope.traces.perfetto.protobuf import padded_varint, varint
-from profscope.traces.perfetto.slices import Drawing
-from profscope.traces.perfetto.words import (
+from profscope.traces.perfetto.annotations import SEQUENCE, Part, TrackNames, annotations, kinds_of
+from profscope.traces.perfetto.protobuf import (
     SHORT_BITS,
     Words,
     constant,
     fixed64,
     long_varint,
+    padded_varint,
     short_varint,
+    varint,
     word_table,
 )
+from profscope.traces.perfetto.slices import Drawing
 from profscope.traces.tracks import Tracks
 
 __all__ = ["Arrows", "EventPackets", "event_places", "number_arrows"]

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.traces.runs import stable_order
-from profscope.traces.tracks import Tracks
+from profscope.traces.tracks import Tracks, stable_order
 
 __all__ = ["Drawing", "draw", "nested_depth"]
 

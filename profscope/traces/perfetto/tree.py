@@ -5,21 +5,41 @@ Tracks with spans have the number of their place in `Drawing`, from 1; those abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from profscope.analysis.quantities import count_text
-from profscope.traces.drawn_counters import Counter
-from profscope.traces.drawn_names import drawn_name, root_spans, warp_name
-from profscope.traces.overview import FINDING, SUMMARY, Bars
-from profscope.traces.perfetto.plain import counter_packets, slice_packets, slice_text, track_packet
-from profscope.traces.perfetto.slices import Drawing
-from profscope.traces.tracks import Tracks
+from profscope.traces.above import Counter
+from profscope.traces.around_tracks import AroundTracks, Track
+from profscope.traces.overview import FINDING, SUMMARY, Bars, launch_args
+from profscope.traces.perfetto.packets import event_places
+from profscope.traces.perfetto.protobuf import field, packet, varint
+from profscope.traces.perfetto.slices import Drawing, nested_depth
+from profscope.traces.tracks import (
+    Tracks,
+    device_word,
+    drawn_name,
+    interval_slots,
+    root_spans,
+    row_devices,
+    warp_name,
+)
 
-__all__ = ["findings_of", "tree"]
+__all__ = [
+    "EXPLICIT",
+    "around_packets",
+    "counter_packets",
+    "findings_of",
+    "queue_packets",
+    "slice_packets",
+    "slice_text",
+    "track_packet",
+    "tree",
+]
 
 Key = tuple[int, ...]
 _SEQUENCE: Final = 3
@@ -116,3 +136,142 @@ def _lanes(df: pd.DataFrame, tracks: Tracks, drawing: Drawing) -> list[list[tupl
     for number, (track, scope) in enumerate(zip(places, scopes, strict=True)):
         lanes[track].append((len(lanes) + number + 1, drawn_name(scope, "async")))
     return lanes
+
+
+# Track events said in full, for the few that are no spans: absolute times, names as text, a track each.
+
+Ints = NDArray[np.int64]
+EXPLICIT: Final = 3
+"""TrackDescriptor.child_ordering: by rank."""
+
+_BLOCK_EVENTS: Final = 1 << 14
+_SLICE_BEGIN, _SLICE_END, _COUNTER = 1, 2, 4
+
+
+def track_packet(
+    uuid: int, name: str, parent: int, rank: int, *, unit: str | None = None, description: str = ""
+) -> bytes:
+    """A track; those in it are shown by their ranks, and those of one name as one. With a unit: a counter."""
+    parents = field(5, parent) if parent else b""
+    counter = field(8, field(6, unit)) if unit is not None else b""
+    more = field(14, description) if description else b""
+    order = field(11, EXPLICIT) + field(12, rank)
+    return packet(field(60, field(1, uuid) + field(2, name) + parents + counter + order + more))
+
+
+def slice_text(name: str, kind: str, args: Mapping[str, object]) -> bytes:
+    """What an event that begins a slice says of it: category, name, annotations."""
+    return field(22, kind) + field(23, name) + b"".join(field(4, _annotation(*each)) for each in args.items())
+
+
+def slice_packets(sequence: int, uuid: int, start: Ints, end: Ints, said: Sequence[bytes]) -> Iterator[bytes]:
+    """The slices of a track, in order of start, the longest first: they nest. said: `slice_text` of each."""
+    at_begin, at_end = event_places(nested_depth(start, end))
+    order = np.empty(2 * len(start), np.int64)
+    order[at_begin], order[at_end] = np.arange(len(start)), np.arange(len(start)) + len(start)
+    times = np.append(start, end)[order].tolist()
+    on_track = field(11, uuid)
+    begins = {id(text): field(11, field(9, _SLICE_BEGIN) + on_track + text) for text in said}
+    ends = field(11, field(9, _SLICE_END) + on_track)
+    events = (begins[id(said[each])] if each < len(said) else ends for each in order.tolist())
+    yield from _blocks(sequence, zip(times, events, strict=True))
+
+
+def counter_packets(sequence: int, uuid: int, time_ns: Ints, value: NDArray[np.float64]) -> Iterator[bytes]:
+    """What a counter is from each time on."""
+    on_track = field(9, _COUNTER) + field(11, uuid)
+    events = (field(11, on_track + field(44, each)) for each in value.tolist())
+    yield from _blocks(sequence, zip(time_ns.tolist(), events, strict=True))
+
+
+def _blocks(sequence: int, events: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
+    packets: list[bytes] = []
+    own = field(10, sequence)
+    for time, event in events:
+        packets.append(packet(b"\x40" + varint(time), own, event))  # field 8
+        if len(packets) >= _BLOCK_EVENTS:
+            yield b"".join(packets)
+            packets = []
+    yield b"".join(packets)
+
+
+def _annotation(name: str, value: object) -> bytes:
+    """A DebugAnnotation: name, and an int, a double or a string."""
+    number = {int: 4, float: 5}.get(type(value), 6)
+    return field(10, name) + field(number, value if isinstance(value, int | float) else str(value))
+
+
+_HOST_SEQUENCE: Final = 2
+_FIRST_HOST_UUID: Final = 1 << 40
+"""Above all numbers of tracks with spans."""
+
+
+def around_packets(drawn: AroundTracks) -> Iterator[bytes]:
+    """The packets, track by track."""
+    processes: dict[str, int] = {}
+    for number, track in enumerate(drawn.tracks):
+        if track.process not in processes:
+            processes[track.process] = _FIRST_HOST_UUID + len(drawn.tracks) + len(processes)
+            yield track_packet(processes[track.process], track.process, 0, len(processes))
+        yield track_packet(_FIRST_HOST_UUID + number, track.name, processes[track.process], number)
+        start, end = drawn.start_ns[track.rows], drawn.end_ns[track.rows]
+        yield from slice_packets(_HOST_SEQUENCE, _FIRST_HOST_UUID + number, start, end, _said(drawn, track))
+
+
+def _said(drawn: AroundTracks, track: Track) -> list[bytes]:
+    """By row; events that say the same share it."""
+    texts: dict[tuple[str, str, int], bytes] = {}
+    said = []
+    for row in track.rows.tolist():
+        key = drawn.name[row], drawn.kind[row], id(drawn.args[row])
+        if key not in texts:
+            texts[key] = slice_text(drawn.name[row], drawn.kind[row], drawn.args[row])
+        said.append(texts[key])
+    return said
+
+
+# Launches as the GPU's own work: Perfetto's `gpu_slice`, a hardware queue for each stream.
+#
+# Fields of perfetto/protos/perfetto/trace/gpu/gpu_render_stage_event.proto and interned_data.proto.
+
+_QUEUE_SEQUENCE: Final = 4
+_STARTS_AFRESH: Final = 1
+"""TracePacket.SEQ_INCREMENTAL_STATE_CLEARED."""
+
+_COMPUTE: Final = 2
+
+
+def queue_packets(launches: pd.DataFrame) -> Iterator[bytes]:
+    """The packets of all launches whose times are known; none where there are none."""
+    launches = launches[launches["end_ns"] > launches["start_ns"]].sort_values("start_ns", kind="stable")
+    if not len(launches):
+        return
+    device, word = row_devices(launches, launches), device_word(launches)
+    several = len(np.unique(device)) > 1
+    start, end = (launches[name].to_numpy() for name in ("start_ns", "end_ns"))
+    streams = np.stack([device, launches["stream"].to_numpy(np.int64)])
+    stream = np.unique(streams, axis=1, return_inverse=True)[1].reshape(-1)
+    lane = interval_slots(stream, start, end - 1)  # one may begin as another ends
+    names: dict[str, int] = {}
+    queues = []
+    rows: list[dict[Any, Any]] = launches.to_dict("records")
+    for row, gpu, at in zip(rows, device.tolist(), lane.tolist(), strict=True):
+        name = f"{word} {gpu} " * several + f"stream {row['stream']}" + f" lane {at}" * (at > 0)
+        queues.append(names.setdefault(name, len(names) + 1))
+        names.setdefault(row["kernel"], len(names) + 1)
+    specifications = b"".join(
+        field(24, field(1, iid) + field(2, name) + field(4, _COMPUTE)) for name, iid in names.items()
+    )
+    yield packet(field(10, _QUEUE_SEQUENCE), field(13, _STARTS_AFRESH), field(12, specifications))
+    packets = []
+    times = zip(start.tolist(), (end - start).tolist(), queues, device.tolist(), rows, strict=True)
+    for number, (begin, duration, queue, gpu, row) in enumerate(times):
+        said = {"launch": int(row["launch"]), **launch_args(row)}
+        extra = b"".join(field(6, field(1, name) + field(2, str(value))) for name, value in said.items())
+        event = field(1, number) + field(2, duration) + field(13, queue) + field(14, names[row["kernel"]])
+        event += field(11, gpu) + field(10, int(row["launch"])) + extra
+        packets.append(packet(b"\x40" + varint(begin), field(10, _QUEUE_SEQUENCE), field(53, event)))
+        if len(packets) >= _BLOCK_EVENTS:
+            yield b"".join(packets)
+            packets = []
+    yield b"".join(packets)

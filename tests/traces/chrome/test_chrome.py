@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 
 from profscope.profiles import Profile
 from profscope.schema import KINDS
-from profscope.traces.drawn_names import drawn_name
+from profscope.traces.tracks import drawn_name
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 

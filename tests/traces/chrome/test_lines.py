@@ -16,7 +16,7 @@ from profscope.traces.chrome.lines import (
     line_words,
     text_table,
 )
-from profscope.traces.jsontext import json_text, string_text
+from profscope.traces.chrome.text import json_text, string_text
 
 ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=8)  # surrogates too
 NANOSECONDS = st.one_of(st.integers(0, 2000), st.integers(0, 2**32 + 10), st.integers(0, 2**62))

@@ -14,8 +14,7 @@ from hypothesis import given
 
 import profscope.profiles
 from profscope.profiles import Profile
-from profscope.traces.drawn_names import drawn_name
-from profscope.traces.tracks import Tracks, assign_tracks, row_devices
+from profscope.traces.tracks import Tracks, assign_tracks, drawn_name, row_devices
 from tests.support.processor import SPAN_KINDS, Processor, ProcessorError
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.support.quick import quick

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.profiles import Profile
-from profscope.traces import drawn_counters, tracks
-from profscope.traces.drawn_names import drawn_name
-from profscope.traces.perfetto.gpu_queues import queue_packets
-from profscope.traces.tracks import assign_tracks, row_devices
+from profscope.traces import above, tracks
+from profscope.traces.perfetto.tree import queue_packets
+from profscope.traces.tracks import assign_tracks, drawn_name, row_devices
 from tests.support.processor import Processor
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import assert_same
@@ -180,7 +179,7 @@ def test_a_counter_of_few_steps_keeps_its_mean(spans: list[tuple[int, int, int]]
     whose = (0, 0, "active warps", "warps")
     area = float((length * weight).sum())
     for most in (7, 1000):
-        counter = drawn_counters.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
+        counter = above.steps_of(whose, (start, start + length, weight.astype(np.float64)), most, "")
         assert len(counter.time_ns) <= max(most + 1, 2)
         assert (np.diff(counter.time_ns) > 0).all()
         assert counter.value[-1] == 0

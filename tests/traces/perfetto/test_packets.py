@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile
-from profscope.traces.drawn_names import drawn_name
 from profscope.traces.perfetto import packets
-from profscope.traces.perfetto.layout import DATA_FIELD
 from profscope.traces.perfetto.packets import event_places
+from profscope.traces.perfetto.protobuf import DATA_FIELD
+from profscope.traces.tracks import drawn_name
 from tests.support.examples import examples
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile
 from tests.support.slow_packets import Slice, read_trace

@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.traces.perfetto.protobuf import field, padded_varint, read_varint, varint
-from profscope.traces.perfetto.words import (
+from profscope.traces.perfetto.protobuf import (
     SHORT_BITS,
     constant,
+    field,
     fixed64,
     long_varint,
+    padded_varint,
+    read_varint,
     short_varint,
+    varint,
     word_table,
 )
 from tests.support.slow_packets import fields

@@ -15,10 +15,9 @@ from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
-from profscope.traces.drawn_names import drawn_name, root_spans, warp_name
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
-from profscope.traces.tracks import assign_tracks, row_devices
+from profscope.traces.tracks import assign_tracks, drawn_name, root_spans, row_devices, warp_name
 from tests.support.examples import examples
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.profiles import payloads, profile_metadata, profiles, regular_profile

@@ -1,0 +1,109 @@
+"""Writes the pages of docs/ that tables here make: `python -m instrument_passes.documents docs`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from instrument_passes import LEVELS
+from instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
+from instrument_passes.passes import Pass, passes, signature, spelled, summary
+
+__all__ = ["OURS", "ops_page", "passes_page"]
+
+_INTRODUCTION: Final = """\
+# Ops
+
+<!-- Generated: python -m instrument_passes.documents docs -->
+
+What each op of Triton 3.6 to 3.9 is to profscope. `op-spans{classes=...}` takes the classes; those marked
+*default* are recorded unless told otherwise, those marked *never* have no time of their own. A span around an
+op ends at its **issue**, when the warp goes on while the effect is under way, or at its **completion**, where
+the op itself waits. An op that starts asynchronous work names the ops that finish it.
+
+*Bytes* tells which type gives the bytes that one CTA moves, *FLOPs* by which rule its operations are counted
+(2 M N K of a dot, in whatever types); masks are not known, so both are those of a full tile. Triton has no op
+for sparse products; a product of packed 4-bit floats counts its values, not its bytes.
+
+`profscope opt --coverage file.ttgir` counts the ops of a module by these classes and names those that have no
+row here; a kernel that has any carries a note about it in its profile.
+
+Arithmetic on scalars is of class scalar whatever its row says; `ttg.local_alloc` and `ttng.tmem_alloc`
+without an operand are of class alloc; `ttng.warp_group_dot` that is not asynchronous completes. Before Triton
+3.9 `tl.extra.cuda.gdc_wait` and `gdc_launch_dependents` are inline assembly; they count as the ops that came.
+"""
+
+
+def ops_page() -> str:
+    """The text of docs/ops.md."""
+    parts = [_INTRODUCTION]
+    for cls, covers in CLASSES.items():
+        recorded = "default" if cls in DEFAULT_CLASSES else "on request" if cls in SPANNABLE else "never"
+        parts.append(f"\n## {cls}\n\n{covers[0].upper()}{covers[1:]}. Recorded: *{recorded}*.\n")
+        ops = {name: info for name, info in sorted(OPS.items()) if info.cls == cls}
+        parts.append(_table(ops) if cls in SPANNABLE else _names(ops))
+    return "".join(parts)
+
+
+def _table(ops: dict[str, OpInfo]) -> str:
+    rows = ["\n| op | shown as | a span ends at | finished by | bytes | FLOPs |\n|---|---|---|---|---|---|\n"]
+    for name, info in ops.items():
+        end = "completion" if info.completes else "issue"
+        partners = ", ".join(f"`{partner}`" for partner in info.partners)
+        rows.append(f"| `{name}` | {info.label} | {end} | {partners} | {info.moves} | {info.flops} |\n")
+    return "".join(rows)
+
+
+def _names(ops: dict[str, OpInfo]) -> str:
+    return "\n" + ", ".join(f"`{name}`" for name in ops) + "\n"
+
+
+# Passes of installed packages are documented by those.
+OURS: Final = "instrument_passes.passes."
+_TABLE: Final = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+_PAGE: Final = re.compile(r"\bdocs/([\w-]+\.md)")
+
+
+def passes_page(text: str) -> str:
+    """The page with its tables, each between `<!-- table: NAME -->` and `<!-- end -->`, written anew."""
+    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}{_TABLES[match[1]]()}", text)
+
+
+def _passes() -> str:
+    ours = {name: cls for name, cls in passes().items() if cls.__module__.startswith(OURS)}
+    rows = [f"| `{name}` | {_options(cls)} | {_does(cls)} |" for name, cls in ours.items()]
+    return "\n".join(["| pass | options and defaults | what it does |", "|---|---|---|", *rows])
+
+
+def _options(cls: type[Pass]) -> str:
+    return "<br>".join(f"`{name}={spelled(default)}`" for name, (_, default) in signature(cls).items())
+
+
+def _does(cls: type[Pass]) -> str:
+    """The docstring: its text in one cell, a line for each option."""
+    lines = [""]
+    for paragraph in summary(cls):
+        option, colon, rest = paragraph.partition(": ")
+        if colon and option in signature(cls):
+            lines.append(f"`{option}`: {rest}")
+        else:
+            lines[0] = f"{lines[0]} {paragraph}".strip()
+    return _PAGE.sub(r"[\1](\1)", "<br>".join(lines)).replace("|", "\\|")
+
+
+def _levels() -> str:
+    rows = [f'| `"{name}"` | `{passes}` |' for name, passes in LEVELS.items()]
+    return "\n".join(["| level | passes |", "|---|---|", *rows])
+
+
+_TABLES: Final[Mapping[str, Callable[[], str]]] = {"passes": _passes, "levels": _levels}
+
+
+if __name__ == "__main__":
+    docs = Path(sys.argv[1])
+    (docs / "ops.md").write_text(ops_page())
+    passes_md = docs / "passes.md"
+    passes_md.write_text(passes_page(passes_md.read_text()))

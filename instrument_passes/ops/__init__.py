@@ -1,1 +1,0 @@
-"""What each op is to a profiler, one file a family of dialects; read by `analyses/opclasses.py`."""

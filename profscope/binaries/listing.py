@@ -1,0 +1,208 @@
+"""The instructions that nvdisasm prints of a cubin.
+
+/*0010*/              @P0 LDG.E R2, [R4.64] ;          /* 0x0000000404020981 */
+                                                       /* 0x000ea2000c1e1900 */
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from instrument_passes.errors import ToolchainError
+
+__all__ = [
+    "CLASSES",
+    "SIZE",
+    "Instruction",
+    "Listing",
+    "class_of",
+    "read_line_tables",
+    "read_listing",
+    "split",
+]
+
+SIZE: Final = 16
+"""Bytes of an instruction, from Volta on."""
+
+_PLACE: Final = re.compile(r'\t//## File "(?P<file>.*?)", line (?P<line>\d+)')
+_PTX: Final = ".nv_debug_ptx_txt"  # in the place of a file: the PTX that the cubin holds
+_LABEL: Final = re.compile(r"(?P<label>[.$\w]\S*):$")
+_INSTRUCTION: Final = re.compile(
+    r"\s+/\*(?P<pc>[0-9a-f]{4,})\*/\s+(?P<sass>.*?)\s*;\s*(?:/\* 0x(?P<low>[0-9a-f]{16}) \*/)?\s*$"
+)
+_UPPER: Final = re.compile(r"\s+/\* 0x([0-9a-f]{16}) \*/\s*$")
+_SECTION: Final = re.compile(r"\t\.section\t\.text\.")
+_GUARD: Final = re.compile(r"@(!?U?P[0-7T])\s+")
+# The targets of an indirect branch, which nvdisasm finds by its own analysis.
+_INDIRECT: Final = re.compile(r'\s*\(\*"BRANCH_TARGETS\s+(.*?)"\*\)')
+_REFERENCE: Final = re.compile(r"`\((.*?)\)")
+_BRANCHES: Final = frozenset({"BRA", "JMP", "CALL", "WARPSYNC"})  # those that name where they lead
+_PC: Final = re.compile(r"0x[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """pc: bytes from the function's start. guard: the predicate that it runs under, "!P0"; "" if always.
+
+    opcode: with its modifiers. operands: as they are printed, but labels as pcs in hexadecimal, as cuobjdump
+    has them. encoding: its 128 bits, None if not printed. targets: the pcs that a branch or call may lead to,
+    as far as nvdisasm knows them.
+    """
+
+    pc: int
+    guard: str
+    opcode: str
+    operands: tuple[str, ...]
+    encoding: int | None = None
+    targets: tuple[int, ...] = ()
+
+    @property
+    def sass(self) -> str:
+        """The instruction as text, with one space between its parts."""
+        guard = f"@{self.guard} " if self.guard else ""
+        return f"{guard}{self.opcode} {', '.join(self.operands)}".rstrip()
+
+    @property
+    def name(self) -> str:
+        """The opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The instructions of a kernel and of the functions in its section, in order, and the pcs that have a
+    label."""
+
+    instructions: tuple[Instruction, ...]
+    labelled: tuple[int, ...] = ()
+
+
+def read_listing(text: str) -> Listing:
+    """Read what `nvdisasm -c -hex` prints.
+
+    Raises ToolchainError where there is no instruction, or code of more than one kernel.
+    """
+    if len(_SECTION.findall(text)) > 1:
+        raise ToolchainError("the cubin holds several kernels; one is expected, as Triton makes them")
+    found: list[tuple[int, str, int | None]] = []
+    labels: dict[str, int] = {}
+    waiting: list[str] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if label := _LABEL.match(line):
+            waiting.append(label["label"])
+        elif match := _INSTRUCTION.match(line):
+            upper = _UPPER.match(next(lines, "")) if match["low"] else None
+            pc = int(match["pc"], 16)
+            found.append((pc, match["sass"], int(upper[1] + match["low"], 16) if upper else None))
+            labels |= dict.fromkeys(waiting, pc)
+            waiting = []
+    if not found:
+        raise ToolchainError("the cubin holds no instructions")
+    instructions = tuple(split(pc, sass, encoding, labels) for pc, sass, encoding in found)
+    local = sorted({pc for label, pc in labels.items() if label.startswith(".L")})
+    return Listing(instructions, tuple(local))
+
+
+def split(
+    pc: int, sass: str, encoding: int | None = None, labels: Mapping[str, int] = MappingProxyType({})
+) -> Instruction:
+    """An instruction from its text, such as "@P0 LDG.E R2, [R4.64]"; labels: the pcs of labels in it."""
+    targets: list[int] = []
+    if indirect := _INDIRECT.search(sass):
+        targets += [labels[label] for label in indirect[1].split(",") if label in labels]
+        sass = sass[: indirect.start()]
+    sass = _REFERENCE.sub(lambda match: f"{labels[match[1]]:#x}" if match[1] in labels else match[0], sass)
+    guard = _GUARD.match(sass)
+    opcode, _, rest = sass[guard.end() if guard else 0 :].strip().partition(" ")
+    operands = tuple(part.strip() for part in rest.split(",")) if rest.strip() else ()
+    if opcode.partition(".")[0] in _BRANCHES:
+        targets += [int(operand, 16) for operand in operands if _PC.fullmatch(operand)]
+    return Instruction(pc, guard[1] if guard else "", opcode, operands, encoding, tuple(targets))
+
+
+def read_line_tables(text: str) -> tuple[dict[int, tuple[str, int]], dict[int, int]]:
+    """By pc, the file and line of the source, and the line of the PTX, that `nvdisasm -g -gp` gives.
+
+    Instructions without one are left out.
+    """
+    source: dict[int, tuple[str, int]] = {}
+    ptx: dict[int, int] = {}
+    place: tuple[str, int] | None = None
+    ptx_line = 0
+    for line in text.splitlines():
+        if match := _PLACE.match(line):
+            if match["file"] == _PTX:
+                ptx_line = int(match["line"])
+            else:
+                place = match["file"], int(match["line"])
+        elif instruction := _INSTRUCTION.match(line):
+            pc = int(instruction["pc"], 16)
+            if place is not None:
+                source[pc] = place
+            if ptx_line:
+                ptx[pc] = ptx_line
+    return source, ptx
+
+
+# The class of an instruction, by its opcode.
+#
+# Meanings of opcodes: NVIDIA, "CUDA Binary Utilities", instruction set references of Ampere, Hopper and
+# Blackwell.
+
+CLASSES: Final[Mapping[str, str]] = {
+    "global load": "LD LDG LDGMC TEX TLD SULD",
+    "global store": "ST STG SUST",
+    "shared load": "LDS LDSM",
+    "shared store": "STS STSM STAS",
+    "local load": "LDL",
+    "local store": "STL",
+    "constant load": "LDC LDCU ULDC",
+    "atomic": "ATOM ATOMG ATOMS RED REDG REDAS SURED",
+    "async copy": "LDGSTS LDGDEPBAR",
+    "tma": "UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UBLKCP UBLKRED UBLKPF",
+    "mma": "HMMA IMMA DMMA BMMA QMMA OMMA HGMMA IGMMA QGMMA BGMMA UTCHMMA UTCQMMA UTCOMMA UTCIMMA UTCMXQMMA",
+    "tensor memory": "LDTM STTM UTCCP UTCSHIFT UTCATOMSWS UVIRTCOUNT",
+    "barrier": """
+        BAR DEPBAR WARPGROUP WARPGROUPSET WARPSYNC SYNCS SYNCSU UTCBAR MEMBAR FENCE ERRBAR CGAERRBAR
+        ARRIVES UCGABAR_ARV UCGABAR_WAIT CCTL CCTLL CCTLT ACQBULK PREEXIT NANOSLEEP YIELD
+    """,
+    "special function": "MUFU",
+    "conversion": "F2F F2FP F2I F2IP I2F I2FP I2I I2IP FRND",
+    "float": """
+        FADD FADD2 FADD32I FMUL FMUL2 FMUL32I FFMA FFMA2 FFMA32I FHADD FHFMA FMNMX FMNMX3 FSEL FSET
+        FSWZADD FCHK DADD DMUL DFMA DMNMX HADD2 HADD2_32I HMUL2 HMUL2_32I HFMA2 HFMA2_32I HMNMX2 HSET2
+        UFADD UFMUL UFFMA UFSEL UFMNMX
+    """,
+    "integer": """
+        IADD IADD3 IADD32I IMAD IMUL IMUL32I IABS IMNMX VIADD VIADDMNMX VIMNMX VIMNMX3 IDP IDP4A IDP2A
+        LEA LOP LOP3 LOP32I SHF SHL SHR SGXT BMSK BREV FLO POPC VABSDIFF VABSDIFF4 VHMNMX SEL PRMT
+    """,
+    "move": """
+        MOV MOV32I MOVM S2R CS2R S2UR CS2UR B2R R2B BMOV R2UR GETLMEMBASE SETLMEMBASE LEPC
+    """,
+    "predicate": """
+        ISETP FSETP DSETP HSETP2 PSETP PLOP3 CSETP UISETP UFSETP UPSETP UPLOP3 P2R R2P UP2UR UR2UP
+    """,
+    "uniform": """
+        UMOV UIADD3 UIMAD ULEA ULOP ULOP3 USHF USHL USHR USEL USGXT UBMSK UBREV UFLO UPOPC UPRMT UP2R
+        UVIADD UVIMNMX UIABS UIMNMX UF2FP UI2FP UI2F UF2I UF2F USTGR UCLEA USETMAXREG USETSHMSZ
+    """,
+    "warp exchange": "SHFL VOTE VOTEU MATCH REDUX CREDUX ELECT",
+    "control": """
+        BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK BPT KILL RTT PMTRIG NOP WARPEXIT RPCMOV
+        ENDCOLLECTIVE
+    """,
+}
+"""Class -> the opcodes in it, without modifiers. What is in none is "other"."""
+
+_CLASS: Final = {name: cls for cls, names in CLASSES.items() for name in names.split()}
+
+
+def class_of(name: str) -> str:
+    """The class of an opcode without modifiers, "other" where the table has no row for it."""
+    return _CLASS.get(name, "other")

@@ -1,0 +1,307 @@
+"""The table of a binary's instructions: what each is, where it comes from, and what it waits for."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.places import Place, Places, call_paths
+from instrument_passes.errors import IRError, ToolchainError
+from instrument_passes.functions import Function, checked, functions_in
+from instrument_passes.ir import Module, Op, parse
+from instrument_passes.toolchain import disassembled
+from profscope.binaries.listing import Listing, class_of, read_line_tables, read_listing
+from profscope.binaries.ptx import Frame, Ptx, embedded, is_of, read_ptx
+from profscope.binaries.waits import waits_of
+
+__all__ = ["Instructions", "Ops", "Row", "SourcePlace", "instructions_in", "instructions_of", "ptx_places"]
+
+_KEPT: Final = 32  # binaries that are not read again
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An instruction; see `profscope.instructions`, whose columns these are."""
+
+    pc: int
+    opcode: str
+    sass: str
+    cls: str
+    ptx_line: int
+    ttgir_op: str
+    file: str
+    line: int
+    column: int
+    call_path: str
+    waits_for: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """kernel: its name in the PTX. notes: what could not be told, for the user."""
+
+    kernel: str
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...]
+
+
+class SourcePlace(NamedTuple):
+    """Where an instruction comes from, as in `Row`."""
+
+    file: str
+    line: int
+    column: int
+    call_path: str
+
+
+@lru_cache(maxsize=_KEPT)
+def ptx_places(ptx: str) -> tuple[SourcePlace, ...]:
+    """By line of the PTX from 1, at [line - 1], where it comes from. Functions are read from their files."""
+    lines = read_ptx(ptx)
+    chains = tuple(dict.fromkeys(lines.chains))
+    places = dict(zip(chains, _places(chains, _functions(chains), lines.kernel), strict=True))
+    paths = call_paths(dict.fromkeys(("", place) for place in places.values()))
+    known = {
+        chain: SourcePlace(place.file, place.line, _column(place), paths["", place])
+        for chain, place in places.items()
+    }
+    return tuple(known[chain] for chain in lines.chains)
+
+
+@lru_cache(maxsize=_KEPT)
+def instructions_of(cubin: bytes, ptx: str, ttgir: str = "", source: str = "") -> Instructions:
+    """The instructions of a cubin that Triton has made of `ptx`.
+
+    ttgir and source: the module after and before Triton's passes, as it prints them, for the ops and for the
+    names of functions; without the source these are read from the files, where they are there. The result is
+    kept: the same binary is read once.
+
+    Raises ToolchainError without Triton, for what is no cubin, and for PTX that the cubin was not made of.
+    """
+    code = _read(cubin)
+    listing, waits, notes = code.listing, code.waits, list(code.notes)
+    lines, innermost = read_ptx(ptx), code.lines
+    ptx_lines = code.ptx_lines if _holds(cubin, ptx, notes) else {}
+    if not innermost:
+        notes.append("the cubin has no line table: Triton was told to leave line information out")
+    ops = Ops(_module(ttgir, notes))
+    pcs = [instruction.pc for instruction in listing.instructions]
+    chains = [ops.chain(_chain(ptx_lines.get(pc, 0), lines, innermost.get(pc))) for pc in pcs]
+    functions = checked(functions_in(source)) if source else _functions(chains)
+    opcodes = [instruction.name for instruction in listing.instructions]
+    classes = [class_of(opcode) for opcode in opcodes]
+    names = [ops.of(*each) for each in zip(chains, opcodes, classes, strict=True)]
+    places = _places(chains, functions, lines.kernel)
+    paths = call_paths(dict.fromkeys(zip(names, places, strict=True)))
+    rows = tuple(
+        Row(
+            pc=instruction.pc,
+            opcode=instruction.opcode,
+            sass=instruction.sass,
+            cls=classes[at],
+            ptx_line=ptx_lines.get(instruction.pc, 0),
+            ttgir_op=names[at],
+            file=places[at].file,
+            line=places[at].line,
+            column=_column(places[at]),
+            call_path=paths[names[at], places[at]],
+            waits_for=tuple(pcs[each] for each in waits[at]),
+        )
+        for at, instruction in enumerate(listing.instructions)
+    )
+    return Instructions(lines.kernel, rows, tuple(notes))
+
+
+def instructions_in(cubin: Path, ptx: Path) -> Instructions:
+    """The instructions of a cubin file that was made of a file of PTX.
+
+    Raises OSError for a file that cannot be read, and ToolchainError as `instructions_of`, naming the file.
+    """
+    files = [_bytes_of(file) for file in (cubin, ptx)]
+    try:
+        text = files[1].decode()
+    except UnicodeDecodeError as error:
+        raise ToolchainError(f"{ptx}: not text, so not PTX") from error
+    try:
+        return instructions_of(files[0], text)
+    except ToolchainError as error:
+        raise ToolchainError(f"{cubin}: {error}") from error
+
+
+def _bytes_of(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except ValueError as error:  # a name that no file can have
+        raise OSError(errno.EINVAL, str(error), repr(str(file))) from error
+
+
+@dataclass(frozen=True)
+class _Code:
+    """What a cubin says of itself. lines, ptx_lines: by pc, the innermost line and that of the PTX."""
+
+    listing: Listing
+    waits: Sequence[tuple[int, ...]]
+    notes: Sequence[str]
+    lines: Mapping[int, tuple[str, int]]
+    ptx_lines: Mapping[int, int]
+
+
+@lru_cache(maxsize=_KEPT)
+def _read(cubin: bytes) -> _Code:
+    if cubin[:4] != b"\x7fELF":
+        raise ToolchainError("not a cubin: an ELF file is expected")
+    text = disassembled(cubin)
+    listing = read_listing(text)
+    return _Code(listing, *waits_of(listing), *read_line_tables(text))
+
+
+def _holds(cubin: bytes, ptx: str, notes: list[str]) -> bool:
+    """Whether a cubin has the PTX that it was made of; a note where it has none.
+
+    ptxas keeps that text, with a line table from SASS to it. So the chain of calls is that of the PTX line,
+    in the very binary: nothing has to be assembled again.
+    """
+    kept = embedded(cubin)
+    if kept is None:
+        notes.append("the cubin does not hold its PTX: places are innermost lines, without call paths")
+        return False
+    if not is_of(ptx, kept):
+        raise ToolchainError("the PTX is not the one that the cubin was made of")
+    return True
+
+
+def _chain(ptx_line: int, ptx: Ptx, innermost: tuple[str, int] | None) -> tuple[Frame, ...]:
+    """The frames of an instruction, innermost first. What ptxas adds itself has no chain, but may have a
+    line."""
+    if 0 < ptx_line <= len(ptx.chains) and ptx.chains[ptx_line - 1]:
+        return ptx.chains[ptx_line - 1]
+    return () if innermost is None else (Frame(*innermost, 0),)
+
+
+def _module(ttgir: str, notes: list[str]) -> Module | None:
+    if not ttgir:
+        return None
+    try:
+        return parse(ttgir, "ttgir")
+    except IRError as error:
+        notes.append(f"ops of TTGIR are not told: {error}")
+        return None
+
+
+def _places(chains: Sequence[tuple[Frame, ...]], functions: tuple[Function, ...], kernel: str) -> list[Place]:
+    places = Places(functions)
+    of_chain = {chain: places.at(tuple(reversed(chain)), kernel) for chain in dict.fromkeys(chains)}
+    return [of_chain[chain] for chain in chains]
+
+
+def _column(place: Place) -> int:
+    """The column of the step that file and line are of."""
+    shown = (step for step in reversed(place.path) if (step.file, step.line) == (place.file, place.line))
+    return next((step.column for step in shown), 0)
+
+
+def _functions(chains: Iterable[tuple[Frame, ...]]) -> tuple[Function, ...]:
+    """The functions that Triton may compile in the files of the frames, those that cannot be read left
+    out."""
+    files = sorted({frame.file for chain in chains for frame in chain if frame.file})
+    return tuple(function for file in files for function in _functions_of(file))
+
+
+def _functions_of(file: str) -> list[Function]:
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [
+        Function(file, node.lineno, node.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(re.search("jit|builtin", ast.unparse(decorator)) for decorator in node.decorator_list)
+    ]
+
+
+# Class of an instruction -> classes of ops that are made of such instructions and no others at the same
+# place.
+_MADE_OF: Final[Mapping[str, frozenset[str]]] = {
+    "global load": frozenset({"load"}),
+    "global store": frozenset({"store"}),
+    "atomic": frozenset({"atomic"}),
+    "async copy": frozenset({"async_copy"}),
+    "tma": frozenset({"async_copy"}),
+    "mma": frozenset({"mma"}),
+    "tensor memory": frozenset({"local"}),
+    "shared load": frozenset({"local", "layout", "reduce"}),
+    "shared store": frozenset({"local", "layout", "reduce"}),
+    "special function": frozenset({"math", "elementwise"}),
+    "conversion": frozenset({"convert"}),
+}
+# Opcodes that one op alone is made of.
+_MADE_BY: Final = {"LDGSTS": "ttg.async_copy_global_to_local", "LDGDEPBAR": "ttg.async_commit_group"}
+_COMBINING: Final = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # what is in their regions belongs to them
+_NO_CODE: Final = frozenset({"view", "hint", "alloc", "control"})
+_WAIT: Final = frozenset({"wait", "barrier"})
+
+Key = tuple[tuple[str, int, int], ...]
+
+
+class Ops:
+    """The ops of a module, by where they come from."""
+
+    def __init__(self, module: Module | None) -> None:
+        self._at: dict[Key, list[tuple[str, str]]] = {}
+        self._files: dict[Key, tuple[Frame, ...]] = {}
+        for op in [] if module is None else module.walk():
+            info = info_of(op)
+            location = op.loc
+            if info is None or info.cls in _NO_CODE or not location.line:
+                continue
+            frames = [Frame(location.file, location.line, location.column)]
+            frames += [Frame(caller.file, caller.line, caller.column) for caller in location.callers]
+            key = _key(frames)
+            owner = _owner(op)
+            owner_info = info_of(owner) or info
+            self._at.setdefault(key, []).append((owner.name, owner_info.cls))
+            self._files[key] = tuple(frames)
+
+    def chain(self, frames: Sequence[Frame]) -> tuple[Frame, ...]:
+        """The same frames with their folders, where an op has the same."""
+        return self._files.get(_key(frames), tuple(frames))
+
+    def of(self, frames: Sequence[Frame], opcode: str, cls: str) -> str:
+        """The name of the op that an instruction at these frames belongs to, "" if not told.
+
+        opcode: without modifiers; cls: its class.
+
+        Told is what all ops at the place share, or what is the only one there that such instructions make.
+        """
+        ops = self._at.get(_key(frames), [])
+        names = {name for name, _ in ops}
+        if len(names) == 1:
+            return names.pop()
+        if _MADE_BY.get(opcode) in names:
+            return _MADE_BY[opcode]
+        wanted = _WAIT if cls == "barrier" else _MADE_OF.get(cls, frozenset())
+        fitting = {name for name, op_class in ops if op_class in wanted}
+        return fitting.pop() if len(fitting) == 1 else ""
+
+
+def _owner(op: Op) -> Op:
+    around: Op | None = op
+    while around is not None:
+        if around.name in _COMBINING:
+            return around
+        around = around.parent_op
+    return op
+
+
+def _key(frames: Iterable[Frame]) -> Key:
+    return tuple(
+        (frame.file.replace("\\", "/").rpartition("/")[2], frame.line, frame.column) for frame in frames
+    )

@@ -1,0 +1,342 @@
+"""`profscope opt`, of old profscope-opt: run passes on a file of printed TTGIR, as mlir-opt does on MLIR.
+
+    profscope opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
+
+Needs no GPU, and no Triton except for --verify, --cost and --map. `--help` has examples and the exit codes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from instrument_passes import LEVELS, __version__
+from instrument_passes.analyses.opclasses import coverage, coverage_table
+from instrument_passes.cost import cost
+from instrument_passes.cost import render as render_cost
+from instrument_passes.errors import IRError, ToolchainError
+from instrument_passes.ir import Module, parse
+from instrument_passes.passes import Pass, PassContext, passes, signature, spelled, summary
+from instrument_passes.passes.base import TRITONS
+from instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
+from instrument_passes.toolchain import built, verify
+from profscope.binaries.rows import Instructions, Row, instructions_in, instructions_of
+from profscope.errors import exit_status, run_command
+
+__all__ = ["Expected", "expected_errors", "main", "mismatches"]
+
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
+_SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
+_EPILOG: Final = f"""\
+examples:
+  profscope opt kernel.ttgir -p 'kernel-span,op-spans{{classes=load;store}}'
+  profscope opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify
+  profscope opt kernel.ttgir -p light --cost
+  cat kernel.ttgir | profscope opt --coverage
+  profscope opt --map kernel.cubin kernel.ptx
+
+kernel.asm["ttgir"] of a compiled kernel, and Triton's cache, have TTGIR files.
+
+{exit_status("done", "an error in the module, or a file that cannot be read")}
+"""
+
+
+def main(argv: Sequence[str] | None = None, tool: str = "profscope-opt") -> int:
+    """Run the command line of `tool`; returns the exit code, errors are one line each on stderr."""
+    return run_command(tool, lambda: _main(_arguments(argv, tool)))
+
+
+def _main(arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        load_installed()
+        return _emit(_listing(), arguments)
+    if arguments.map and arguments.file.endswith(".cubin"):
+        ptx = None if arguments.ptx is None else Path(arguments.ptx)
+        return _emit(_map_table(_map_cubin(Path(arguments.file), ptx)), arguments)
+    return _transform(arguments, parse_pipeline(arguments.passes or ""))
+
+
+def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
+    """Exits with 2 at options of which one would have no effect, or that name two Tritons."""
+    parser = _parser(tool)
+    arguments = parser.parse_args(argv)
+    if arguments.list and (arguments.file != "-" or arguments.passes is not None):
+        parser.error("--list is about all passes; leave the file and -p out")
+    if arguments.cost and arguments.print_between_passes:
+        parser.error("--cost shows two binaries and no module; leave --print-between-passes out")
+    if arguments.map and arguments.file.endswith(".cubin") and arguments.passes is not None:
+        parser.error("a .cubin is built already; leave -p out")
+    if arguments.ptx is not None and not (arguments.map and arguments.file.endswith(".cubin")):
+        parser.error("a second file goes with --map and a .cubin")
+    asked = {"--cost": arguments.cost, "--map": arguments.map, "--verify": arguments.verify}
+    builds = next((option for option, is_set in asked.items() if is_set), "")
+    installed = _installed_triton()
+    if builds and installed is not None and arguments.triton not in (None, installed):
+        version = ".".join(map(str, installed))
+        parser.error(f"{builds} uses the installed Triton, which is {version}; leave --triton out")
+    return arguments
+
+
+def _parser(tool: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=tool,
+        usage=f"{tool} [options] [FILE.ttgir | FILE.cubin [FILE.ptx]]",
+        description="Run passes on a printed TTGIR module.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(tool=tool)
+    default = PassContext()
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", default="-", help="the module; - (the default) is standard input"
+    )
+    parser.add_argument(
+        "ptx", nargs="?", metavar="FILE.ptx", help="with --map: the PTX of the .cubin (default: next to it)"
+    )
+    parser.add_argument(
+        "-p", "--passes", action=_Once, metavar="PASSES",
+        help="passes, each with its options in braces, or a level (default: none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", default="-", help="file to write; - (the default) is standard output"
+    )
+    parser.add_argument(
+        "--triton", type=_version, metavar="X.Y",
+        help="version of Triton that compiles the module, 3.6 to 3.9 (default: the installed one, or "
+        f"{'.'.join(map(str, default.triton))})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--verify", action="store_true", help="have the installed Triton parse and verify the result"
+    )
+    printed = parser.add_mutually_exclusive_group()
+    printed.add_argument("--list", action="store_true", help="print all passes, their options and defaults")
+    printed.add_argument(
+        "--coverage", action="store_true",
+        help="print the class of every op, and what the table does not know",
+    )  # fmt: skip
+    printed.add_argument(
+        "--cost", action="store_true",
+        help="build the module bare and with the passes (default: a session's) and compare",
+    )  # fmt: skip
+    printed.add_argument(
+        "--map", action="store_true",
+        help="print the SASS of a .cubin, or of the module once built, with the line of each instruction and "
+        "what it waits for",
+    )  # fmt: skip
+    parser.add_argument(
+        "--print-between-passes", action="store_true", help="print the module to stderr after every pass"
+    )
+    parser.add_argument(
+        "--split-input-file",
+        action="store_true",
+        help="the file is several modules, split by lines '// -----'",
+    )
+    parser.add_argument(
+        "--verify-diagnostics",
+        action="store_true",
+        help="succeed if the errors are those of '// expected-error @+1 {{text}}' comments",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+class _Once(argparse.Action):
+    """An option whose second value would silently take the place of the first."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"argument {option}: given twice; join the passes with commas")
+        setattr(namespace, self.dest, values)
+
+
+def _version(text: str) -> tuple[int, int]:
+    match = _VERSION.match(text)
+    version = (0, 0) if match is None else (int(match[1]), int(match[2]))
+    if version not in TRITONS:
+        known = ", ".join(f"{major}.{minor}" for major, minor in TRITONS)
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {known}")
+    return version
+
+
+def _installed_triton() -> tuple[int, int] | None:
+    """Version of the Triton that is installed, read without importing it; None if there is none."""
+    try:
+        match = _VERSION.match(importlib.metadata.version("triton"))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def _listing() -> str:
+    lines = []
+    for name, cls in passes().items():
+        does = "".join(summary(cls)[:1]).rstrip(".")
+        lines.append(f"{name}: {does[:1].lower()}{does[1:]}" if does else name)
+        lines += [f"    {option}={spelled(default)}" for option, (_, default) in signature(cls).items()]
+    return "\n".join(lines) + "\n"
+
+
+def _transform(arguments: argparse.Namespace, pipeline: list[Pass]) -> int:
+    file = "<stdin>" if arguments.file == "-" else arguments.file
+    text = _read(arguments.file, file)
+    pieces = _SPLIT.split(text) if arguments.split_input_file else [text]
+    raised: list[IRError] = []
+    line = 0
+    for index, piece in enumerate(pieces):
+        if index % 2 == 0:  # the rest are separators
+            try:
+                pieces[index] = _one_module(piece, line, file, arguments, pipeline)
+            except IRError as error:
+                raised.append(error)
+                pieces[index] = ""
+        line += piece.count("\n")
+    if arguments.verify_diagnostics:
+        raised = mismatches(expected_errors(text, file), raised, file)
+    for problem in raised:
+        _complain(arguments.tool, problem)
+    return 1 if raised else _emit("".join(pieces), arguments)
+
+
+def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, pipeline: list[Pass]) -> str:
+    """The module after the passes, or what was asked about it; it starts behind line `line` of the file."""
+
+    def between(step: Pass, module: Module) -> None:
+        if arguments.print_between_passes:
+            sys.stderr.write(f"// -----// after {step.name} //----- //\n{str(module)[line:].rstrip()}\n")
+
+    triton = arguments.triton or _installed_triton() or PassContext().triton
+    context = PassContext(triton)
+    if arguments.cost:
+        return render_cost(
+            cost("\n" * line + text, file, pipeline or parse_pipeline(LEVELS["default"]), context)
+        )
+    module = parse("\n" * line + text, file)
+    run_pipeline(module, pipeline, context, between)
+    if arguments.map:
+        return _map_table(_map_module(str(module), file))
+    if arguments.verify:
+        verify(str(module), file)
+    return coverage_table(coverage(module)) if arguments.coverage else str(module)[line:]
+
+
+def _read(path: str, file: str) -> str:
+    data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise IRError("not text, so not TTGIR", file, data.count(b"\n", 0, error.start) + 1) from error
+
+
+def _emit(text: str, arguments: argparse.Namespace) -> int:
+    path = "-" if arguments.list else arguments.output
+    if path == "-":
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    else:
+        try:
+            Path(path).write_bytes(text.encode())
+        except OSError as error:
+            _complain(arguments.tool, f"cannot write -o {path}: {error.strerror or error}")
+            return 1
+    return 0
+
+
+def _complain(tool: str, error: Exception | str) -> None:
+    sys.stderr.write(f"{tool}: {' '.join(str(error).split())}\n")
+
+
+# The table of a binary's instructions, for --map.
+
+_HEADS: Final = ("pc", "sass", "class", "ttgir op", "place", "waits for")
+_WIDEST_SASS: Final = 60
+
+
+def _map_cubin(cubin: Path, ptx: Path | None) -> Instructions:
+    """The instructions of a cubin file; its PTX is beside it unless given. Raises OSError, ToolchainError."""
+    return instructions_in(cubin, cubin.with_suffix(".ptx") if ptx is None else ptx)
+
+
+def _map_module(text: str, file: str) -> Instructions:
+    """The instructions that a module of TTGIR becomes. Raises IRError, ToolchainError."""
+    target, left, _ = built(text, file)
+    if "cubin" not in left:
+        raise ToolchainError(f"{file}: instructions are told for NVIDIA GPUs, not for {target}")
+    return instructions_of(left["cubin"], left["ptx"], text)
+
+
+def _map_table(instructions: Instructions) -> str:
+    """One line an instruction, then how many there are of each class, then the notes."""
+    table = [_HEADS, *map(_map_cells, instructions.rows)]
+    widths = [max(len(cells[at]) for cells in table) for at in range(len(_HEADS) - 1)]
+    lines = []
+    for cells in table:
+        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+        lines.append("  ".join([padded[0].strip().rjust(widths[0]), *padded[1:], cells[-1]]).rstrip())
+    counts = Counter(row.cls for row in instructions.rows)
+    classes = ", ".join(f"{count} {cls}" for cls, count in counts.most_common())
+    lines += [f"{instructions.kernel}: {len(instructions.rows)} instructions: {classes}"]
+    lines += [f"note: {note}" for note in instructions.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _map_cells(row: Row) -> tuple[str, ...]:
+    place = f"{Path(row.file).name}:{row.line}" if row.line else ""
+    sass = row.sass if len(row.sass) <= _WIDEST_SASS else f"{row.sass[: _WIDEST_SASS - 3]}..."
+    waits = " ".join(map(str, row.waits_for))
+    return str(row.pc), sass, row.cls, row.ttgir_op, row.call_path or place, waits
+
+
+# Test files that say which errors they expect, as mlir-opt has it: `// expected-error @+1 {{text}}`.
+
+_COMMENT: Final = re.compile(r"//\s*expected-(\w+)\s*(@\S+)?\s*\{\{(.*?)\}\}")
+_RELATIVE: Final = re.compile(r"@([+-]\d+)")
+_NAMED: Final = {"@above": -1, "@below": 1}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An error that must come from line `line` with `text` in its message."""
+
+    line: int
+    text: str
+
+
+def expected_errors(text: str, file: str) -> list[Expected]:
+    """What the comments of a file expect. Raises IRError for a comment that cannot be read."""
+    expected = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        for kind, where, message in _COMMENT.findall(line):
+            relative = _RELATIVE.fullmatch(where)
+            if kind != "error" or not (relative or where in _NAMED or not where):
+                raise IRError(
+                    f"cannot read 'expected-{kind} {where}': expected-error @+N {{{{text}}}}", file, number
+                )
+            offset = int(relative[1]) if relative else _NAMED.get(where, 0)
+            expected.append(Expected(number + offset, message))
+    return expected
+
+
+def mismatches(expected: Sequence[Expected], raised: Sequence[IRError], file: str) -> list[IRError]:
+    """Errors that were not expected, and for every one that was expected and did not come, an error."""
+    missing = list(expected)
+    surplus = []
+    for error in raised:
+        match = next((e for e in missing if e.line == error.line and e.text in error.message), None)
+        if match is None:
+            surplus.append(IRError(f"unexpected error: {error.message}", error.file, error.line))
+        else:
+            missing.remove(match)
+    return surplus + [IRError(f"expected error {e.text!r} was not raised", file, e.line) for e in missing]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
