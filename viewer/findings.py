@@ -35,6 +35,7 @@ class FindingRow:
     file: str
     line: int
     evidence: str
+    evidence_values: dict[str, dict[str, Any]]
     advice: str
     gain_pct: float
     program_pct: float

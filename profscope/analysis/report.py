@@ -306,6 +306,10 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
             "file": clipped(row["file"], 200),
             "line": int(row["line"]),
             "evidence": clipped(row["evidence"], 240),
+            "evidence_values": {
+                name: {"value": number(each["value"], 4), "unit": each["unit"]}
+                for name, each in row["evidence_values"].items()
+            },
             "advice": clipped(row["advice"], 240),
             "gain_pct": number(row["gain_pct"], 4),
             "program_pct": number(row["program_pct"], 4),

@@ -11,6 +11,7 @@ import pytest
 from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
 from instrument_passes.kept_text import packed
 from profscope.analysis.analysed_kernels import kernel_analyses
+from profscope.analysis.cause import Quantity
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.profiles import Profile, load
@@ -252,3 +253,11 @@ def test_a_last_wave_is_no_loss_if_each_sm_has_as_many_ctas_and_is_busy() -> Non
     assert known.grid % known.sms == 0
     assert not any(name == "tail" for name, _, _ in judged("good histogram").found)
     assert judged("gelu of rows by 32 warps").found[0][0] == "tail"
+
+
+@pytest.mark.parametrize("name", [*_FAULTS, *_FAULTLESS])
+def test_evidence_cites_the_values_that_it_has_as_data(name: str) -> None:
+    for _, row in recorded(name).findings().iterrows():
+        assert row["evidence_values"]
+        for each in row["evidence_values"].values():
+            assert str(Quantity(**each)) in row["evidence"]

@@ -381,7 +381,7 @@ def test_findings_say_what_is_alike_once() -> None:
     """The advice of several, and what the emulator's first line says of all."""
     told = [f"why {at}{OF_THE_EMULATOR}" for at in range(6)]
     rows = [
-        FindingRow("k", 0, "idle-sms", "k.py", at, why, "make more programs", 80.0, 50.0, "high")
+        FindingRow("k", 0, "idle-sms", "k.py", at, why, {}, "make more programs", 80.0, 50.0, "high")
         for at, why in enumerate(told)
     ]
     text = "\n".join(line.plain for line in render_findings(rows, (), 100))

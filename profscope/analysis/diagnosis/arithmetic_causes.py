@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, cited, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
@@ -53,8 +53,10 @@ def _scaled(share: float) -> dict[str, float]:
 def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: str, advice: str) -> Finding:
     return Finding(
         name, *place,
-        f"{100 * share:.0f} % of the samples are at {what}; "
-        f"issue slots are at {100 * facts.used.get('issue', 0.0):.0f} %",
+        cited(
+            "{sampled} are at {what}; issue slots are at {issue}",
+            sampled=of_samples(share), what=what, issue=of_peak(facts.used.get("issue", 0.0)),
+        ),
         advice, gain_pct(facts, share, _scaled(share)), "medium",
     )  # fmt: skip
 
@@ -134,7 +136,10 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     )
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place,
-        f"{RESOURCES[resource][1]}: {100 * facts.used[resource]:.0f} % of the peak, the most of all",
+        cited(
+            "{what} is at {used}, the most of all",
+            what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
+        ),
         "this is the roof: only less of this work is faster", 0.0, "high",
     )  # fmt: skip
 

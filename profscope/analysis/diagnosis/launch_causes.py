@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import gain_pct
 from profscope.analysis.diagnosis.witnesses import needs
@@ -29,7 +29,11 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
         part = facts.grid / facts.sms
         yield Finding(
             "idle-sms", *facts.place,
-            f"{facts.grid} CTAs on {facts.sms} SMs: {100 * (1 - part):.0f} % of the SMs run nothing",
+            cited(
+                "{grid} on {device}: {idle} run nothing",
+                grid=Quantity(facts.grid, "CTAs"), device=Quantity(facts.sms, "SMs"),
+                idle=Quantity(100 * (1 - part), "% of SMs"),
+            ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
             gain_pct(facts, 1 - part), "high",
         )  # fmt: skip
@@ -44,8 +48,12 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
         lost = of_sm + max(0.0, of_places - of_sm) * idle
         yield Finding(
             "tail", *facts.place,
-            f"{facts.grid} CTAs fill {facts.waves:.2f} waves of {facts.sms * facts.room}: "
-            f"the last wave leaves {100 * of_places:.0f} % of all slots empty",
+            cited(
+                "{grid} fill {waves}, each of {wave}: the last wave leaves {empty} empty",
+                grid=Quantity(facts.grid, "CTAs"), waves=Quantity(facts.waves, "waves"),
+                wave=Quantity(facts.sms * facts.room, "CTAs"),
+                empty=Quantity(100 * of_places, "% of all slots"),
+            ),
             "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
             gain_pct(facts, lost), "medium",
         )  # fmt: skip
@@ -67,8 +75,11 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
     yield Finding(
         "load-imbalance", facts.place[0], loops[0] if loops else place[1],
-        f"CTAs take {cycles.min():,.0f} to {cycles.max():,.0f} cycles, {cycles.mean():,.0f} on average "
-        f"({len(cycles)} recorded)",
+        cited(
+            "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were recorded)",
+            shortest=Quantity(float(cycles.min()), "cycles"), longest=Quantity(float(cycles.max()), "cycles"),
+            mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
+        ),
         "sort or interleave the work, or fetch the next tile from a counter",
         gain_pct(facts, lost), "medium",
     )  # fmt: skip
@@ -83,8 +94,11 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
     if 0 < cycles < _CTA_START_CYCLES and facts.waves > 4:
         yield Finding(
             "tiny-ctas", *facts.place,
-            f"an SM gets a CTA every {cycles:.0f} cycles, and nothing else is above "
-            f"{100 * max(facts.used.values()):.0f} % of its peak: starting CTAs takes the time",
+            cited(
+                "an SM starts a CTA every {interval}, and no resource is above {busiest}: "
+                "starting CTAs takes the time",
+                interval=Quantity(cycles, "cycles"), busiest=of_peak(max(facts.used.values())),
+            ),
             "more elements for each program: a larger block, or a loop over several",
             gain_pct(facts, 1.0), "medium",
         )  # fmt: skip
@@ -100,8 +114,11 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
         place, _ = facts.most_stalled("long_scoreboard")
         yield Finding(
             "low-occupancy", *place,
-            f"{warps:.1f} warps on an SM, of 64: {100 * waits:.0f} % of the samples wait for memory "
-            "(`long_scoreboard`), and no other warp hides it",
+            cited(
+                "{resident} on an SM, of 64: {waiting} wait for memory (`long_scoreboard`), "
+                "and no other warp hides it",
+                resident=Quantity(warps, "warps"), waiting=of_samples(waits),
+            ),
             "more CTAs (smaller blocks, split the loop) or more warps; fewer registers if they limit it",
             gain_pct(facts, waits * 0.75), "medium",
         )  # fmt: skip
@@ -117,8 +134,12 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     if facts.warps >= _MANY_WARPS and facts.has("tt.reduce") and each <= 4 and waits > 0.15:
         yield Finding(
             "too-many-warps", *facts.place,
-            f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the "
-            "samples wait for other warps or the exchange with them",
+            cited(
+                "{warps} a CTA, each of which runs {loads}; {waiting} wait for other warps or the exchange "
+                "with them",
+                warps=Quantity(facts.warps, "warps"), loads=Quantity(each, "loads"),
+                waiting=of_samples(waits),
+            ),
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
             gain_pct(
                 facts, 0.75 if "counters" in facts.known else waits,

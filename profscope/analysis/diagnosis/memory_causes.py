@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
@@ -56,9 +56,13 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             waits = _waits_at(facts, (str(file), int(line)))
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
-                f"{ratio:.1f} times the sectors that its bytes need: {sectors:,} of 32 bytes, {ideal:,} "
-                f"would do; the others are {100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the "
-                "samples wait for memory or its queues here",
+                cited(
+                    "{ratio} the sectors that its bytes need: {touched} of 32 bytes, {needed} would do; the "
+                    "others are {excess}; {waiting} wait for memory or its queues here",
+                    ratio=Quantity(ratio, "times"), touched=Quantity(sectors, "sectors"),
+                    needed=Quantity(ideal, "sectors"), excess=Quantity(100 * excess, "% of all sectors"),
+                    waiting=of_samples(waits),
+                ),
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
                 if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
                 "through shared memory",
@@ -117,8 +121,11 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
             waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
             yield Finding(
                 "unvectorized-access", str(file), int(line),
-                f"{len(here)} instructions of {size} bytes a thread; {100 * waits:.0f} % of the samples wait "
-                "for the queue that takes them",
+                cited(
+                    "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
+                    accesses=Quantity(len(here), "instructions"), width=Quantity(size, "bytes"),
+                    waiting=of_samples(waits),
+                ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
                 gain_pct(facts, waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25)), "medium",
             )  # fmt: skip
@@ -146,9 +153,12 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
         scaled = {"shared": 1 - excess, "l1": 1 - excess, "lsu": 1 - excess}
         yield Finding(
             "bank-conflict", str(file), int(line),
-            f"{taken / ideal:.1f} times the wavefronts that its bytes need: {taken:,}, {ideal:,} would do; "
-            f"shared memory is at {100 * used:.0f} % of its peak, and {100 * waits:.0f} % of the samples "
-            "wait for it",
+            cited(
+                "{ratio} the wavefronts that its bytes need: {taken}, {needed} would do; shared memory is at "
+                "{used}, and {waiting} wait for it",
+                ratio=Quantity(taken / ideal, "times"), taken=Quantity(taken, "wavefronts"),
+                needed=Quantity(ideal, "wavefronts"), used=of_peak(used), waiting=of_samples(waits),
+            ),
             "a swizzled or padded layout",
             gain_pct(facts, excess * waits if facts.emulated else used, scaled), "high",
         )  # fmt: skip
@@ -171,8 +181,11 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
     yield Finding(
         "register-spills", *place,
-        f"{facts.spills} registers spill; {100 * share:.0f} % of the instructions move them, and "
-        f"{100 * waits:.0f} % of the samples wait for them",
+        cited(
+            "{spilled} spill; {moving} move them, and {waiting} wait for them",
+            spilled=Quantity(facts.spills, "registers"), moving=of_instructions(share),
+            waiting=of_samples(waits),
+        ),
         "more warps, smaller tiles, or a larger maxnreg",
         gain_pct(facts, max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept)),
         "high",
@@ -195,7 +208,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         kept = moved / max(1.0, moved + 2 * facts.sectors(*_ATOMICS))
         yield Finding(
             "atomics", *place,
-            f"{100 * waits:.0f} % of the samples wait for atomics and the fences around them",
+            cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
             gain_pct(facts, held, {"l2": kept}), "medium",
         )  # fmt: skip
@@ -217,9 +230,12 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(loads)
     yield Finding(
         "tile-reread", *place,
-        f"loads ask for {asked / 1e6:,.0f} MB, {asked / max(1.0, read):.0f} times what comes from DRAM; "
-        f"L2 is at {100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, "
-        f"the tensor cores at {100 * tensor:.0f} %",
+        cited(
+            "loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, DRAM at {dram}, "
+            "the tensor cores at {tensor}",
+            asked=Quantity(asked / 1e6, "MB"), ratio=Quantity(asked / max(1.0, read), "times"),
+            l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
+        ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
         gain_pct(facts, min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared)),
         "medium",
@@ -241,13 +257,15 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
         return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
-    memory = f"while memory is at {100 * busy:.0f} % of its peak" if "l2" in facts.used else "in a loop"
     is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
     few = facts.stages <= 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
     name = "few-stages" if pipelined and few else "exposed-latency"
     yield Finding(
         name, *place,
-        f"{100 * waits:.0f} % of the samples wait for loads (`long_scoreboard`), " + memory,
+        cited("{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",
+            waiting=of_samples(waits), memory=of_peak(busy))
+        if "l2" in facts.used
+        else cited("{waiting} wait for loads (`long_scoreboard`) in a loop", waiting=of_samples(waits)),
         "more stages (num_stages of 3 or 4)" if name == "few-stages"
         else "load earlier, several at once, or keep more warps on an SM",
         gain_pct(facts, 0.8 * waits), "medium",

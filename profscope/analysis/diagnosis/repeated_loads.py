@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
@@ -50,8 +50,11 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         left = left_of_traffic(facts, (1 - again.share) * sectors + others, stores)
         yield Finding(
             "redundant-load", facts.place[0], line,
-            f"the address is the one that {what}: {100 * share:.0f} % of all sectors are loaded again, and "
-            f"{100 * waits:.0f} % of the samples wait for that",
+            cited(
+                "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait "
+                "for that",
+                what=what, repeated=Quantity(100 * share, "% of all sectors"), waiting=of_samples(waits),
+            ),
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
             gain_pct(facts, waits, left), "medium",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import gain_pct
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
@@ -50,7 +50,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(rows & facts.at(lines))
     yield Finding(
         "no-tensor-cores", *place,
-        f"a product of matrices by FMA: {100 * share:.0f} % of the instructions, none of the tensor cores",
+        cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
         "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
         gain_pct(facts, 0.85, {"fma": 0.1, "issue": 0.2, "shared": 0.3, "l1": 0.3, "lsu": 0.3, "alu": 0.2}),
         "high",
@@ -70,17 +70,20 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
         facts.counts.loc[wide, "opcode"].astype("str").str.extract(r"\.64x(\d+)x")[0].dropna().astype(int)
     )
     narrow = len(shapes) > 0 and shapes.max() < _NARROW
+    columns: dict[str, Quantity] = {}
     if sync.any() and not wide.any() and facts.executed_share(sync) > 0.02:
         what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
     elif narrow:
-        what = f"wgmma of {shapes.max()} columns"
+        what = "wgmma of {columns}"
+        columns["columns"] = Quantity(int(shapes.max()), "columns")
     else:
         return
     place, _ = facts.most_executed(sync | wide)
     scaled = {"l2": 0.6, "issue": 0.4, "shared": 0.6, "l1": 0.6, "lsu": 0.5}
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
     yield Finding(
-        "small-mma", *place, f"{what}; the tensor pipe is at {100 * tensor:.0f} % of its peak",
+        "small-mma", *place,
+        cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
         "larger tiles in M and N, 4 or 8 warps",
         gain_pct(facts, waits, scaled), "medium",
     )  # fmt: skip
@@ -95,8 +98,10 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_stalled("long_scoreboard", "barrier", by=("mma", "tma", "barrier"))
     yield Finding(
         "partition-starved", *place,
-        f"the tensor pipe is at {100 * facts.used.get('tensor', 0.0):.0f} % of its peak; "
-        f"{100 * waits:.0f} % of the samples wait for the other partition",
+        cited(
+            "the tensor pipe is at {tensor}; {waiting} wait for the other partition",
+            tensor=of_peak(facts.used.get("tensor", 0.0)), waiting=of_samples(waits),
+        ),
         "more buffers between the partitions, or more warps for the one that is behind",
         gain_pct(facts, 0.6 * waits), "medium",
     )  # fmt: skip
@@ -119,8 +124,11 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
     yield Finding(
         "mma-not-overlapped", *place,
-        "each step waits for its product (no other one is pending); "
-        f"the tensor pipe is at {100 * tensor:.0f} %",
+        cited(
+            "each step waits for its product, no other one is pending; the tensor pipe is at {tensor}, "
+            "{waiting} wait for products or for other warps",
+            tensor=of_peak(tensor), waiting=of_samples(share),
+        ),
         "issue the next product before this one's result is used; scale outside of the loop",
         gain_pct(facts, share), "low",
     )  # fmt: skip
@@ -142,8 +150,12 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     steps = float(uneven["executed"].max()) / meetings
     yield Finding(
         "late-warp", *place,
-        f"the loop at line {int(uneven['line'].iloc[0])} takes {steps:.1f} steps of a warp on average, "
-        f"depending on its data; {100 * waits:.0f} % of the samples then wait for the last warp",
+        cited(
+            "the loop at {loop} takes {steps} of a warp on average, depending on its data; {waiting} then "
+            "wait for the last warp",
+            loop=f"line {int(uneven['line'].iloc[0])}", steps=Quantity(steps, "steps"),
+            waiting=of_samples(waits),
+        ),
         "give all warps the same work: sort by length, another layout, or fewer barriers",
         gain_pct(facts, waits), "medium",
     )  # fmt: skip
@@ -164,7 +176,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     scaled = {"shared": 0.1, "l1": 0.4, "lsu": 0.3, "issue": 0.5}
     yield Finding(
         "serial-reduction", str(file), int(line),
-        f"warps meet in each step of the loop: {100 * waits:.0f} % of the samples wait for that",
+        cited("warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)),
         "keep a tensor of partial sums, and reduce once behind the loop",
         gain_pct(facts, waits, scaled), "medium",
     )  # fmt: skip
@@ -182,9 +194,11 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     _, share = facts.most_sampled(pcs)
     yield Finding(
         "layout-conversion", *place,
-        f"{100 * facts.executed_share(rows):.0f} % of the instructions move tensors from one layout to "
-        "another through shared memory, in each step of a loop; "
-        f"{100 * share:.0f} % of the samples are there",
+        cited(
+            "{moving} move tensors from one layout to another through shared memory, in each step of a "
+            "loop; {sampled} are there",
+            moving=of_instructions(facts.executed_share(rows)), sampled=of_samples(share),
+        ),
         "an order of ops in which both sides share a layout; transpose once",
         gain_pct(facts, share, {"shared": 0.2, "l1": 0.5, "lsu": 0.4, "issue": 0.6}), "medium",
     )  # fmt: skip
@@ -198,8 +212,10 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
     if line:
         yield Finding(
             "masked-work", facts.place[0], line,
-            "each step of the loop masks its tile by comparing positions, and the loop's end is the same for "
-            "all programs: about half of the tiles are thrown away",
+            cited(
+                "each step of the loop masks its tile by comparing positions, and the loop's end is the same "
+                "for all programs: about half of the tiles are thrown away"
+            ),
             "end the loop at the diagonal, and mask only the tiles that it crosses",
             gain_pct(facts, 0.45, dict.fromkeys(facts.used, 0.55)), "medium",
         )  # fmt: skip
@@ -216,7 +232,10 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
         place, _ = facts.most_executed(rows)
         yield Finding(
             "masked-work", *place,
-            f"{100 * (1 - active):.0f} % of the lanes of loads and stores are masked off",
+            cited(
+                "{masked} of loads and stores are masked off",
+                masked=Quantity(100 * (1 - active), "% of the lanes"),
+            ),
             "a block that fits the row: the next smaller power of two and a loop, or several rows a program",
             gain_pct(facts, 1 - active, scaled), "medium",
         )  # fmt: skip

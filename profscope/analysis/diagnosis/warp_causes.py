@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partition_of_warp, partitions_of
@@ -54,19 +54,23 @@ def late_warp(facts: KernelFacts) -> Iterator[Finding]:
     meeting = int(np.argmax(np.bincount(lost_at["site"], lost_at["lost"])))
     file, line = judged.at(site if site >= 0 else meeting)
     number = int(np.bincount(_numbers_in_cta(judged)[list(late.values())]).argmax())
-    at = judged.sites["scope"].iloc[meeting]
-    spent = (
-        f"; it spends {excess:,.0f} cycles more than the others in {judged.sites['scope'].iloc[site]}"
-        if site >= 0
-        else ""
+    sentence = (
+        "warps wait for the last one, mostly at {meeting}: {lost} passes between the mean arrival and the "
+        "last; most often {last} is last"
     )
+    cites: dict[str, Quantity | str] = {
+        "meeting": f"{judged.sites['scope'].iloc[meeting]} (line {judged.at(meeting)[1]})",
+        "lost": Quantity(100 * lost / max(1.0, took), "% of a CTA's time"),
+        "last": f"warp {number}",
+    }
+    if site >= 0:
+        sentence += "; it spends {excess} more than the others in {where}"
+        cites |= {"excess": Quantity(excess, "cycles"), "where": str(judged.sites["scope"].iloc[site])}
     yield Finding(
         "late-warp",
         file,
         line,
-        f"warps wait for the last one, mostly at {at} (line {judged.at(meeting)[1]}): "
-        f"{100 * lost / max(1.0, took):.0f} % of a CTA's time passes between the mean arrival and the "
-        f"last; most often warp {number} is last{spent}",
+        cited(sentence, **cites),
         "give all warps the same work: another layout, data-dependent loops sorted by length, or fewer "
         "barriers",
         100 * lost / max(1.0, took),
@@ -142,14 +146,22 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
         return
     file, line = _place(judged, site, partition == least)
     names = {each: _name(judged, each) for each in np.unique(partition)}
-    busy = ", ".join(f"{names[each]} {100 * _work(judged, partition == each, rows):.0f} %" for each in names)
+    busy = {f"working_{each}": Quantity(100 * _work(judged, partition == each, rows), "%") for each in names}
+    sentence = ", ".join(f"{{name_{each}}} {{working_{each}}}" for each in names)
     yield Finding(
         "partition-starved",
         file,
         line,
-        f"{names[least]} waits {shares[least]:.0f} % of the CTA's time at {sites['scope'].iloc[site]}, "
-        f"{by_site[site] / max(1, count):.0f} cycles a time; parts of their time in which partitions do "
-        f"not wait: {busy}",
+        cited(
+            "{partition} waits {waiting} at {where}, {each_time} a time; parts of their time in which "
+            f"partitions do not wait: {sentence}",
+            partition=names[least],
+            waiting=Quantity(shares[least], "% of the CTA's time"),
+            where=str(sites["scope"].iloc[site]),
+            each_time=Quantity(by_site[site] / max(1, count), "cycles"),
+            **{f"name_{each}": name for each, name in names.items()},
+            **busy,
+        ),
         "give the producer more buffers (num_stages) or larger copies, more warps to the partition that "
         "is behind, or move work to the one that waits",
         shares[least],
