@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "NOISE_PCT",
+    "NO_GAIN",
     "Confidence",
     "Evidence",
     "Finding",
+    "Gain",
     "Quantity",
+    "between_text",
     "cited",
+    "gain_text",
     "of_instructions",
     "of_peak",
     "of_samples",
@@ -26,6 +31,27 @@ speak against it."""
 NOISE_PCT = 5.0
 """A gain below this is no finding. Where a compiler puts code moves a kernel by up to 3 % on an H100 and H200
 (docs/benchmarks.md); the rest is for launches, which vary, too."""
+
+
+class Gain(NamedTuple):
+    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most."""
+
+    expected: float
+    low: float
+    high: float
+
+
+def gain_text(pct: float) -> str:
+    return "gain unknown" if math.isnan(pct) else f"{pct:.0f} %"
+
+
+def between_text(low: float, high: float) -> str:
+    """ "20 to 35 %"; "" if that is not known."""
+    return "" if math.isnan(low) else f"{low:.0f} to {high:.0f} %"
+
+
+NO_GAIN = Gain(0.0, 0.0, 0.0)
+"""Of a roof that is reached."""
 
 
 class Quantity(NamedTuple):
@@ -90,5 +116,5 @@ class Finding:
     line: int
     evidence: Evidence
     advice: str
-    gain_pct: float
+    gain: Gain
     confidence: Confidence

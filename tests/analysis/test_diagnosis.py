@@ -215,7 +215,7 @@ def test_totals_tell_right_from_wrong() -> None:
     dear = replace(right, real_pct=10.0)
     small = replace(right, real_pct=9.0)
     found = list(totals([right, wrong, elsewhere, false, judged("good copy"), dear, small]).values())
-    assert found == [(2, 4), (1, 2), (2, 3)]
+    assert found == [(2, 4), (1, 2), (2, 3), (2, 3)]
 
 
 def test_loads_of_an_outer_loop_are_redundant_where_the_inner_one_counts_alike() -> None:
@@ -261,3 +261,27 @@ def test_evidence_cites_the_values_that_it_has_as_data(name: str) -> None:
         assert row["evidence_values"]
         for each in row["evidence_values"].values():
             assert str(Quantity(**each)) in row["evidence"]
+
+
+@pytest.mark.parametrize("name", [*_FAULTS, *_FAULTLESS])
+def test_a_gain_is_between_its_bounds(name: str) -> None:
+    table = recorded(name).findings()
+    assert (table["gain_low_pct"] >= 0).all()
+    assert (table["gain_low_pct"] <= table["gain_pct"]).all()
+    assert (table["gain_pct"] <= table["gain_high_pct"]).all()
+    assert (table["gain_high_pct"] <= 100).all()
+    is_roof = table["finding"].str.endswith("-bound")
+    assert ((table["gain_low_pct"] < table["gain_high_pct"]) != is_roof).all()
+
+
+def test_fewer_samples_make_a_gain_less_certain() -> None:
+    tables = recorded("matmul of 1 stage").tables
+    few = replace(
+        tables, samples=tables.samples.assign(samples=(tables.samples["samples"] / 100).astype("int64"))
+    )
+    wide, narrow = (
+        profile.findings().iloc[0] for profile in (Profile.of(few), recorded("matmul of 1 stage"))
+    )
+    assert wide["finding"] == narrow["finding"] == "few-stages"
+    assert wide["gain_low_pct"] < narrow["gain_low_pct"]
+    assert wide["gain_high_pct"] > narrow["gain_high_pct"]

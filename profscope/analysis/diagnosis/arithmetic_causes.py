@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Finding, cited, of_peak, of_samples
+import pandas as pd
+
+from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import Without, gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
@@ -46,18 +48,16 @@ def _busy(facts: KernelFacts) -> float:
     return max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
 
 
-def _scaled(share: float) -> dict[str, float]:
-    return dict.fromkeys(_PIPES, 1 - share)
-
-
-def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: str, advice: str) -> Finding:
+def _finding(
+    facts: KernelFacts, name: str, place: Place, share: float, rows: pd.Series, what: str, advice: str
+) -> Finding:
     return Finding(
         name, *place,
         cited(
             "{sampled} are at {what}; issue slots are at {issue}",
             sampled=of_samples(share), what=what, issue=of_peak(facts.used.get("issue", 0.0)),
         ),
-        advice, gain_pct(facts, share, _scaled(share)), "medium",
+        advice, gain(facts, Without(share, kept_without(facts, rows))), "medium",
     )  # fmt: skip
 
 
@@ -69,9 +69,10 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
         return
     place, _ = facts.most_executed(rows)
     lines = facts.counts.loc[rows, "line"].unique()
-    _, share = facts.most_sampled(rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"]))
+    slow = rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
+    _, share = facts.most_sampled(slow)
     yield _finding(
-        facts, "fp64-arithmetic", place, share, "lines that compute in float64",
+        facts, "fp64-arithmetic", place, share, slow, "lines that compute in float64",
         "float32: cast constants and inputs; look for Python floats",
     )  # fmt: skip
 
@@ -79,7 +80,7 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
-    lines with such ops are gone but for a tenth; loads and stores stay."""
+    lines with such ops are gone; loads and stores stay."""
     if _busy(facts) < _BUSY:
         return
     memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
@@ -93,7 +94,7 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         place, _ = facts.most_executed(rows)
         _, share = facts.most_sampled(rows)
         ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
-        yield _finding(facts, name, place, 0.9 * share, f"lines with {', '.join(ops[:3])}", advice)
+        yield _finding(facts, name, place, share, rows, f"lines with {', '.join(ops[:3])}", advice)
 
 
 @needs("counts", "samples", "ttgir")
@@ -114,7 +115,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     if cast.any():
         place, _ = facts.most_executed(cast)
     yield _finding(
-        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled),
+        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled), rows,
         "conversions between types",
         "keep one type inside the loop; convert once before or behind it",
     )  # fmt: skip
@@ -140,7 +141,7 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
             "{what} is at {used}, the most of all",
             what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
         ),
-        "this is the roof: only less of this work is faster", 0.0, "high",
+        "this is the roof: only less of this work is faster", NO_GAIN, "high",
     )  # fmt: skip
 
 

@@ -32,11 +32,16 @@ _SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
 _RESULT: Final = "-bound"
 
 
+def _rank(finding: Finding) -> tuple[float, int]:
+    name = finding.finding
+    return -finding.gain.expected, _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
+
+
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:
     """What holds it back, by all causes; the largest gain first, symptoms behind causes."""
     found = [finding for cause in _CAUSES for finding in cause(facts)]
-    most = max((each.gain_pct for each in found if each.finding not in _SYMPTOMS), default=0.0)
-    for each in sorted(found, key=lambda each: -each.gain_pct):
-        is_finding = each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)
-        if is_finding and (each.finding not in _SYMPTOMS or most < each.gain_pct / 2):
+    most = max((each.gain.expected for each in found if each.finding not in _SYMPTOMS), default=0.0)
+    for each in sorted(found, key=_rank):
+        is_finding = each.gain.expected >= NOISE_PCT or each.finding.endswith(_RESULT)
+        if is_finding and (each.finding not in _SYMPTOMS or most < each.gain.high / 2):
             yield each

@@ -23,7 +23,7 @@ from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.launch_durations import took
 from profscope.analysis.limits import bare_time, limits_of
-from profscope.analysis.pipes import slots_of
+from profscope.analysis.pipes import PIPES, slots_of
 
 __all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of", "line_of"]
 
@@ -113,6 +113,26 @@ class KernelFacts:
         if not cycles or not places or not len(self.cta_cycles):
             return 0.0
         return max(0.0, 1 - self.grid * float(self.cta_cycles.mean()) / (places * cycles))
+
+    @cached_property
+    def outside(self) -> float:
+        """What part of the time of a single wave is not that of its longest recorded CTA; 0 if unknown."""
+        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
+        if not cycles or not len(self.cta_cycles) or not 0 < self.waves <= 1:
+            return 0.0
+        return max(0.0, 1 - float(self.cta_cycles.max()) / cycles)
+
+    @cached_property
+    def slots(self) -> pd.DataFrame:
+        """By row of `counts` and pipe, how many of its instructions go there."""
+        opcodes = self.counts["opcode"].astype("str")
+        of_opcode = {opcode: slots_of(opcode) for opcode in opcodes.unique()}
+        share = {
+            opcode: {pipe: slots.get(pipe, 0) / max(1, sum(slots.values())) for pipe in PIPES}
+            for opcode, slots in of_opcode.items()
+        }
+        table = pd.DataFrame([share[opcode] for opcode in opcodes], self.counts.index, columns=list(PIPES))
+        return table.mul(self.counts["executed"], axis=0)
 
     def executed_ops(self, *names: str) -> float:
         """What part of the warp instructions have these opcodes."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -35,7 +36,10 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
                 idle=Quantity(100 * (1 - part), "% of SMs"),
             ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
-            gain_pct(facts, 1 - part), "high",
+            gain(
+                facts, Without(1 - part), most=Without(1 - part / max(1, facts.room)), is_exact=True
+            ),
+            "high",
         )  # fmt: skip
 
 
@@ -55,7 +59,7 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
                 empty=Quantity(100 * of_places, "% of all slots"),
             ),
             "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
-            gain_pct(facts, lost), "medium",
+            gain(facts, Without(lost), Without(of_sm), Without(of_places), is_exact=True), "medium",
         )  # fmt: skip
 
 
@@ -81,7 +85,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
             mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
         ),
         "sort or interleave the work, or fetch the next tile from a counter",
-        gain_pct(facts, lost), "medium",
+        gain(facts, Without(lost)), "medium",
     )  # fmt: skip
 
 
@@ -100,7 +104,7 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
                 interval=Quantity(cycles, "cycles"), busiest=of_peak(max(facts.used.values())),
             ),
             "more elements for each program: a larger block, or a loop over several",
-            gain_pct(facts, 1.0), "medium",
+            gain(facts, Without(1.0), is_exact=True), "medium",
         )  # fmt: skip
 
 
@@ -120,17 +124,19 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
                 resident=Quantity(warps, "warps"), waiting=of_samples(waits),
             ),
             "more CTAs (smaller blocks, split the loop) or more warps; fewer registers if they limit it",
-            gain_pct(facts, waits * 0.75), "medium",
+            hidden_gain(facts, waits), "medium",
         )  # fmt: skip
 
 
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and PC samples. Without it a quarter of the warps have four times the elements each."""
+    """Needs counts and PC samples. Without it a warp for each scheduler does the work of all."""
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     warps = facts.grid * facts.warps
     each = float(facts.counts.loc[loads, "executed"].sum()) / warps
+    left = thresholds.SCHEDULERS / facts.warps
+    kept = dict.fromkeys(set(facts.used) - {"dram", "l2"}, left)
     if facts.warps >= _MANY_WARPS and facts.has("tt.reduce") and each <= 4 and waits > 0.15:
         yield Finding(
             "too-many-warps", *facts.place,
@@ -141,9 +147,8 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
                 waiting=of_samples(waits),
             ),
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
-            gain_pct(
-                facts, 0.75 if "counters" in facts.known else waits,
-                dict.fromkeys(set(facts.used) - {"dram", "l2"}, 0.25),
+            gain(
+                facts, Without(1 - left if "counters" in facts.known else waits, kept), Without(waits, kept)
             ),
             "medium",
         )  # fmt: skip

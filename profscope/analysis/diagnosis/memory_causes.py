@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import BOUND_PCT, binding
 
@@ -54,6 +54,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             vector = ratio * int(here["bytes"].min()) <= 1.1 * _VECTOR_BYTES and len(here) >= ratio
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
+            spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
                 cited(
@@ -66,8 +67,13 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
                 if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
                 "through shared memory",
-                gain_pct(facts, _spared(facts, waits, kind, excess, 1 - 1 / ratio, left), left), "high",
+                gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
             )  # fmt: skip
+
+
+def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
+    """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors."""
+    return dict(left) | {"l2": left["l2"] / 4}
 
 
 def _waits_at(facts: KernelFacts, place: Place) -> float:
@@ -127,7 +133,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                     waiting=of_samples(waits),
                 ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain_pct(facts, waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25)), "medium",
+                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25))), "medium",
             )  # fmt: skip
 
 
@@ -160,7 +166,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
                 needed=Quantity(ideal, "wavefronts"), used=of_peak(used), waiting=of_samples(waits),
             ),
             "a swizzled or padded layout",
-            gain_pct(facts, excess * waits if facts.emulated else used, scaled), "high",
+            gain(facts, Without(excess * waits if facts.emulated else used, scaled)), "high",
         )  # fmt: skip
 
 
@@ -187,7 +193,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
             waiting=of_samples(waits),
         ),
         "more warps, smaller tiles, or a larger maxnreg",
-        gain_pct(facts, max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept)),
+        gain(facts, Without(max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept))),
         "high",
     )  # fmt: skip
 
@@ -210,7 +216,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             "atomics", *place,
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
-            gain_pct(facts, held, {"l2": kept}), "medium",
+            gain(facts, Without(held, {"l2": kept}), most=Without(held, {"l2": kept / 4})), "medium",
         )  # fmt: skip
 
 
@@ -237,7 +243,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
             l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
         ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain_pct(facts, min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared)),
+        gain(facts, Without(min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared))),
         "medium",
     )  # fmt: skip
 
@@ -268,7 +274,7 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
         else cited("{waiting} wait for loads (`long_scoreboard`) in a loop", waiting=of_samples(waits)),
         "more stages (num_stages of 3 or 4)" if name == "few-stages"
         else "load earlier, several at once, or keep more warps on an SM",
-        gain_pct(facts, 0.8 * waits), "medium",
+        hidden_gain(facts, waits), "medium",
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.cause import Finding, Quantity, cited, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -57,7 +57,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain_pct(facts, waits, left), "medium",
+            gain(facts, Without(waits, left)), "medium",
         )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.products import summed_products
 from profscope.analysis.diagnosis.witnesses import needs
@@ -48,11 +48,13 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     if not lines or share < 0.3:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
+    rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
+    removed = facts.most_sampled(rows)[1] if "samples" in facts.known else share
     yield Finding(
         "no-tensor-cores", *place,
         cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
         "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
-        gain_pct(facts, 0.85, {"fma": 0.1, "issue": 0.2, "shared": 0.3, "l1": 0.3, "lsu": 0.3, "alu": 0.2}),
+        gain(facts, Without(removed, kept_without(facts, rows))),
         "high",
     )  # fmt: skip
 
@@ -60,7 +62,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counters", "counts", "samples")
 def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
-    memory, and tiles are larger."""
+    memory, and a side of the tile is twice as long; at the least none is, at the most both are."""
     wide = facts.counts["op"].isin(_WGMMA)
     sync = facts.counts["op"].isin(_MMA) & ~wide
     tensor = facts.used.get("tensor", 0.0)
@@ -79,13 +81,17 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     else:
         return
     place, _ = facts.most_executed(sync | wide)
-    scaled = {"l2": 0.6, "issue": 0.4, "shared": 0.6, "l1": 0.6, "lsu": 0.5}
+    kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
     yield Finding(
         "small-mma", *place,
         cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
         "larger tiles in M and N, 4 or 8 warps",
-        gain_pct(facts, waits, scaled), "medium",
+        gain(
+            facts, Without(waits, kept | {"l2": 0.75}), Without(waits, kept),
+            Without(waits, kept | {"l2": 0.5}),
+        ),
+        "medium",
     )  # fmt: skip
 
 
@@ -103,7 +109,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
             tensor=of_peak(facts.used.get("tensor", 0.0)), waiting=of_samples(waits),
         ),
         "more buffers between the partitions, or more warps for the one that is behind",
-        gain_pct(facts, 0.6 * waits), "medium",
+        hidden_gain(facts, waits), "medium",
     )  # fmt: skip
 
 
@@ -130,7 +136,7 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
             tensor=of_peak(tensor), waiting=of_samples(share),
         ),
         "issue the next product before this one's result is used; scale outside of the loop",
-        gain_pct(facts, share), "low",
+        gain(facts, Without(share)), "low",
     )  # fmt: skip
 
 
@@ -157,7 +163,7 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
             waiting=of_samples(waits),
         ),
         "give all warps the same work: sort by length, another layout, or fewer barriers",
-        gain_pct(facts, waits), "medium",
+        gain(facts, Without(waits)), "medium",
     )  # fmt: skip
 
 
@@ -173,12 +179,12 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
         return
     found = facts.samples[mine].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
     file, line = cast(Place, found.idxmax())
-    scaled = {"shared": 0.1, "l1": 0.4, "lsu": 0.3, "issue": 0.5}
+    exchange = facts.at(lines) & facts.counts["op"].isin(["SHFL", "LDS", "STS", "BAR"])
     yield Finding(
         "serial-reduction", str(file), int(line),
         cited("warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)),
         "keep a tensor of partial sums, and reduce once behind the loop",
-        gain_pct(facts, waits, scaled), "medium",
+        gain(facts, Without(waits, kept_without(facts, exchange))), "medium",
     )  # fmt: skip
 
 
@@ -200,7 +206,7 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
             moving=of_instructions(facts.executed_share(rows)), sampled=of_samples(share),
         ),
         "an order of ops in which both sides share a layout; transpose once",
-        gain_pct(facts, share, {"shared": 0.2, "l1": 0.5, "lsu": 0.4, "issue": 0.6}), "medium",
+        gain(facts, Without(share, kept_without(facts, rows))), "medium",
     )  # fmt: skip
 
 
@@ -217,7 +223,7 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
                 "for all programs: about half of the tiles are thrown away"
             ),
             "end the loop at the diagonal, and mask only the tiles that it crosses",
-            gain_pct(facts, 0.45, dict.fromkeys(facts.used, 0.55)), "medium",
+            gain(facts, Without(0.5, dict.fromkeys(facts.used, 0.5))), "medium",
         )  # fmt: skip
 
 
@@ -237,7 +243,7 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
                 masked=Quantity(100 * (1 - active), "% of the lanes"),
             ),
             "a block that fits the row: the next smaller power of two and a loop, or several rows a program",
-            gain_pct(facts, 1 - active, scaled), "medium",
+            gain(facts, Without(1 - active, scaled)), "medium",
         )  # fmt: skip
 
 

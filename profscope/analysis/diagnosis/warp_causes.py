@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.cause import Finding, Quantity, cited
+from profscope.analysis.cause import Finding, Gain, Quantity, cited
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partition_of_warp, partitions_of
@@ -73,9 +73,14 @@ def late_warp(facts: KernelFacts) -> Iterator[Finding]:
         cited(sentence, **cites),
         "give all warps the same work: another layout, data-dependent loops sorted by length, or fewer "
         "barriers",
-        100 * lost / max(1.0, took),
+        _measured(100 * lost / max(1.0, took)),
         "high" if same >= 0.75 else "medium",
     )
+
+
+def _measured(pct: float) -> Gain:
+    """Of time that spans have measured; how much of it others fill is not known."""
+    return Gain(pct, 0.0, pct)
 
 
 def _lost(judged: KernelAnalysis, warps: Ints) -> pd.DataFrame:
@@ -164,7 +169,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
         ),
         "give the producer more buffers (num_stages) or larger copies, more warps to the partition that "
         "is behind, or move work to the one that waits",
-        shares[least],
+        _measured(shares[least]),
         "high" if shares[least] >= 25 else "medium",
     )
 
