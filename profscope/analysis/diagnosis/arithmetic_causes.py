@@ -9,6 +9,7 @@ from typing import Final
 import pandas as pd
 
 from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
@@ -37,8 +38,6 @@ _BY_OPS: Final = (
         "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
     ),
 )
-_MUCH: Final = 0.25  # of the warp instructions
-_BUSY: Final = 0.4  # of the issue slots or of a pipe, below which arithmetic is not what takes the time
 
 
 def _busy(facts: KernelFacts) -> float:
@@ -65,7 +64,9 @@ def _finding(
 def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and PC samples. Without it float32 does it, in half the slots or fewer."""
     rows = facts.counts["op"].isin(_DOUBLES) | facts.counts["opcode"].astype("str").str.contains(r"\.F64")
-    if facts.executed_share(rows) < 0.05:
+    if facts.ttgir:  # functions such as sin use float64 for some arguments of float32
+        rows &= facts.at(facts.lines_with("f64"))
+    if not rows.any():
         return
     place, _ = facts.most_executed(rows)
     lines = facts.counts.loc[rows, "line"].unique()
@@ -81,15 +82,17 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
     lines with such ops are gone; loads and stores stay."""
-    if _busy(facts) < _BUSY:
+    if _busy(facts) < thresholds.BUSY:
         return
     memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
     for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}
+        if pattern == _DIVISIONS:
+            lines &= facts.lines_that_divide
         if not lines:
             continue
         rows = facts.at(lines) & ~memory
-        if facts.executed_share(rows) < _MUCH:
+        if facts.executed_share(rows) < thresholds.MUCH:
             continue
         place, _ = facts.most_executed(rows)
         _, share = facts.most_sampled(rows)
@@ -108,7 +111,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
         | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(lines))
     )
     share = facts.executed_share(rows)
-    if share < 0.1 or _busy(facts) < _BUSY:
+    if not share or _busy(facts) < thresholds.BUSY:
         return
     place, sampled = facts.most_sampled(rows)
     cast = rows & facts.at(lines)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import NOISE_PCT, Finding
+from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis import (
     arithmetic_causes,
     launch_causes,
     memory_causes,
     repeated_loads,
     tensor_causes,
+    thresholds,
     warp_causes,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts
@@ -42,6 +43,6 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
     found = [finding for cause in _CAUSES for finding in cause(facts)]
     most = max((each.gain.expected for each in found if each.finding not in _SYMPTOMS), default=0.0)
     for each in sorted(found, key=_rank):
-        is_finding = each.gain.expected >= NOISE_PCT or each.finding.endswith(_RESULT)
+        is_finding = each.gain.expected >= thresholds.NOISE_PCT or each.finding.endswith(_RESULT)
         if is_finding and (each.finding not in _SYMPTOMS or most < each.gain.high / 2):
             yield each

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from instrument_passes.errors import IRError
-from instrument_passes.ir.model import Op
+from instrument_passes.ir.model import Op, Value
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.devices import sm_count_of
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
-from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.launch_durations import took
 from profscope.analysis.limits import bare_time, limits_of
@@ -28,7 +28,9 @@ from profscope.analysis.pipes import PIPES, slots_of
 __all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of", "line_of"]
 
 Place = tuple[str, int]
+_NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
+_DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _LOOPS: Final = ("scf.for", "scf.while")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
@@ -180,6 +182,11 @@ class KernelFacts:
         place, _ = self._largest(found, self.sampled)
         return place, float(mine["samples"].sum()) / self.sampled
 
+    def blamed_share(self, rows: pd.Series) -> float:
+        """The part of the samples that the marked instructions are to blame for."""
+        pcs = set(self.counts.loc[rows, "pc"].tolist())
+        return float(self.samples.loc[self.samples["blamed_pc"].isin(pcs), "samples"].sum()) / self.sampled
+
     def _largest(self, found: pd.Series, of: int) -> tuple[Place, float]:
         if not len(found) or not found.max():
             return self.place, 0.0
@@ -245,8 +252,19 @@ class KernelFacts:
                     products = [line_of(op) for op in loop.walk() if _adds_to(op, value.type)]
                     made = loop.resolve(first)
                     initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
+                    given = loop.regions[0].entry.ops[-1].operands[value.index]
+                    initial = initial or self._assigned(_NUMBERED.sub("", given), line_of(loop))
                     line = products[0] if products else initial or line_of(loop)
         return line
+
+    def _assigned(self, value: str, before: int) -> int:
+        """The last line before that one that assigns a variable of a value's name, as constants have none."""
+        for source in self.analysis.tables.metadata.get("sources") or ():
+            lines = str(source.get("text") or "").splitlines()[: max(0, before - source["line"])]
+            for at in reversed(range(len(lines))):
+                if re.match(rf"\s*{re.escape(value.removeprefix('%'))}\s*[:=]", lines[at]):
+                    return int(source["line"]) + at
+        return 0
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
         """Whether an op of the TTGIR has such a name; loop: in a loop."""
@@ -256,6 +274,19 @@ class KernelFacts:
     def lines_in_loops(self) -> set[int]:
         """The lines of the ops in loops."""
         return self.lines_of("", loop=True) - {0}
+
+    def lines_with(self, kind: str) -> set[int]:
+        """The lines of ops with a result of such a type."""
+        return {line for op, line, _ in self.located_ops if any(kind in result.type for result in op.results)}
+
+    @cached_property
+    def lines_that_divide(self) -> set[int]:
+        """The lines of integer divisions and remainders, less those by a power of two, which are shifts."""
+        return {
+            line
+            for op, line, _ in self.located_ops
+            if _DIVISION.match(op.name) and not _is_power_of_two(op.resolve(op.operands[1]))
+        }
 
     def text_of(self, name: str) -> list[str]:
         """The ops of this name, as they are printed."""
@@ -282,7 +313,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         for table in (tables.counters, tables.counts, tables.samples, tables.ctas)
     )
     samples = samples[samples["binary"].astype("str") == "bare"]
-    samples = samples if samples["samples"].sum() >= FEWEST_SAMPLES else samples[:0]
+    samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
     values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
     used = _used(judged, counters, counts)
     needed = [used.get(name, np.nan) for name in _NEEDED] + [
@@ -352,6 +383,11 @@ def _ttgir_of(judged: KernelAnalysis) -> str:
 def line_of(op: Op) -> int:
     """In the kernel: of a function that was inlined, where the kernel calls it."""
     return op.loc.callers[-1].line if op.loc.callers else op.loc.line
+
+
+def _is_power_of_two(value: Value | None) -> bool:
+    constant = re.search(r"(?:dense<|constant )(\d+)\b", str(value.owner)) if value is not None else None
+    return constant is not None and int(constant[1]).bit_count() == 1
 
 
 def _elements(kind: str) -> int:

@@ -11,8 +11,8 @@ Which limit remains: at the least, resources reach `ATTAINABLE` times what is ex
 L2 and the tensor pipe reach their peaks, and other instructions take no time.
 Code placement: the time without the cause is known to `NOISE_PCT`.
 Whether waits overlap. At the least, other warps issue in the time that is removed as often as in the rest,
-so that part is no loss, and the time of a single wave in which no CTA runs stays. At the most, warps that wait
-at barriers for those that are held up come as much earlier.
+so that part is no loss, and the time of a single wave in which no CTA runs stays. At the most, warps that
+wait at barriers for those that are held up come as much earlier.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.cause import NOISE_PCT, Gain
+from profscope.analysis.cause import NO_GAIN, Gain
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.estimates import shares_between
@@ -32,6 +32,7 @@ from profscope.analysis.pipes import PIPES
 __all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
+_ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
 _L1_SECTORS = 4  # that L1 passes in a cycle, as many bytes as a wavefront of shared memory
 
 
@@ -57,6 +58,10 @@ def gain(
 ) -> Gain:
     """least, most: if the cause knows bounds of its own. is_exact: `removed` was not sampled, and
     nothing else runs in that time."""
+    if any(
+        facts.used.get(name, 0.0) >= thresholds.NEAR_ROOF and name not in expected.kept for name in _ROOFS
+    ):
+        return NO_GAIN
     lowest, highest = least or expected, most or expected
     low, high = lowest.removed, highest.removed
     if not is_exact:
@@ -67,7 +72,7 @@ def gain(
     kept_time = max(1 - low * (1 - facts.outside), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
     must = {name: used for name, used in facts.used.items() if name in _WHATEVER_CODE}
     high_pct = 100 * (1 - max(1 - high, _left(must, highest.kept) * thresholds.ATTAINABLE))
-    noise = NOISE_PCT / 100
+    noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
     return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0)

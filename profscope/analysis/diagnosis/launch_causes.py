@@ -14,15 +14,6 @@ from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
-_CTA_START_CYCLES: Final = 256
-"""Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
-of one or two warps do next to nothing (NVIDIA H200, `bench/corpus`)."""
-_UNEVEN: Final = 0.35
-"""The standard deviation of CTA times over their mean; alike CTAs have up to 0.3 (`bench/corpus`)."""
-_FEW_WARPS: Final = 4
-"""Resident on an SM: one for each of its four schedulers, so that none can hide another's wait."""
-_MANY_WARPS: Final = 16  # of a CTA
-
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
     """Needs the grid. Without it the same work runs on all SMs."""
@@ -71,7 +62,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     waves = max(1, math.ceil(facts.waves))
     if not cycles.any() or facts.grid < facts.sms:
         return
-    if cycles.std() < _UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
+    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
         return
     extra = (cycles.max() - cycles.mean()) / waves
     lost = max(float(extra / (cycles.mean() + extra)), facts.unfilled if waves == 1 else 0.0)
@@ -95,7 +86,7 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
     cycles = (
         facts.counters.get("time", 0.0) * 1e-9 * facts.counters.get("clock", 0.0) * facts.sms / facts.grid
     )
-    if 0 < cycles < _CTA_START_CYCLES and facts.waves > 4:
+    if 0 < cycles < thresholds.CTA_START_CYCLES and facts.waves > 1:
         yield Finding(
             "tiny-ctas", *facts.place,
             cited(
@@ -114,7 +105,12 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
     other's waits."""
     warps = facts.counters.get("occupancy", float(facts.room * facts.warps))
     waits = facts.stalled("long_scoreboard")
-    if 0 < warps <= _FEW_WARPS and waits > 0.5 and not facts.spills and facts.grid >= facts.sms:
+    if (
+        0 < warps <= thresholds.SCHEDULERS
+        and waits > thresholds.MUCH
+        and not facts.spills
+        and facts.grid >= facts.sms
+    ):
         place, _ = facts.most_stalled("long_scoreboard")
         yield Finding(
             "low-occupancy", *place,
@@ -137,7 +133,12 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     each = float(facts.counts.loc[loads, "executed"].sum()) / warps
     left = thresholds.SCHEDULERS / facts.warps
     kept = dict.fromkeys(set(facts.used) - {"dram", "l2"}, left)
-    if facts.warps >= _MANY_WARPS and facts.has("tt.reduce") and each <= 4 and waits > 0.15:
+    if (
+        facts.warps >= thresholds.MANY_WARPS
+        and facts.has("tt.reduce")
+        and each <= thresholds.FEW_LOADS
+        and waits > thresholds.MUCH
+    ):
         yield Finding(
             "too-many-warps", *facts.place,
             cited(

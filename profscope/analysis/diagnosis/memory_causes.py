@@ -6,21 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
-from profscope.analysis.limits import BOUND_PCT, binding
+from profscope.analysis.limits import binding
 
 __all__ = ["CAUSES"]
 
 _LOADS: Final = ("LDG",)
 _STORES: Final = ("STG",)
 _ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
-_VECTOR_BYTES: Final = 16  # the widest access of a thread (PTX ISA, ld.global)
-_EXCESS: Final = 1.4  # sectors over ideal; an unaligned row has up to 1.25
-_HALF_OF_WARPS: Final = 32  # of the 64 that an SM holds: if memory is busy, they are enough for it
-_BUSY_SHARED: Final = 0.4  # of its peak, below which conflicts are hidden behind other work
-_SHARED_WAITS: Final = 0.1  # of the cost model's cycles, which has no such hiding
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _LSU_QUEUES: Final = ("lg_throttle", "mio_throttle")
 _QUEUES: Final = (
@@ -49,9 +45,9 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             file, line = cast(Place, place)
             sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
             ratio, excess = sectors / ideal, (sectors - ideal) / every
-            if ratio < _EXCESS or excess < 0.1:
+            if ratio < thresholds.EXCESS:
                 continue
-            vector = ratio * int(here["bytes"].min()) <= 1.1 * _VECTOR_BYTES and len(here) >= ratio
+            vector = ratio * int(here["bytes"].min()) <= thresholds.VECTOR_BYTES and len(here) >= ratio
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
             spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
@@ -121,7 +117,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
             file, line = cast(Place, place)
             size, sectors = int(here["bytes"].max()), int(here["sectors"].sum())
             each = sectors / max(1, int(here["executed"].sum()))
-            if size >= 4 or len(here) * size < _VECTOR_BYTES or each > size:
+            if size >= 4 or len(here) * size < thresholds.VECTOR_BYTES or each > size:
                 continue
             mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(_LSU_QUEUES)
             waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
@@ -149,12 +145,12 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     reduces = facts.lines_of("tt.reduce")
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
-    is_busy = used >= _BUSY_SHARED or (facts.emulated and waits >= _SHARED_WAITS)
+    is_busy = facts.emulated or used >= thresholds.BUSY
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
-        if taken < 2 * ideal or excess < 0.3 or not is_busy or int(line) in reduces:
+        if taken < thresholds.EXCESS * ideal or not is_busy or int(line) in reduces:
             continue
         scaled = {"shared": 1 - excess, "l1": 1 - excess, "lsu": 1 - excess}
         yield Finding(
@@ -176,7 +172,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     that of the largest tensor that a loop carries, if there is one."""
     local = facts.counts["op"].isin(["LDL", "STL"])
     share = facts.executed_share(local)
-    if not facts.spills or share < 0.03:
+    if not facts.spills or not share:
         return
     place, at = facts.most_sampled(local)
     held = facts.carried_line
@@ -205,7 +201,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(_ATOMICS)
-    if waits > 0.1 and rows.any():
+    if waits > 0 and rows.any():
         place, _ = facts.most_stalled(*queues, "membar", by=("atomic", "barrier"))
         meet = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
         meet &= facts.samples["stall"] == "barrier"
@@ -230,7 +226,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
     spared = 0.5 * asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
     bound, waits = max(l2, dram), facts.stalled(*_QUEUES, "barrier")
-    if not dot or bound < BOUND_PCT / 100 or tensor > bound or asked < 4 * read:
+    if not dot or bound < thresholds.BOUND or tensor > bound or asked < thresholds.REREAD * read:
         return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     place, _ = facts.most_executed(loads)
@@ -254,12 +250,11 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     moves the same bytes."""
     by = ("global load", "async copy", "tma")
     waits = facts.stalled("long_scoreboard", by=by)
-    if waits < 0.25:
+    if waits < thresholds.MUCH:
         return
     place, _ = facts.most_stalled("long_scoreboard", by=by)
-    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= BOUND_PCT / 100
-    is_hidden = facts.counters.get("occupancy", 0.0) >= _HALF_OF_WARPS
-    if is_busy and (place[1] not in facts.lines_in_loops or is_hidden):
+    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= thresholds.BOUND
+    if is_busy and place[1] not in facts.lines_in_loops:
         return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))

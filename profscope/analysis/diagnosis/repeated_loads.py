@@ -18,7 +18,6 @@ __all__ = ["CAUSES"]
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
 _CLASSES: Final = ("global load", "async copy")
-_LEAST_SECTORS: Final = 0.1  # of all sectors, which the repeated loads must read
 _NAMES: Final = re.compile(r"%[\w#:]+")
 
 
@@ -41,8 +40,6 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     for line, again in found.items():
         sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
         share = again.share * sectors / every
-        if share < _LEAST_SECTORS:
-            continue
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
         waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
@@ -17,10 +18,6 @@ __all__ = ["CAUSES"]
 
 _MMA: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
 _WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
-_NARROW: Final = 64
-"""Columns of a wgmma below which it does not reach the tensor cores' rate (m64n64k16: 4,096 FLOP a cycle and
-SM need two at once; NVIDIA, PTX ISA, wgmma)."""
-_BUSY_TENSOR: Final = 0.8  # of the tensor pipe: then nothing else binds
 _PRODUCT_WAITS: Final = (
     "wait",
     "math_pipe_throttle",
@@ -30,7 +27,6 @@ _PRODUCT_WAITS: Final = (
     "warpgroup_arrive",
 )
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
-_MUCH_MEETING: Final = 0.15  # of the samples, which wait for other warps
 _PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -45,7 +41,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.at(lines) & facts.counts["op"].isin(["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"])
     rows |= facts.at(casts) & facts.counts["op"].isin(CONVERSIONS) if lines and not dots else False
     share = facts.executed_share(rows)
-    if not lines or share < 0.3:
+    if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
     rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
@@ -66,14 +62,14 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     wide = facts.counts["op"].isin(_WGMMA)
     sync = facts.counts["op"].isin(_MMA) & ~wide
     tensor = facts.used.get("tensor", 0.0)
-    if tensor > _BUSY_TENSOR or not (wide.any() or sync.any()) or facts.has("warp_specialize"):
+    if tensor > thresholds.NEAR_ROOF or not (wide.any() or sync.any()) or facts.has("warp_specialize"):
         return
     shapes = (
         facts.counts.loc[wide, "opcode"].astype("str").str.extract(r"\.64x(\d+)x")[0].dropna().astype(int)
     )
-    narrow = len(shapes) > 0 and shapes.max() < _NARROW
+    narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_COLUMNS
     columns: dict[str, Quantity] = {}
-    if sync.any() and not wide.any() and facts.executed_share(sync) > 0.02:
+    if sync.any() and not wide.any():
         what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
     elif narrow:
         what = "wgmma of {columns}"
@@ -98,7 +94,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counters", "samples", "ttgir")
 def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it the partition of the tensor cores does not wait for data."""
-    if not facts.has("warp_specialize") or facts.used.get("tensor", 0.0) > _BUSY_TENSOR:
+    if not facts.has("warp_specialize") or facts.used.get("tensor", 0.0) > thresholds.NEAR_ROOF:
         return
     waits = facts.stalled("long_scoreboard", "barrier")
     place, _ = facts.most_stalled("long_scoreboard", "barrier", by=("mma", "tma", "barrier"))
@@ -119,13 +115,13 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     used."""
     waits = [text for text in facts.text_of("ttng.warp_group_dot_wait") if _PENDING.search(text)]
     tensor = facts.used.get("tensor", 0.0)
-    if not waits or tensor > 0.7 or not facts.lines_of("warp_group_dot_wait", loop=True):
+    if not waits or tensor > thresholds.NEAR_ROOF or not facts.lines_of("warp_group_dot_wait", loop=True):
         return
     share = facts.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
     used = facts.lines_of(r"arith\.(mulf|addf|truncf|extf|sitofp)|tt\.(fp_to_fp|reduce)", loop=True)
-    if share < 0.15 or not used:
+    if share < thresholds.MUCH or not used:
         return
     place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
     yield Finding(
@@ -149,9 +145,9 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     meetings = float(facts.counts.loc[barriers, "executed"].max()) if barriers.any() else 0.0
     branches = facts.counts[facts.counts["op"].isin(["BRA", "BRX"])]
     lanes = branches["threads"] / (32 * branches["executed"].clip(lower=1))
-    uneven = branches[(lanes < 1) & (branches["executed"] > 2 * meetings)]
+    uneven = branches[(lanes < 1) & (branches["executed"] > meetings)]
     place, waits = facts.most_at("barrier")
-    if not meetings or not len(uneven) or waits < _MUCH_MEETING:
+    if not meetings or not len(uneven) or waits < thresholds.MUCH:
         return
     steps = float(uneven["executed"].max()) / meetings
     yield Finding(
@@ -175,7 +171,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
     waits = float(facts.samples.loc[stalls, "samples"].sum()) / facts.sampled
-    if not lines or waits < _MUCH_MEETING or facts.executed_ops(*_MMA) > 0:
+    if not lines or waits < thresholds.MUCH or facts.executed_ops(*_MMA) > 0:
         return
     found = facts.samples[mine].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
     file, line = cast(Place, found.idxmax())
@@ -193,11 +189,11 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
     lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
     rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(lines)
-    if facts.executed_share(rows) < 0.1:
+    moves = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
+    share = facts.blamed_share(moves)
+    if share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows)
-    pcs = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
-    _, share = facts.most_sampled(pcs)
     yield Finding(
         "layout-conversion", *place,
         cited(
@@ -233,7 +229,7 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
     lanes = facts.counts[rows]
     active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
-    if active < 0.8 and facts.executed_share(rows) > 0.02:
+    if active < thresholds.FULL and rows.any():
         scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1"), active)
         place, _ = facts.most_executed(rows)
         yield Finding(

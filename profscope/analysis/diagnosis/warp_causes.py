@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.cause import Finding, Gain, Quantity, cited
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partition_of_warp, partitions_of
@@ -17,9 +18,6 @@ from profscope.analysis.span_rows import Ints
 from profscope.analysis.sync_points import may_meet, meetings
 
 __all__ = ["CAUSES"]
-
-_LATE: Final = 50  # cycles beyond that, on average: what is less may be the wait itself
-_PASSED: Final = 100  # cycles of a wait on a barrier that has arrived, its record included
 
 
 def late_warp(facts: KernelFacts) -> Iterator[Finding]:
@@ -74,7 +72,7 @@ def late_warp(facts: KernelFacts) -> Iterator[Finding]:
         "give all warps the same work: another layout, data-dependent loops sorted by length, or fewer "
         "barriers",
         _measured(100 * lost / max(1.0, took)),
-        "high" if same >= 0.75 else "medium",
+        "high" if same >= thresholds.FULL else "medium",
     )
 
 
@@ -106,7 +104,7 @@ def _where(judged: KernelAnalysis, late: dict[int, int], warps: Ints) -> tuple[i
     site = int(np.argmax(excess))
     kinds = judged.sites["kind"].iloc[site]
     total = float(excess[excess > 0].sum())
-    if excess[site] <= 0.3 * total or kinds == "kernel":
+    if excess[site] <= thresholds.MUCH * total or kinds == "kernel":
         return -1, 0.0
     return site, float(excess[site]) / max(1, len(late))
 
@@ -137,7 +135,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     working = with_dots if len(with_dots) else np.unique(partition[spans.iteration >= 0])
     if not len(working) or not rows.any():
         return
-    lost = np.where(rows, np.maximum(spans.duration - _PASSED, 0), 0)
+    lost = np.where(rows, np.maximum(spans.duration - thresholds.PASSED_CYCLES, 0), 0)
     ctas = float((judged.ctas["cycles"].to_numpy()[np.unique(spans.cta)]).sum())
     shares = {}
     for each in working:
@@ -147,7 +145,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     by_site = judged.total(lost, rows & (partition == least))
     site = int(np.argmax(by_site))
     count = int((rows & (partition == least) & (spans.site == site)).sum())
-    if by_site[site] < _LATE * count:
+    if by_site[site] < thresholds.PASSED_CYCLES * count:
         return
     file, line = _place(judged, site, partition == least)
     names = {each: _name(judged, each) for each in np.unique(partition)}
@@ -170,7 +168,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
         "give the producer more buffers (num_stages) or larger copies, more warps to the partition that "
         "is behind, or move work to the one that waits",
         _measured(shares[least]),
-        "high" if shares[least] >= 25 else "medium",
+        "high" if shares[least] >= 100 * thresholds.MUCH else "medium",
     )
 
 
