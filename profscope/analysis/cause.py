@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 __all__ = [
     "NOISE_PCT",
     "NO_GAIN",
+    "UNKNOWN_GAIN",
     "Confidence",
     "Evidence",
     "Finding",
@@ -52,6 +53,7 @@ def between_text(low: float, high: float) -> str:
 
 NO_GAIN = Gain(0.0, 0.0, 0.0)
 """Of a roof that is reached."""
+UNKNOWN_GAIN = Gain(math.nan, math.nan, math.nan)
 
 
 class Quantity(NamedTuple):

@@ -285,3 +285,32 @@ def test_fewer_samples_make_a_gain_less_certain() -> None:
     assert wide["finding"] == narrow["finding"] == "few-stages"
     assert wide["gain_low_pct"] < narrow["gain_low_pct"]
     assert wide["gain_high_pct"] > narrow["gain_high_pct"]
+
+
+def without_hardware(name: str) -> Profile:
+    """What a session without hardware=True has of it."""
+    none = {"counters": measured_frame("counters"), "counts": measured_frame("counts")}
+    return Profile.of(replace(recorded(name).tables, samples=samples_frame(), **none))
+
+
+@pytest.mark.parametrize(
+    ("name", "finding", "line"),
+    [
+        ("long rows of 2 warps", "register-spills", 158),
+        ("norm in float64", "fp64-arithmetic", 54),
+        ("matmul by 2 warps", "small-mma", 37),
+        ("bytes one by one", "unvectorized-access", 91),
+    ],
+)
+def test_what_the_binary_shows_is_found_without_hardware(name: str, finding: str, line: int) -> None:
+    rows = without_hardware(name).findings().query("finding == @finding")
+    assert rows["line"].iloc[0] == line
+    assert rows["gain_pct"].isna().all()
+    assert rows["evidence"].str.contains("by the binary alone").all()
+    with_evidence = recorded(name).findings().query("finding == @finding")
+    assert with_evidence["gain_pct"].notna().all()
+
+
+@pytest.mark.parametrize("name", [*_FAULTLESS, "good convolution", "good decode product"])
+def test_the_binary_of_a_kernel_without_a_fault_shows_none(name: str) -> None:
+    assert without_hardware(name).findings()["gain_pct"].notna().all()

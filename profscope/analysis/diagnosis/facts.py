@@ -50,7 +50,8 @@ class KernelFacts:
     counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
     launch. room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file
-    and line of the kernel. analysis: its spans.
+    and line of the kernel. capability: 90 for 9.0, 0 if
+    unknown. analysis: its spans.
     """
 
     kernel: str
@@ -68,6 +69,8 @@ class KernelFacts:
     spills: int
     cta_cycles: np.ndarray[Any, Any]
     ttgir: str
+    ptx: str
+    capability: int
     place: Place
     analysis: KernelAnalysis
 
@@ -319,7 +322,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
     needed = [used.get(name, np.nan) for name in _NEEDED] + [
         values.get(name, np.nan) for name in _NEEDED_COUNTERS
     ]
-    ttgir = _ttgir_of(judged)
+    ttgir = _text_of(judged, "ttgir")
     is_known = (np.isfinite(needed).all(), len(counts) > 0, len(samples) > 0, bool(ttgir), len(ctas) > 0)
     known = frozenset(name for name, seen in zip(WITNESSES, is_known, strict=True) if seen)
     if "counters" not in known and len(counters):  # some of them alone mislead
@@ -340,6 +343,8 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         spills=int(build.get("spills") or 0),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         ttgir=ttgir,
+        ptx=_text_of(judged, "ptx"),
+        capability=_capability(str((tables.metadata.get("device") or {}).get("arch") or "")),
         place=judged.place,
         analysis=judged,
     )
@@ -366,17 +371,23 @@ def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _ttgir_of(judged: KernelAnalysis) -> str:
-    """The text of the configuration, or of the kernel's only one; "" if unknown."""
+def _capability(arch: str) -> int:
+    """Of "sm_90a": 90; 0 if unknown."""
+    number = arch.removeprefix("sm_").rstrip("af")
+    return int(number) if number.isdecimal() else 0
+
+
+def _text_of(judged: KernelAnalysis, stage: str) -> str:
+    """What the compiler made: the text of the configuration, or of the kernel's only one; "" if unknown."""
     code = [each for each in judged.tables.metadata.get("code") or () if each.get("kernel") == judged.kernel]
     key = judged.configuration.get("key")
     own = next((each for each in code if each.get("key") == key), code[0] if len(code) == 1 else None)
-    text = None if own is None else own.get("ttgir")
+    text = None if own is None else own.get(stage)
     if not text:
         return ""
     try:
         return unpacked(text)
-    except IRError:  # damaged: what needs the TTGIR is left out
+    except IRError:  # damaged: what needs it is left out
         return ""
 
 
