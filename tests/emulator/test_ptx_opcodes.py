@@ -6,7 +6,7 @@ import pytest
 
 from instrument_passes.sass.classes import CLASSES
 from profscope.emulator.opcodes import TABLE
-from profscope.evidence.ptx_classes import ptx_class
+from profscope.emulator.ptx_opcodes import ptx_class
 
 
 @pytest.mark.parametrize(
