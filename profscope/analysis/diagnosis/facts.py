@@ -14,24 +14,32 @@ import numpy as np
 import pandas as pd
 
 from instrument_passes.errors import IRError
-from instrument_passes.ir.model import Op, Value
+from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
+from profscope.analysis.diagnosis.ttgir_ops import (
+    adds_to,
+    compares_both,
+    elements,
+    is_in_loop,
+    is_of_program,
+    is_power_of_two,
+    line_of,
+)
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.launch_durations import took
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.pipes import PIPES, slots_of
 
-__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of", "line_of"]
+__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
-_LOOPS: Final = ("scf.for", "scf.while")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -210,7 +218,7 @@ class KernelFacts:
         if not self.ttgir:
             return []
         try:
-            return [(op, line_of(op), _is_in_loop(op)) for op in parse(self.ttgir).walk()]
+            return [(op, line_of(op), is_in_loop(op)) for op in parse(self.ttgir).walk()]
         except IRError:  # of a dialect that is not known
             return []
 
@@ -226,19 +234,19 @@ class KernelFacts:
             names = [op.name for op in inside]
             has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
-            if _of_program(loop):
+            if is_of_program(loop):
                 continue
             if has_dot and masks and "arith.cmpi" in names:
                 return line_of(masks[0])
             for op in inside:
-                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and _of_both(op, loop):
+                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and compares_both(op, loop):
                     return line_of(masks[0] if masks else op)
         return 0
 
     @cached_property
     def is_uneven(self) -> bool:
         """Whether a loop's upper bound depends on the program's id."""
-        return any(op.name == "scf.for" and _of_program(op) for op, _, _ in self.located_ops)
+        return any(op.name == "scf.for" and is_of_program(op) for op, _, _ in self.located_ops)
 
     @cached_property
     def carried_line(self) -> int:
@@ -249,10 +257,10 @@ class KernelFacts:
             if loop.name != "scf.for":
                 continue
             for value, first in zip(loop.results, loop.operands[3:], strict=False):
-                size = _elements(value.type)
+                size = elements(value.type)
                 if size > most:
                     most = size
-                    products = [line_of(op) for op in loop.walk() if _adds_to(op, value.type)]
+                    products = [line_of(op) for op in loop.walk() if adds_to(op, value.type)]
                     made = loop.resolve(first)
                     initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
                     given = loop.regions[0].entry.ops[-1].operands[value.index]
@@ -288,7 +296,7 @@ class KernelFacts:
         return {
             line
             for op, line, _ in self.located_ops
-            if _DIVISION.match(op.name) and not _is_power_of_two(op.resolve(op.operands[1]))
+            if _DIVISION.match(op.name) and not is_power_of_two(op.resolve(op.operands[1]))
         }
 
     def text_of(self, name: str) -> list[str]:
@@ -389,80 +397,3 @@ def _text_of(judged: KernelAnalysis, stage: str) -> str:
         return unpacked(text)
     except IRError:  # damaged: what needs it is left out
         return ""
-
-
-def line_of(op: Op) -> int:
-    """In the kernel: of a function that was inlined, where the kernel calls it."""
-    return op.loc.callers[-1].line if op.loc.callers else op.loc.line
-
-
-def _is_power_of_two(value: Value | None) -> bool:
-    constant = re.search(r"(?:dense<|constant )(\d+)\b", str(value.owner)) if value is not None else None
-    return constant is not None and int(constant[1]).bit_count() == 1
-
-
-def _elements(kind: str) -> int:
-    """Of a tensor type, of registers; 0 for others."""
-    shape = re.match(r"tensor<((?:\d+x)+)", kind)
-    return math.prod(int(each) for each in shape.group(1).split("x")[:-1]) if shape else 0
-
-
-def _adds_to(op: Op, kind: str) -> bool:
-    return op.name.endswith(("tt.dot", "warp_group_dot")) and any(each.type == kind for each in op.results)
-
-
-def _is_in_loop(op: Op) -> bool:
-    return any(each.name in _LOOPS for each in op.ancestors())
-
-
-def _of_both(compared: Op, loop: Op) -> bool:
-    """Whether one side of a comparison depends on the loop's counter, and the other one on the program alone.
-    Of a difference that is compared with a constant, the sides are those of the difference."""
-    first, second = (_depends(compared, name, loop) for name in compared.operands[:2])
-    if (first[0] and first[1]) or (second[0] and second[1]):
-        for name in compared.operands[:2]:
-            value = compared.resolve(name)
-            if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.subi":
-                return _of_both(value.owner, loop)
-        return False
-    return (first[0] and second[1]) or (first[1] and second[0])
-
-
-def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
-    """Whether a value depends on the counter of a loop, and whether on the program's id."""
-    counter = program = False
-    left, seen = [(user, name)], set()
-    while left:
-        op, used = left.pop()
-        value = op.resolve(used)
-        if value is None or (id(value.owner), value.index) in seen:
-            continue
-        owner = value.owner
-        seen.add((id(owner), value.index))
-        if not isinstance(owner, Op):
-            counter |= owner.parent_op is loop and value.index == 0
-        elif owner.name == "tt.get_program_id":
-            program = True
-        elif not owner.regions:
-            left += [(owner, each) for each in owner.operands]
-    return counter, program
-
-
-def _of_program(loop: Op) -> bool:
-    """Whether the upper bound of a loop depends on the program's id."""
-    bound = re.search(r"to (%[\w#]+)", str(loop).split("{", 1)[0])
-    seen: set[str] = set()
-    left = [bound.group(1)] if bound else []
-    while left:
-        name = left.pop()
-        value = loop.resolve(name)
-        if value is None or name in seen:
-            continue
-        seen.add(name)
-        owner = value.owner
-        if not isinstance(owner, Op):
-            continue
-        if owner.name == "tt.get_program_id":
-            return True
-        left += re.findall(r"%[\w#]+", str(owner).partition("=")[2])
-    return False
