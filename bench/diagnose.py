@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -48,12 +49,17 @@ _OF_DOTS: Final = (
 
 @dataclass(frozen=True)
 class Judged:
-    """A case and its findings. real_pct: what mending it brought; none for a kernel without a fault."""
+    """A case and its findings.
+
+    real_pct: what mending it brought; NaN if nobody knows, None for a kernel without a fault. bounds: of the
+    gain of the top finding.
+    """
 
     name: str
     causes: tuple[str, ...]
     real_pct: float | None
     found: tuple[tuple[str, int, float], ...]
+    bounds: tuple[float, float]
     right_cause: bool
     right_line: bool
 
@@ -74,6 +80,11 @@ class Judged:
             return False
         return self.real_pct / _WITHIN <= self.found[0][2] <= self.real_pct * _WITHIN
 
+    @property
+    def gain_is_between(self) -> bool:
+        """Whether the real gain is in the top finding's interval."""
+        return self.real_pct is not None and self.bounds[0] <= self.real_pct <= self.bounds[1]
+
 
 def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
     """Rows of `times.json`: name, half, causes, lines, file, gain (a share of the time), and times in us."""
@@ -88,7 +99,7 @@ def emulated(name: str) -> Judged:
         launch = prepared(case.prepare, True)
         with profscope.session() as profile:
             launch()
-    row = {"name": name, "causes": case.causes, "lines": case.lines, "gain": 1.0}
+    row = {"name": name, "causes": case.causes, "lines": case.lines, "gain": math.nan}
     return judge(row, profile, besides=_OF_SIZE)
 
 
@@ -107,12 +118,14 @@ def judge(case: dict[str, Any], profile: Profile, besides: Collection[str] = ())
     table = table[~table["finding"].isin(besides)]
     found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
     cause, line = found[0][:2] if found else ("", 0)
+    bounds = tuple(table[["gain_low_pct", "gain_high_pct"]].iloc[0]) if found else (0.0, 0.0)
     lines = {*case["lines"], *(_lines_of_dots(profile) if cause in _OF_DOTS else ())}
     return Judged(
         case["name"],
         tuple(case["causes"]),
         100 * case["gain"] if case["causes"] else None,
         found,
+        bounds,
         cause in case["causes"],
         not case["lines"] or cause in _OF_LAUNCHES or line in lines,
     )
@@ -123,17 +136,26 @@ def totals(judged: Sequence[Judged]) -> dict[str, tuple[int, int]]:
     faults = [each for each in judged if each.real_pct is not None and not each.listed_only]
     faultless = [each for each in judged if each.real_pct is None]
     named = [each for each in faults if each.right_cause]
-    return {
+    known = [each for each in named if each.real_pct is not None and not math.isnan(each.real_pct)]
+    found = {
         "top finding right, cause and line": (sum(each.right_line for each in named), len(faults)),
         f"faultless kernels with a finding above {NOISE_PCT:.0f} %": (
             sum(each.false for each in faultless),
             len(faultless),
         ),
-        f"gain within {_WITHIN} times the real one, where the cause is right": (
-            sum(each.gain_is_near for each in named),
-            len(named),
-        ),
     }
+    if known:
+        found |= {
+            f"gain within {_WITHIN} times the real one, where the cause is right": (
+                sum(each.gain_is_near for each in known),
+                len(known),
+            ),
+            "real gain between gain_low_pct and gain_high_pct, where the cause is right": (
+                sum(each.gain_is_between for each in known),
+                len(known),
+            ),
+        }
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -165,8 +187,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _table(judged: Sequence[Judged]) -> Iterator[str]:
     yield f"{'':6} {'case':32} {'expected':34} {'real':>5}  findings: line, gain in %"
     for each in judged:
-        real = "" if each.real_pct is None else f"{each.real_pct:.0f} %"
+        real = "" if each.real_pct is None or math.isnan(each.real_pct) else f"{each.real_pct:.0f} %"
         found = "; ".join(f"{name} {line}, {gain:.0f}" for name, line, gain in each.found[:_SHOWN])
+        found += f"  [{each.bounds[0]:.0f}, {each.bounds[1]:.0f}]"
         yield f"{_mark(each):6} {each.name:32} {', '.join(each.causes):34} {real:>5}  {found}"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from profscope.analysis.cause import between_text
 from profscope.analysis.findings import OF_THE_EMULATOR, findings_with
 from profscope.analysis.summing import SummedSpans
 from profscope.profiles import Profile
@@ -35,8 +36,11 @@ class FindingRow:
     file: str
     line: int
     evidence: str
+    evidence_values: dict[str, dict[str, Any]]
     advice: str
     gain_pct: float
+    gain_low_pct: float
+    gain_high_pct: float
     program_pct: float
     confidence: str
 
@@ -80,7 +84,8 @@ def _group(rows: list[FindingRow], several: Collection[str], width: int, most: i
     """Findings of one kind with one advice: a heading with what the first saves, and below it each place."""
     first = rows[0]
     heading = [first.finding, *(_place(first, several) if len(rows) == 1 else [f"in {len(rows)} places"])]
-    for at, text in enumerate(wrap([*heading, f"(confidence: {_confidence(rows)})"], width - 6)):
+    known = [text for text in (_between(first), f"confidence: {_confidence(rows)}") if text]
+    for at, text in enumerate(wrap([*heading, f"({', '.join(known)})"], width - 6)):
         yield Text(f"{_saved(first)}  {text}" if not at else f"      {text}", style="bold")
     told = ""
     for row in rows[: most or None]:
@@ -105,9 +110,17 @@ def _place(row: FindingRow, several: Collection[str]) -> list[str]:
     return [part for part in (source_text(row.file, row.line), kernel) if part]
 
 
+def _between(row: FindingRow) -> str:
+    """At least and at most what it saves of the same time as `_saved` does."""
+    part = 1.0 if math.isnan(row.program_pct) or not row.gain_pct else row.program_pct / row.gain_pct
+    return between_text(part * row.gain_low_pct, part * row.gain_high_pct) if row.gain_pct else ""
+
+
 def _saved(row: FindingRow) -> str:
-    """What it saves of the program's time, of the kernel's if the former is not known."""
+    """What it saves of the program's time, of the kernel's if the former is not known; "?" if neither is."""
     pct = row.gain_pct if math.isnan(row.program_pct) else row.program_pct
+    if math.isnan(pct):
+        return "  ? "
     return f"{pct:3.0f}%" if pct == 0 or pct >= 1 else f"{pct:3.1f}%"
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from instrument_passes.analyses.walk import LOOPS, in_loop
 from instrument_passes.ir import Block, Op, Region, Value, scf
 
 __all__ = ["PARTS", "Role", "barrier_of", "initial_value", "roles", "source_of", "started_on"]
@@ -49,7 +50,6 @@ _ON_BARRIERS: Final[Mapping[str, str]] = {
 # These may do without a barrier of their own: the next commit ties them, and all before them, to its barrier.
 _COMMITTED: Final = frozenset({"ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled", "ttng.tmem_copy"})
 _COMMIT: Final = "ttng.tc_gen5_commit"
-_LOOPS: Final = frozenset({"scf.for", "scf.while"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def _next_commit(op: Op) -> Op | None:
         around = op.parent_op
         if around is None or op.parent.parent is None or op.parent.parent.isolated:
             return None
-        if around.name in _LOOPS and any(inner.name == _COMMIT for inner in around.walk()):
+        if around.name in LOOPS and any(inner.name == _COMMIT for inner in around.walk()):
             return None  # that of the next iteration, or one behind the loop
         op = around
     return None
@@ -146,7 +146,7 @@ def _count_free_waits(parts: dict[Op, tuple[str, object, int]]) -> None:
         depth = _barriers(channel)
         if phases == {0}:
             free[channel] = 0
-        elif phases == {1} and depth and not _in_loop(channel):
+        elif phases == {1} and depth and not in_loop(channel):
             free[channel] = depth
         else:
             free[channel] = None
@@ -176,12 +176,6 @@ def _barriers(allocation: Op) -> int:
     """How many barriers an allocation has, 0 if its type does not tell."""
     match = re.match(r"!ttg\.memdesc<((?:\d+x)*)i64\b", allocation.results[0].type)
     return math.prod(int(size) for size in match[1].split("x") if size) if match else 0
-
-
-def _in_loop(op: Op | None) -> bool:
-    while op is not None and op.name not in _LOOPS:
-        op = op.parent_op
-    return op is not None
 
 
 def _pending(op: Op) -> int:

@@ -169,10 +169,7 @@ def _is_believed(function: Function | None, line: int) -> bool:
 
 
 def _function_of(op: Op) -> Op | None:
-    around: Op | None = op
-    while around is not None and around.name != "tt.func":
-        around = around.parent_op
-    return around
+    return next((around for around in (op, *op.ancestors()) if around.name == "tt.func"), None)
 
 
 def _name(function: Op | None) -> str:

@@ -16,6 +16,7 @@ from instrument_passes.ir import Block, Module, Op, Region
 __all__ = [
     "LOOPS",
     "callee_of",
+    "in_loop",
     "kernel_of",
     "loop_body",
     "recordable_blocks",
@@ -82,3 +83,8 @@ def callee_of(call: Op) -> Op | None:
 def loop_body(op: Op) -> Block:
     """The block that runs once per iteration of a loop."""
     return recordable_regions(op)[0].entry
+
+
+def in_loop(op: Op | None) -> bool:
+    """Whether an op is a loop or in one."""
+    return op is not None and any(around.name in LOOPS for around in (op, *op.ancestors()))

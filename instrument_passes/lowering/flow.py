@@ -16,7 +16,7 @@ from instrument_passes.dialect import PAYLOAD, is_record
 from instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
 from instrument_passes.lowering.loops import Plan
 
-__all__ = ["ControlFlow", "Lowering", "State", "in_loop", "in_order"]
+__all__ = ["ControlFlow", "Lowering", "State", "in_order"]
 
 
 @dataclass
@@ -250,10 +250,3 @@ def in_order(region: Region) -> list[Block]:
 
     visit(region.entry)
     return order[::-1]
-
-
-def in_loop(op: Op | None) -> bool:
-    """Whether an op is a loop or in one."""
-    while op is not None and op.name not in LOOPS:
-        op = op.parent_op
-    return op is not None

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-__all__ = ["NOISE_PCT", "Confidence", "Finding"]
+__all__ = [
+    "NOISE_PCT",
+    "NO_GAIN",
+    "UNKNOWN_GAIN",
+    "Confidence",
+    "Evidence",
+    "Finding",
+    "Gain",
+    "Quantity",
+    "between_text",
+    "cited",
+    "gain_text",
+    "of_instructions",
+    "of_peak",
+    "of_samples",
+]
 
 Confidence = Literal["high", "medium", "low"]
 """high: the time was measured as what the finding says it is. medium: it was measured, and a rule says what
@@ -17,6 +34,81 @@ NOISE_PCT = 5.0
 (docs/benchmarks.md); the rest is for launches, which vary, too."""
 
 
+class Gain(NamedTuple):
+    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most."""
+
+    expected: float
+    low: float
+    high: float
+
+
+def gain_text(pct: float) -> str:
+    return "gain unknown" if math.isnan(pct) else f"{pct:.0f} %"
+
+
+def between_text(low: float, high: float) -> str:
+    """ "20 to 35 %"; "" if that is not known."""
+    return "" if math.isnan(low) else f"{low:.0f} to {high:.0f} %"
+
+
+NO_GAIN = Gain(0.0, 0.0, 0.0)
+"""Of a roof that is reached."""
+UNKNOWN_GAIN = Gain(math.nan, math.nan, math.nan)
+
+
+class Quantity(NamedTuple):
+    """A value and its unit, such as 16,777,216 sectors or 90 % of samples."""
+
+    value: float
+    unit: str
+
+    def __str__(self) -> str:
+        is_exact = self.unit.startswith("%") or abs(self.value) >= 10
+        value = f"{self.value:,.0f}" if is_exact else f"{self.value:.3g}"
+        return f"{value} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Quantities, and the sentence that cites them.
+
+    sentence: with a field for each of `quantities` and `names`. names: of what is no number, such as an op.
+    """
+
+    sentence: str
+    quantities: Mapping[str, Quantity]
+    names: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        return self.sentence.format(**self.quantities, **self.names)
+
+    @property
+    def values(self) -> dict[str, dict[str, Any]]:
+        """By quantity its value and unit."""
+        return {name: quantity._asdict() for name, quantity in self.quantities.items()}
+
+
+def cited(sentence: str, /, **cites: Quantity | str) -> Evidence:
+    """A sentence and what stands in its fields: quantities, and names of what is no number."""
+    quantities = {name: each for name, each in cites.items() if isinstance(each, Quantity)}
+    return Evidence(
+        sentence, quantities, {name: each for name, each in cites.items() if isinstance(each, str)}
+    )
+
+
+def of_samples(share: float) -> Quantity:
+    return Quantity(100 * share, "% of samples")
+
+
+def of_instructions(share: float) -> Quantity:
+    return Quantity(100 * share, "% of instructions")
+
+
+def of_peak(share: float) -> Quantity:
+    return Quantity(100 * share, "% of peak")
+
+
 @dataclass(frozen=True)
 class Finding:
     """One row of `findings()`, less kernel and variant: see there."""
@@ -24,7 +116,7 @@ class Finding:
     finding: str
     file: str
     line: int
-    evidence: str
+    evidence: Evidence
     advice: str
-    gain_pct: float
+    gain: Gain
     confidence: Confidence

@@ -35,8 +35,11 @@ FINDING_DTYPES: Final = {
     "file": "str",
     "line": "int32",
     "evidence": "str",
+    "evidence_values": "object",
     "advice": "str",
     "gain_pct": "float64",
+    "gain_low_pct": "float64",
+    "gain_high_pct": "float64",
     "program_pct": "float64",
     "confidence": "str",
 }
@@ -53,10 +56,13 @@ def findings(tables: Tables) -> pd.DataFrame:
     of FINDING_DTYPES.
 
     kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
-    evidence: a sentence with figures. advice: what to try. gain_pct: what is expected to be saved, in percent
-    of the kernel's time, 0 to 100 (`diagnosis/gains.py`), 0 for a roof that is reached ("dram-bound"); on the
-    emulator, of the cycles of its cost model. program_pct: gain_pct in percent of the time of all kernels'
-    recorded launches, missing if that time is not known. confidence: "high", "medium" or "low".
+    evidence: a sentence with figures. evidence_values: these figures by name, each with its value and unit,
+    such as {"waiting": {"value": 90.4, "unit": "% of samples"}}. advice: what to try. gain_pct: what is
+    expected to be saved, in percent of the kernel's time, 0 to 100 (`diagnosis/gains.py`), 0 for a roof that
+    is reached ("dram-bound"); on the emulator, of the cycles of its cost model. gain_low_pct, gain_high_pct:
+    between what it is, by what is uncertain of the evidence. program_pct: gain_pct in
+    percent of the time of all kernels' recorded launches, missing if that time is not known. confidence:
+    "high", "medium" or "low".
 
     Each cause rests on named evidence: hardware counters, instruction counts and PC samples
     (`session(hardware=True)`, or the emulator, which has no counters), the times of CTAs and warps, and the
@@ -138,8 +144,11 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
 
 def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[str, Any]:
     row = {name: getattr(finding, name) for name in FINDING_DTYPES if hasattr(finding, name)}
-    said = finding.evidence + (OF_THE_EMULATOR if tables.emulated else "")
-    return row | {"kernel": kernel, "variant": variant, "evidence": said, "program_pct": np.nan}
+    evidence = finding.evidence
+    said = evidence.text + (OF_THE_EMULATOR if tables.emulated else "")
+    row |= {"evidence": said, "evidence_values": evidence.values, "gain_pct": finding.gain.expected}
+    row |= {"gain_low_pct": finding.gain.low, "gain_high_pct": finding.gain.high}
+    return row | {"kernel": kernel, "variant": variant, "program_pct": np.nan}
 
 
 def _name(tables: Tables, kernel: str, variant: int) -> str:

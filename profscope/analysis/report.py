@@ -298,6 +298,9 @@ def _verdict(judged: Verdict, kernel: str, variant: int) -> dict[str, Any]:
     return {"label": told["label"], "reasons": reasons}
 
 
+_GAINS: Final = ("gain_pct", "gain_low_pct", "gain_high_pct", "program_pct")
+
+
 def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: str) -> list[dict[str, Any]]:
     return [
         {
@@ -306,9 +309,12 @@ def _findings_of(findings: pd.DataFrame, kernel: str, variant: int, identity: st
             "file": clipped(row["file"], 200),
             "line": int(row["line"]),
             "evidence": clipped(row["evidence"], 240),
+            "evidence_values": {
+                name: {"value": number(each["value"], 4), "unit": each["unit"]}
+                for name, each in row["evidence_values"].items()
+            },
             "advice": clipped(row["advice"], 240),
-            "gain_pct": number(row["gain_pct"], 4),
-            "program_pct": number(row["program_pct"], 4),
+            **{name: number(row[name], 4) for name in _GAINS},
             "confidence": clipped(row["confidence"], 40),
         }
         for _, row in _of(findings, kernel, variant).iterrows()

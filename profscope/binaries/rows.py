@@ -293,12 +293,7 @@ class Ops:
 
 
 def _owner(op: Op) -> Op:
-    around: Op | None = op
-    while around is not None:
-        if around.name in _COMBINING:
-            return around
-        around = around.parent_op
-    return op
+    return next((around for around in (op, *op.ancestors()) if around.name in _COMBINING), op)
 
 
 def _key(frames: Iterable[Frame]) -> Key:

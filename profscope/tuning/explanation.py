@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.paired import ratio_of
 from profscope.analysis.time_account import TimeAccount, apportioned, time_accounts
@@ -78,7 +79,9 @@ class Explanation:
             yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
         for row in self.findings.head(_MOST_FINDINGS).to_dict("records"):
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
-            told = f"{row['gain_pct']:3.0f} %  {row['finding']}{place}"
+            told = f"{gain_text(row['gain_pct']):>5}  {row['finding']}{place}"
+            if between := between_text(row["gain_low_pct"], row["gain_high_pct"]):
+                told += f" ({between})" if row["gain_pct"] else ""
             if row["tried"]:
                 pct = row["measured_pct"]
                 told += f"; {row['tried']} " + (

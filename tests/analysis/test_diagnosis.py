@@ -11,6 +11,7 @@ import pytest
 from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
 from instrument_passes.kept_text import packed
 from profscope.analysis.analysed_kernels import kernel_analyses
+from profscope.analysis.cause import Quantity
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.profiles import Profile, load
@@ -214,7 +215,7 @@ def test_totals_tell_right_from_wrong() -> None:
     dear = replace(right, real_pct=10.0)
     small = replace(right, real_pct=9.0)
     found = list(totals([right, wrong, elsewhere, false, judged("good copy"), dear, small]).values())
-    assert found == [(2, 4), (1, 2), (2, 3)]
+    assert found == [(2, 4), (1, 2), (2, 3), (2, 3)]
 
 
 def test_loads_of_an_outer_loop_are_redundant_where_the_inner_one_counts_alike() -> None:
@@ -252,3 +253,64 @@ def test_a_last_wave_is_no_loss_if_each_sm_has_as_many_ctas_and_is_busy() -> Non
     assert known.grid % known.sms == 0
     assert not any(name == "tail" for name, _, _ in judged("good histogram").found)
     assert judged("gelu of rows by 32 warps").found[0][0] == "tail"
+
+
+@pytest.mark.parametrize("name", [*_FAULTS, *_FAULTLESS])
+def test_evidence_cites_the_values_that_it_has_as_data(name: str) -> None:
+    for _, row in recorded(name).findings().iterrows():
+        assert row["evidence_values"]
+        for each in row["evidence_values"].values():
+            assert str(Quantity(**each)) in row["evidence"]
+
+
+@pytest.mark.parametrize("name", [*_FAULTS, *_FAULTLESS])
+def test_a_gain_is_between_its_bounds(name: str) -> None:
+    table = recorded(name).findings()
+    assert (table["gain_low_pct"] >= 0).all()
+    assert (table["gain_low_pct"] <= table["gain_pct"]).all()
+    assert (table["gain_pct"] <= table["gain_high_pct"]).all()
+    assert (table["gain_high_pct"] <= 100).all()
+    is_roof = table["finding"].str.endswith("-bound")
+    assert ((table["gain_low_pct"] < table["gain_high_pct"]) != is_roof).all()
+
+
+def test_fewer_samples_make_a_gain_less_certain() -> None:
+    tables = recorded("matmul of 1 stage").tables
+    few = replace(
+        tables, samples=tables.samples.assign(samples=(tables.samples["samples"] / 100).astype("int64"))
+    )
+    wide, narrow = (
+        profile.findings().iloc[0] for profile in (Profile.of(few), recorded("matmul of 1 stage"))
+    )
+    assert wide["finding"] == narrow["finding"] == "few-stages"
+    assert wide["gain_low_pct"] < narrow["gain_low_pct"]
+    assert wide["gain_high_pct"] > narrow["gain_high_pct"]
+
+
+def without_hardware(name: str) -> Profile:
+    """What a session without hardware=True has of it."""
+    none = {"counters": measured_frame("counters"), "counts": measured_frame("counts")}
+    return Profile.of(replace(recorded(name).tables, samples=samples_frame(), **none))
+
+
+@pytest.mark.parametrize(
+    ("name", "finding", "line"),
+    [
+        ("long rows of 2 warps", "register-spills", 158),
+        ("norm in float64", "fp64-arithmetic", 54),
+        ("matmul by 2 warps", "small-mma", 37),
+        ("bytes one by one", "unvectorized-access", 91),
+    ],
+)
+def test_what_the_binary_shows_is_found_without_hardware(name: str, finding: str, line: int) -> None:
+    rows = without_hardware(name).findings().query("finding == @finding")
+    assert rows["line"].iloc[0] == line
+    assert rows["gain_pct"].isna().all()
+    assert rows["evidence"].str.contains("by the binary alone").all()
+    with_evidence = recorded(name).findings().query("finding == @finding")
+    assert with_evidence["gain_pct"].notna().all()
+
+
+@pytest.mark.parametrize("name", [*_FAULTLESS, "good convolution", "good decode product"])
+def test_the_binary_of_a_kernel_without_a_fault_shows_none(name: str) -> None:
+    assert without_hardware(name).findings()["gain_pct"].notna().all()

@@ -66,7 +66,7 @@ def test_a_stride_of_8_is_found_at_its_load() -> None:
     assert (top["finding"], top["confidence"]) == ("uncoalesced-load", "high")
     lines = Path(__file__).read_text().splitlines()
     assert "tl.load(x_ptr" in lines[top["line"] - 1]
-    assert "8.0 times the sectors" in top["evidence"]
+    assert "8 times the sectors" in top["evidence"]
     assert top["evidence"].endswith("(cycles of the emulator's cost model)")
     assert not (beside["gain_pct"] >= 5).any()
     assert "strided_kernel" in beside.attrs["clean"]

@@ -206,7 +206,8 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
     line = profile.report()["kernels"][0]["lines"][1]
     place = {"file": line["file"], "line": line["line"]}
     told = {"finding": "tail", "evidence": "e" * 500, "advice": "a", "gain_pct": 4.5, "confidence": "high"}
-    told["program_pct"] = 4.5
+    told |= {"gain_low_pct": 3.25, "gain_high_pct": 6.0, "program_pct": 4.5}
+    told |= {"evidence_values": {"idle": {"value": 12.34567, "unit": "% of SMs"}}}
     sampled = {"call_path": "", "source": "", "samples": 300, "share_samples": 0.25}
     way = {"scope": "dot", "cycles": 10, "share": 0.5, "earlier_pct": float("nan")}
     answers(
@@ -222,6 +223,9 @@ def test_findings_samples_and_the_critical_path(monkeypatch: pytest.MonkeyPatch)
     (kernel,) = report["kernels"]
     assert kernel["findings"][0]["id"] == f"{kernel['id']}-tail-{line['line']}"
     assert kernel["findings"][0]["gain_pct"] == 4.5
+    assert kernel["findings"][0]["gain_low_pct"] == 3.25
+    assert kernel["findings"][0]["gain_high_pct"] == 6
+    assert kernel["findings"][0]["evidence_values"] == {"idle": {"value": 12.35, "unit": "% of SMs"}}
     assert kernel["tail"]["tail_pct"] == 12.5
     assert kernel["critical_path"] == [{**place, **way, "earlier_pct": None}]
     assert kernel["lines"][1]["samples"] == 300

@@ -381,13 +381,15 @@ def test_findings_say_what_is_alike_once() -> None:
     """The advice of several, and what the emulator's first line says of all."""
     told = [f"why {at}{OF_THE_EMULATOR}" for at in range(6)]
     rows = [
-        FindingRow("k", 0, "idle-sms", "k.py", at, why, "make more programs", 80.0, 50.0, "high")
+        FindingRow(
+            "k", 0, "idle-sms", "k.py", at, why, {}, "make more programs", 80.0, 64.0, 88.0, 50.0, "high"
+        )
         for at, why in enumerate(told)
     ]
     text = "\n".join(line.plain for line in render_findings(rows, (), 100))
     assert text.count("Try: make more programs.") == 1
     assert text.count("cost model") == 0
-    assert "50%  idle-sms in 6 places (confidence: high)" in text
+    assert "50%  idle-sms in 6 places (40 to 55 %, confidence: high)" in text
     assert [f"why {at}\n" in text for at in range(6)] == [True] * 3 + [False] * 3
     assert "3 more; --show findings --top 0 has them" in text
     whole = "\n".join(line.plain for line in render_findings(rows, (), 100, 0))

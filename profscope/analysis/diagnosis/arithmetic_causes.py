@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Finding
+import pandas as pd
+
+from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import Without, gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
@@ -35,8 +38,6 @@ _BY_OPS: Final = (
         "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
     ),
 )
-_MUCH: Final = 0.25  # of the warp instructions
-_BUSY: Final = 0.4  # of the issue slots or of a pipe, below which arithmetic is not what takes the time
 
 
 def _busy(facts: KernelFacts) -> float:
@@ -46,16 +47,16 @@ def _busy(facts: KernelFacts) -> float:
     return max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
 
 
-def _scaled(share: float) -> dict[str, float]:
-    return dict.fromkeys(_PIPES, 1 - share)
-
-
-def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: str, advice: str) -> Finding:
+def _finding(
+    facts: KernelFacts, name: str, place: Place, share: float, rows: pd.Series, what: str, advice: str
+) -> Finding:
     return Finding(
         name, *place,
-        f"{100 * share:.0f} % of the samples are at {what}; "
-        f"issue slots are at {100 * facts.used.get('issue', 0.0):.0f} %",
-        advice, gain_pct(facts, share, _scaled(share)), "medium",
+        cited(
+            "{sampled} are at {what}; issue slots are at {issue}",
+            sampled=of_samples(share), what=what, issue=of_peak(facts.used.get("issue", 0.0)),
+        ),
+        advice, gain(facts, Without(share, kept_without(facts, rows))), "medium",
     )  # fmt: skip
 
 
@@ -63,13 +64,16 @@ def _finding(facts: KernelFacts, name: str, place: Place, share: float, what: st
 def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and PC samples. Without it float32 does it, in half the slots or fewer."""
     rows = facts.counts["op"].isin(_DOUBLES) | facts.counts["opcode"].astype("str").str.contains(r"\.F64")
-    if facts.executed_share(rows) < 0.05:
+    if facts.ttgir:  # functions such as sin use float64 for some arguments of float32
+        rows &= facts.at(facts.lines_with("f64"))
+    if not rows.any():
         return
     place, _ = facts.most_executed(rows)
     lines = facts.counts.loc[rows, "line"].unique()
-    _, share = facts.most_sampled(rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"]))
+    slow = rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
+    _, share = facts.most_sampled(slow)
     yield _finding(
-        facts, "fp64-arithmetic", place, share, "lines that compute in float64",
+        facts, "fp64-arithmetic", place, share, slow, "lines that compute in float64",
         "float32: cast constants and inputs; look for Python floats",
     )  # fmt: skip
 
@@ -77,21 +81,23 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
-    lines with such ops are gone but for a tenth; loads and stores stay."""
-    if _busy(facts) < _BUSY:
+    lines with such ops are gone; loads and stores stay."""
+    if _busy(facts) < thresholds.BUSY:
         return
     memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
     for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}
+        if pattern == _DIVISIONS:
+            lines &= facts.lines_that_divide
         if not lines:
             continue
         rows = facts.at(lines) & ~memory
-        if facts.executed_share(rows) < _MUCH:
+        if facts.executed_share(rows) < thresholds.MUCH:
             continue
         place, _ = facts.most_executed(rows)
         _, share = facts.most_sampled(rows)
         ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
-        yield _finding(facts, name, place, 0.9 * share, f"lines with {', '.join(ops[:3])}", advice)
+        yield _finding(facts, name, place, share, rows, f"lines with {', '.join(ops[:3])}", advice)
 
 
 @needs("counts", "samples", "ttgir")
@@ -105,14 +111,14 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
         | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(lines))
     )
     share = facts.executed_share(rows)
-    if share < 0.1 or _busy(facts) < _BUSY:
+    if not share or _busy(facts) < thresholds.BUSY:
         return
     place, sampled = facts.most_sampled(rows)
     cast = rows & facts.at(lines)
     if cast.any():
         place, _ = facts.most_executed(cast)
     yield _finding(
-        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled),
+        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled), rows,
         "conversions between types",
         "keep one type inside the loop; convert once before or behind it",
     )  # fmt: skip
@@ -134,8 +140,11 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     )
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place,
-        f"{RESOURCES[resource][1]}: {100 * facts.used[resource]:.0f} % of the peak, the most of all",
-        "this is the roof: only less of this work is faster", 0.0, "high",
+        cited(
+            "{what} is at {used}, the most of all",
+            what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
+        ),
+        "this is the roof: only less of this work is faster", NO_GAIN, "high",
     )  # fmt: skip
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import NOISE_PCT, Finding
+from profscope.analysis.cause import Finding
 from profscope.analysis.diagnosis import (
     arithmetic_causes,
+    binary_causes,
     launch_causes,
     memory_causes,
     repeated_loads,
     tensor_causes,
+    thresholds,
     warp_causes,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts
@@ -32,11 +34,21 @@ _SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
 _RESULT: Final = "-bound"
 
 
+def _rank(finding: Finding) -> tuple[float, int]:
+    name = finding.finding
+    return -finding.gain.expected, _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
+
+
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:
-    """What holds it back, by all causes; the largest gain first, symptoms behind causes."""
+    """What holds it back, by all causes; the largest gain first, symptoms behind causes, and last those whose
+    gain nobody knows."""
     found = [finding for cause in _CAUSES for finding in cause(facts)]
-    most = max((each.gain_pct for each in found if each.finding not in _SYMPTOMS), default=0.0)
-    for each in sorted(found, key=lambda each: -each.gain_pct):
-        is_finding = each.gain_pct >= NOISE_PCT or each.finding.endswith(_RESULT)
-        if is_finding and (each.finding not in _SYMPTOMS or most < each.gain_pct / 2):
+    told = set()
+    most = max((each.gain.expected for each in found if each.finding not in _SYMPTOMS), default=0.0)
+    for each in sorted(found, key=_rank):
+        is_finding = each.gain.expected >= thresholds.NOISE_PCT or each.finding.endswith(_RESULT)
+        if is_finding and (each.finding not in _SYMPTOMS or most < each.gain.high / 2):
+            told.add(each.finding)
             yield each
+    binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
+    yield from (each for each in binary if each.finding not in told)

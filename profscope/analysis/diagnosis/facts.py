@@ -18,18 +18,28 @@ from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.devices import sm_count_of
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
-from profscope.analysis.estimates import FEWEST_SAMPLES
+from profscope.analysis.diagnosis.ttgir_ops import (
+    adds_to,
+    compares_both,
+    elements,
+    is_in_loop,
+    is_of_program,
+    is_power_of_two,
+    line_of,
+)
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.launch_durations import took
 from profscope.analysis.limits import bare_time, limits_of
-from profscope.analysis.pipes import slots_of
+from profscope.analysis.pipes import PIPES, slots_of
 
-__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of", "line_of"]
+__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
+_NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
-_LOOPS: Final = ("scf.for", "scf.while")
+_DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -48,7 +58,8 @@ class KernelFacts:
     counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
     launch. room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file
-    and line of the kernel. analysis: its spans.
+    and line of the kernel. capability: 90 for 9.0, 0 if
+    unknown. analysis: its spans.
     """
 
     kernel: str
@@ -66,6 +77,8 @@ class KernelFacts:
     spills: int
     cta_cycles: np.ndarray[Any, Any]
     ttgir: str
+    ptx: str
+    capability: int
     place: Place
     analysis: KernelAnalysis
 
@@ -114,6 +127,26 @@ class KernelFacts:
             return 0.0
         return max(0.0, 1 - self.grid * float(self.cta_cycles.mean()) / (places * cycles))
 
+    @cached_property
+    def outside(self) -> float:
+        """What part of the time of a single wave is not that of its longest recorded CTA; 0 if unknown."""
+        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
+        if not cycles or not len(self.cta_cycles) or not 0 < self.waves <= 1:
+            return 0.0
+        return max(0.0, 1 - float(self.cta_cycles.max()) / cycles)
+
+    @cached_property
+    def slots(self) -> pd.DataFrame:
+        """By row of `counts` and pipe, how many of its instructions go there."""
+        opcodes = self.counts["opcode"].astype("str")
+        of_opcode = {opcode: slots_of(opcode) for opcode in opcodes.unique()}
+        share = {
+            opcode: {pipe: slots.get(pipe, 0) / max(1, sum(slots.values())) for pipe in PIPES}
+            for opcode, slots in of_opcode.items()
+        }
+        table = pd.DataFrame([share[opcode] for opcode in opcodes], self.counts.index, columns=list(PIPES))
+        return table.mul(self.counts["executed"], axis=0)
+
     def executed_ops(self, *names: str) -> float:
         """What part of the warp instructions have these opcodes."""
         return self.executed_share(self.counts["op"].isin(names))
@@ -160,6 +193,11 @@ class KernelFacts:
         place, _ = self._largest(found, self.sampled)
         return place, float(mine["samples"].sum()) / self.sampled
 
+    def blamed_share(self, rows: pd.Series) -> float:
+        """The part of the samples that the marked instructions are to blame for."""
+        pcs = set(self.counts.loc[rows, "pc"].tolist())
+        return float(self.samples.loc[self.samples["blamed_pc"].isin(pcs), "samples"].sum()) / self.sampled
+
     def _largest(self, found: pd.Series, of: int) -> tuple[Place, float]:
         if not len(found) or not found.max():
             return self.place, 0.0
@@ -180,7 +218,7 @@ class KernelFacts:
         if not self.ttgir:
             return []
         try:
-            return [(op, line_of(op), _is_in_loop(op)) for op in parse(self.ttgir).walk()]
+            return [(op, line_of(op), is_in_loop(op)) for op in parse(self.ttgir).walk()]
         except IRError:  # of a dialect that is not known
             return []
 
@@ -196,19 +234,19 @@ class KernelFacts:
             names = [op.name for op in inside]
             has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
-            if _of_program(loop):
+            if is_of_program(loop):
                 continue
             if has_dot and masks and "arith.cmpi" in names:
                 return line_of(masks[0])
             for op in inside:
-                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and _of_both(op, loop):
+                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and compares_both(op, loop):
                     return line_of(masks[0] if masks else op)
         return 0
 
     @cached_property
     def is_uneven(self) -> bool:
         """Whether a loop's upper bound depends on the program's id."""
-        return any(op.name == "scf.for" and _of_program(op) for op, _, _ in self.located_ops)
+        return any(op.name == "scf.for" and is_of_program(op) for op, _, _ in self.located_ops)
 
     @cached_property
     def carried_line(self) -> int:
@@ -219,14 +257,25 @@ class KernelFacts:
             if loop.name != "scf.for":
                 continue
             for value, first in zip(loop.results, loop.operands[3:], strict=False):
-                size = _elements(value.type)
+                size = elements(value.type)
                 if size > most:
                     most = size
-                    products = [line_of(op) for op in loop.walk() if _adds_to(op, value.type)]
+                    products = [line_of(op) for op in loop.walk() if adds_to(op, value.type)]
                     made = loop.resolve(first)
                     initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
+                    given = loop.regions[0].entry.ops[-1].operands[value.index]
+                    initial = initial or self._assigned(_NUMBERED.sub("", given), line_of(loop))
                     line = products[0] if products else initial or line_of(loop)
         return line
+
+    def _assigned(self, value: str, before: int) -> int:
+        """The last line before that one that assigns a variable of a value's name, as constants have none."""
+        for source in self.analysis.tables.metadata.get("sources") or ():
+            lines = str(source.get("text") or "").splitlines()[: max(0, before - source["line"])]
+            for at in reversed(range(len(lines))):
+                if re.match(rf"\s*{re.escape(value.removeprefix('%'))}\s*[:=]", lines[at]):
+                    return int(source["line"]) + at
+        return 0
 
     def has(self, pattern: str, *, loop: bool = False) -> bool:
         """Whether an op of the TTGIR has such a name; loop: in a loop."""
@@ -236,6 +285,19 @@ class KernelFacts:
     def lines_in_loops(self) -> set[int]:
         """The lines of the ops in loops."""
         return self.lines_of("", loop=True) - {0}
+
+    def lines_with(self, kind: str) -> set[int]:
+        """The lines of ops with a result of such a type."""
+        return {line for op, line, _ in self.located_ops if any(kind in result.type for result in op.results)}
+
+    @cached_property
+    def lines_that_divide(self) -> set[int]:
+        """The lines of integer divisions and remainders, less those by a power of two, which are shifts."""
+        return {
+            line
+            for op, line, _ in self.located_ops
+            if _DIVISION.match(op.name) and not is_power_of_two(op.resolve(op.operands[1]))
+        }
 
     def text_of(self, name: str) -> list[str]:
         """The ops of this name, as they are printed."""
@@ -262,13 +324,13 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         for table in (tables.counters, tables.counts, tables.samples, tables.ctas)
     )
     samples = samples[samples["binary"].astype("str") == "bare"]
-    samples = samples if samples["samples"].sum() >= FEWEST_SAMPLES else samples[:0]
+    samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
     values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
     used = _used(judged, counters, counts)
     needed = [used.get(name, np.nan) for name in _NEEDED] + [
         values.get(name, np.nan) for name in _NEEDED_COUNTERS
     ]
-    ttgir = _ttgir_of(judged)
+    ttgir = _text_of(judged, "ttgir")
     is_known = (np.isfinite(needed).all(), len(counts) > 0, len(samples) > 0, bool(ttgir), len(ctas) > 0)
     known = frozenset(name for name, seen in zip(WITNESSES, is_known, strict=True) if seen)
     if "counters" not in known and len(counters):  # some of them alone mislead
@@ -289,6 +351,8 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         spills=int(build.get("spills") or 0),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         ttgir=ttgir,
+        ptx=_text_of(judged, "ptx"),
+        capability=_capability(str((tables.metadata.get("device") or {}).get("arch") or "")),
         place=judged.place,
         analysis=judged,
     )
@@ -315,87 +379,21 @@ def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _ttgir_of(judged: KernelAnalysis) -> str:
-    """The text of the configuration, or of the kernel's only one; "" if unknown."""
+def _capability(arch: str) -> int:
+    """Of "sm_90a": 90; 0 if unknown."""
+    number = arch.removeprefix("sm_").rstrip("af")
+    return int(number) if number.isdecimal() else 0
+
+
+def _text_of(judged: KernelAnalysis, stage: str) -> str:
+    """What the compiler made: the text of the configuration, or of the kernel's only one; "" if unknown."""
     code = [each for each in judged.tables.metadata.get("code") or () if each.get("kernel") == judged.kernel]
     key = judged.configuration.get("key")
     own = next((each for each in code if each.get("key") == key), code[0] if len(code) == 1 else None)
-    text = None if own is None else own.get("ttgir")
+    text = None if own is None else own.get(stage)
     if not text:
         return ""
     try:
         return unpacked(text)
-    except IRError:  # damaged: what needs the TTGIR is left out
+    except IRError:  # damaged: what needs it is left out
         return ""
-
-
-def line_of(op: Op) -> int:
-    """In the kernel: of a function that was inlined, where the kernel calls it."""
-    return op.loc.callers[-1].line if op.loc.callers else op.loc.line
-
-
-def _elements(kind: str) -> int:
-    """Of a tensor type, of registers; 0 for others."""
-    shape = re.match(r"tensor<((?:\d+x)+)", kind)
-    return math.prod(int(each) for each in shape.group(1).split("x")[:-1]) if shape else 0
-
-
-def _adds_to(op: Op, kind: str) -> bool:
-    return op.name.endswith(("tt.dot", "warp_group_dot")) and any(each.type == kind for each in op.results)
-
-
-def _is_in_loop(op: Op) -> bool:
-    return any(each.name in _LOOPS for each in op.ancestors())
-
-
-def _of_both(compared: Op, loop: Op) -> bool:
-    """Whether one side of a comparison depends on the loop's counter, and the other one on the program alone.
-    Of a difference that is compared with a constant, the sides are those of the difference."""
-    first, second = (_depends(compared, name, loop) for name in compared.operands[:2])
-    if (first[0] and first[1]) or (second[0] and second[1]):
-        for name in compared.operands[:2]:
-            value = compared.resolve(name)
-            if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.subi":
-                return _of_both(value.owner, loop)
-        return False
-    return (first[0] and second[1]) or (first[1] and second[0])
-
-
-def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
-    """Whether a value depends on the counter of a loop, and whether on the program's id."""
-    counter = program = False
-    left, seen = [(user, name)], set()
-    while left:
-        op, used = left.pop()
-        value = op.resolve(used)
-        if value is None or (id(value.owner), value.index) in seen:
-            continue
-        owner = value.owner
-        seen.add((id(owner), value.index))
-        if not isinstance(owner, Op):
-            counter |= owner.parent_op is loop and value.index == 0
-        elif owner.name == "tt.get_program_id":
-            program = True
-        elif not owner.regions:
-            left += [(owner, each) for each in owner.operands]
-    return counter, program
-
-
-def _of_program(loop: Op) -> bool:
-    """Whether the upper bound of a loop depends on the program's id."""
-    bound = re.search(r"to (%[\w#]+)", str(loop).split("{", 1)[0])
-    seen: set[str] = set()
-    left = [bound.group(1)] if bound else []
-    while left:
-        name = left.pop()
-        value = loop.resolve(name)
-        if value is None or name in seen:
-            continue
-        seen.add(name)
-        owner = value.owner
-        if not isinstance(owner, Op):
-            continue
-        if owner.name == "tt.get_program_id":
-            return True
-        left += re.findall(r"%[\w#]+", str(owner).partition("=")[2])
-    return False

@@ -3,34 +3,118 @@
     time without it = max(1 - removed, every other resource at its attainable peak)
 
 removed: the part of the launch's time, as samples and counts measure it, in which the cause holds warps up.
+
+Five things are uncertain, and set how low and how high the gain may be.
+What is removed, and what stays of other resources' use: each cause says it.
+Sampling: a share of the samples is known to its Wilson interval.
+Which limit remains: at the least, resources reach `ATTAINABLE` times what is expected of them; at the most,
+L2 and the tensor pipe reach their peaks, and other instructions take no time.
+Code placement: the time without the cause is known to `NOISE_PCT`.
+Whether waits overlap. At the least, other warps issue in the time that is removed as often as in the rest,
+so that part is no loss, and the time of a single wave in which no CTA runs stays. At the most, warps that
+wait at barriers for those that are held up come as much earlier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass, field
 
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.cause import NO_GAIN, Gain
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.estimates import shares_between
+from profscope.analysis.pipes import PIPES
 
-__all__ = ["ATTAINABLE", "ATTAINABLE_DRAM", "gain_pct", "left_of_traffic"]
+__all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 
-ATTAINABLE_DRAM: Final = 0.89
-ATTAINABLE: Final = 0.95
-"""What part of the peaks of DRAM and of the other resources kernels reach at most: copies and sums of 64 M
-elements 0.84 to 0.89 of DRAM; others 0.93 of L2, 0.95 of L1, 0.94 of shared memory and of the tensor pipe and
-0.96 of the issue slots (NVIDIA H200, `bench/corpus`)."""
+_WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
+_ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
+_L1_SECTORS = 4  # that L1 passes in a cycle, as many bytes as a wavefront of shared memory
 
 
-def gain_pct(facts: KernelFacts, removed: float, scaled: Mapping[str, float] | None = None) -> float:
-    """scaled: by resource, the part of its use that stays without the cause; 1 for the others."""
-    left = max(
-        (
-            used * (scaled or {}).get(resource, 1.0) / (ATTAINABLE_DRAM if resource == "dram" else ATTAINABLE)
-            for resource, used in facts.used.items()
-        ),
-        default=0.0,
-    )
-    return 100 * (1 - min(1.0, max(1 - removed, left)))
+@dataclass(frozen=True)
+class Without:
+    """What is gone without a cause.
+
+    removed: the part of the time in which it holds warps up. kept: by resource, the part of its use that
+    stays; 1 for the others.
+    """
+
+    removed: float
+    kept: Mapping[str, float] = field(default_factory=dict)
+
+
+def gain(
+    facts: KernelFacts,
+    expected: Without,
+    least: Without | None = None,
+    most: Without | None = None,
+    *,
+    is_exact: bool = False,
+) -> Gain:
+    """least, most: if the cause knows bounds of its own. is_exact: `removed` was not sampled, and
+    nothing else runs in that time."""
+    if any(
+        facts.used.get(name, 0.0) >= thresholds.NEAR_ROOF and name not in expected.kept for name in _ROOFS
+    ):
+        return NO_GAIN
+    lowest, highest = least or expected, most or expected
+    low, high = lowest.removed, highest.removed
+    if not is_exact:
+        low = _between(facts, low)[0] * (1 - min(1.0, facts.used.get("issue", 0.0)))
+        meeting = facts.stalled("barrier")
+        high = min(1.0, _between(facts, high)[1] / max(1 - meeting, 1e-9))
+    pct = 100 * (1 - max(1 - expected.removed, _left(facts.used, expected.kept)))
+    kept_time = max(1 - low * (1 - facts.outside), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
+    must = {name: used for name, used in facts.used.items() if name in _WHATEVER_CODE}
+    high_pct = 100 * (1 - max(1 - high, _left(must, highest.kept) * thresholds.ATTAINABLE))
+    noise = thresholds.NOISE_PCT / 100
+    low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
+    pct = max(0.0, pct)
+    return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0)
+
+
+def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
+    """Of waits for data that others hide if more is in flight: four times as much, at least twice as much, at
+    most any amount."""
+    return gain(facts, Without(waits * 3 / 4), Without(waits / 2), Without(waits))
+
+
+def _between(facts: KernelFacts, share: float) -> tuple[float, float]:
+    """What share of all samples one of those that were taken may stand for."""
+    lows, highs = shares_between(np.array([min(1.0, share) * facts.sampled]), facts.sampled)
+    return float(lows[0]), float(highs[0])
+
+
+def _left(used: Mapping[str, float], kept: Mapping[str, float]) -> float:
+    """The time that the busiest resource takes, of what it keeps and as fast as kernels attain."""
+    return max((each * kept.get(name, 1.0) / _attainable(name) for name, each in used.items()), default=0.0)
+
+
+def _attainable(resource: str) -> float:
+    return thresholds.ATTAINABLE_DRAM if resource == "dram" else thresholds.ATTAINABLE
+
+
+def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict[str, float]:
+    """What part of the use of issue slots, pipes, L1 and shared memory stays if `part` of the marked
+    instructions are gone. What L2 and DRAM move is another question."""
+
+    def kept(amount: pd.Series) -> float:
+        every = float(amount.sum())
+        return 1 - part * float(amount[rows].sum()) / every if every else 1.0
+
+    counts = facts.counts
+    passed = counts["wavefronts"] + counts["sectors"] / _L1_SECTORS
+    pipes = {pipe: kept(facts.slots[pipe]) for pipe in PIPES}
+    return pipes | {
+        "issue": kept(counts["executed"]),
+        "shared": kept(counts["wavefronts"]),
+        "l1": kept(passed),
+    }
 
 
 def left_of_traffic(facts: KernelFacts, loaded: float, stored: float) -> dict[str, float]:

@@ -6,21 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
-
-_CTA_START_CYCLES: Final = 256
-"""Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
-of one or two warps do next to nothing (NVIDIA H200, `bench/corpus`)."""
-_UNEVEN: Final = 0.35
-"""The standard deviation of CTA times over their mean; alike CTAs have up to 0.3 (`bench/corpus`)."""
-_FEW_WARPS: Final = 4
-"""Resident on an SM: one for each of its four schedulers, so that none can hide another's wait."""
-_MANY_WARPS: Final = 16  # of a CTA
 
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
@@ -29,9 +21,16 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
         part = facts.grid / facts.sms
         yield Finding(
             "idle-sms", *facts.place,
-            f"{facts.grid} CTAs on {facts.sms} SMs: {100 * (1 - part):.0f} % of the SMs run nothing",
+            cited(
+                "{grid} on {device}: {idle} run nothing",
+                grid=Quantity(facts.grid, "CTAs"), device=Quantity(facts.sms, "SMs"),
+                idle=Quantity(100 * (1 - part), "% of SMs"),
+            ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
-            gain_pct(facts, 1 - part), "high",
+            gain(
+                facts, Without(1 - part), most=Without(1 - part / max(1, facts.room)), is_exact=True
+            ),
+            "high",
         )  # fmt: skip
 
 
@@ -44,10 +43,14 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
         lost = of_sm + max(0.0, of_places - of_sm) * idle
         yield Finding(
             "tail", *facts.place,
-            f"{facts.grid} CTAs fill {facts.waves:.2f} waves of {facts.sms * facts.room}: "
-            f"the last wave leaves {100 * of_places:.0f} % of all slots empty",
+            cited(
+                "{grid} fill {waves}, each of {wave}: the last wave leaves {empty} empty",
+                grid=Quantity(facts.grid, "CTAs"), waves=Quantity(facts.waves, "waves"),
+                wave=Quantity(facts.sms * facts.room, "CTAs"),
+                empty=Quantity(100 * of_places, "% of all slots"),
+            ),
             "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
-            gain_pct(facts, lost), "medium",
+            gain(facts, Without(lost), Without(of_sm), Without(of_places), is_exact=True), "medium",
         )  # fmt: skip
 
 
@@ -59,7 +62,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     waves = max(1, math.ceil(facts.waves))
     if not cycles.any() or facts.grid < facts.sms:
         return
-    if cycles.std() < _UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
+    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
         return
     extra = (cycles.max() - cycles.mean()) / waves
     lost = max(float(extra / (cycles.mean() + extra)), facts.unfilled if waves == 1 else 0.0)
@@ -67,10 +70,13 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
     yield Finding(
         "load-imbalance", facts.place[0], loops[0] if loops else place[1],
-        f"CTAs take {cycles.min():,.0f} to {cycles.max():,.0f} cycles, {cycles.mean():,.0f} on average "
-        f"({len(cycles)} recorded)",
+        cited(
+            "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were recorded)",
+            shortest=Quantity(float(cycles.min()), "cycles"), longest=Quantity(float(cycles.max()), "cycles"),
+            mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
+        ),
         "sort or interleave the work, or fetch the next tile from a counter",
-        gain_pct(facts, lost), "medium",
+        gain(facts, Without(lost)), "medium",
     )  # fmt: skip
 
 
@@ -80,13 +86,16 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
     cycles = (
         facts.counters.get("time", 0.0) * 1e-9 * facts.counters.get("clock", 0.0) * facts.sms / facts.grid
     )
-    if 0 < cycles < _CTA_START_CYCLES and facts.waves > 4:
+    if 0 < cycles < thresholds.CTA_START_CYCLES and facts.waves > 1:
         yield Finding(
             "tiny-ctas", *facts.place,
-            f"an SM gets a CTA every {cycles:.0f} cycles, and nothing else is above "
-            f"{100 * max(facts.used.values()):.0f} % of its peak: starting CTAs takes the time",
+            cited(
+                "an SM starts a CTA every {interval}, and no resource is above {busiest}: "
+                "starting CTAs takes the time",
+                interval=Quantity(cycles, "cycles"), busiest=of_peak(max(facts.used.values())),
+            ),
             "more elements for each program: a larger block, or a loop over several",
-            gain_pct(facts, 1.0), "medium",
+            gain(facts, Without(1.0), is_exact=True), "medium",
         )  # fmt: skip
 
 
@@ -96,33 +105,51 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
     other's waits."""
     warps = facts.counters.get("occupancy", float(facts.room * facts.warps))
     waits = facts.stalled("long_scoreboard")
-    if 0 < warps <= _FEW_WARPS and waits > 0.5 and not facts.spills and facts.grid >= facts.sms:
+    if (
+        0 < warps <= thresholds.SCHEDULERS
+        and waits > thresholds.MUCH
+        and not facts.spills
+        and facts.grid >= facts.sms
+    ):
         place, _ = facts.most_stalled("long_scoreboard")
         yield Finding(
             "low-occupancy", *place,
-            f"{warps:.1f} warps on an SM, of 64: {100 * waits:.0f} % of the samples wait for memory "
-            "(`long_scoreboard`), and no other warp hides it",
+            cited(
+                "{resident} on an SM, of 64: {waiting} wait for memory (`long_scoreboard`), "
+                "and no other warp hides it",
+                resident=Quantity(warps, "warps"), waiting=of_samples(waits),
+            ),
             "more CTAs (smaller blocks, split the loop) or more warps; fewer registers if they limit it",
-            gain_pct(facts, waits * 0.75), "medium",
+            hidden_gain(facts, waits), "medium",
         )  # fmt: skip
 
 
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and PC samples. Without it a quarter of the warps have four times the elements each."""
+    """Needs counts and PC samples. Without it a warp for each scheduler does the work of all."""
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     warps = facts.grid * facts.warps
     each = float(facts.counts.loc[loads, "executed"].sum()) / warps
-    if facts.warps >= _MANY_WARPS and facts.has("tt.reduce") and each <= 4 and waits > 0.15:
+    left = thresholds.SCHEDULERS / facts.warps
+    kept = dict.fromkeys(set(facts.used) - {"dram", "l2"}, left)
+    if (
+        facts.warps >= thresholds.MANY_WARPS
+        and facts.has("tt.reduce")
+        and each <= thresholds.FEW_LOADS
+        and waits > thresholds.MUCH
+    ):
         yield Finding(
             "too-many-warps", *facts.place,
-            f"{facts.warps} warps a CTA, each of which runs {each:.1f} loads; {100 * waits:.0f} % of the "
-            "samples wait for other warps or the exchange with them",
+            cited(
+                "{warps} a CTA, each of which runs {loads}; {waiting} wait for other warps or the exchange "
+                "with them",
+                warps=Quantity(facts.warps, "warps"), loads=Quantity(each, "loads"),
+                waiting=of_samples(waits),
+            ),
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
-            gain_pct(
-                facts, 0.75 if "counters" in facts.known else waits,
-                dict.fromkeys(set(facts.used) - {"dram", "l2"}, 0.25),
+            gain(
+                facts, Without(1 - left if "counters" in facts.known else waits, kept), Without(waits, kept)
             ),
             "medium",
         )  # fmt: skip

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
-from profscope.analysis.limits import BOUND_PCT, binding
+from profscope.analysis.limits import binding
 
 __all__ = ["CAUSES"]
 
 _LOADS: Final = ("LDG",)
 _STORES: Final = ("STG",)
 _ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
-_VECTOR_BYTES: Final = 16  # the widest access of a thread (PTX ISA, ld.global)
-_EXCESS: Final = 1.4  # sectors over ideal; an unaligned row has up to 1.25
-_HALF_OF_WARPS: Final = 32  # of the 64 that an SM holds: if memory is busy, they are enough for it
-_BUSY_SHARED: Final = 0.4  # of its peak, below which conflicts are hidden behind other work
-_SHARED_WAITS: Final = 0.1  # of the cost model's cycles, which has no such hiding
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _LSU_QUEUES: Final = ("lg_throttle", "mio_throttle")
 _QUEUES: Final = (
@@ -49,21 +45,31 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             file, line = cast(Place, place)
             sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
             ratio, excess = sectors / ideal, (sectors - ideal) / every
-            if ratio < _EXCESS or excess < 0.1:
+            if ratio < thresholds.EXCESS:
                 continue
-            vector = ratio * int(here["bytes"].min()) <= 1.1 * _VECTOR_BYTES and len(here) >= ratio
+            vector = ratio * int(here["bytes"].min()) <= thresholds.VECTOR_BYTES and len(here) >= ratio
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
+            spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
-                f"{ratio:.1f} times the sectors that its bytes need: {sectors:,} of 32 bytes, {ideal:,} "
-                f"would do; the others are {100 * excess:.0f} % of all sectors; {100 * waits:.0f} % of the "
-                "samples wait for memory or its queues here",
+                cited(
+                    "{ratio} the sectors that its bytes need: {touched} of 32 bytes, {needed} would do; the "
+                    "others are {excess}; {waiting} wait for memory or its queues here",
+                    ratio=Quantity(ratio, "times"), touched=Quantity(sectors, "sectors"),
+                    needed=Quantity(ideal, "sectors"), excess=Quantity(100 * excess, "% of all sectors"),
+                    waiting=of_samples(waits),
+                ),
                 "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
                 if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
                 "through shared memory",
-                gain_pct(facts, _spared(facts, waits, kind, excess, 1 - 1 / ratio, left), left), "high",
+                gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
             )  # fmt: skip
+
+
+def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
+    """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors."""
+    return dict(left) | {"l2": left["l2"] / 4}
 
 
 def _waits_at(facts: KernelFacts, place: Place) -> float:
@@ -111,16 +117,19 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
             file, line = cast(Place, place)
             size, sectors = int(here["bytes"].max()), int(here["sectors"].sum())
             each = sectors / max(1, int(here["executed"].sum()))
-            if size >= 4 or len(here) * size < _VECTOR_BYTES or each > size:
+            if size >= 4 or len(here) * size < thresholds.VECTOR_BYTES or each > size:
                 continue
             mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(_LSU_QUEUES)
             waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
             yield Finding(
                 "unvectorized-access", str(file), int(line),
-                f"{len(here)} instructions of {size} bytes a thread; {100 * waits:.0f} % of the samples wait "
-                "for the queue that takes them",
+                cited(
+                    "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
+                    accesses=Quantity(len(here), "instructions"), width=Quantity(size, "bytes"),
+                    waiting=of_samples(waits),
+                ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain_pct(facts, waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25)), "medium",
+                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25))), "medium",
             )  # fmt: skip
 
 
@@ -136,21 +145,24 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     reduces = facts.lines_of("tt.reduce")
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
-    is_busy = used >= _BUSY_SHARED or (facts.emulated and waits >= _SHARED_WAITS)
+    is_busy = facts.emulated or used >= thresholds.BUSY
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
-        if taken < 2 * ideal or excess < 0.3 or not is_busy or int(line) in reduces:
+        if taken < thresholds.EXCESS * ideal or not is_busy or int(line) in reduces:
             continue
         scaled = {"shared": 1 - excess, "l1": 1 - excess, "lsu": 1 - excess}
         yield Finding(
             "bank-conflict", str(file), int(line),
-            f"{taken / ideal:.1f} times the wavefronts that its bytes need: {taken:,}, {ideal:,} would do; "
-            f"shared memory is at {100 * used:.0f} % of its peak, and {100 * waits:.0f} % of the samples "
-            "wait for it",
+            cited(
+                "{ratio} the wavefronts that its bytes need: {taken}, {needed} would do; shared memory is at "
+                "{used}, and {waiting} wait for it",
+                ratio=Quantity(taken / ideal, "times"), taken=Quantity(taken, "wavefronts"),
+                needed=Quantity(ideal, "wavefronts"), used=of_peak(used), waiting=of_samples(waits),
+            ),
             "a swizzled or padded layout",
-            gain_pct(facts, excess * waits if facts.emulated else used, scaled), "high",
+            gain(facts, Without(excess * waits if facts.emulated else used, scaled)), "high",
         )  # fmt: skip
 
 
@@ -160,7 +172,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     that of the largest tensor that a loop carries, if there is one."""
     local = facts.counts["op"].isin(["LDL", "STL"])
     share = facts.executed_share(local)
-    if not facts.spills or share < 0.03:
+    if not facts.spills or not share:
         return
     place, at = facts.most_sampled(local)
     held = facts.carried_line
@@ -171,10 +183,13 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
     yield Finding(
         "register-spills", *place,
-        f"{facts.spills} registers spill; {100 * share:.0f} % of the instructions move them, and "
-        f"{100 * waits:.0f} % of the samples wait for them",
+        cited(
+            "{spilled} spill; {moving} move them, and {waiting} wait for them",
+            spilled=Quantity(facts.spills, "registers"), moving=of_instructions(share),
+            waiting=of_samples(waits),
+        ),
         "more warps, smaller tiles, or a larger maxnreg",
-        gain_pct(facts, max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept)),
+        gain(facts, Without(max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept))),
         "high",
     )  # fmt: skip
 
@@ -186,7 +201,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(_ATOMICS)
-    if waits > 0.1 and rows.any():
+    if waits > 0 and rows.any():
         place, _ = facts.most_stalled(*queues, "membar", by=("atomic", "barrier"))
         meet = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
         meet &= facts.samples["stall"] == "barrier"
@@ -195,9 +210,9 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         kept = moved / max(1.0, moved + 2 * facts.sectors(*_ATOMICS))
         yield Finding(
             "atomics", *place,
-            f"{100 * waits:.0f} % of the samples wait for atomics and the fences around them",
+            cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
-            gain_pct(facts, held, {"l2": kept}), "medium",
+            gain(facts, Without(held, {"l2": kept}), most=Without(held, {"l2": kept / 4})), "medium",
         )  # fmt: skip
 
 
@@ -211,17 +226,20 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
     spared = 0.5 * asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
     bound, waits = max(l2, dram), facts.stalled(*_QUEUES, "barrier")
-    if not dot or bound < BOUND_PCT / 100 or tensor > bound or asked < 4 * read:
+    if not dot or bound < thresholds.BOUND or tensor > bound or asked < thresholds.REREAD * read:
         return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     place, _ = facts.most_executed(loads)
     yield Finding(
         "tile-reread", *place,
-        f"loads ask for {asked / 1e6:,.0f} MB, {asked / max(1.0, read):.0f} times what comes from DRAM; "
-        f"L2 is at {100 * l2:.0f} % and DRAM at {100 * dram:.0f} % of the peak, "
-        f"the tensor cores at {100 * tensor:.0f} %",
+        cited(
+            "loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, DRAM at {dram}, "
+            "the tensor cores at {tensor}",
+            asked=Quantity(asked / 1e6, "MB"), ratio=Quantity(asked / max(1.0, read), "times"),
+            l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
+        ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain_pct(facts, min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared)),
+        gain(facts, Without(min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared))),
         "medium",
     )  # fmt: skip
 
@@ -232,25 +250,26 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     moves the same bytes."""
     by = ("global load", "async copy", "tma")
     waits = facts.stalled("long_scoreboard", by=by)
-    if waits < 0.25:
+    if waits < thresholds.MUCH:
         return
     place, _ = facts.most_stalled("long_scoreboard", by=by)
-    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= BOUND_PCT / 100
-    is_hidden = facts.counters.get("occupancy", 0.0) >= _HALF_OF_WARPS
-    if is_busy and (place[1] not in facts.lines_in_loops or is_hidden):
+    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= thresholds.BOUND
+    if is_busy and place[1] not in facts.lines_in_loops:
         return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
-    memory = f"while memory is at {100 * busy:.0f} % of its peak" if "l2" in facts.used else "in a loop"
     is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
     few = facts.stages <= 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
     name = "few-stages" if pipelined and few else "exposed-latency"
     yield Finding(
         name, *place,
-        f"{100 * waits:.0f} % of the samples wait for loads (`long_scoreboard`), " + memory,
+        cited("{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",
+            waiting=of_samples(waits), memory=of_peak(busy))
+        if "l2" in facts.used
+        else cited("{waiting} wait for loads (`long_scoreboard`) in a loop", waiting=of_samples(waits)),
         "more stages (num_stages of 3 or 4)" if name == "few-stages"
         else "load earlier, several at once, or keep more warps on an SM",
-        gain_pct(facts, 0.8 * waits), "medium",
+        hidden_gain(facts, waits), "medium",
     )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 from instrument_passes.ir.model import Op
-from profscope.analysis.diagnosis.facts import KernelFacts, line_of
+from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.ttgir_ops import line_of
 
 __all__ = ["summed_products"]
 

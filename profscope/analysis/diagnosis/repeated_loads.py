@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_samples
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import gain_pct, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -18,7 +18,6 @@ __all__ = ["CAUSES"]
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
 _CLASSES: Final = ("global load", "async copy")
-_LEAST_SECTORS: Final = 0.1  # of all sectors, which the repeated loads must read
 _NAMES: Final = re.compile(r"%[\w#:]+")
 
 
@@ -41,8 +40,6 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     for line, again in found.items():
         sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
         share = again.share * sectors / every
-        if share < _LEAST_SECTORS:
-            continue
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
         waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
@@ -50,11 +47,14 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         left = left_of_traffic(facts, (1 - again.share) * sectors + others, stores)
         yield Finding(
             "redundant-load", facts.place[0], line,
-            f"the address is the one that {what}: {100 * share:.0f} % of all sectors are loaded again, and "
-            f"{100 * waits:.0f} % of the samples wait for that",
+            cited(
+                "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait "
+                "for that",
+                what=what, repeated=Quantity(100 * share, "% of all sectors"), waiting=of_samples(waits),
+            ),
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain_pct(facts, waits, left), "medium",
+            gain(facts, Without(waits, left)), "medium",
         )  # fmt: skip
 
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final, cast
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import gain_pct
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.products import summed_products
 from profscope.analysis.diagnosis.witnesses import needs
@@ -17,10 +18,6 @@ __all__ = ["CAUSES"]
 
 _MMA: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
 _WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
-_NARROW: Final = 64
-"""Columns of a wgmma below which it does not reach the tensor cores' rate (m64n64k16: 4,096 FLOP a cycle and
-SM need two at once; NVIDIA, PTX ISA, wgmma)."""
-_BUSY_TENSOR: Final = 0.8  # of the tensor pipe: then nothing else binds
 _PRODUCT_WAITS: Final = (
     "wait",
     "math_pipe_throttle",
@@ -30,7 +27,6 @@ _PRODUCT_WAITS: Final = (
     "warpgroup_arrive",
 )
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
-_MUCH_MEETING: Final = 0.15  # of the samples, which wait for other warps
 _PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -45,14 +41,16 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.at(lines) & facts.counts["op"].isin(["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"])
     rows |= facts.at(casts) & facts.counts["op"].isin(CONVERSIONS) if lines and not dots else False
     share = facts.executed_share(rows)
-    if not lines or share < 0.3:
+    if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
+    rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
+    removed = facts.most_sampled(rows)[1] if "samples" in facts.known else share
     yield Finding(
         "no-tensor-cores", *place,
-        f"a product of matrices by FMA: {100 * share:.0f} % of the instructions, none of the tensor cores",
+        cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
         "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
-        gain_pct(facts, 0.85, {"fma": 0.1, "issue": 0.2, "shared": 0.3, "l1": 0.3, "lsu": 0.3, "alu": 0.2}),
+        gain(facts, Without(removed, kept_without(facts, rows))),
         "high",
     )  # fmt: skip
 
@@ -60,45 +58,54 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counters", "counts", "samples")
 def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
-    memory, and tiles are larger."""
+    memory, and a side of the tile is twice as long; at the least none is, at the most both are."""
     wide = facts.counts["op"].isin(_WGMMA)
     sync = facts.counts["op"].isin(_MMA) & ~wide
     tensor = facts.used.get("tensor", 0.0)
-    if tensor > _BUSY_TENSOR or not (wide.any() or sync.any()) or facts.has("warp_specialize"):
+    if tensor > thresholds.NEAR_ROOF or not (wide.any() or sync.any()) or facts.has("warp_specialize"):
         return
     shapes = (
         facts.counts.loc[wide, "opcode"].astype("str").str.extract(r"\.64x(\d+)x")[0].dropna().astype(int)
     )
-    narrow = len(shapes) > 0 and shapes.max() < _NARROW
-    if sync.any() and not wide.any() and facts.executed_share(sync) > 0.02:
+    narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_COLUMNS
+    columns: dict[str, Quantity] = {}
+    if sync.any() and not wide.any():
         what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
     elif narrow:
-        what = f"wgmma of {shapes.max()} columns"
+        what = "wgmma of {columns}"
+        columns["columns"] = Quantity(int(shapes.max()), "columns")
     else:
         return
     place, _ = facts.most_executed(sync | wide)
-    scaled = {"l2": 0.6, "issue": 0.4, "shared": 0.6, "l1": 0.6, "lsu": 0.5}
+    kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
     yield Finding(
-        "small-mma", *place, f"{what}; the tensor pipe is at {100 * tensor:.0f} % of its peak",
+        "small-mma", *place,
+        cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
         "larger tiles in M and N, 4 or 8 warps",
-        gain_pct(facts, waits, scaled), "medium",
+        gain(
+            facts, Without(waits, kept | {"l2": 0.75}), Without(waits, kept),
+            Without(waits, kept | {"l2": 0.5}),
+        ),
+        "medium",
     )  # fmt: skip
 
 
 @needs("counters", "samples", "ttgir")
 def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it the partition of the tensor cores does not wait for data."""
-    if not facts.has("warp_specialize") or facts.used.get("tensor", 0.0) > _BUSY_TENSOR:
+    if not facts.has("warp_specialize") or facts.used.get("tensor", 0.0) > thresholds.NEAR_ROOF:
         return
     waits = facts.stalled("long_scoreboard", "barrier")
     place, _ = facts.most_stalled("long_scoreboard", "barrier", by=("mma", "tma", "barrier"))
     yield Finding(
         "partition-starved", *place,
-        f"the tensor pipe is at {100 * facts.used.get('tensor', 0.0):.0f} % of its peak; "
-        f"{100 * waits:.0f} % of the samples wait for the other partition",
+        cited(
+            "the tensor pipe is at {tensor}; {waiting} wait for the other partition",
+            tensor=of_peak(facts.used.get("tensor", 0.0)), waiting=of_samples(waits),
+        ),
         "more buffers between the partitions, or more warps for the one that is behind",
-        gain_pct(facts, 0.6 * waits), "medium",
+        hidden_gain(facts, waits), "medium",
     )  # fmt: skip
 
 
@@ -108,21 +115,24 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     used."""
     waits = [text for text in facts.text_of("ttng.warp_group_dot_wait") if _PENDING.search(text)]
     tensor = facts.used.get("tensor", 0.0)
-    if not waits or tensor > 0.7 or not facts.lines_of("warp_group_dot_wait", loop=True):
+    if not waits or tensor > thresholds.NEAR_ROOF or not facts.lines_of("warp_group_dot_wait", loop=True):
         return
     share = facts.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
     used = facts.lines_of(r"arith\.(mulf|addf|truncf|extf|sitofp)|tt\.(fp_to_fp|reduce)", loop=True)
-    if share < 0.15 or not used:
+    if share < thresholds.MUCH or not used:
         return
     place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
     yield Finding(
         "mma-not-overlapped", *place,
-        "each step waits for its product (no other one is pending); "
-        f"the tensor pipe is at {100 * tensor:.0f} %",
+        cited(
+            "each step waits for its product, no other one is pending; the tensor pipe is at {tensor}, "
+            "{waiting} wait for products or for other warps",
+            tensor=of_peak(tensor), waiting=of_samples(share),
+        ),
         "issue the next product before this one's result is used; scale outside of the loop",
-        gain_pct(facts, share), "low",
+        gain(facts, Without(share)), "low",
     )  # fmt: skip
 
 
@@ -135,17 +145,21 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     meetings = float(facts.counts.loc[barriers, "executed"].max()) if barriers.any() else 0.0
     branches = facts.counts[facts.counts["op"].isin(["BRA", "BRX"])]
     lanes = branches["threads"] / (32 * branches["executed"].clip(lower=1))
-    uneven = branches[(lanes < 1) & (branches["executed"] > 2 * meetings)]
+    uneven = branches[(lanes < 1) & (branches["executed"] > meetings)]
     place, waits = facts.most_at("barrier")
-    if not meetings or not len(uneven) or waits < _MUCH_MEETING:
+    if not meetings or not len(uneven) or waits < thresholds.MUCH:
         return
     steps = float(uneven["executed"].max()) / meetings
     yield Finding(
         "late-warp", *place,
-        f"the loop at line {int(uneven['line'].iloc[0])} takes {steps:.1f} steps of a warp on average, "
-        f"depending on its data; {100 * waits:.0f} % of the samples then wait for the last warp",
+        cited(
+            "the loop at {loop} takes {steps} of a warp on average, depending on its data; {waiting} then "
+            "wait for the last warp",
+            loop=f"line {int(uneven['line'].iloc[0])}", steps=Quantity(steps, "steps"),
+            waiting=of_samples(waits),
+        ),
         "give all warps the same work: sort by length, another layout, or fewer barriers",
-        gain_pct(facts, waits), "medium",
+        gain(facts, Without(waits)), "medium",
     )  # fmt: skip
 
 
@@ -157,16 +171,16 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
     waits = float(facts.samples.loc[stalls, "samples"].sum()) / facts.sampled
-    if not lines or waits < _MUCH_MEETING or facts.executed_ops(*_MMA) > 0:
+    if not lines or waits < thresholds.MUCH or facts.executed_ops(*_MMA) > 0:
         return
     found = facts.samples[mine].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
     file, line = cast(Place, found.idxmax())
-    scaled = {"shared": 0.1, "l1": 0.4, "lsu": 0.3, "issue": 0.5}
+    exchange = facts.at(lines) & facts.counts["op"].isin(["SHFL", "LDS", "STS", "BAR"])
     yield Finding(
         "serial-reduction", str(file), int(line),
-        f"warps meet in each step of the loop: {100 * waits:.0f} % of the samples wait for that",
+        cited("warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)),
         "keep a tensor of partial sums, and reduce once behind the loop",
-        gain_pct(facts, waits, scaled), "medium",
+        gain(facts, Without(waits, kept_without(facts, exchange))), "medium",
     )  # fmt: skip
 
 
@@ -175,18 +189,20 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
     lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
     rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(lines)
-    if facts.executed_share(rows) < 0.1:
+    moves = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
+    share = facts.blamed_share(moves)
+    if share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows)
-    pcs = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
-    _, share = facts.most_sampled(pcs)
     yield Finding(
         "layout-conversion", *place,
-        f"{100 * facts.executed_share(rows):.0f} % of the instructions move tensors from one layout to "
-        "another through shared memory, in each step of a loop; "
-        f"{100 * share:.0f} % of the samples are there",
+        cited(
+            "{moving} move tensors from one layout to another through shared memory, in each step of a "
+            "loop; {sampled} are there",
+            moving=of_instructions(facts.executed_share(rows)), sampled=of_samples(share),
+        ),
         "an order of ops in which both sides share a layout; transpose once",
-        gain_pct(facts, share, {"shared": 0.2, "l1": 0.5, "lsu": 0.4, "issue": 0.6}), "medium",
+        gain(facts, Without(share, kept_without(facts, rows))), "medium",
     )  # fmt: skip
 
 
@@ -198,10 +214,12 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
     if line:
         yield Finding(
             "masked-work", facts.place[0], line,
-            "each step of the loop masks its tile by comparing positions, and the loop's end is the same for "
-            "all programs: about half of the tiles are thrown away",
+            cited(
+                "each step of the loop masks its tile by comparing positions, and the loop's end is the same "
+                "for all programs: about half of the tiles are thrown away"
+            ),
             "end the loop at the diagonal, and mask only the tiles that it crosses",
-            gain_pct(facts, 0.45, dict.fromkeys(facts.used, 0.55)), "medium",
+            gain(facts, Without(0.5, dict.fromkeys(facts.used, 0.5))), "medium",
         )  # fmt: skip
 
 
@@ -211,14 +229,17 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
     lanes = facts.counts[rows]
     active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
-    if active < 0.8 and facts.executed_share(rows) > 0.02:
+    if active < thresholds.FULL and facts.executed_share(rows) >= thresholds.NOISE_PCT / 100:
         scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1"), active)
         place, _ = facts.most_executed(rows)
         yield Finding(
             "masked-work", *place,
-            f"{100 * (1 - active):.0f} % of the lanes of loads and stores are masked off",
+            cited(
+                "{masked} of loads and stores are masked off",
+                masked=Quantity(100 * (1 - active), "% of the lanes"),
+            ),
             "a block that fits the row: the next smaller power of two and a loop, or several rows a program",
-            gain_pct(facts, 1 - active, scaled), "medium",
+            gain(facts, Without(1 - active, scaled)), "medium",
         )  # fmt: skip
 
 

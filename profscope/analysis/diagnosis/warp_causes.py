@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import Finding, Gain, Quantity, cited
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.kernel_analysis import KernelAnalysis
 from profscope.analysis.partitions import partition_of_warp, partitions_of
@@ -17,9 +18,6 @@ from profscope.analysis.span_rows import Ints
 from profscope.analysis.sync_points import may_meet, meetings
 
 __all__ = ["CAUSES"]
-
-_LATE: Final = 50  # cycles beyond that, on average: what is less may be the wait itself
-_PASSED: Final = 100  # cycles of a wait on a barrier that has arrived, its record included
 
 
 def late_warp(facts: KernelFacts) -> Iterator[Finding]:
@@ -54,24 +52,33 @@ def late_warp(facts: KernelFacts) -> Iterator[Finding]:
     meeting = int(np.argmax(np.bincount(lost_at["site"], lost_at["lost"])))
     file, line = judged.at(site if site >= 0 else meeting)
     number = int(np.bincount(_numbers_in_cta(judged)[list(late.values())]).argmax())
-    at = judged.sites["scope"].iloc[meeting]
-    spent = (
-        f"; it spends {excess:,.0f} cycles more than the others in {judged.sites['scope'].iloc[site]}"
-        if site >= 0
-        else ""
+    sentence = (
+        "warps wait for the last one, mostly at {meeting}: {lost} passes between the mean arrival and the "
+        "last; most often {last} is last"
     )
+    cites: dict[str, Quantity | str] = {
+        "meeting": f"{judged.sites['scope'].iloc[meeting]} (line {judged.at(meeting)[1]})",
+        "lost": Quantity(100 * lost / max(1.0, took), "% of a CTA's time"),
+        "last": f"warp {number}",
+    }
+    if site >= 0:
+        sentence += "; it spends {excess} more than the others in {where}"
+        cites |= {"excess": Quantity(excess, "cycles"), "where": str(judged.sites["scope"].iloc[site])}
     yield Finding(
         "late-warp",
         file,
         line,
-        f"warps wait for the last one, mostly at {at} (line {judged.at(meeting)[1]}): "
-        f"{100 * lost / max(1.0, took):.0f} % of a CTA's time passes between the mean arrival and the "
-        f"last; most often warp {number} is last{spent}",
+        cited(sentence, **cites),
         "give all warps the same work: another layout, data-dependent loops sorted by length, or fewer "
         "barriers",
-        100 * lost / max(1.0, took),
-        "high" if same >= 0.75 else "medium",
+        _measured(100 * lost / max(1.0, took)),
+        "high" if same >= thresholds.FULL else "medium",
     )
+
+
+def _measured(pct: float) -> Gain:
+    """Of time that spans have measured; how much of it others fill is not known."""
+    return Gain(pct, 0.0, pct)
 
 
 def _lost(judged: KernelAnalysis, warps: Ints) -> pd.DataFrame:
@@ -97,7 +104,7 @@ def _where(judged: KernelAnalysis, late: dict[int, int], warps: Ints) -> tuple[i
     site = int(np.argmax(excess))
     kinds = judged.sites["kind"].iloc[site]
     total = float(excess[excess > 0].sum())
-    if excess[site] <= 0.3 * total or kinds == "kernel":
+    if excess[site] <= thresholds.MUCH * total or kinds == "kernel":
         return -1, 0.0
     return site, float(excess[site]) / max(1, len(late))
 
@@ -128,7 +135,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     working = with_dots if len(with_dots) else np.unique(partition[spans.iteration >= 0])
     if not len(working) or not rows.any():
         return
-    lost = np.where(rows, np.maximum(spans.duration - _PASSED, 0), 0)
+    lost = np.where(rows, np.maximum(spans.duration - thresholds.PASSED_CYCLES, 0), 0)
     ctas = float((judged.ctas["cycles"].to_numpy()[np.unique(spans.cta)]).sum())
     shares = {}
     for each in working:
@@ -138,22 +145,30 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     by_site = judged.total(lost, rows & (partition == least))
     site = int(np.argmax(by_site))
     count = int((rows & (partition == least) & (spans.site == site)).sum())
-    if by_site[site] < _LATE * count:
+    if by_site[site] < thresholds.PASSED_CYCLES * count:
         return
     file, line = _place(judged, site, partition == least)
     names = {each: _name(judged, each) for each in np.unique(partition)}
-    busy = ", ".join(f"{names[each]} {100 * _work(judged, partition == each, rows):.0f} %" for each in names)
+    busy = {f"working_{each}": Quantity(100 * _work(judged, partition == each, rows), "%") for each in names}
+    sentence = ", ".join(f"{{name_{each}}} {{working_{each}}}" for each in names)
     yield Finding(
         "partition-starved",
         file,
         line,
-        f"{names[least]} waits {shares[least]:.0f} % of the CTA's time at {sites['scope'].iloc[site]}, "
-        f"{by_site[site] / max(1, count):.0f} cycles a time; parts of their time in which partitions do "
-        f"not wait: {busy}",
+        cited(
+            "{partition} waits {waiting} at {where}, {each_time} a time; parts of their time in which "
+            f"partitions do not wait: {sentence}",
+            partition=names[least],
+            waiting=Quantity(shares[least], "% of the CTA's time"),
+            where=str(sites["scope"].iloc[site]),
+            each_time=Quantity(by_site[site] / max(1, count), "cycles"),
+            **{f"name_{each}": name for each, name in names.items()},
+            **busy,
+        ),
         "give the producer more buffers (num_stages) or larger copies, more warps to the partition that "
         "is behind, or move work to the one that waits",
-        shares[least],
-        "high" if shares[least] >= 25 else "medium",
+        _measured(shares[least]),
+        "high" if shares[least] >= 100 * thresholds.MUCH else "medium",
     )
 
 

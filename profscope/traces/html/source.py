@@ -11,6 +11,7 @@ from typing import Final
 
 import pandas as pd
 
+from profscope.analysis.cause import gain_text
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sources import file_with_source
@@ -156,7 +157,7 @@ def _findings_by_line(findings: pd.DataFrame) -> dict[str, list[str]]:
     notes = defaultdict(list)
     for row in findings.to_dict("records"):
         notes[place_text(str(row["file"]), int(row["line"]))].append(
-            f"{row['finding']} {row['gain_pct']:.0f} %"
+            f"{row['finding']} {gain_text(row['gain_pct'])}"
         )
     return notes
 

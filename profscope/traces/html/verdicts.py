@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.limits import bound_of, limits_of
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import grid_ctas
@@ -147,6 +148,7 @@ def _clean(clean: dict[str, str], kernel: Kernel) -> str:
 def _card(row: dict[Any, Any], where: dict[str, Any]) -> Markup:
     place = place_text(str(row["file"]), int(row["line"]))
     gain = float(row["gain_pct"])
+    between = between_text(row["gain_low_pct"], row["gain_high_pct"]) if gain else ""
     go: list[Child] = []
     if row["line"]:
         go.append(
@@ -165,12 +167,12 @@ def _card(row: dict[Any, Any], where: dict[str, Any]) -> Markup:
         tag(
             "div",
             tag("h3", str(row["finding"]), " ", tag("span", place, class_="place"),
-                tag("small", f"confidence: {row['confidence']}")),
+                tag("small", ", ".join(filter(None, (between, f"confidence: {row['confidence']}"))))),
             tag("p", str(row["evidence"])),
             tag("p", tag("b", "Try: "), str(row["advice"]), class_="advice"),
             tag("p", *go, class_="go") if go else None,
         ),
-        style=f"--gain:{max(0.0, min(100.0, gain)):.1f}%",
+        style=f"--gain:{gain if gain > 0 else 0.0:.1f}%",
     )  # fmt: skip
 
 
@@ -190,7 +192,7 @@ def kernel_table(kernels: list[Kernel], left_out: int, whole: float) -> Markup |
                 tag("th", _choice(kernel, number), scope="row"),
                 tag("td", count_text(len(kernel.launches)), class_="n"),
                 tag("td", _median(kernel), class_="n"),
-                tag("td", "" if best is None else f"{best['finding']}, {best['gain_pct']:.0f} %"),
+                tag("td", "" if best is None else f"{best['finding']}, {gain_text(best['gain_pct'])}"),
                 tag("td", label),
             )
         )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Every number that a cause compares with, and where it is from.
+
+Shares are 0 to 1. Measurements are those of `bench/corpus` on an NVIDIA H200, of the half that rules are
+written by. A test halves and doubles each number, and has a kernel for which it matters.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profscope.analysis.cause import NOISE_PCT as _NOISE_PCT
+from profscope.analysis.estimates import FEWEST_SAMPLES as _FEWEST_SAMPLES
+from profscope.analysis.limits import BOUND_PCT
+
+# Of the architecture.
+SCHEDULERS: Final = 4
+"""Of an SM: with a warp for each, no warp hides another's wait (NVIDIA, "CUDA C++ Programming Guide", compute
+capabilities)."""
+VECTOR_BYTES: Final = 16
+"""The widest access of a thread (NVIDIA, "PTX ISA", ld)."""
+WGMMA_COLUMNS: Final = 64
+"""A narrower wgmma does not reach the tensor cores' rate of 4,096 FLOP a cycle and SM (NVIDIA, "PTX ISA",
+wgmma)."""
+
+# Published, or derived.
+BOUND: Final = BOUND_PCT / 100
+"""Of a peak: below, a kernel is bound by latency (NVIDIA, "Nsight Compute", triage guide)."""
+FEWEST_SAMPLES: Final = _FEWEST_SAMPLES
+"""Of a kernel: with fewer, the 95 % interval of a share of a half is wider than 14 points."""
+
+# Measured.
+NOISE_PCT: Final = _NOISE_PCT
+"""Of a kernel's time: where the compiler puts code moves it by up to 3 %, and launches vary."""
+ATTAINABLE_DRAM: Final = 0.89
+"""Of DRAM's peak: copies and sums of 64 M elements reach 0.84 to 0.89."""
+ATTAINABLE: Final = 0.95
+"""Of the other resources' peaks: 0.93 of L2, 0.95 of L1, 0.94 of shared memory and of the tensor pipe,
+and 0.96 of the issue slots."""
+NEAR_ROOF: Final = 0.8
+"""Of the peak of DRAM or the tensor pipe: nothing but less work is faster. Good products have 0.8 to 0.94 of
+the tensor pipe, good copies 0.84 to 0.89 of DRAM."""
+BUSY: Final = 0.4
+"""Of the issue slots, a pipe or shared memory: below, other work hides it. Kernels with slow arithmetic or
+bank conflicts have 0.43 and more, a layer norm without a fault has less."""
+MUCH: Final = 0.15
+"""Of samples or instructions, before a cause explains them. A serial reduction that costs 15 % of the time
+has 0.18, and waits for loads that others hide have up to 0.14."""
+FULL: Final = 0.8
+"""Of the lanes of loads and stores: below, blocks do not fit their rows. Tiles at the edges of a good kernel
+leave up to a tenth of them off."""
+EXCESS: Final = 1.4
+"""Times what bytes need: sectors or wavefronts. An unaligned row has up to
+1.25; one that is taken apart has 2 and more."""
+REREAD: Final = 3
+"""Times the bytes that come from DRAM, which loads of a product ask for: 1.5 in a product of few rows without
+a fault, 5 and more where tiles are too small."""
+UNEVEN: Final = 0.35
+"""The standard deviation of CTA times over their mean: alike CTAs have up to 0.3."""
+MANY_WARPS: Final = 16
+"""Of a CTA: a row that fits 8 warps with vectors of 16 bytes gains nothing from more."""
+FEW_LOADS: Final = 4
+"""Of a warp: with more, a row is large enough for its warps."""
+CTA_START_CYCLES: Final = 256
+"""Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
+of one or two warps do next to nothing."""
+PASSED_CYCLES: Final = 100
+"""Of a wait on a barrier that has arrived, its record included."""
