@@ -97,9 +97,10 @@ def test_what_was_left_out_is_not_judged() -> None:
 @given(profiles())
 def test_any_profile_is_judged(profile: Profile) -> None:
     table = profile.findings()
-    assert {name: str(dtype) for name, dtype in table.dtypes.items()} == FINDING_DTYPES
-    assert table["gain_pct"].dropna().between(0, 100).all()
-    assert table["gain_pct"].dropna().is_monotonic_decreasing
+    assert {name: str(dtype) for name, dtype in table.dtypes.items()}.items() <= FINDING_DTYPES.items()
+    gains = table.get("gain_pct", pd.Series(dtype="float64")).dropna()  # no gain is known: no column
+    assert gains.between(0, 100).all()
+    assert gains.is_monotonic_decreasing
     assert table["confidence"].isin(["high", "medium", "low"]).all()
     assert (table["evidence"] != "").all()
     assert (table["advice"] != "").all()
