@@ -22,7 +22,7 @@ import torch
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
-from profscope.compat.torch_profiler import Method, is_profiling, of_all_threads, on_host, quiet
+from profscope.compat.torch_parts import Method, is_profiling, of_all_threads, on_host, quiet
 from profscope.errors import SessionError
 
 __all__ = [

@@ -42,8 +42,7 @@ def gpt() -> Profile:
 def rebuilt(gpt: Profile) -> Profile:
     """The same with host scopes and events made anew, of what recording had."""
     raw = json.loads(lzma.decompress((CAPTURE / "gpt.kineto.json.xz").read_bytes()))
-    launches = gpt.launches.assign(host=-1)
-    bare = replace(gpt.tables, launches=launches, host=host_frame(), events=events_frame())
+    bare = replace(gpt.tables, host=host_frame(), events=events_frame())
     return Profile.of(with_events(with_host(bare, raw["scopes"]), raw["kineto"]))
 
 

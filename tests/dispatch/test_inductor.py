@@ -225,14 +225,14 @@ with session(backend="emulator"):
 assert CachingAutotuner.run is not inside
 assert CachingAutotuner.run.__module__ == name
 assert sys.meta_path == finders
-print(inside.__code__.co_filename.rpartition("profscope/")[2])
+print(type(inside).__module__)
 """
 
 
 @pytest.mark.slow
 def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
     ran = forks.run(_IMPORTED_LATER)
-    assert (ran.stdout, ran.returncode) == ("compat/patches.py\n", 0), ran.stderr
+    assert (ran.stdout, ran.returncode) == ("profscope.compat.patches\n", 0), ran.stderr
 
 
 def test_launches_are_observed_as_all_others(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
