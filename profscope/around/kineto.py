@@ -21,7 +21,7 @@ import torch
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
-from profscope.compat.torch_parts import Method, is_profiling, of_all_threads, on_host, quiet
+from profscope.compat.torch_parts import is_profiling, make_quiet, of_all_threads, on_host, was_quiet
 from profscope.errors import SessionError
 
 __all__ = [
@@ -87,7 +87,6 @@ class Kineto:
         self.changes = 0
         self.notes: list[str] = []
         self._on_gpu = on_gpu
-        self._others = 0  # profilers of the program's that have begun since
         self._parts: list[dict[str, list[Any]]] = []
 
     @contextlib.contextmanager
@@ -107,18 +106,8 @@ class Kineto:
         with contextlib.ExitStack() as stack:
             watching.__enter__()
             stack.callback(self._end, watching)
-            self._others = 0
-            stack.enter_context(quiet(self._counting))
+            make_quiet()
             yield
-
-    def _counting(self, begins: Method) -> Method:
-        """Another profiler would put the flag up, and down when it ends: then ours has ended, too."""
-
-        def counted() -> None:
-            self._others += 1
-            begins()
-
-        return counted
 
     def columns(self) -> dict[str, list[Any]] | None:
         """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
@@ -130,7 +119,7 @@ class Kineto:
 
     def _end(self, watching: Any) -> None:
         self.changes += 1
-        if self._others and not is_profiling():  # which has ended since
+        if not was_quiet() and not is_profiling():  # one of the program's has begun, and has ended since
             self.notes = [_TAKEN]
             return
         try:

@@ -3,8 +3,8 @@ does not have it; also what Inductor and others have loaded.
 
 Of torch 2.11 to 2.15: the store of `torch.distributed`; of `torch._inductor.codecache`
 `CppPythonBindingsCodeCache.cache` and `CppWrapperCodeCache.cache`, of graphs that C++ calls
-(`cpp_wrapper=True`); and of torch's profiler `_run_on_profiler_start`, `_is_profiler_enabled`,
-`torch.autograd._profiler_enabled` and `_ExperimentalConfig`.
+(`cpp_wrapper=True`); and of torch's profiler `_is_profiler_enabled`, `torch.autograd._profiler_enabled` and
+`_ExperimentalConfig`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,19 @@ import mmap
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from profscope.compat.patches import Method, patched
-
 __all__ = [
-    "CppKernels", "Method", "cpp_kernels", "is_profiling", "job_store", "kernels_in", "launched_from_cpp",
-    "mapped_files", "missing_attribute", "of_all_threads", "on_host", "quiet",
+    "CppKernels", "cpp_kernels", "is_profiling", "job_store", "kernels_in", "launched_from_cpp",
+    "make_quiet", "mapped_files", "missing_attribute", "of_all_threads", "on_host", "was_quiet",
 ]  # fmt: skip
 
 _LIBRARY: Final = re.compile(r"/\S*(?:/aotinductor/|\.wrapper)\S*\.so$")
 _KERNEL: Final = re.compile(rb"(?<=\0)triton_[a-z]{3}_\w+(?=\0)")
 _MOST_BYTES: Final = 1 << 26  # of a library: weights stand behind its code
 _SHOWN_KERNELS: Final = 4
-_BEGINS: Final = "_run_on_profiler_start"  # puts the flag up by which torch knows that a profiler watches
+_QUIET: Final[Any] = 0  # of a flag that torch sets to False or True
 _FOR_A_CPU: Final = (
     "torch.compile made kernels for a CPU, in C++: Inductor makes Triton kernels on GPUs only, so move the "
     'model and its inputs there: .to("cuda")'
@@ -130,9 +127,7 @@ def of_all_threads() -> Any:
     """The configuration that watches all threads, and tells CUPTI of no operator: in which one a call lies,
     its time and thread say. Raises AttributeError or TypeError where this torch has another one."""
     import torch
-    from torch.autograd import profiler
 
-    getattr(profiler, _BEGINS)
     return torch._C._profiler._ExperimentalConfig(profile_all_threads=True, disable_external_correlation=True)
 
 
@@ -140,18 +135,22 @@ def is_profiling() -> bool:
     """Whether a profiler watches: one that watches all threads is known by the flag alone."""
     from torch import autograd
 
-    return bool(autograd._profiler_enabled() or autograd.profiler._is_profiler_enabled)
+    return bool(autograd._profiler_enabled() or getattr(autograd.profiler, "_is_profiler_enabled", False))
 
 
-@contextlib.contextmanager
-def quiet(counting: Any) -> Iterator[None]:
-    """In the body of a with statement torch does not know of the profiler that watches, so Inductor does
-    not tell it of each launch. counting: wraps what another profiler calls when it begins."""
+def make_quiet() -> None:
+    """Have torch not know of the profiler that watches, so that Inductor does not tell it of each launch."""
     from torch.autograd import profiler
 
-    with patched(profiler, _BEGINS, counting):
-        profiler._is_profiler_enabled = False
-        yield
+    profiler._is_profiler_enabled = _QUIET
+
+
+def was_quiet() -> bool:
+    """Whether no profiler of the program's has begun since `make_quiet`: it puts the flag up, and down again
+    when it ends."""
+    from torch.autograd import profiler
+
+    return profiler._is_profiler_enabled is _QUIET
 
 
 def on_host(event: Any) -> bool:
