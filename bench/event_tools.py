@@ -22,7 +22,7 @@ import triton.language as tl
 
 import profscope
 from bench.model import GPT
-from profscope.around.kineto import Kineto, loaded_library, note_no_questions
+from profscope.around.kineto import Kineto
 
 __all__ = ["BARE", "NOTHING", "OF_PROTON", "PROGRAMS", "TOOLS", "gpt_step", "serve"]
 
@@ -133,7 +133,6 @@ def serve(asked: Connection) -> None:
     for category in (profscope.EmptyProfileWarning, profscope.DistrustWarning):
         warnings.simplefilter("ignore", category)
     programs: dict[str, Callable[[], None]] = {}
-    watched = False
     while (work := asked.recv()) is not None:
         tool, program, count = work
         if program not in programs:
@@ -144,17 +143,6 @@ def serve(asked: Connection) -> None:
             )
         except Exception as error:  # noqa: BLE001  another tool may fail: the others are still of interest
             asked.send(f"{type(error).__name__}: {str(error)[:200]}")
-        watched |= tool not in OF_PROTON and tool != BARE
-    if watched and _ON_GPU:
-        _say_what_is_left_out()
-
-
-def _say_what_is_left_out() -> None:
-    with Kineto(on_gpu=True, details=True).installed():
-        begin = time.perf_counter()
-        count = note_no_questions()
-        took_ms = (time.perf_counter() - begin) * 1e3
-    print(f"{count} calls are not noted, chosen in {took_ms:.1f} ms: {loaded_library()}", flush=True)
 
 
 def _block(

@@ -26,7 +26,7 @@ from profscope.device import backend
 from profscope.device.backend import Backend
 from profscope.emulator.driver import EmulatorUtils
 from profscope.options import Options
-from profscope.recording.recorder import recorder
+from profscope.recording.recorder import Recorder
 from tests.support import standin
 
 __all__ = ["launch_path"]
@@ -79,7 +79,7 @@ def _recording(workload: Workload, rounds: int) -> Row:
 
     samples: dict[str, list[float]] = {"bare": [], "profscope": []}
     with standin.gpu():
-        records = recorder(Options(memory=256, instrument="light"), _GPU, {})
+        records = Recorder(Options(memory=256, instrument="light"), _GPU, {})
         record = records.launches.launcher(kernel, launch.program, call)
         for _ in range(rounds + 1):
             samples["bare"].append(_us(partial(call, None, *args)))

@@ -119,7 +119,7 @@ class Session(Questions):
             )
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
-        if error is None and not recorder.arrivals.any():
+        if error is None and not recorder.any_written():
             self._warn()
 
     def __reduce__(self) -> tuple[Any, ...]:

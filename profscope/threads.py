@@ -3,13 +3,13 @@
 zlib and numpy let them run side by side.
 """
 
+import functools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from threading import Thread
 from typing import Generic, ParamSpec, TypeVar
 
@@ -17,7 +17,7 @@ P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
 
-__all__ = ["WorkerPool", "daemon", "in_order", "worker_pool"]
+__all__ = ["WorkerPool", "daemon", "in_background", "in_order", "worker_pool"]
 
 MOST_THREADS = 8
 
@@ -29,7 +29,7 @@ class WorkerPool(ThreadPoolExecutor):
         super().__init__(threads, name)
 
     def submit(self, work: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> Future[T]:
-        once = _Once(partial(work, *args, **options))
+        once = _Once(functools.partial(work, *args, **options))
         try:
             return super().submit(once)
         except RuntimeError:  # which is all that says so; `work` itself never raises here
@@ -83,6 +83,17 @@ def daemon(name: str, work: Callable[P, object], /, *args: P.args, **options: P.
     except RuntimeError:
         return None
     return thread
+
+
+@functools.cache
+def _background(pid: int) -> WorkerPool:
+    """Of this process: a fork has none of its parent's threads."""
+    return WorkerPool(1, "profscope-background")
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Have a thread do short work that nobody waits for, one after the other."""
+    return _background(os.getpid()).submit(work)
 
 
 def in_order(pool: Executor, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:

@@ -16,13 +16,13 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from numbers import Real
 from typing import Any, Final, ParamSpec, TypeVar
 
-from profscope.around.entered_scopes import HERE, HOST_THREADS, INNERMOST, Entered, standing
 from profscope.errors import OptionError
 
-__all__ = ["HOST_NAMES", "HostScopes", "Row", "about_to_launch", "called", "runs_later", "scope"]
+__all__ = ["HOST_NAMES", "HostScopes", "Row", "called", "launched_in", "runs_later", "scope"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,38 +37,100 @@ _NOWHERE: Final[list[Any]] = []
 _now: Final = time.time_ns
 
 
-def about_to_launch() -> None:
-    """To be called before each launch: on one thread, contexts such as asyncio's tasks alternate."""
-    entered = INNERMOST.get()
-    if entered is not HERE.thread.in_force:
-        HERE.thread.in_force = entered
-        if _RECORDING:
-            _RECORDING[-1].in_force(entered)
+class Entered:
+    """A scope that was entered. It belongs to the context that entered it, such as an asyncio task (see
+    `contextvars`), and to the contexts made from that.
 
+    above: the one around it in its context; scope: the object that was entered, None for a range of other
+    tools; row: the last that it was recorded as; nested: whether others lie in it.
+    """
 
-class _Thread:
-    """Of a session. number: the system's. open: its rows that have not ended, the innermost last. row: the
-    one that launches belong to, and since which launch."""
+    __slots__ = ("above", "left", "nested", "row", "scope", "thread")
 
-    def __init__(self, number: int) -> None:
-        self.open: list[Row] = []
-        self.number = number
+    def __init__(self, scope: Any, *, nested: bool = True) -> None:
+        self.above = _standing(_INNERMOST.get())
+        self.left = False
+        self.nested = nested
         self.row: Row | None = None
-        self.since = 0
+        self.scope = scope
+        self.thread = _HERE.thread
+
+    def enter(self) -> None:
+        self.thread.open.append(self)
+        _INNERMOST.set(self)
+
+    def leave(self) -> None:
+        if self.left:
+            return
+        self.left = True
+        if self in self.thread.open:
+            self.thread.open.remove(self)
+        _INNERMOST.set(_standing(_INNERMOST.get()))
+
+
+class HostThread:
+    """number: the system's. open: the scopes entered here, the last one last; also while nothing records.
+    of_python: Python has begun it, and not a library, as autograd's; launches: whether it has launched."""
+
+    __slots__ = ("launches", "number", "of_python", "open")
+
+    def __init__(self) -> None:
+        self.number = threading.get_native_id()
+        self.of_python = not isinstance(threading.current_thread(), threading._DummyThread)
+        self.launches = False
+        self.open: list[Entered] = []
+
+
+class _Here(threading.local):
+    """thread: the calling one."""
+
+    def __init__(self) -> None:
+        self.thread = HOST_THREADS[threading.get_ident()] = HostThread()
+
+
+HOST_THREADS: Final[dict[int, HostThread]] = {}  # those that have entered a scope, or launched
+_INNERMOST: Final[ContextVar[Entered | None]] = ContextVar("INNERMOST", default=None)
+_HERE: Final = _Here()
+
+
+def launched_in() -> int:
+    """The number of the row that the launch is in which the calling thread is about to make; -1 for none.
+
+    What a library's thread launches belongs to a thread of Python's that waits for it: to the only one that
+    has a scope open, or of several the only one that launches itself.
+    """
+    thread = _HERE.thread
+    thread.launches = True
+    if not _RECORDING:
+        return -1
+    row = _recorded(_INNERMOST.get())
+    if row is None and not thread.of_python:
+        row = _RECORDING[-1].waiting()
+    return -1 if row is None else row.number
+
+
+def _standing(entered: Entered | None) -> Entered | None:
+    """It, or the innermost around it that has not been left."""
+    while entered is not None and entered.left:
+        entered = entered.above
+    return entered
 
 
 class Row:
-    """One scope. end_unix_ns: 0 while it is open."""
+    """One scope. number: its place among those of a session; end_unix_ns: 0 while it is open."""
 
     __slots__ = (
-        "_scopes", "end_unix_ns", "entered", "metrics", "name", "parent", "source", "start_unix_ns", "thread",
+        "_scopes", "end_unix_ns", "entered", "metrics", "name", "number", "parent", "source", "start_unix_ns",
+        "thread",
     )  # fmt: skip
 
-    def __init__(self, scopes: HostScopes, name: str, source: str, thread: _Thread, entered: Entered) -> None:
-        self._scopes = scopes
+    def __init__(
+        self, scopes: HostScopes, number: int, name: str, source: str, thread: int, entered: Entered
+    ) -> None:
+        self._scopes, self.number = scopes, number
         self.name, self.source, self.thread, self.entered = name, source, thread, entered
         above = _recorded(entered.above)
-        while above is not None and (above.thread is not thread or not above.entered.nested):
+        while above is not None and (above.thread != thread or not above.entered.nested):
             above = _recorded(above.entered.above)
         self.parent = above
         self.metrics: dict[str, float] = {}
@@ -87,31 +149,16 @@ def _recorded(entered: Entered | None) -> Row | None:
 
 
 class HostScopes:
-    """Of a session. launches(): how many there have been so far; of_threads(): the numbers of the threads
-    whose scopes they may be in, none for any; launched(), alone(): see
-    `Lanes`. Thread-safe."""
+    """Of a session. Thread-safe. changes: of what `columns` says."""
 
-    def __init__(
-        self,
-        launches: Callable[[], int],
-        of_threads: Callable[[], frozenset[int]] = frozenset,
-        launched: Callable[[], dict[int, tuple[int, bool]]] = dict,
-        alone: Callable[[int], bool] = bool,
-    ) -> None:
-        self._launches = launches
-        self._of_threads = of_threads
-        self._launched = launched
-        self._alone = alone
-        self._looked: tuple[int, dict[int, tuple[int, bool]]] = (0, {})  # when `_look` did, at what
-        self._outside: dict[int, list[list[int]]] = {}  # by thread, when it launched in no scope
+    def __init__(self) -> None:
+        self.changes = 0
         self._lock = threading.Lock()
         self._rows: list[Row] = []
-        self._stretches: list[tuple[_Thread, Row, int, int]] = []
-        self._threads: list[_Thread] = []
-        self._local = threading.local()
-        self._adopted: dict[int, _Thread] = {}  # whose scopes began before this recorded
+        self._open: dict[int, list[Row]] = {}  # by thread, rows that have not ended, the innermost last
+        self._own = _HERE.thread
         self._left_out = 0
-        self.changes = 0  # of what `columns` says
+        self._unsure = 0  # launches
         this = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget(this()))
 
@@ -128,123 +175,65 @@ class HostScopes:
             yield
         finally:
             _forget(self)
-            for thread in self._threads:
-                for row in reversed(thread.open[:]):
+            for rows in list(self._open.values()):
+                for row in reversed(rows[:]):
                     self.end(row)
                     if row.source != _SCOPE:  # which goes on where recording does
                         row.entered.leave()
 
     def _adopt(self) -> None:
         """Scopes that are open begin, those of other threads, too."""
-        numbers = {thread.ident: thread.native_id for thread in threading.enumerate()}
-        about_to_launch()  # which is in force here
-        for ident, host_thread in list(HOST_THREADS.items()):
-            number = numbers.get(ident)
-            if number is None or not host_thread.open:  # the first: a thread that is gone
-                continue
-            known = next((thread for thread in self._threads if thread.number == number), None)
-            thread = known or self._adopted.setdefault(ident, _Thread(number))
-            if known is None:
-                self._threads.append(thread)
-            for entered in host_thread.open[:]:
+        alive = {thread.ident for thread in threading.enumerate()}
+        for ident, thread in list(HOST_THREADS.items()):
+            for entered in thread.open[:] if ident in alive else ():
                 with contextlib.suppress(OptionError):  # where nothing recorded, nobody looked at it
                     if entered.scope is not None:
-                        entered.scope.begin(self, thread, entered)
-            self._turn(thread, _recorded(host_thread.in_force))
-
-    def thread(self) -> _Thread:
-        """The calling thread."""
-        thread: _Thread | None = getattr(self._local, "thread", None)
-        if thread is None:
-            thread = self._adopted.pop(threading.get_ident(), None)
-            if thread is None:
-                thread = _Thread(threading.get_native_id())
-                self._threads.append(thread)
-            self._local.thread = thread
-        return thread
+                        entered.scope.begin(self, entered)
 
     def begin(self, name: str, source: str, *, nested: bool = True) -> Row | None:
         """A range of the calling thread's begins; None where there have been too many. nested: those that
         begin before it ends lie in it."""
         entered = Entered(None, nested=nested)
-        row = self.begin_on(self.thread(), name, source, entered)
+        row = self.begin_as(entered, name, source)
         if row is not None:
             entered.enter()
         return row
 
-    def begin_on(self, thread: _Thread, name: str, source: str, entered: Entered) -> Row | None:
-        """As `begin`, of the thread's."""
-        if len(self._rows) >= _MOST:
-            self._left_out += 1
-            return None
-        self._look()
-        row = entered.row = Row(self, name, source, thread, entered)
-        self._rows.append(row)
-        self.changes += 1
-        thread.open.append(row)
-        self._turn(thread, row)
+    def begin_as(self, entered: Entered, name: str, source: str) -> Row | None:
+        """As `begin`, of what was entered."""
+        thread = entered.thread.number
+        with self._lock:
+            if len(self._rows) >= _MOST:
+                self._left_out += 1
+                return None
+            row = entered.row = Row(self, len(self._rows), name, source, thread, entered)
+            self._rows.append(row)
+            self._open.setdefault(thread, []).append(row)
+            self.changes += 1
         return row
 
     def end(self, row: Row) -> None:
         """It ends now, if it has not. One that began in it and goes on does not lie in it."""
-        if not row.end_unix_ns:
-            self._look()
+        with self._lock:
+            if row.end_unix_ns:
+                return
             row.end_unix_ns = _now()
             self.changes += 1
-            thread = row.thread
-            thread.open.remove(row)
-            for other in thread.open:
+            rows = self._open[row.thread]
+            rows.remove(row)
+            for other in rows:
                 if other.parent is row:
                     other.parent = row.parent
-            if thread.row is row:
-                self._turn(thread, _recorded(row.entered.above))
-
-    def in_force(self, entered: Entered | None) -> None:
-        """What the calling thread launches from now on is in this scope."""
-        thread, row = self.thread(), _recorded(entered)
-        if row is not thread.row:
-            self._look()
-            self._turn(thread, row)
-
-    def _turn(self, thread: _Thread, row: Row | None) -> None:
-        launches = self._launches()
-        if thread.row is not None and thread.since < launches:
-            self._stretches.append((thread, thread.row, thread.since, launches))
-            self.changes += 1
-        thread.row, thread.since = row, launches
-
-    def _look(self) -> None:
-        """Note which threads have launched in no scope of theirs since a scope last began or ended. Since
-        they go on meanwhile, stretches overlap by what is launched now."""
-        threads = self._threads
-        if len(threads) == 1 and self._alone(threads[0].number):  # as in most programs
-            self._looked = self._launches(), {}
-            return
-        with self._lock:
-            begin, before = self._looked
-            launches, now = self._launches(), self._launched()  # in this order
-            self._looked = launches, now
-            end = self._launches()
-            inside = {thread.number for thread in threads if thread.row is not None}
-            for number, each in now.items():
-                if number in inside or not (each[1] or each != before.get(number)):
-                    continue
-                stretches = self._outside.setdefault(number, [])
-                if stretches and stretches[-1][1] >= begin:
-                    stretches[-1][1] = end
-                else:
-                    stretches.append([begin, end])
-                self.changes += 1
 
     def end_innermost(self, source: str) -> None:
         """The calling thread's innermost range of this source ends, where one is open: that of this context,
         or else the one that began last."""
-        row = _recorded(INNERMOST.get())
+        row = _recorded(_INNERMOST.get())
         while row is not None and (row.source != source or not row.entered.nested):
             row = _recorded(row.entered.above)
         if row is None:
-            mine = (each for each in reversed(self.thread().open) if each.entered.nested)
-            row = next((each for each in mine if each.source == source), None)
+            mine = self._open.get(_HERE.thread.number, [])
+            row = next((each for each in mine[::-1] if each.entered.nested and each.source == source), None)
         if row is not None:
             self.leave(row)
 
@@ -253,41 +242,48 @@ class HostScopes:
         self.end(row)
         row.entered.leave()
 
+    def waiting(self) -> Row | None:
+        """The innermost row of the thread that waits for one of a library's, which launches."""
+        threads = [each for each in list(HOST_THREADS.values()) if self._open.get(each.number)]
+        if len(threads) > 1:
+            threads = [each for each in threads if each.launches or each is self._own]
+            self._unsure += len(threads) > 1
+        rows = self._open.get(threads[0].number, []) if len(threads) == 1 else []
+        return rows[-1] if rows else None
+
     def columns(self) -> dict[str, list[Any]]:
         """JSON-able: HOST_NAMES but rank, in order of beginning; what is open ends now. Also `metrics`, a
-        dict for each row. `inside`: stretches in which a thread launched in one row: the thread, the first
-        launch, the last one less one, the row. `outside`: the first three, where it launched in no scope."""
-        self._look()
-        rows, stretches, threads = self._rows[:], self._stretches[:], self._threads[:]
-        now, launches, of_threads = _now(), self._launches(), self._of_threads()
-        number = {id(row): at for at, row in enumerate(rows)}
-        parent = [-1 if row.parent is None else number[id(row.parent)] for row in rows]
+        dict for each row."""
+        now = _now()
+        with self._lock:
+            rows = self._rows[:]
+            parent = [-1 if row.parent is None else row.parent.number for row in rows]
         depth: list[int] = []
         for above in parent:  # which comes first
             depth.append(0 if above < 0 else depth[above] + 1)
-        stretches += [(each, each.row, each.since, launches) for each in threads if each.row is not None]
         return {
             "scope": [row.name for row in rows],
             "source": [row.source for row in rows],
-            "thread": [row.thread.number for row in rows],
+            "thread": [row.thread for row in rows],
             "start_unix_ns": [row.start_unix_ns for row in rows],
             "end_unix_ns": [row.end_unix_ns or now for row in rows],
             "depth": depth,
             "parent": parent,
             "metrics": [row.metrics for row in rows],
-            "inside": [
-                [thread.number, begin, end, number[id(row)]]
-                for thread, row, begin, end in stretches
-                if begin < end and (not of_threads or thread.number in of_threads)
-            ],
-            "outside": [[number, *each] for number, of in self._outside.items() for each in of],
         }
 
     def notes(self) -> list[str]:
         """What is missing, one line each."""
-        if not self._left_out:
-            return []
-        return [f"{self._left_out:,} host scopes are left out: a session keeps the first {_MOST:,}"]
+        notes = []
+        if self._left_out:
+            notes.append(f"{self._left_out:,} host scopes are left out: a session keeps the first {_MOST:,}")
+        if self._unsure:
+            launches = "launch is" if self._unsure == 1 else "launches are"
+            notes.append(
+                f"{self._unsure:,} {launches} in no host scope: a library's thread launched, and several "
+                "threads had scopes open that may have waited for it"
+            )
+        return notes
 
 
 class scope:  # noqa: N801  it reads as a statement
@@ -318,8 +314,7 @@ class scope:  # noqa: N801  it reads as a statement
     def __enter__(self) -> scope:
         entered = Entered(self)
         if _RECORDING:
-            scopes = _RECORDING[-1]
-            self.begin(scopes, scopes.thread(), entered)
+            self.begin(_RECORDING[-1], entered)
         entered.enter()
         self._entered = [*self._entered, entered]
         return self
@@ -338,17 +333,17 @@ class scope:  # noqa: N801  it reads as a statement
     def _here(self) -> Entered | None:
         """Where it is open in this context; in another one, as a generator's may be, where it was entered
         last."""
-        entered = standing(INNERMOST.get())
+        entered = _standing(_INNERMOST.get())
         while entered is not None and entered.scope is not self:
-            entered = standing(entered.above)
+            entered = _standing(entered.above)
         return entered or (self._entered[-1] if self._entered else None)
 
-    def begin(self, scopes: HostScopes, thread: _Thread, entered: Entered) -> None:
+    def begin(self, scopes: HostScopes, entered: Entered) -> None:
         """It is recorded from now on. Raises OptionError."""
         if not isinstance(self._name, str) or not _is_unicode(self._name):
             raise OptionError(_no_text(self._name))
         metrics = _checked({**self._metrics, **self._added})
-        row = scopes.begin_on(thread, self._name, _SCOPE, entered)
+        row = scopes.begin_as(entered, self._name, _SCOPE)
         if row is not None:
             row.metrics.update(metrics)
 

@@ -5,7 +5,7 @@
 
 id: of the run, the same on all ranks, "" where they had no way to agree. boot: processes that see the same
 one share a clock. clock: moments at which the host's clock was compared with that of rank 0's host, at the
-session's start and end; none where that is the same host.
+session's start, or as soon as rank 0 is there, and at its end; none where that is the same host.
 
 Ranks meet at the store of the job's process group (`torch.distributed`), once it is initialised. There rank 0
 says where its clock answers; nothing else is sent through the group, so no rank ever waits for another.
@@ -24,10 +24,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from profscope.compat.torch_parts import job_store
+from profscope.threads import in_background
 
 __all__ = ["JOB", "Job", "Moment", "RankClock", "ask", "rank", "ranks"]
 
@@ -81,13 +83,15 @@ class Job:
         self._clock: RankClock | None = None
         self._met = False
         self._left = threading.Event()
-        self._asking: threading.Thread | None = None
+        self._store: Any = None  # where rank 0 says where its clock answers; of another rank
+        self._asked: Future[None] | None = None
         self._moments: list[dict[str, int]] = []
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
         """For the length of a session."""
         self._meet()
+        self._begin_to_ask()
         try:
             yield
         finally:
@@ -97,6 +101,7 @@ class Job:
         """The metadata's entry "job", as far as it is known now; {} where there is no job."""
         if not self._left.is_set():
             self._meet()
+            self._begin_to_ask()
         if self._rank is None:
             return {}
         about = {"id": self._id, "rank": self._rank, "world_size": self._size, "host": socket.gethostname()}
@@ -121,8 +126,7 @@ class Job:
             if self._rank == 0:
                 self._answer(store)
             elif self._size > 1:
-                self._asking = threading.Thread(target=self._ask, args=(store,), daemon=True)
-                self._asking.start()
+                self._store = store
 
     def _answer(self, store: Any) -> None:
         token = secrets.token_hex(8)
@@ -130,32 +134,37 @@ class Job:
         told = {"boot": self._boot, "token": token, "port": self._clock.port, "hosts": _own_addresses()}
         store.set("profscope/clock", json.dumps(told))
 
-    def _ask(self, store: Any) -> None:
-        """Compare the clocks when rank 0 is there, and once more at the session's end."""
+    def _begin_to_ask(self) -> None:
+        """Compare the clocks in the background, if that has not been done."""
+        with self._lock:
+            if self._store is None or self._moments or not (self._asked is None or self._asked.done()):
+                return
+            self._asked = in_background(self._ask)
+
+    def _ask(self) -> None:
+        """Compare the clocks, if rank 0 is there, or comes in a moment."""
         with contextlib.suppress(RuntimeError, OSError, ValueError, KeyError):
-            while not store.check(["profscope/clock"]):
-                if self._left.wait(_PAUSE_S):
+            late_s = time.monotonic() + _TIMEOUT_S
+            while not self._store.check(["profscope/clock"]):
+                if time.monotonic() > late_s or self._left.wait(_PAUSE_S):
                     return
-            told = json.loads(store.get("profscope/clock"))
+            told = json.loads(self._store.get("profscope/clock"))
             if told["boot"] == self._boot:
                 return
             with _connected(told["hosts"], told["port"]) as connection:
                 connection.sendall(told["token"].encode())
-                self._note(connection)
-                self._left.wait()
-                self._note(connection)
-
-    def _note(self, connection: socket.socket) -> None:
-        moment = ask(connection)
-        with self._lock:
-            self._moments.append(moment._asdict())
+                moment = ask(connection)
+            with self._lock:
+                self._moments.append(moment._asdict())
 
     def _leave(self) -> None:
         self._left.set()
         if os.getpid() != self._pid:
             return
-        if self._asking is not None:
-            self._asking.join(_TIMEOUT_S)
+        if self._store is not None:
+            if self._asked is not None:
+                wait([self._asked], _TIMEOUT_S)
+            self._ask()
         if self._clock is not None:
             with contextlib.suppress(OSError):
                 self._clock.close()

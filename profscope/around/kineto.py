@@ -11,10 +11,9 @@ itself needs no flag, so it is down.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,15 +21,12 @@ import torch
 from torch.autograd.profiler import profile
 from torch.profiler import ProfilerActivity, supported_activities
 
-from profscope.compat.torch_profiler import Method, is_profiling, of_all_threads, on_host, quiet
+from profscope.compat.torch_parts import is_profiling, make_quiet, of_all_threads, on_host, was_quiet
 from profscope.errors import SessionError
 
 __all__ = [
     "Kineto",
     "groups_in",
-    "loaded_library",
-    "named_calls",
-    "note_no_questions",
     "only_asks",
     "process_group",
     "refuse_kineto",
@@ -71,9 +67,6 @@ _TAKEN: Final = (
 )
 
 
-_DOMAINS: Final = ((1, "cuptiActivityEnableDriverApi"), (2, "cuptiActivityEnableRuntimeApi"))
-"""CUPTI_CB_DOMAIN_DRIVER_API and _RUNTIME_API, each with what chooses among its calls; since CUDA 12.4."""
-_GAP: Final = 16  # numbers without a name behind each other: the end
 _ASKS: Final = re.compile(
     r"^cu(da)?("
     r"(Ctx|Device|DevicePrimaryCtx|Driver|Runtime|Func|Kernel|Library|Module|Pointer|Stream|Thread)?"
@@ -94,7 +87,6 @@ class Kineto:
         self.changes = 0
         self.notes: list[str] = []
         self._on_gpu = on_gpu
-        self._others = 0  # profilers of the program's that have begun since
         self._parts: list[dict[str, list[Any]]] = []
 
     @contextlib.contextmanager
@@ -114,20 +106,8 @@ class Kineto:
         with contextlib.ExitStack() as stack:
             watching.__enter__()
             stack.callback(self._end, watching)
-            self._others = 0
-            stack.enter_context(quiet(self._counting))
-            if self._on_gpu:
-                note_no_questions()
+            make_quiet()
             yield
-
-    def _counting(self, begins: Method) -> Method:
-        """Another profiler would put the flag up, and down when it ends: then ours has ended, too."""
-
-        def counted() -> None:
-            self._others += 1
-            begins()
-
-        return counted
 
     def columns(self) -> dict[str, list[Any]] | None:
         """All that was seen, None where nothing was: name, kind, on_gpu, device, resource (a stream, or a
@@ -139,7 +119,7 @@ class Kineto:
 
     def _end(self, watching: Any) -> None:
         self.changes += 1
-        if self._others and not is_profiling():  # which has ended since
+        if not was_quiet() and not is_profiling():  # one of the program's has begun, and has ended since
             self.notes = [_TAKEN]
             return
         try:
@@ -239,10 +219,11 @@ def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
 
 def _kind(event: Any) -> str:
     """What an event is; "" where it is left out."""
-    if hasattr(event, "activity_type"):
-        return _KINDS.get(event.activity_type(), "")
-    # Older versions of torch say it by the name.
     name = event.name()
+    if hasattr(event, "activity_type"):
+        kind = _KINDS.get(event.activity_type(), "")
+        return "" if kind == "call" and only_asks(name) else kind
+    # Older versions of torch say it by the name.
     if not on_host(event):
         if event.is_user_annotation() or "Sync" in name:
             return ""
@@ -252,55 +233,12 @@ def _kind(event: Any) -> str:
     if name in _OVERHEAD:
         return ""
     is_call = name.startswith("cuda") or (name.startswith("cu") and name[2:3].isupper())
+    if is_call and only_asks(name):
+        return ""
     return "call" if is_call else "op"
 
 
 def only_asks(call: str) -> bool:
-    """Whether a call of CUDA's, by the name that CUPTI has for it, gives the GPU nothing to do, and does not
-    wait: cuPointerGetAttribute, cudaStreamIsCapturing_v10000."""
+    """Whether a call of CUDA's gives the GPU nothing to do, and does not wait: cuPointerGetAttribute,
+    cudaStreamIsCapturing. Such calls are no events."""
     return _ASKS.match(call) is not None
-
-
-def note_no_questions() -> int:
-    """Have CUPTI leave out calls that only ask, from now on; Kineto has begun. Returns how many that are:
-    none where it is not clear which library is Kineto's, or where that cannot choose; then all are noted,
-    which only costs."""
-    path = loaded_library()
-    if path is None:
-        return 0
-    try:
-        library = ctypes.CDLL(str(path))
-    except OSError:  # its file is no longer there
-        return 0
-    left_out = 0
-    for domain, name in _DOMAINS:
-        choose: Callable[[int, int], int] | None = getattr(library, name, None)
-        if choose is None:
-            continue
-        for number, call in named_calls(library, domain):
-            if only_asks(call):
-                left_out += not choose(number, 0)  # 0: CUPTI_SUCCESS
-    return left_out
-
-
-def named_calls(library: Any, domain: int) -> Iterator[tuple[int, str]]:
-    """The calls of a domain of CUPTI's, by number."""
-    number = last = 0
-    while number - last < _GAP:
-        number += 1
-        name = ctypes.c_char_p()
-        if not library.cuptiGetCallbackName(domain, number, ctypes.byref(name)) and name.value:
-            last = number
-            yield number, name.value.decode()
-
-
-def loaded_library(maps: str | None = None) -> Path | None:
-    """The CUPTI that this process has loaded, None where it has none or several, of which one is another
-    profiler's. maps: what /proc/self/maps says."""
-    if maps is None:
-        try:
-            maps = Path("/proc/self/maps").read_text()
-        except OSError:
-            return None
-    found = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/libcupti.so" in line}
-    return Path(found.pop()) if len(found) == 1 else None

@@ -18,7 +18,7 @@ from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
 from profscope.compat.first_launch import FirstLaunch
-from profscope.compat.torch_parts import CppKernels, cpp_kernels
+from profscope.compat.torch_parts import CppKernels, cpp_kernels, launched_from_cpp
 from profscope.emulator import say_how
 from profscope.errors import ProfscopeError
 from profscope.options import Options
@@ -252,7 +252,7 @@ class RecordedRun:
         if self._session is None:
             unseen = CppKernels().why_unseen(cpp_kernels())
             nothing = "no Triton kernel was launched" + " while --switch was on" * (self._switch is not None)
-            why = [*self._notes] or [nothing, *([unseen] if unseen else [])]
+            why = [*self._notes] or [nothing, *filter(None, (unseen, launched_from_cpp()))]
             if not self._failed:
                 self._say(f"{'; '.join(why)}; nothing is written")
             self._output.release()

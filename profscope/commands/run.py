@@ -22,7 +22,7 @@ from profscope.commands.program import Program
 from profscope.commands.program_arguments import parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
-from profscope.compat.after_import import after_import
+from profscope.compat.patches import after_import
 from profscope.errors import SessionError, run_command
 from profscope.options import Options
 from profscope.traces.formats import is_folder_name

@@ -14,9 +14,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.compat.after_import import after_import
 from profscope.compat.origins import ORIGINS
-from profscope.compat.patches import patched, patched_property
+from profscope.compat.patches import after_import, patched, patched_property
 from profscope.compat.torch_parts import missing_attribute
 
 __all__ = ["FirstLaunch"]
@@ -25,8 +24,6 @@ __all__ = ["FirstLaunch"]
 _GATES: Final = {
     "trial": ("triton.runtime.autotuner", "Autotuner", "_bench"),
     "tuner": ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
-    "package": ("torch.export.pt2_archive._package", "AOTICompiledModel", "__call__"),
-    "graph": ("torch._inductor.output_code", "CompiledFxGraph", "__call__"),
 }
 _KERNEL: Final = ("triton.compiler.compiler", "CompiledKernel", "run")
 
@@ -90,8 +87,7 @@ class FirstLaunch:
 
     def _gate(self, gate: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def launch(launched: Any, *args: Any, **options: Any) -> Any:
-            from_python = gate in ("package", "graph") and not _launches_from_cpp(launched)
-            enter = None if self._passes() or from_python else self._begin()
+            enter = None if self._passes() else self._begin()
             go_on = partial(original, launched) if enter is None else enter(gate, original, launched)
             return go_on(*args, **options)
 
@@ -115,9 +111,3 @@ class FirstLaunch:
                     self._opening = 0
                     self._close()
             return self._enter
-
-
-def _launches_from_cpp(called: Any) -> bool:
-    from profscope.compat.aot_inductor import launches_from_cpp  # which imports torch
-
-    return launches_from_cpp(called)

@@ -1,27 +1,49 @@
-"""Triton's compiled kernels: what they are of, loading, and the door that all their launches go through.
+"""Triton's compiled kernels: what they are of, loading, the door that all their launches go through, and
+launches with a profile buffer of ours; and what of torch launches or captures them.
 
 `JITFunction.run`, a compiled kernel that a user holds, and Inductor's launchers all fetch
-`CompiledKernel.run` and call it. Used of Triton 3.6 to 3.9: this property, `_init_handles`, `_run`, and
-`Autotuner._bench`.
+`CompiledKernel.run` and call it. Triton's launcher asks the process-wide profile allocator for the buffer.
+That allocator may be a user's or Proton's, so it is left alone: the launcher's own parts are called with the
+pointer instead.
+Used of Triton 3.6 to 3.9: this property, `_init_handles`, `_run`, `Autotuner._bench`,
+`KernelInterface.__getitem__`, the attributes of
+`CudaLauncher`, and the parameters of its `launch`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import torch
 from triton.compiler import CompiledKernel
-from triton.runtime.autotuner import Autotuner, Heuristics
-from triton.runtime.jit import JITFunction
+from triton.runtime import _allocation
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import KernelInterface
 
-from profscope.compat.patches import patched, patched_property
+from profscope.compat.patches import Door, Method, patched
 
-__all__ = ["Door", "load", "plain_launcher", "source_file", "trials", "watched_launches"]
+__all__ = [
+    "Call", "Launcher", "capturing_now", "current_device_now", "door", "hold", "load", "recording_call",
+    "source_file", "trials", "watched_graphs", "watched_launches",
+]  # fmt: skip
 
-_DOOR: Final = "run"
 Launcher = Callable[..., Any]
+# (pointer, x, y, z, stream, function, packed metadata, launch metadata, enter hook, exit hook, *arguments)
+Call = Callable[..., None]
+
+_FIRST: Final = ("self", "gridX", "gridY", "gridZ", "stream", "function")
+_SINCE_3_7: Final = ("kernel_metadata", "launch_metadata", "launch_enter_hook", "launch_exit_hook", "args")
+_OF_3_6: Final = ("args",)
+_CYCLES_PER_NS: Final = 2  # no GPU's clock is much faster
+
+
+def door(opened: Callable[[CompiledKernel, Launcher], Launcher]) -> Door:
+    """The door of all launches. opened: see `Door`."""
+    return Door(CompiledKernel, "run", opened)
 
 
 def load(kernel: CompiledKernel) -> Launcher:
@@ -31,70 +53,111 @@ def load(kernel: CompiledKernel) -> Launcher:
     return kernel._run  # type: ignore[no-any-return]
 
 
-def plain_launcher(kernel: CompiledKernel) -> Launcher:
-    """Triton's own launcher of a loaded binary, whatever door stands before it."""
-    return kernel._run  # type: ignore[no-any-return]
-
-
 def source_file(kernel: CompiledKernel) -> str:
     """The file of a kernel's function; "" if it was compiled from IR."""
     function = getattr(getattr(kernel.src, "fn", None), "fn", None)
     return str(getattr(getattr(function, "__code__", None), "co_filename", ""))
 
 
-class Door:
-    """In the place of `CompiledKernel.run` for the body of a with statement. open_for: makes what a loaded
-    binary is launched with. It is asked once for each binary: that stays with the binary until the door is
-    taken out, and costs later launches no more than a call.
-    """
+def watched_launches(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[None]:
+    """In the body of a with statement `kernel[grid](...)` goes through `wrap` of a method that launches; that
+    gets the kernel, an autotuner or heuristics, `grid=`, and the arguments."""
 
-    def __init__(self, open_for: Callable[[CompiledKernel], Launcher]) -> None:
-        self._open_for = open_for
-        self._lock = threading.Lock()
-        self._doors: list[tuple[CompiledKernel, Launcher]] = []
-        self._installed = False
+    def watched(original: Method) -> Method:
+        def get(kernel: Any, grid: Any) -> Launcher:
+            plain = original(kernel, grid)
 
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Install it."""
-        self._installed = True
-        try:
-            with patched_property(CompiledKernel, _DOOR, self.launcher):
-                yield
-        finally:
-            with self._lock:
-                self._installed = False
-                for kernel, door in self._doors:
-                    if vars(kernel).get(_DOOR) is door:
-                        del vars(kernel)[_DOOR]
-                self._doors.clear()
+            def launch(kernel: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+                return plain(*args, **kwargs)
 
-    def set(self, kernel: CompiledKernel, launcher: Launcher) -> None:
-        """Launch a binary with `launcher` while the door is installed."""
-        with self._lock:
-            if self._installed:
-                vars(kernel)[_DOOR] = launcher
-                self._doors.append((kernel, launcher))
+            return functools.partial(wrap(launch), kernel, grid=grid)
 
-    def launcher(self, kernel: CompiledKernel) -> Launcher:
-        """What a binary is launched with."""
-        run = load(kernel)
-        if _DOOR not in vars(kernel):
-            self.set(kernel, self._open_for(kernel))
-        launcher: Launcher = vars(kernel).get(_DOOR, run)
-        return launcher
+        return get
 
-
-@contextlib.contextmanager
-def watched_launches(wrap: Callable[[Launcher], Launcher]) -> Iterator[None]:
-    """In the body of a with statement launches go through `wrap` of the methods of kernels, autotuners and
-    heuristics that launch."""
-    with contextlib.ExitStack() as stack:
-        for each in (JITFunction, Autotuner, Heuristics):
-            stack.enter_context(patched(each, "run", wrap))
-        yield
+    return patched(KernelInterface, "__getitem__", watched)
 
 
 def trials(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[None]:
     """For the body of a with statement, Triton's autotuner times a configuration by `wrap` of its method."""
     return patched(Autotuner, "_bench", wrap)
+
+
+def recording_call(kernel: CompiledKernel) -> Call | None:
+    """What launches a loaded binary with a profile buffer; None if its launcher is of an unknown kind."""
+    launcher = kernel._run
+    own: Call | None = getattr(launcher, "call_with_profile_buffer", None)  # the emulator's
+    if own is not None:
+        return own
+    code = getattr(type(launcher).__call__, "__code__", None)
+    if code is None or getattr(launcher, "gsan_enabled", False):
+        return None
+    names = code.co_varnames[: code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)]
+    if names[:6] != _FIRST:
+        return None
+    scratch = _global_scratch(launcher)
+    launch, cooperative, pdl = launcher.launch, launcher.launch_cooperative_grid, launcher.launch_pdl
+    if names[6:] == _OF_3_6:
+
+        def call_3_6(pointer: Any, x: int, y: int, z: int, stream: int, function: int, *args: Any) -> None:
+            memory = None if scratch is None else scratch(x * y * z, stream)
+            launch(x, y, z, stream, function, cooperative, pdl, memory, pointer, *args)
+
+        return call_3_6
+    if names[6:] != _SINCE_3_7:
+        return None
+    annotations, signature = launcher.arg_annotations, launcher.kernel_signature
+
+    def call(
+        pointer: Any, x: int, y: int, z: int, stream: int, function: int,
+        packed: Any, about: Any, enter: Any, leave: Any, *args: Any,
+    ) -> None:  # fmt: skip
+        memory = None if scratch is None else scratch(x * y * z, stream)
+        launch(
+            x, y, z, stream, function, cooperative, pdl, packed, about, enter, leave, memory, pointer,
+            annotations, signature, args,
+        )  # fmt: skip
+
+    return call
+
+
+def _global_scratch(launcher: Any) -> Callable[[int, int], Any] | None:
+    """What allocates a launch's global scratch, by the user's allocator, as Triton's launcher does."""
+    size, alignment = launcher.global_scratch_size, launcher.global_scratch_align
+    if not size:
+        return None
+    each = size * launcher.num_ctas
+
+    def allocate(ctas: int, stream: int) -> Any:
+        return _allocation._allocator.get()(ctas * each, alignment, stream)
+
+    return allocate
+
+
+def hold(stream: torch.cuda.Stream | None, ns: int) -> None:
+    """Keep a stream of a GPU busy for at least so long."""
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(ns * _CYCLES_PER_NS)
+
+
+def current_device_now() -> Callable[[], int]:
+    """torch.cuda.current_device, or the function behind it, which costs less."""
+    quick: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
+    return quick or torch.cuda.current_device
+
+
+def capturing_now() -> Callable[[], bool]:
+    """torch.cuda.is_current_stream_capturing, or the function behind it, which costs less."""
+    quick: Callable[[], bool] | None = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+    return quick or torch.cuda.is_current_stream_capturing
+
+
+@contextlib.contextmanager
+def watched_graphs(
+    begin: Callable[[Method], Method], end: Callable[[Method], Method], replay: Callable[[Method], Method]
+) -> Iterator[None]:
+    """In the body of a with statement CUDA graphs are captured and replayed by what these make of the methods
+    of `torch.cuda.CUDAGraph`."""
+    with contextlib.ExitStack() as stack:
+        for name, wrap in (("capture_begin", begin), ("capture_end", end), ("replay", replay)):
+            stack.enter_context(patched(torch.cuda.CUDAGraph, name, wrap))
+        yield

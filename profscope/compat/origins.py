@@ -21,8 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from profscope.compat.after_import import after_import
-from profscope.compat.patches import replaced
+from profscope.compat.patches import after_import, replaced
 from profscope.compat.torch_parts import missing_attribute
 
 __all__ = ["ORIGINS", "Launched", "OriginTable", "Place", "collapsed", "launched_in", "place_of"]

@@ -1,27 +1,33 @@
 """What profscope needs of torch's own inside, without importing it, and what to say if a version of torch
 does not have it; also what Inductor and others have loaded.
 
-Of torch 2.11 to 2.15: `torch._C._aoti`, the store of `torch.distributed`, and of `torch._inductor.codecache`
+Of torch 2.11 to 2.15: the store of `torch.distributed`; of `torch._inductor.codecache`
 `CppPythonBindingsCodeCache.cache` and `CppWrapperCodeCache.cache`, of graphs that C++ calls
-(`cpp_wrapper=True`).
+(`cpp_wrapper=True`); and of torch's profiler `_is_profiler_enabled`, `torch.autograd._profiler_enabled` and
+`_ExperimentalConfig`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import mmap
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 __all__ = [
-    "CppKernels",
-    "cpp_kernels",
-    "job_store",
-    "mapped_files",
-    "missing_attribute",
-    "package_runner",
-]
+    "CppKernels", "cpp_kernels", "is_profiling", "job_store", "kernels_in", "launched_from_cpp",
+    "make_quiet", "mapped_files", "missing_attribute", "of_all_threads", "on_host", "was_quiet",
+]  # fmt: skip
 
-
+_LIBRARY: Final = re.compile(r"/\S*(?:/aotinductor/|\.wrapper)\S*\.so$")
+_KERNEL: Final = re.compile(rb"(?<=\0)triton_[a-z]{3}_\w+(?=\0)")
+_MOST_BYTES: Final = 1 << 26  # of a library: weights stand behind its code
+_SHOWN_KERNELS: Final = 4
+_QUIET: Final[Any] = 0  # of a flag that torch sets to False or True
 _FOR_A_CPU: Final = (
     "torch.compile made kernels for a CPU, in C++: Inductor makes Triton kernels on GPUs only, so move the "
     'model and its inputs there: .to("cuda")'
@@ -30,12 +36,6 @@ _WRAPPED: Final = (
     "; and leave cpp_wrapper=True out: it has C++ launch the kernels, on a GPU, too, "
     "and there they go unrecorded"
 )
-
-
-def package_runner() -> Any:
-    """The class whose `run` runs a package of AOTInductor's on a GPU; None if this torch has none."""
-    inside = getattr(sys.modules.get("torch"), "_C", None)
-    return getattr(getattr(inside, "_aoti", None), "AOTIModelContainerRunnerCuda", None)
 
 
 def missing_attribute(owner: Any, *names: str) -> str:
@@ -85,3 +85,74 @@ def job_store() -> Any:
     initialised. Raises AttributeError or ValueError if this torch has no such store."""
     store = sys.modules["torch.distributed"].distributed_c10d._get_default_store()
     return store.clone() if hasattr(store, "clone") else store
+
+
+def launched_from_cpp() -> str:
+    """What to say of kernels that Inductor's C++ may have launched, "" if there are none.
+
+    A package of AOTInductor, and a graph of `cpp_wrapper=True`, is a library in C++ that loads cubins of its
+    own and launches them with the driver: nothing of that goes by Triton. To a kernel that wants a profile
+    buffer its code gives an uninitialised one, so nothing is recorded.
+    """
+    kernels = kernels_in(mapped_files())
+    if not kernels:
+        return ""
+    shown = ", ".join(kernels[:_SHOWN_KERNELS]) + ", ..." * (len(kernels) > _SHOWN_KERNELS)
+    return (
+        f"kernels that AOTInductor or cpp_wrapper=True launches from C++ go unrecorded ({shown}); run the "
+        "model under torch.compile without cpp_wrapper=True, or export a kernel with profscope.export; "
+        "events=True has their times"
+    )
+
+
+def kernels_in(maps: str) -> list[str]:
+    """The Triton kernels in Inductor's libraries that a process has loaded, as /proc/self/maps says."""
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR", "/torchinductor_")
+    files = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if line.endswith(".so")}
+    paths = (path for path in files if _LIBRARY.search(path) or (cache in path and "/triton/" not in path))
+    return sorted({name for path in paths for name in _kernels_of(path)})
+
+
+@functools.cache
+def _kernels_of(library: str) -> tuple[str, ...]:
+    names: set[bytes] = set()
+    with contextlib.suppress(OSError, ValueError), open(library, "rb") as file:  # it is gone, or empty
+        length = min(_MOST_BYTES, os.fstat(file.fileno()).st_size)
+        with mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ) as content:
+            names.update(_KERNEL.findall(content))
+    return tuple(name.decode() for name in names)
+
+
+def of_all_threads() -> Any:
+    """The configuration that watches all threads, and tells CUPTI of no operator: in which one a call lies,
+    its time and thread say. Raises AttributeError or TypeError where this torch has another one."""
+    import torch
+
+    return torch._C._profiler._ExperimentalConfig(profile_all_threads=True, disable_external_correlation=True)
+
+
+def is_profiling() -> bool:
+    """Whether a profiler watches: one that watches all threads is known by the flag alone."""
+    from torch import autograd
+
+    return bool(autograd._profiler_enabled() or getattr(autograd.profiler, "_is_profiler_enabled", False))
+
+
+def make_quiet() -> None:
+    """Have torch not know of the profiler that watches, so that Inductor does not tell it of each launch."""
+    from torch.autograd import profiler
+
+    profiler._is_profiler_enabled = _QUIET
+
+
+def was_quiet() -> bool:
+    """Whether no profiler of the program's has begun since `make_quiet`: it puts the flag up, and down again
+    when it ends."""
+    from torch.autograd import profiler
+
+    return profiler._is_profiler_enabled is _QUIET
+
+
+def on_host(event: Any) -> bool:
+    """Whether an event is one of the host's."""
+    return bool(event.device_type() == sys.modules["torch"]._C._autograd.DeviceType.CPU)

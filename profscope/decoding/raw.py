@@ -19,11 +19,13 @@ __all__ = ["ORDINARY", "Mark", "RawLaunch"]
 
 class Mark(NamedTuple):
     """What a launch was part of. graph, replay: indices in the session; cold:
-    much of the L2 cache was displaced right before it, as its memory was zeroed."""
+    much of the L2 cache was displaced right before it, as its memory was zeroed; host: the number of the
+    host scope that it was launched in."""
 
     graph: int = -1
     replay: int = -1
     cold: bool = False
+    host: int = -1
 
 
 ORDINARY: Final = Mark()

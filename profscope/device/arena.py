@@ -23,7 +23,7 @@ import numpy.typing as npt
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
-from profscope.compat.launching import current_device_now
+from profscope.compat.kernels import current_device_now
 from profscope.device import cuda_driver
 from profscope.device.arena_memory import Arena, ArenaFilling, first, move, pin
 from profscope.device.buffers import Full, Lane, Slice

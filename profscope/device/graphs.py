@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT, align
-from profscope.compat.launching import watched_graphs
+from profscope.compat.kernels import watched_graphs
 from profscope.compat.programs import Program
 from profscope.device import cuda_driver
 from profscope.device.arena_memory import DeviceMemory

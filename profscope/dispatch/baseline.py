@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import torch
 
-from profscope.compat.launching import hold
+from profscope.compat.kernels import hold
 from profscope.compat.triton_parts import driver
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Configuration

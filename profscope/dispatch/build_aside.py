@@ -4,36 +4,40 @@ Most of a compilation is Python, and would hold the interpreter's lock: a thread
 launch of the others. So workers compile, each a clean interpreter that is told what a session records, and
 then given one kernel after the other. What they make is in Triton's cache; a launch waits only until it is
 loaded from there, and launches load at most a fifth of the time.
+
+No thread waits for the workers: launches of kernels that are being built look whether there are answers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import io
+import json
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from profscope.compat.triton_parts import knobs
-from profscope.device.cuda_driver import allow_capture
-from profscope.dispatch.processes import begun, ended, gone, write
 from profscope.options import Options
-from profscope.recording.diagnostics import one_line
 
-__all__ = ["GIVEN_UP", "BuildAside", "Job", "Session"]
+__all__ = ["GIVEN_UP", "Build", "BuildAside", "Job", "Session"]
 
 # In place of why something was not built: the session ended, or paused.
 GIVEN_UP: Final = "given up"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
+_LOOK_S: Final = 0.005  # so long a launch may take the last look at the workers for granted
 _END_S: Final = 5.0  # a worker that was told to end is waited for so long
-_PROGRAM: Final = "profscope.dispatch.build_worker:main"
+_PROGRAM: Final = "from profscope.dispatch.build_worker import main; sys.exit(main())"
+_NICE: Final = 10
+_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Session(NamedTuple):
@@ -54,53 +58,61 @@ class Job(NamedTuple):
     config: Any
 
 
+class Build:
+    """A kernel that is being built. answer: why that failed, "" if it did not, None as long as it goes on."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.answer: str | None = None
+
+
 class BuildAside:
-    """Installed for the length of a session. backend: "gpu" or "emulator"."""
+    """Installed for the length of a session. Thread-safe. backend: "gpu" or "emulator"."""
 
     def __init__(self, options: Options, backend: str) -> None:
         self._options = options
         self._backend = backend
+        self._most = min(_MOST_WORKERS, max(1, len(os.sched_getaffinity(0)) // 2))
         self._workers: list[_Worker] = []
-        self._free: list[_Worker] = []
+        self._waiting: deque[Build] = deque()
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._open = False
+        self._next_look_s = 0.0
         self._next_load_s = 0.0
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement; what is being built at its end is given up."""
-        cpus = len(os.sched_getaffinity(0))
-        threads = min(_MOST_WORKERS, max(1, cpus // 2))
-        pool = ThreadPoolExecutor(threads, "profscope-build", allow_capture)
-        self._pool = pool
         # Of all the objects that Inductor has made it takes a third of a second or more. What is built and
         # loaded would soon bring it about in a step; here nobody waits for one.
         gc.collect()
+        self._open = True
         try:
             yield
         finally:
-            self._pool = None
             with self._lock:
-                workers, self._workers, self._free = self._workers, [], []
+                self._open = False
+                workers, self._workers = self._workers, []
+                for build in (*self._waiting, *(each.build for each in workers if each.build is not None)):
+                    build.answer = GIVEN_UP
+                self._waiting.clear()
             for worker in workers:
-                worker.terminate()
-            for worker in workers:
-                worker.wait()
-            pool.shutdown(cancel_futures=True)  # each of what is under way gives up
+                worker.process.terminate()
             for worker in workers:
                 worker.end()
 
-    def begin(self, tuner: Any, config: Any, prepare: Callable[[], object]) -> Future[str] | None:
-        """Have a kernel of torch.compile built; None where no other process can do it as this one would.
-        prepare: whatever else its launches need, which takes time; called by another thread.
-        """
-        pool, file = self._pool, tuner.filename
-        if pool is None or file is None or not Path(file).is_file() or not self._portable:
+    def begin(self, tuner: Any, config: Any) -> Build | None:
+        """Have a kernel of torch.compile built; None where no other process can do it as this one would."""
+        file = tuner.filename
+        if file is None or not Path(file).is_file() or not self._portable:
             return None
-        try:
-            return pool.submit(self._build, Job(file, tuner.fn.__name__, config), prepare)
-        except RuntimeError:  # the session ends
-            return None
+        build = Build(Job(file, tuner.fn.__name__, config))
+        with self._lock:
+            if not self._open:
+                return None
+            self._waiting.append(build)
+            self._look()
+        return build
 
     @property
     def _portable(self) -> bool:
@@ -108,6 +120,13 @@ class BuildAside:
         own = any(type(step).__module__ == "__main__" for step in self._options.pipeline)
         user = knobs.runtime.add_stages_inspection_hook, knobs.compilation.instrumentation_mode
         return not any(user) and not own
+
+    def is_done(self, build: Build) -> bool:
+        """Whether a kernel has been built, or cannot be."""
+        if build.answer is None and time.perf_counter() >= self._next_look_s:
+            with self._lock:
+                self._look()
+        return build.answer is not None
 
     def may_load(self) -> bool:
         """Whether a launch may wait for a binary that is built to be loaded now."""
@@ -123,70 +142,99 @@ class BuildAside:
             ended_s = time.perf_counter()
             self._next_load_s = ended_s + (ended_s - began_s) * (1 / _LOADING_PART - 1)
 
-    def _build(self, job: Job, prepare: Callable[[], object]) -> str:
-        """By one of the workers, or a new one. Returns why that failed, "" if it did not."""
-        failed = "no process could build it"
-        try:
-            with self._lock:
-                worker = self._free.pop() if self._free else None
-            if worker is None:
-                worker = self._started()
-            answer = worker.build(job)
-            with self._lock:
-                if worker in self._workers:
-                    self._free.append(worker)
-            if not answer:
-                failed = "its memory could not be prepared"
-                prepare()
-        except Exception as error:  # noqa: BLE001  whatever it is, launches go on, bare
-            return GIVEN_UP if self._pool is None else f"{failed}: {one_line(error)}"
-        return answer
+    def _look(self) -> None:
+        """Take the answers that there are, and give those workers that have nothing to do something."""
+        for worker in self._workers[:]:
+            if not worker.listen():
+                self._workers.remove(worker)
+                worker.end()
+                lost = [worker.build] if worker.build is not None else self._waiting  # it cannot even begin
+                for build in lost:
+                    build.answer = "no process could build it: it has ended"
+                self._waiting = deque(each for each in self._waiting if each.answer is None)
+        while self._waiting:
+            free = next((each for each in self._workers if each.is_free), None)
+            if free is None:
+                if len(self._workers) >= self._most:
+                    break
+                try:
+                    self._workers.append(_Worker(self._session()))
+                except OSError as error:
+                    self._waiting.popleft().answer = f"no process could build it: {error}"
+                    continue
+                break  # one at a look: to start it takes milliseconds
+            free.give(self._waiting.popleft())
+        self._next_look_s = time.perf_counter() + _LOOK_S
 
-    def _started(self) -> _Worker:
-        told = Session(self._options, self._backend, knobs.cache.dir, knobs.nvidia.libdevice_path)
-        worker = _Worker()
-        with self._lock:
-            if self._pool is not None:
-                self._workers.append(worker)
-                tell = worker.tell
-            else:
-                tell = worker.give_up
-        tell(told)
-        return worker
+    def _session(self) -> Session:
+        return Session(self._options, self._backend, knobs.cache.dir, knobs.nvidia.libdevice_path)
 
 
 class _Worker:
-    """A process that builds; see `builder`."""
+    """A process that builds; see `build_worker`. It gives way to this one: it runs at a lower priority, and
+    libraries of its start no threads of theirs. Raises OSError if there can be none.
 
-    def __init__(self) -> None:
-        self._process = begun(_PROGRAM)
-        answers: Any = self._process.stdout
-        self._answers = io.BufferedReader(answers)
+    build: what it builds. It is asked one thing at a time, which a pipe has room for.
+    """
 
-    def tell(self, what: Any) -> None:
-        """Raises OSError where the process has ended."""
-        assert self._process.stdin is not None
-        write(self._process.stdin, pickle.dumps(what))
+    def __init__(self, session: Session) -> None:
+        start = f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; {_PROGRAM}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", start],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+            env={**os.environ, **_ONE_THREAD},
+            start_new_session=True,  # a Ctrl-C is the program's
+        )  # fmt: skip
+        self.build: Build | None = None
+        self._answer = b""
+        self._asked = False
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._ask(session)
 
-    def give_up(self, what: Any) -> None:
-        """In place of `tell` where the session has ended. Raises EOFError."""
-        self.terminate()
-        self.end()
-        raise EOFError("the session has ended")
+    @property
+    def is_free(self) -> bool:
+        """Whether it waits for something to do."""
+        return not self._asked
 
-    def build(self, job: Job) -> str:
-        """Have a kernel built. Raises OSError or EOFError where the process is gone."""
-        self.tell(job)
-        answer: str = pickle.load(self._answers)
-        return answer
+    def give(self, build: Build) -> None:
+        """Have a kernel built."""
+        self.build = build
+        self._ask(build.job)
 
-    def terminate(self) -> None:
-        self._process.terminate()
-
-    def wait(self) -> None:
-        """Until a process that was told to end is gone; one that does not is killed."""
-        gone(self._process, _END_S)
+    def listen(self) -> bool:
+        """Take its answer, if there is one. False if the process is gone."""
+        assert self.process.stdout is not None
+        while self._asked:
+            part: bytes | None = self.process.stdout.read(1 << 16)
+            if part is None:
+                break
+            if not part:
+                return False
+            self._answer += part
+            if self._answer.endswith(b"\n"):
+                if self.build is not None:
+                    self.build.answer = json.loads(self._answer)
+                self._answer, self._asked, self.build = b"", False, None
+        return True
 
     def end(self) -> None:
-        """As `wait`, and nobody reads its answers any more."""
-        ended(self._process, _END_S)
+        """Wait until a process that was told to end is gone; so long, then it is killed. One that is stopped
+        hears of no signal but that."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):  # what was still to be written is of no use any more
+                pipe.close()
+        try:
+            self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _ask(self, what: Session | Job) -> None:
+        assert self.process.stdin is not None
+        self._asked = True
+        left = memoryview(pickle.dumps(what))
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as `listen` will see
+            while left:
+                left = left[self.process.stdin.write(left) :]

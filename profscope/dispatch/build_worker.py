@@ -1,5 +1,5 @@
-"""The process that builds kernels aside: it reads what a session records, then one kernel after the other,
-and answers each with "" once it is in Triton's cache, or with why it could not be built. See `build_aside`.
+"""The process that builds kernels aside: it reads what a session records, then one kernel after the other.
+It answers each with a line of JSON, the text "" once it is done, or why it could not be. See `build_aside`.
 
 It ends when there is nothing more to read, or when the program is gone without having said so.
 """
@@ -7,13 +7,13 @@ It ends when there is nothing more to read, or when the program is gone without 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
+import select
 import signal
 import sys
-import threading
-import time
-from typing import Final
+from typing import Any, Final
 
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.inductor import precompiled, reloaded
@@ -21,8 +21,8 @@ from profscope.compat.programs import manifest_of_binary
 from profscope.compat.triton_parts import driver, knobs
 from profscope.device import backend
 from profscope.dispatch.build_aside import Job, Session
-from profscope.dispatch.left_bare import reason
 from profscope.dispatch.recording_stages import RecordingStages
+from profscope.recording.diagnostics import reason
 from profscope.version import __version__
 
 __all__ = ["main"]
@@ -33,31 +33,42 @@ _LOOK_S: Final = 1.0  # how often it looks for the program that started it
 def main() -> int:
     """Serve the process that started this one."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # folders of a compilation are removed
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what compilers print is no answer
+    program = _Program()
     with contextlib.suppress(EOFError), contextlib.ExitStack() as stack:
-        session: Session = pickle.load(asked)
+        session: Session = program.read()
         knobs.cache.dir = session.cache
         if session.libdevice is not None:
             knobs.nvidia.libdevice_path = session.libdevice
         if session.backend == "emulator":
             stack.enter_context(backend.select("emulator"))
         compiler = RecordedCompiler(session.options.digest(__version__), RecordingStages(session.options))
+        answer = ""
         while True:
-            answers.write(pickle.dumps(_answer(compiler, pickle.load(asked))))
-            answers.flush()
+            program.answer(answer)
+            answer = _built(compiler, program.read())
     return 0
 
 
-def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: children of the parent may hold the pipe open."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_S)
-    os._exit(0)
+class _Program:
+    """The one that this process serves. It asks one thing at a time."""
+
+    def __init__(self) -> None:
+        self._process = os.getppid()
+        self._asked, self._answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
+        os.dup2(2, 1)  # what compilers print is no answer
+
+    def read(self) -> Any:
+        """What it asks. Raises EOFError if it is gone: children of its own may hold the pipe open."""
+        while not select.select([self._asked], [], [], _LOOK_S)[0]:
+            if os.getppid() != self._process:
+                raise EOFError
+        return pickle.load(self._asked)
+
+    def answer(self, text: str) -> None:
+        os.write(self._answers, json.dumps(text).encode() + b"\n")
 
 
-def _answer(compiler: RecordedCompiler, job: Job) -> str:
+def _built(compiler: RecordedCompiler, job: Job) -> str:
     """Build a kernel."""
     try:
         tuner = reloaded(job.file, job.name)

@@ -12,10 +12,9 @@ from profscope.compat.kernels import load, source_file
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.dispatch.budget import Account
-from profscope.dispatch.left_bare import reason
-from profscope.dispatch.policy import Policy
-from profscope.dispatch.turns import Turns
+from profscope.dispatch.policy import Policy, Turns
 from profscope.errors import ScopeError
+from profscope.recording.diagnostics import reason
 
 __all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
 

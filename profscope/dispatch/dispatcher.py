@@ -6,51 +6,23 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any
 
 from profscope.compat.compiling import RecordedCompiler
-from profscope.compat.kernels import Door, load, plain_launcher, trials
-from profscope.compat.launching import recording_call
+from profscope.compat.kernels import door, load, recording_call, trials
 from profscope.compat.programs import Program, manifest_of_binary
 from profscope.compat.triton_parts import CompiledKernel
+from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Account, Budget
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
+from profscope.dispatch.observing import STREAM, Observing
 from profscope.dispatch.policy import OBSERVED, Policy, Role
 from profscope.errors import CompileError
 from profscope.recording.recorded_launches import RecordedLaunches
 
-__all__ = ["STREAM", "Dispatcher", "Observer", "Timer"]
+__all__ = ["Dispatcher"]
 
-STREAM: Final = 3  # among the arguments of Triton's launchers
 Arguments = tuple[Any, ...]
-
-
-class Timer(Protocol):
-    """Times the launches of pairs; see `Baseline`."""
-
-    def launch(
-        self, configuration: Configuration, pair: int | None, stream: int, run: Callable[[], Any], *,
-        is_bare: bool,
-    ) -> Any:  # fmt: skip
-        """What `run` returns, which launches on the stream. pair: of which it is timed for."""
-
-    def extra_ns(self, configuration: Configuration) -> float:
-        """How much longer a recorded launch takes on the GPU than a bare one; 0 if that is not known."""
-
-
-class Observer(Protocol):
-    """Runs bare launches under the hardware's instruments; see `Observing`. is_done: no launch of the
-    configuration need be observed any more. wants: the next one should be. met: a kernel is about to be
-    launched for the first time."""
-
-    def met(self, kernel: CompiledKernel) -> None: ...
-
-    def is_done(self, configuration: Configuration) -> bool: ...
-
-    def wants(self, configuration: Configuration) -> bool: ...
-
-    def launch(self, configuration: Configuration, bare: Binary, arguments: Arguments) -> bool:
-        """Launch the binary; False if it cannot be observed, and then it was not launched."""
 
 
 class _Thread(threading.local):
@@ -64,9 +36,9 @@ class _Thread(threading.local):
 class Dispatcher:
     """Installed for the length of a session, and again each time it goes on. Thread-safe.
 
-    seen: kernels of which a binary was launched; tried: those that an autotuner timed. thread: what the
-    calling thread is about to launch. compiler: of recorded binaries; launches: records them. budget: None
-    without `overhead_pct=`.
+    seen: kernels of which a binary was launched; tried: those that an autotuner timed. door: of all binaries;
+    thread: what the calling thread is about to launch. compiler: of recorded binaries; launches: records
+    them. budget: None without `overhead_pct=`.
     """
 
     def __init__(
@@ -75,13 +47,13 @@ class Dispatcher:
         matches: Callable[[str], bool],
         compiler: RecordedCompiler,
         launches: RecordedLaunches,
-        timer: Timer,
-        observer: Observer,
+        baseline: Baseline,
+        observing: Observing,
         budget: Budget | None = None,
     ) -> None:
         def account(configuration: Configuration) -> Account:
             assert budget is not None
-            return budget.open(partial(timer.extra_ns, configuration))
+            return budget.open(partial(baseline.extra_ns, configuration))
 
         self.configurations = Configurations(policy, matches, None if budget is None else account)
         self.compiler = compiler
@@ -89,10 +61,10 @@ class Dispatcher:
         self.tried: set[str] = set()
         self._policy = policy
         self._launches = launches
-        self._timer = timer
-        self._observer = observer
+        self._baseline = baseline
+        self._observing = observing
         self.thread = _Thread()
-        self._door = Door(self._launcher)
+        self.door = door(self._launcher)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -101,29 +73,14 @@ class Dispatcher:
             if configuration.matches:
                 configuration.turns.resume()
         try:
-            with trials(self.trial), self._door.installed():
+            with trials(self.trial), self.door.installed():
                 yield
         finally:  # others may keep a door, as Inductor's launchers do
             for configuration in self.configurations.all():
                 configuration.turns.pause()
 
-    @property
-    def passes(self) -> bool:
-        """Whether what this thread launches runs bare, and has no number."""
-        return self.thread.passes
-
-    @contextlib.contextmanager
-    def passing(self) -> Iterator[None]:
-        """What this thread launches in the body of the with statement runs bare, and has no number."""
-        thread = self.thread
-        before, thread.passes = thread.passes, True
-        try:
-            yield
-        finally:
-            thread.passes = before
-
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """What `run` returns, called as in `passing`, whose generator costs a launch a microsecond."""
+        """What `run` returns; what it launches runs bare, and has no number."""
         thread = self.thread
         before, thread.passes = thread.passes, True
         try:
@@ -140,10 +97,6 @@ class Dispatcher:
 
         return timed
 
-    def door(self, kernel: CompiledKernel) -> Launcher:
-        """What a binary is launched with."""
-        return self._door.launcher(kernel)
-
     def launch_as(self, configuration: Configuration, number: int, run: Callable[[], Any]) -> Any:
         """What `run` returns. It launches the recorded binary of a configuration through a launcher of
         Inductor's: that launch takes the role of this number."""
@@ -159,9 +112,9 @@ class Dispatcher:
         """Of a launch that has drawn None, or OBSERVED; None if it is bare after all."""
         turns = configuration.turns
         if turns.observing:
-            if self._observer.is_done(configuration):
+            if self._observing.is_done(configuration):
                 turns.observing = False
-            elif not turns.is_first and self._observer.wants(configuration):
+            elif not turns.is_first and self._observing.wants(configuration):
                 return OBSERVED
         return configuration.take()
 
@@ -171,7 +124,7 @@ class Dispatcher:
         Raises CompileError if it does not record, and what loading raises.
         """
         manifest = manifest_of_binary(kernel)
-        self._observer.met(kernel)
+        self._observing.met(kernel)
         load(kernel)
         call = recording_call(kernel)
         if call is None:
@@ -186,7 +139,7 @@ class Dispatcher:
             steady = configuration.steady
             return self._play(configuration, number, args) if steady is None else steady(*args)
 
-        self._door.set(kernel, launch)
+        self.door.set(kernel, launch)
         return Binary(kernel, record, program.build)
 
     def notes(self) -> list[str]:
@@ -194,11 +147,12 @@ class Dispatcher:
         failed = {f"{each.name} runs bare: {each.why}" for each in self.configurations.all() if each.why}
         return sorted(failed)
 
-    def _launcher(self, kernel: CompiledKernel) -> Launcher:
-        """What stands before a bare binary."""
-        run = plain_launcher(kernel)
+    def _launcher(self, kernel: CompiledKernel, run: Launcher) -> Launcher:
+        """What a bare binary is launched with; itself, if it is never recorded."""
         configuration = self.configurations.of(kernel, run, self._launches.device())
         self.seen.add(kernel.name)
+        if not configuration.matches:
+            return run
         turns, thread, due = configuration.turns, self.thread, self._due
 
         def launch(*args: Any) -> Any:
@@ -244,12 +198,12 @@ class Dispatcher:
         run = partial((bare if is_bare else recorded).launch, *args)
         if configuration.account is not None:
             run = partial(configuration.account.charge, run, is_bare=is_bare)
-        return self._timer.launch(configuration, pair, args[STREAM], run, is_bare=is_bare)
+        return self._baseline.launch(configuration, pair, args[STREAM], run, is_bare=is_bare)
 
     def _observe(self, configuration: Configuration, args: Arguments) -> Any:
         """Launch under the hardware's instruments; if that cannot be, in the role of the next number."""
         bare, turns = configuration.bare_binary(), configuration.turns
-        if bare is not None and self._observer.launch(configuration, bare, args):
+        if bare is not None and self._observing.launch(configuration, bare, args):
             turns.observe()
             return None
         number = configuration.take()

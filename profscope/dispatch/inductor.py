@@ -12,13 +12,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.compat.after_import import after_import
 from profscope.compat.inductor import (
     MODULE,
     NEEDED,
@@ -31,15 +29,18 @@ from profscope.compat.inductor import (
     warms_up_a_graph,
 )
 from profscope.compat.origins import ORIGINS
-from profscope.compat.patches import patched
+from profscope.compat.patches import Door, after_import
 from profscope.compat.torch_parts import missing_attribute
-from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
-from profscope.dispatch.configurations import Configuration
+from profscope.dispatch.build_aside import GIVEN_UP, Build, BuildAside
+from profscope.dispatch.configurations import Configuration, Launcher
 from profscope.dispatch.dispatcher import Dispatcher
-from profscope.dispatch.left_bare import BUILDING, FOR_CPP, described, reason
+from profscope.recording.diagnostics import number_of_launches, reason
 
 __all__ = ["InductorLaunches"]
 
+_BUILDING: Final = "its binary was being built"
+_FOR_CPP: Final = "its binary is written to a file, for C++"
+_SHOWN_KERNELS: Final = 3
 _CAPTURED: Final = "it was not launched before CUDA graph capture"
 _CAPTURED_BUILDING: Final = (
     "a CUDA graph captured it while its binary was being built; with wait=True launches wait for that"
@@ -50,56 +51,50 @@ _OF_RUN: Final = ("stream", "benchmark_run")  # arguments of `CachingAutotuner.r
 
 class _Kernel:
     """A tuner's kernel. chosen: the launchers of the tuner for which `own`, the launcher of the recorded
-    binary, stands, or for which there is none: `why`. build: what builds it aside, and for which launcher.
-    in_graphs: Inductor may capture it into a CUDA graph."""
+    binary, stands, or for which there is none: `why`. build: what builds it aside, and `begun`, for which
+    launcher. in_graphs: Inductor may capture it into a CUDA graph."""
 
     def __init__(self, tuner: Any, configuration: Configuration) -> None:
-        self.tuner = tuner  # kept: kernels are known by its id
+        self.tuner = tuner
         self.name: str = tuner.fn.__name__
         self.configuration = configuration
         self.lock = threading.RLock()
         self.chosen: Any = None
         self.own: Any = None
         self.why = ""
-        self.build: tuple[Any, Future[str] | None] = None, None
+        self.begun: Any = None
+        self.build: Build | None = None
         self.in_graphs = makes_graphs()
 
 
 class InductorLaunches:
     """Installed for the length of a session. aside: builds binaries in other processes; None: launches wait
-    for theirs. capturing(): as of `RecordedLaunches`; prepare: what has memory ready for launches."""
+    for theirs. capturing(): as of `RecordedLaunches`; prepare: see `Recorder.prepare`. names: of the kernels
+    that were launched."""
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         capturing: Callable[[], bool],
-        prepare: Callable[[], Callable[[], object]],
+        prepare: Callable[[], object],
         aside: BuildAside | None = None,
     ) -> None:
         self.left_bare: Counter[tuple[str, str]] = Counter()  # kernel and why -> launches
         self.unknown = ""  # what this torch does not have
+        self.names: set[str] = set()
+        self._door: Door | None = None
         self._dispatcher = dispatcher
         self._capturing = capturing
-        self._prepare_memory = prepare
+        self._prepare = prepare
         self._aside = aside
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
 
-    @property
-    def seen(self) -> bool:
-        """Whether any kernel of torch.compile was launched."""
-        return bool(self._kernels)
-
-    @property
-    def names(self) -> set[str]:
-        """Of the kernels that were launched."""
-        return {kernel.name for kernel in list(self._kernels.values())}
-
     def describe(self) -> tuple[dict[str, Any], list[str]]:
-        """See `left_bare.described`."""
+        """See `_described`."""
         with self._lock:
             left_bare = dict(self.left_bare)
-        return described(left_bare, self.unknown)
+        return _described(left_bare, self.unknown)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -109,75 +104,88 @@ class InductorLaunches:
             def patch(module: ModuleType) -> None:
                 self.unknown = missing_attribute(module, *NEEDED)
                 if not self.unknown:
-                    stack.enter_context(patched(getattr(module, TUNER), "run", self.door))
+                    self._door = Door(getattr(module, TUNER), "run", self._launcher)
+                    stack.enter_context(self._door.installed())
 
             stack.enter_context(after_import(MODULE, patch))
             stack.enter_context(ORIGINS.watching())
             yield
 
-    def door(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """CachingAutotuner.run with the door before it."""
-        kernels, dispatcher, thread = self._kernels, self._dispatcher, self._dispatcher.thread
+    def launcher(self, tuner: Any) -> Launcher:
+        """What a tuner launches with, in place of its `run`."""
+        run: Launcher = tuner.run if self._door is None else self._door.launcher(tuner)
+        return run
 
-        def launch(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    def _launcher(self, tuner: Any, run: Launcher) -> Launcher:
+        """What a tuner launches with; what it has, if its kernel is never recorded."""
+        dispatcher, thread = self._dispatcher, self._dispatcher.thread
+        bare = partial(dispatcher.run_bare, run)
+        self.unknown = self.unknown or missing_of_tuner(tuner)
+        if self.unknown:
+            return bare
+        kernel = self._kernel(tuner)
+        configuration = kernel.configuration
+        if not configuration.matches:
+            return bare if is_timed(tuner) else run
+        turns = configuration.turns
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
             if thread.passes or kwargs.get("benchmark_run"):
-                return dispatcher.run_bare(run, tuner, *args, **kwargs)
-            kernel = kernels.get(id(tuner)) or self._begin(tuner)
-            if kernel is not None and kernel.configuration.matches:
-                if tuner.launchers is not kernel.chosen and not self._is_building(kernel):
-                    self._choose(kernel, args, kwargs)
-                configuration = kernel.configuration
-                if kernel.own is None:
-                    with self._lock:
-                        self.left_bare[kernel.name, kernel.why] += 1
-                elif configuration.turns.draw() is None:
-                    number = dispatcher.number(configuration)
-                    if number is not None:
-                        recorded = partial(run, tuner, *args, **kwargs)
-                        with kernel.lock:
-                            launched = partial(launched_with, tuner, kernel.own, recorded)
-                            return dispatcher.launch_as(configuration, number, launched)
+                return bare(*args, **kwargs)
+            if turns.draw() is None and self._may_record(kernel, args, kwargs):
+                number = dispatcher.number(configuration)
+                if number is not None:
+                    with kernel.lock:
+                        launched = partial(launched_with, tuner, kernel.own, partial(run, *args, **kwargs))
+                        return dispatcher.launch_as(configuration, number, launched)
             thread.passes = True  # as `run_bare` does, without its call
             try:
-                return run(tuner, *args, **kwargs)
+                return run(*args, **kwargs)
             finally:
                 thread.passes = False
 
         return launch
 
-    def _is_building(self, kernel: _Kernel) -> bool:
-        """Whether a kernel's next launch has nothing to ask but whether its binary is there, which it is not.
-        Most launches of a session's first seconds are such."""
-        (begun, build), launchers = kernel.build, kernel.tuner.launchers
-        if build is None or kernel.why != BUILDING or len(launchers) != 1 or launchers[0] is not begun:
-            return False
-        assert self._aside is not None
-        if (build.done() and self._aside.may_load()) or self._capturing():
-            return False
-        return not (kernel.in_graphs and warms_up_a_graph())
-
-    def _begin(self, tuner: Any) -> _Kernel | None:
-        """A tuner that is launched for the first time; None for one that is not as it should be."""
+    def _kernel(self, tuner: Any) -> _Kernel:
         with self._lock:
-            self.unknown = self.unknown or missing_of_tuner(tuner)
-            if self.unknown:
-                return None
-            if id(tuner) not in self._kernels:  # another thread may have been quicker
+            if id(tuner) not in self._kernels:
                 name = tuner.fn.__name__
+                self.names.add(name)
                 configuration = self._dispatcher.configurations.add(name, matches=not is_timed(tuner))
                 self._kernels[id(tuner)] = _Kernel(tuner, configuration)
             return self._kernels[id(tuner)]
 
+    def _may_record(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a launch that is not merely bare has a recorded binary. args, kwargs: of
+        `CachingAutotuner.run`."""
+        if kernel.tuner.launchers is not kernel.chosen and not self._is_building(kernel):
+            self._dispatcher.run_bare(self._choose, kernel, args, kwargs)
+        if kernel.own is None:
+            with self._lock:
+                self.left_bare[kernel.name, kernel.why] += 1
+        return kernel.own is not None
+
+    def _is_building(self, kernel: _Kernel) -> bool:
+        """Whether a kernel's next launch has nothing to ask but whether its binary is there, which it is not.
+        Most launches of a session's first seconds are such."""
+        build, launchers, aside = kernel.build, kernel.tuner.launchers, self._aside
+        if aside is None or build is None or kernel.why != _BUILDING:
+            return False
+        if len(launchers) != 1 or launchers[0] is not kernel.begun:
+            return False
+        if (aside.is_done(build) and aside.may_load()) or self._capturing():
+            return False
+        return not (kernel.in_graphs and warms_up_a_graph())
+
     def _choose(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Give a kernel the launcher that stands for the one its tuner has chosen, or say why not. args,
-        kwargs: of `CachingAutotuner.run`."""
-        with kernel.lock, self._dispatcher.passing():
+        """Give a kernel the launcher that stands for the one its tuner has chosen, or say why not."""
+        with kernel.lock:
             tuner = kernel.tuner
             if tuner.launchers is kernel.chosen:  # another thread was launching through `own`, or was quicker
                 return
             kernel.own, kernel.why = None, ""
             if self._capturing():
-                kernel.why = _CAPTURED if kernel.build[1] is None else _CAPTURED_BUILDING
+                kernel.why = _CAPTURED if kernel.build is None else _CAPTURED_BUILDING
                 return
             if not tuner.launchers:
                 tuner.precompile()
@@ -186,43 +194,34 @@ class InductorLaunches:
                 tuner.autotune_to_one_config(*args, **own)
             meta, (bare,) = tuner.inductor_meta, tuner.launchers
             if meta.get("store_cubin"):
-                kernel.why = FOR_CPP
+                kernel.why = _FOR_CPP
             elif meta.get("coordinate_descent_tuning") and not getattr(
                 bare.config, "found_by_coordesc", False
             ):
                 kernel.why = _TUNING
-                return
-            elif not self._built(kernel, bare):
-                return
-            kernel.chosen = tuner.launchers
+            else:
+                kernel.why = self._built(kernel, bare)
+            if kernel.why not in (_TUNING, _BUILDING):
+                kernel.chosen = tuner.launchers
 
-    def _built(self, kernel: _Kernel, bare: Any) -> bool:
-        """Give a kernel its launcher, or say why it has none; whether that is settled."""
-        build = self._build_of(kernel, bare)
-        if build is None:
-            self._build(kernel, bare.config)
-            return True
-        assert self._aside is not None
-        if not build.done() or not self._aside.may_load():
-            kernel.why = BUILDING
-            return False
-        kernel.why = build.result()
-        if not kernel.why:
-            with self._aside.loading():
-                self._build(kernel, bare.config)
-        return True
+    def _built(self, kernel: _Kernel, bare: Any) -> str:
+        """Give a kernel its launcher; why it has none, "" if it has."""
+        aside = self._aside
+        if aside is None or warms_up_a_graph():  # the launch is to wait
+            return self._build(kernel, bare.config)
+        if kernel.begun is not bare or (kernel.build is not None and kernel.build.answer == GIVEN_UP):
+            kernel.begun, kernel.build = bare, aside.begin(kernel.tuner, bare.config)
+            self._prepare()
+        if kernel.build is None:
+            return self._build(kernel, bare.config)
+        if not aside.is_done(kernel.build) or not aside.may_load():
+            return _BUILDING
+        if kernel.build.answer:
+            return kernel.build.answer
+        with aside.loading():
+            return self._build(kernel, bare.config)
 
-    def _build_of(self, kernel: _Kernel, bare: Any) -> Future[str] | None:
-        """What builds a kernel aside; None if its launch is to wait."""
-        if self._aside is None or warms_up_a_graph():
-            return None
-        begun, build = kernel.build
-        given_up = build is not None and build.done() and (build.cancelled() or build.result() == GIVEN_UP)
-        if begun is not bare or given_up:  # the session was paused meanwhile
-            kernel.build = bare, self._aside.begin(kernel.tuner, bare.config, self._prepare_memory())
-        return kernel.build[1]
-
-    def _build(self, kernel: _Kernel, config: Any) -> None:
+    def _build(self, kernel: _Kernel, config: Any) -> str:
         """Compile a kernel with records, or find it in Triton's cache; Inductor makes its launcher."""
         try:
             with self._dispatcher.compiler.recording():
@@ -230,4 +229,37 @@ class InductorLaunches:
             kernel.configuration.recorded = self._dispatcher.adopt(built.kernel)
             kernel.own = built.make_launcher()
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
-            kernel.why = reason(error)
+            return reason(error)
+        return ""
+
+
+def _described(left_bare: Mapping[tuple[str, str], int], unknown: str) -> tuple[dict[str, Any], list[str]]:
+    """Of launches that ran bare although they should not have: the metadata's entry "building", by kernel how
+    many did while its binary was being built, and the notes. left_bare: kernel and why -> launches; unknown:
+    what this torch does not have."""
+    building, for_cpp = (
+        {name: count for (name, because), count in sorted(left_bare.items()) if because == why}
+        for why in (_BUILDING, _FOR_CPP)
+    )
+    notes = [f"torch.compile's kernels ran bare, and are in no figure: {unknown}"] * bool(unknown)
+    notes += [
+        f"{number_of_launches(count)} of {name} by torch.compile ran bare: {why}"
+        for (name, why), count in left_bare.items()
+        if why not in (_BUILDING, _FOR_CPP)
+    ]
+    if for_cpp:
+        launches, whose, kernels = _counted(for_cpp)
+        notes.append(f"{launches}: {whose} written to a file, for C++ to launch ({kernels})")
+    if not building:
+        return {}, notes
+    launches, whose, kernels = _counted(building)
+    notes.append(f"{launches}: {whose} being built ({kernels}); with wait=True launches wait for that")
+    return {"building": {"bare_launches": building}}, notes
+
+
+def _counted(by_kernel: Mapping[str, int]) -> tuple[str, str, str]:
+    """Of launches that ran bare: how many, whose binaries, and the kernels."""
+    names, count = list(by_kernel), sum(by_kernel.values())
+    verb, whose = ("is", "its binary was") if count == 1 else ("are", "their binaries were")
+    kernels = ", ".join(names[:_SHOWN_KERNELS]) + ", ..." * (len(names) > _SHOWN_KERNELS)
+    return f"{number_of_launches(count)} by torch.compile ran bare, and {verb} in no figure", whose, kernels

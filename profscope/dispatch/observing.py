@@ -1,4 +1,5 @@
-"""The observed launches of a session: bare ones under the hardware's instruments, one at a time.
+"""The observed launches of a session: bare ones under the hardware's instruments, one at a time; on the
+emulator what that counts in recorded ones.
 
 The dispatcher asks for each launch of a configuration whether it should be observed, from the second launch
 on until nothing more is wanted; `evidence/observer.py` then takes the launch with the witness whose turn it
@@ -15,15 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from instrument_passes.dialect import PROBED
+from instrument_passes.manifest import Manifest
 from profscope.around.job import ranks
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
+from profscope.compat.programs import manifest_of_binary
 from profscope.compat.torch_parts import mapped_files
 from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
-from profscope.dispatch.configurations import Binary, Configuration
-from profscope.dispatch.left_bare import reason
+from profscope.dispatch.configurations import Binary, Configuration, Configurations
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
@@ -31,12 +34,16 @@ from profscope.evidence.subject import SampledLaunch, Subject
 from profscope.evidence.waiting import may_wait
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
+from profscope.recording.diagnostics import reason
 from profscope.recording.recorded_launches import RecordedLaunches
 
 if TYPE_CHECKING:
+    from profscope.emulator.device import Device
+    from profscope.emulator.machine.counts import Totals
+    from profscope.emulator.program import Program
     from profscope.evidence.tables import Evidence
 
-__all__ = ["Observing", "machine_here", "proton_has_sampled"]
+__all__ = ["STREAM", "EmulatedCounts", "Observing", "machine_here", "proton_has_sampled"]
 
 STREAM: Final = 3  # among the arguments of Triton's launchers
 _FIRST_ARGUMENT: Final = 9  # of the kernel's own
@@ -65,7 +72,7 @@ class _Observed:
 
 
 class Observing:
-    """Installed for the length of a session; see `dispatcher.Observer`.
+    """Installed for the length of a session.
 
     machine: the GPU, or why nothing can be observed. graphs: None if there are none.
     """
@@ -259,6 +266,55 @@ class Observing:
     def _missed(self, observed: _Observed) -> int:
         assert self._observer is not None
         return observed.others + self._observer.missed[observed.subject]
+
+
+class EmulatedCounts:
+    """Installed for the length of a session on the emulator. device: that runs its launches."""
+
+    def __init__(self, device: Device, configurations: Configurations) -> None:
+        self._device = device
+        self._configurations = configurations
+        self._counts: dict[Program, Totals] = {}
+        self._tables: tuple[int, Evidence] | None = None  # of so many launches
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """For the body of a with statement: launches with records are counted."""
+        before, self._device.counts = self._device.counts, self._counts
+        try:
+            yield
+        finally:
+            self._device.counts = before
+
+    def tables(self) -> Evidence | None:
+        """Of the launches so far; None if there are none."""
+        from profscope.evidence.emulated import CountedKernel, emulated_evidence  # pandas takes its time
+
+        counts = dict(self._counts)  # another thread may launch meanwhile
+        launches = sum(totals.launches for totals in counts.values())
+        if launches and (self._tables is None or self._tables[0] != launches):
+            recorded = [each.recorded for each in self._configurations.all() if each.recorded is not None]
+            kernels = [
+                CountedKernel(
+                    kernel.name,
+                    "" if build is None else build.key,
+                    kernel.asm["ptx"],
+                    totals,
+                    _is_probed(manifest_of_binary(kernel)),
+                )
+                for kernel, build in ((each.kernel, each.build) for each in recorded)
+                if (totals := counts.get(kernel.function)) is not None
+            ]
+            self._tables = launches, emulated_evidence(kernels)
+        return None if self._tables is None else self._tables[1]
+
+
+def _is_probed(manifest: Manifest) -> bool:
+    """Whether the binary looks into tensors, as `value-probe` does."""
+    names = {
+        column.name for section in manifest.sections for frame in section.frames for column in frame.columns
+    }
+    return set(PROBED) <= names
 
 
 def _integers(arguments: tuple[Any, ...]) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ from instrument_passes.rounding import as_bare, is_ambiguous
 from instrument_passes.scopes import MARKER, tag_scopes, without_markers, without_points, without_scopes
 from instrument_passes.toolchain import rejection, triton_version
 from instrument_passes.unpacking import unpacked_late
+from profscope.compat.compiling import conflict
 from profscope.compat.programs import describe, manifest_in
-from profscope.compat.proton import conflict
 from profscope.compat.triton_parts import ir
 from profscope.errors import CompileError, ScopeError
 from profscope.language import RECORDING

@@ -6,12 +6,11 @@ import contextlib
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import triton
@@ -20,25 +19,23 @@ from profscope.analysis.notes import UNSEEN
 from profscope.around.host_scopes import HostScopes
 from profscope.around.job import Job
 from profscope.around.kineto import Kineto
-from profscope.compat.aot_inductor import AheadOfTime
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.origins import ORIGINS
-from profscope.compat.other_ranges import OtherRanges
-from profscope.compat.torch_parts import CppKernels, cpp_kernels
+from profscope.compat.ranges import OtherRanges
+from profscope.compat.torch_parts import cpp_kernels, launched_from_cpp
 from profscope.compat.triton_parts import knobs
 from profscope.device import backend
 from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
-from profscope.dispatch.emulated_counts import EmulatedCounts
 from profscope.dispatch.inductor import InductorLaunches
-from profscope.dispatch.observing import Observing, machine_here
+from profscope.dispatch.observing import EmulatedCounts, Observing, machine_here
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
 from profscope.options import Options
-from profscope.recording.recorder import Recorder, recorder
+from profscope.recording.recorder import Recorder
 from profscope.version import __version__
 
 if TYPE_CHECKING:
@@ -50,64 +47,77 @@ _SHOWN_KERNELS: Final = 8
 _RECORDING: Final[list[object]] = []  # the session that records in this process; none while it is paused
 
 
-class _Part(Protocol):
-    """What can be installed for the body of a with statement, again and again."""
-
-    def installed(self) -> contextlib.AbstractContextManager[None]: ...
-
-
-class _Installed:
-    """What is installed while a session records, and is not while it is paused. installed: makes that."""
-
-    def __init__(self, installed: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
-        self.pauses = 0
-        self._installed = installed
-        self._stack = contextlib.ExitStack()
-        self._recording = False
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        with self._lock:
-            if not self._recording:
-                self._stack.enter_context(self._installed())
-                self._recording = True
-
-    def end(self) -> bool:
-        """Whether there was anything to end."""
-        with self._lock:
-            ended, self._recording = self._recording, False
-            self._stack.close()
-            return ended
-
-
-@dataclass(frozen=True, eq=False)
 class Running:
-    """A session's parts. metadata: what is known of it from the start."""
+    """A session's parts. metadata: what is known of it from the start. opened: closes with the session. told:
+    more entries of the metadata.
 
-    installed: _Installed
-    options: Options
-    machine: backend.Backend
-    metadata: dict[str, Any]
-    recorder: Recorder
-    dispatcher: Dispatcher
-    observing: Observing
-    emulated_counts: EmulatedCounts | None
-    baseline: Baseline
-    budget: Budget | None
-    inductor: InductorLaunches
-    ahead: AheadOfTime
-    job: Job
-    scopes: HostScopes
-    kineto: Kineto | None
-    cpp_kernels_before: CppKernels
+    Raises SessionError if the backend is not there, or the spool cannot be created.
+    """
+
+    def __init__(self, opened: contextlib.ExitStack, options: Options, told: Mapping[str, Any]) -> None:
+        self.options = options
+        self.machine = machine = opened.enter_context(backend.select(options.backend))
+        self.metadata = _describe(options, machine.metadata()) | dict(told)
+        self.recorder = Recorder(options, machine, self.metadata)
+        launches, graphs = self.recorder.launches, self.recorder.graphs
+        self.observing = Observing(options, launches, graphs, machine_here(machine, options))
+        opened.callback(self.observing.close)
+        self.budget = budget_here(options, machine)
+        pairs = pairs_timed(options.baseline, self.budget)
+        self.baseline = Baseline(options, machine.device_type, graphs, pairs)
+        self.dispatcher = Dispatcher(
+            Policy(every=options.every, observes=self.observing.observes, pairs=pairs),
+            options.matches,
+            RecordedCompiler(options.digest(__version__), RecordingStages(options)),
+            launches,
+            self.baseline,
+            self.observing,
+            self.budget,
+        )
+        aside = builds_aside(options, machine)
+        self.inductor = InductorLaunches(self.dispatcher, launches.capturing, self.recorder.prepare, aside)
+        self.scopes = HostScopes()
+        self.kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
+        self.emulated_counts = None
+        if machine.emulated is not None and not self.observing.observes:
+            self.emulated_counts = EmulatedCounts(machine.emulated, self.dispatcher.configurations)
+        self._cpp_kernels_before = cpp_kernels()
+        self._parts = (
+            self.recorder, self.observing, self.dispatcher, self.inductor, self.scopes,
+            OtherRanges(self.scopes), self.budget, aside, self.kineto, self.emulated_counts,
+        )  # fmt: skip
+        self._pauses = 0
+        self._installed = contextlib.ExitStack()
+        self._lock = threading.Lock()
+        self.job = Job()
+        opened.enter_context(self.job.joined())
+        opened.callback(self._end)
+        self.resume()
+
+    def resume(self) -> None:
+        """Record; goes on if it does already. Raises SessionError if another session has begun meanwhile."""
+        with self._lock:
+            if self in _RECORDING:
+                return
+            _refuse_another()
+            with contextlib.ExitStack() as stack:
+                _RECORDING.append(self)
+                stack.callback(_RECORDING.remove, self)
+                for part in self._parts:
+                    if part is not None:
+                        stack.enter_context(part.installed())
+                self._installed = stack.pop_all()
 
     def pause(self) -> None:
         """Record nothing until `resume()`."""
-        self.installed.pauses += self.installed.end()
+        self._pauses += self._end()
 
-    def resume(self) -> None:
-        """Raises SessionError if another session has begun meanwhile."""
-        self.installed.begin()
+    def _end(self) -> bool:
+        """Whether there was anything to end."""
+        with self._lock:
+            recorded = self in _RECORDING
+            self._installed.close()
+            return recorded
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what the launches themselves say."""
@@ -117,10 +127,9 @@ class Running:
         building, left_bare = self.inductor.describe()
         notes = [
             *left_bare,
-            *self.ahead.notes(),
             *self._unknown_modules(),
             *of_launches,
-            *self._pauses(),
+            *self._paused(),
             *self.dispatcher.notes(),
             *observed,
             *timed,
@@ -130,6 +139,8 @@ class Running:
             *([] if self.kineto is None else self.kineto.notes),
             *self.recorder.notes(),
         ]
+        if from_cpp := launched_from_cpp():
+            notes.append(from_cpp)
         if not self.recorder.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
         more = {"clock": self.machine.clock(), "bare": self._bare()}
@@ -144,14 +155,10 @@ class Running:
         gate: of what, as `commands.first_launch` names it; original: the method; launched: its object.
         """
         if gate == "kernel":
-            return self.dispatcher.door(launched)
-        before = {
-            "trial": self.dispatcher.trial,
-            "tuner": self.inductor.door,
-            "package": self.ahead.counting,
-            "graph": self.ahead.counting_graphs,
-        }
-        return partial(before[gate](original), launched)
+            return self.dispatcher.door.launcher(launched)
+        if gate == "tuner":
+            return self.inductor.launcher(launched)
+        return partial(self.dispatcher.trial(original), launched)
 
     def evidence(self) -> Evidence | None:
         """What the hardware, or the emulator, has counted so far; None if that is nothing."""
@@ -212,7 +219,7 @@ class Running:
         }
 
     def _unknown_modules(self) -> list[str]:
-        if ORIGINS.unknown and self.inductor.seen:
+        if ORIGINS.unknown and self.inductor.names:
             return [f"modules of compiled models are not known: {ORIGINS.unknown}"]
         return []
 
@@ -222,10 +229,10 @@ class Running:
             for kernel, why in sorted(self.recorder.launches.undescribed.items())
         ]
 
-    def _pauses(self) -> list[str]:
-        if not self.installed.pauses:
+    def _paused(self) -> list[str]:
+        if not self._pauses:
             return []
-        times = "once" if self.installed.pauses == 1 else f"{self.installed.pauses} times"
+        times = "once" if self._pauses == 1 else f"{self._pauses} times"
         return [f"recording was paused {times}; what was launched meanwhile counts nowhere"]
 
     def _why_empty(self, *, said: bool) -> list[str]:
@@ -242,7 +249,7 @@ class Running:
         if self.dispatcher.tried and not said:
             tried = ", ".join(sorted(self.dispatcher.tried))
             return [f"only an autotuner launched {tried}; its trials are not recorded"]
-        return [] if said else [self.cpp_kernels_before.why_unseen(cpp_kernels()) or UNSEEN]
+        return [] if said else [self._cpp_kernels_before.why_unseen(cpp_kernels()) or UNSEEN]
 
     def _nearest_first(self, kernels: set[str]) -> list[str]:
         """By how much they look like `kernels=`, which may have a typing error."""
@@ -262,58 +269,8 @@ def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) ->
     Raises SessionError if another one is active, the backend is not there, or the spool cannot be created.
     """
     _refuse_another()
-    cpp_kernels_before = cpp_kernels()
-    with contextlib.ExitStack() as stack:
-        machine = stack.enter_context(backend.select(options.backend))
-        metadata = _describe(options, machine.metadata()) | dict(told)
-        records = recorder(options, machine, metadata)
-        observing = Observing(options, records.launches, records.graphs, machine_here(machine, options))
-        stack.callback(observing.close)
-        budget = budget_here(options, machine)
-        pairs = pairs_timed(options.baseline, budget)
-        baseline = Baseline(options, machine.device_type, records.graphs, pairs)
-        policy = Policy(every=options.every, observes=observing.observes, pairs=pairs)
-        compiler = RecordedCompiler(options.digest(__version__), RecordingStages(options))
-        dispatcher = Dispatcher(
-            policy, options.matches, compiler, records.launches, baseline, observing, budget
-        )
-        aside = builds_aside(options, machine)
-        inductor = InductorLaunches(dispatcher, records.launches.capturing, records.preparation, aside)
-        ahead = AheadOfTime()
-        scopes = HostScopes(
-            records.log.__len__, records.lanes.scopes_of, records.lanes.launched, records.lanes.alone
-        )
-        kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
-        counts = None
-        if machine.emulated is not None and not observing.observes:
-            counts = EmulatedCounts(machine.emulated, dispatcher.configurations)
-        optional = (part for part in (budget, aside, kineto, counts) if part is not None)
-        parts: tuple[_Part, ...] = (
-            records, observing, dispatcher, inductor, ahead, scopes, OtherRanges(scopes), *optional
-        )  # fmt: skip
-        installed = _Installed(lambda: _all_installed(parts))
-        job = Job()
-        stack.enter_context(job.joined())
-        stack.callback(installed.end)
-        installed.begin()
-        yield Running(
-            installed,
-            options,
-            machine,
-            metadata,
-            records,
-            dispatcher,
-            observing,
-            counts,
-            baseline,
-            budget,
-            inductor,
-            ahead,
-            job,
-            scopes,
-            kineto,
-            cpp_kernels_before,
-        )
+    with contextlib.ExitStack() as opened:
+        yield Running(opened, options, told)
 
 
 def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:
@@ -331,17 +288,6 @@ def budget_here(options: Options, machine: backend.Backend) -> Budget | None:
 def is_recording() -> bool:
     """Whether a session records in this process."""
     return bool(_RECORDING)
-
-
-@contextlib.contextmanager
-def _all_installed(parts: Sequence[_Part]) -> Iterator[None]:
-    _refuse_another()
-    with contextlib.ExitStack() as stack:
-        _RECORDING.append(parts)
-        stack.callback(_RECORDING.remove, parts)
-        for part in parts:
-            stack.enter_context(part.installed())
-        yield
 
 
 def _refuse_another() -> None:

@@ -6,7 +6,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-__all__ = ["Diagnostics", "number_of_launches", "one_line"]
+from instrument_passes.errors import ProfscopeError
+
+__all__ = ["Diagnostics", "number_of_launches", "one_line", "reason"]
 
 
 def number_of_launches(count: int) -> str:
@@ -56,3 +58,8 @@ class Diagnostics:
 def one_line(error: BaseException, most_characters: int = 300) -> str:
     """Type and text of an error, as one line: "ValueError: no such kernel"."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:most_characters]}"
+
+
+def reason(error: Exception) -> str:
+    """Why a kernel could not be built, as one line; errors that are not profscope's own say their type."""
+    return " ".join(str(error).split()) if isinstance(error, ProfscopeError) else one_line(error)

@@ -113,13 +113,13 @@ class _TrimmedBuffers:
 _TRIMMED: Final = _TrimmedBuffers()
 
 
-_Entry = tuple[Program, Route, Any, int, Mark]
+_Entry = tuple[Program, Route, Any, int, Mark, int]
 
 
 class LaunchLog:
-    """entries: program, route, filling and the offset in it, mark; the launch path appends to it. None once
-    a launch has been taken away. ring_log2: by manifest digest and CTAs, the length that rings need, shown by
-    a launch whose own were a guess; it may be gone when the next one comes.
+    """entries: program, route, filling and the offset in it, mark, host scope; the launch path appends to it.
+    None once a launch has been taken away. ring_log2: by manifest digest and CTAs, the length that rings
+    need, shown by a launch whose own were a guess; it may be gone when the next one comes.
     """
 
     def __init__(self) -> None:
@@ -142,12 +142,12 @@ class LaunchLog:
                 yield index, entry
 
     def _launch(self, index: int, entry: _Entry) -> Launch:
-        program, route, filling, offset, mark = entry
+        program, route, filling, offset, mark, host = entry
         slice_ = route.buffers.slice(filling, offset, route.needed)
         plan = route.plan
         return Launch(
-            index, program, route.device, route.stream, plan.ctas, plan.bits, slice_, mark,
-            plan.guessed and program.manifest.ring_bytes > 0,
+            index, program, route.device, route.stream, plan.ctas, plan.bits, slice_,
+            mark._replace(host=host), plan.guessed and program.manifest.ring_bytes > 0,
         )  # fmt: skip
 
     def launches_of(self, digest: int, ctas: int) -> Iterator[Launch]:
@@ -224,10 +224,12 @@ class LaunchLog:
         with self._lock:
             entry = self.entries[launch.index]
             if entry is not None:
-                program, route, _, _, mark = entry
+                program, route, _, _, mark, host = entry
                 plan = route.plan._replace(needed=len(buffer), bits=bits, zero=None, guessed=False)
                 route = route._replace(plan=plan, needed=len(buffer), buffers=_TRIMMED)
-                self.entries[launch.index] = program, route, _Trimmed(buffer, launch.slice.cold), 0, mark
+                self.entries[launch.index] = (
+                    program, route, _Trimmed(buffer, launch.slice.cold), 0, mark, host,
+                )  # fmt: skip
 
 
 def fetched(

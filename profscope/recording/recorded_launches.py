@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.around.host_scopes import about_to_launch
-from profscope.compat.launching import Call, capturing_now, current_device_now
+from profscope.around.host_scopes import launched_in
+from profscope.compat.kernels import Call, capturing_now, current_device_now
 from profscope.compat.programs import Program
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
@@ -19,29 +19,33 @@ from profscope.device.buffers import Lane
 from profscope.device.graphs import Captured, Graphs
 from profscope.recording.builds import build_of
 from profscope.recording.diagnostics import Diagnostics, one_line
-from profscope.recording.lanes import Lanes
 from profscope.recording.launch_log import LaunchLog, Route
 from profscope.recording.routes import Routes
 
-__all__ = ["RecordedLaunches", "Replays"]
+__all__ = ["RecordedLaunches"]
 
 _NOWHERE: Final = None  # the pointer of a launch that is not recorded after all: without the enable bit
+
+
+class _Thread(threading.local):
+    """lane: what the calling thread has been given memory for and has not launched yet."""
+
+    def __init__(self) -> None:
+        self.lane = Lane()
 
 
 class RecordedLaunches:
     """Of a session. Thread-safe: launches may come from any thread.
 
-    captured: kernel -> its launches captured into CUDA graphs. undescribed: kernel -> why its configuration
-    is not known. device(): the calling thread's; capturing(): whether what it launches into its current
-    stream is captured into a CUDA graph.
+    graphs: None if there are none. captured: kernel -> its launches captured into CUDA graphs. undescribed:
+    kernel -> why its configuration is not known. device(): the calling thread's; capturing(): whether what it
+    launches into its current stream is captured into a CUDA graph.
     """
 
     def __init__(
         self,
-        lanes: Lanes,
         log: LaunchLog,
         routes: Routes,
-        graphs: Graphs | None,
         journal: Diagnostics,
         *,
         cuda: bool,
@@ -50,10 +54,10 @@ class RecordedLaunches:
         self.undescribed: dict[str, str] = {}
         self.device: Callable[[], int] = current_device_now() if cuda else int
         self.capturing: Callable[[], bool] = capturing_now() if cuda else bool
-        self._lanes = lanes
+        self._thread = _Thread()
         self._log = log
         self._routes = routes
-        self._graphs = graphs
+        self.graphs: Graphs | None = None
         self._journal = journal
         self._lock = threading.Lock()
 
@@ -70,18 +74,17 @@ class RecordedLaunches:
         """
         manifest = program.manifest
         digest, of_cluster = manifest.digest, kernel.metadata.num_ctas
-        thread, entries, settled = self._lanes.thread, self._log.entries, self._routes.settled
+        thread, entries, settled = self._thread, self._log.entries, self._routes.settled
         device, capturing, find, fail = self.device(), self.capturing, self._routes.find, self._fail
 
         def launch(x: int, y: int, z: int, stream: int, *args: Any) -> None:
-            about_to_launch()
             lane = thread.lane
             if lane.filling is not None:
                 self._journal.skip("a hook of another launch launched it")
                 return call(_NOWHERE, x, y, z, stream, *args)
             if stream and capturing():  # stream 0, the default one, cannot be captured
                 return self._capture(program, x * y * z * of_cluster, call, (x, y, z, stream, *args))
-            route, pointer = None, _NOWHERE
+            route, pointer, host = None, _NOWHERE, launched_in()
             try:
                 ctas = x * y * z * of_cluster
                 route = settled.get((digest, ctas, stream, device)) or find(manifest, ctas, stream, device)
@@ -96,7 +99,7 @@ class RecordedLaunches:
                 call(pointer, x, y, z, stream, *args)
             finally:  # a launch that has raised may have written, as one that the emulator ends by a fault
                 if route is not None and pointer is not None:
-                    entries.append((program, route, lane.filling, lane.offset, ORDINARY))
+                    entries.append((program, route, lane.filling, lane.offset, ORDINARY, host))
                 lane.enqueued()
 
         return launch
@@ -110,8 +113,9 @@ class RecordedLaunches:
             return None
 
     def after_fork(self) -> None:
-        """In a child process: the lock may be held by a thread that is gone."""
+        """In a child process: the lock may be held by a thread that is gone; this one launches nothing."""
         self._lock = threading.Lock()
+        self._thread.lane = Lane()
 
     def _fail(self, error: Exception) -> None:
         """A launch cannot be recorded."""
@@ -122,14 +126,14 @@ class RecordedLaunches:
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped)
             return call(_NOWHERE, *args)
-        graph = None if self._graphs is None else self._graphs.current()
+        graph = None if self.graphs is None else self.graphs.current()
         if graph is None:
             self._journal.skip("the CUDA graph they were captured into began outside the session")
             return call(_NOWHERE, *args)
         if graph.free_bytes < BASE_ALIGNMENT:
             self._journal.skip("CUDA graphs captured in the session need more memory; memory= gives more")
             return call(_NOWHERE, *args)
-        plan = self._routes.plan_captured(program.manifest, ctas, graph.free_bytes)
+        plan = self._routes.planner.plan_captured(program.manifest, ctas, graph.free_bytes)
         if plan is None:
             return call(_NOWHERE, *args)
         address, offset = graph.place(plan.needed)
@@ -139,19 +143,9 @@ class RecordedLaunches:
             self.captured[program.manifest.kernel] += 1
         return None
 
-
-class Replays:
-    """Where graphs hand over what they recorded; see `Graphs`."""
-
-    def __init__(self, lanes: Lanes, log: LaunchLog, routes: Routes, journal: Diagnostics) -> None:
-        self._lanes = lanes
-        self._log = log
-        self._routes = routes
-        self._journal = journal
-
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
-        """Copy what a replay recorded behind it, and note its launches."""
-        lane = self._lanes.thread.lane
+        """Copy what a replay of a graph recorded behind it, and note its launches; see `Graphs`."""
+        lane = self._thread.lane
         if self._journal.stopped:
             self._journal.skip(self._journal.stopped, len(graph.launches))
             return
@@ -174,7 +168,8 @@ class Replays:
             self._journal.skip(self._journal.stopped, len(graph.launches))
             return
         buffers.copy(filling, offset, memory)
+        host = launched_in()
         mark = Mark(graph=graph.index, replay=replay, cold=memory.nbytes > cold_bytes(graph.device))
         for program, plan, at in graph.launches:
             route = Route.of(buffers, plan, stream, graph.device, iter(()))
-            self._log.entries.append((program, route, filling, offset + at, mark))
+            self._log.entries.append((program, route, filling, offset + at, mark, host))

@@ -6,49 +6,66 @@ import contextlib
 import os
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from profscope.decoding.areas import has_records
+from profscope.decoding.build import Build
 from profscope.decoding.raw import RawLaunch
 from profscope.device.backend import Backend
 from profscope.device.buffers import Full
+from profscope.device.cuda_driver import allow_capture
 from profscope.device.graphs import Graphs
 from profscope.errors import SessionError
 from profscope.options import Options
 from profscope.recording.diagnostics import Diagnostics
-from profscope.recording.drained_launches import DrainedLaunches
 from profscope.recording.host_memory import HeldRecords
-from profscope.recording.lanes import Lanes
-from profscope.recording.launch_log import LaunchLog
-from profscope.recording.recorded_launches import RecordedLaunches, Replays
+from profscope.recording.launch_log import LaunchLog, fetched
+from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.recording.routes import Routes
 from profscope.store.spool import Spooler
+from profscope.threads import in_background
 
-__all__ = ["Recorder", "recorder"]
+__all__ = ["Recorder"]
 
 
-@dataclass(frozen=True, eq=False)
 class Recorder:
-    """Records the launches of a session. spooler: None without `spool=`. pid: of the session's process."""
+    """Records the launches of a session. spooler: None without `spool=`; graphs: None without a GPU.
 
-    backend: Backend
-    journal: Diagnostics
-    log: LaunchLog
-    lanes: Lanes
-    routes: Routes
-    launches: RecordedLaunches
-    arrivals: DrainedLaunches
-    spooler: Spooler | None
-    graphs: Graphs | None
-    pid: int
+    taken: kernel -> its ordinary launches that were taken out of the log. metadata: of the session, for its
+    spool. Raises SessionError if the spool cannot be created.
+    """
+
+    def __init__(self, options: Options, backend: Backend, metadata: dict[str, Any]) -> None:
+        cuda = backend.device_type == "cuda"
+        self.backend = backend
+        self.journal = Diagnostics()
+        self.log = LaunchLog()
+        self.taken: Counter[str] = Counter()
+        self.spooler = None if options.spool is None else self._spooler(Path(options.spool), metadata)
+        full: Full = HeldRecords(self.journal).add if self.spooler is None else self._full
+        self.routes = Routes(options, backend, self.log, self.journal, full)
+        self.launches = RecordedLaunches(self.log, self.routes, self.journal, cuda=cuda)
+        if cuda:  # a graph's memory comes in pieces of an eighth of what sessions may take, beside that
+            keep, settle = self.launches.keep, self.routes.settle
+            self.launches.graphs = Graphs(options.memory << 17, options.every, settle, keep)
+        self._sources = options.sources
+        self._written = False  # whether any launch that was taken had written records
+        self._textless: dict[int, tuple[Build, Build]] = {}  # by what they are of, which is kept alive
+        self._pid = os.getpid()
+        this = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forked(this()))
+
+    @property
+    def graphs(self) -> Graphs | None:
+        return self.launches.graphs
 
     @property
     def forked(self) -> bool:
         """Whether this is a copy in a process that was forked from the session's."""
-        return os.getpid() != self.pid
+        return os.getpid() != self._pid
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -58,7 +75,7 @@ class Recorder:
 
     def recorded(self) -> Counter[str]:
         """By kernel, ordinary launches that were recorded, or captured to be recorded at their replays."""
-        return self.log.ordinary() + self.arrivals.taken + self.launches.captured
+        return self.log.ordinary() + self.taken + self.launches.captured
 
     def notes(self) -> list[str]:
         """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
@@ -70,19 +87,46 @@ class Recorder:
             )
         return notes + self.backend.notes()
 
-    def preparation(self) -> Callable[[], object]:
-        """What has memory ready on this thread's current device before a launch asks for it: to allocate it,
-        and to compare the clocks of device and host, takes tens of milliseconds once. Any thread may call it.
-        """
-        return partial(self.routes.buffers, self.launches.device())
+    def prepare(self) -> None:
+        """Have memory ready on this thread's current device before a launch asks for it, in the background:
+        to allocate it, and to compare the clocks of device and host, takes tens of milliseconds once."""
+        device = self.launches.device()
+
+        def prepared() -> None:
+            allow_capture()
+            self.routes.buffers(device)
+
+        in_background(prepared)
 
     def drain(self) -> None:
         """Bring the launches so far to the host; waits for them."""
-        self.arrivals.drain()
+        with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
+            self.log.drain()
 
     def fetch(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches so far with their bytes on the host, and notes on those lost."""
-        return self.arrivals.fetch() if self.spooler is None else self.spooler.read()
+        if self.spooler is not None:
+            return self.spooler.read()
+        return fetched(self.log, self.log.launches, self._kept)
+
+    def any_written(self) -> bool:
+        """Whether a launch has written records; waits for the first ones."""
+        if self._written:
+            return True
+        with contextlib.suppress(RuntimeError):  # as in drain()
+            return any(has_records(launch.records(launch.slice.fetch())) for launch in self.log.launches)
+        return False
+
+    def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
+        """Launches that have drained, out of the log: about so many bytes of them; None if there are none."""
+        chosen = self.log.drained(limit_bytes)
+        if not chosen:
+            return None
+        launches = fetched(self.log, chosen, self._kept)
+        self.log.forget(chosen)
+        self._written = self._written or bool(launches[0])
+        self.taken.update(launch.manifest.kernel for launch in chosen if launch.mark.replay < 0)
+        return launches
 
     def close(self) -> None:
         """Fetch everything and give the device memory back; in a forked process, nothing."""
@@ -92,47 +136,31 @@ class Recorder:
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
 
+    def _kept(self, build: Build | None) -> Build | None:
+        """What is kept of a build: without `sources=`, none of its texts."""
+        if build is None or self._sources:
+            return build
+        if id(build) not in self._textless:
+            self._textless[id(build)] = build, replace(build, sources=(), ttgir="")
+        return self._textless[id(build)][1]
 
-def recorder(options: Options, backend: Backend, metadata: dict[str, Any]) -> Recorder:
-    """What a session with these options records with. metadata: of the session, for its spool.
+    def _spooler(self, folder: Path, metadata: dict[str, Any]) -> Spooler:
+        try:
+            return Spooler(folder, metadata, self.take)
+        except OSError as error:
+            raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
 
-    Raises SessionError if the spool cannot be created.
-    """
-    journal, log, lanes = Diagnostics(), LaunchLog(), Lanes()
-    arrivals = DrainedLaunches(log, sources=options.sources)
-    cuda = backend.device_type == "cuda"
-    spooler = None if options.spool is None else _spooler(Path(options.spool), metadata, arrivals)
-    full: Full = HeldRecords(journal).add if spooler is None else _spooling(spooler, journal)
-    routes = Routes(options, backend, log, journal, full)
-    # A graph's memory comes in pieces of an eighth of what sessions may take, beside that.
-    keep = Replays(lanes, log, routes, journal).keep
-    graphs = Graphs(options.memory << 17, options.every, routes.settle, keep) if cuda else None
-    launches = RecordedLaunches(lanes, log, routes, graphs, journal, cuda=cuda)
-    made = Recorder(backend, journal, log, lanes, routes, launches, arrivals, spooler, graphs, os.getpid())
-    this = weakref.ref(made)
-    os.register_at_fork(after_in_child=lambda: _forked(this()))
-    return made
-
-
-def _spooler(folder: Path, metadata: dict[str, Any], arrivals: DrainedLaunches) -> Spooler:
-    try:
-        return Spooler(folder, metadata, arrivals.take)
-    except OSError as error:
-        raise SessionError(f"spool={str(folder)!r} cannot be written to: {error}") from error
-
-
-def _spooling(spooler: Spooler, journal: Diagnostics) -> Full:
-    def full(drained_bytes: int) -> None:
-        spooler.full()
-        if spooler.error:
-            journal.stop(spooler.error)
-
-    return full
+    def _full(self, drained_bytes: int) -> None:
+        """An arena with so many bytes is on its way to the host."""
+        assert self.spooler is not None
+        self.spooler.full()
+        if self.spooler.error:
+            self.journal.stop(self.spooler.error)
 
 
 def _forked(recording: Recorder | None) -> None:
     """In a child process nothing is recorded."""
     if recording is not None:
-        for part in (recording.journal, recording.lanes, recording.routes, recording.launches):
+        for part in (recording.journal, recording.routes, recording.launches):
             part.after_fork()
         recording.journal.stop("this process was forked from the session's")

@@ -1,31 +1,103 @@
-"""Which memory a launch records into: what is planned for its program and grid, and on which device."""
+"""What a launch records, and which memory it records into: how long its rings are and which CTAs, from its
+program, its grid and the memory; and on which device."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import torch
 
 from instrument_passes.manifest import Manifest
+from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2
 from instrument_passes.selection import TURNS
+from profscope.decoding.areas import has_records
 from profscope.device.arena import DeviceBuffers
 from profscope.device.backend import Backend
 from profscope.device.buffers import Buffers, Full, HostBuffers
+from profscope.device.sizing import must_be_zero, needed_bytes, plan
 from profscope.options import Options
 from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.launch_log import LaunchLog, Plan, Route
-from profscope.recording.planner import Planner
+from profscope.recording.trimming import needed_ring_log2
 
-__all__ = ["Routes"]
+__all__ = ["Planner", "Routes"]
+
+# Of the memory that is left for CUDA graphs, a launch whose rings are not known yet takes so much at most.
+_UNKNOWN_PART: Final = 4
+
+
+class Planner:
+    """log: the launches so far, from which the rings' lengths are learned. skip: told why a launch cannot be
+    recorded."""
+
+    def __init__(
+        self, options: Options, backend: Backend, log: LaunchLog, skip: Callable[[str], None]
+    ) -> None:
+        self._stride_log2 = options.stride_log2
+        # Two arenas share a GPU's memory.
+        self._limit_bytes = options.memory << (19 if backend.device_type == "cuda" else 20)
+        self._log = log
+        self._skip = skip
+
+    def plan(self, manifest: Manifest, ctas: int) -> Plan | None:
+        """The plan of a launch, which may wait for an earlier one; None if it cannot be recorded."""
+        if not ctas:
+            self._skip(f"the grid of {manifest.kernel} was empty")
+            return None
+        return self._fit(manifest, self.learn(manifest, ctas), ctas, self._limit_bytes)
+
+    def plan_captured(self, manifest: Manifest, ctas: int, free_bytes: int) -> Plan | None:
+        """As `plan`, for a launch that is captured into a CUDA graph, without waiting for anything."""
+        ring_log2 = self._known_rings(manifest, ctas)
+        limit = free_bytes if ring_log2 is not None else free_bytes // _UNKNOWN_PART
+        return self._fit(manifest, ring_log2, ctas, limit)
+
+    def learn(self, manifest: Manifest, ctas: int) -> int | None:
+        """The length of a program's rings, learned from its first launch, which this waits for."""
+        known = self._known_rings(manifest, ctas)
+        if known is not None:
+            return known
+        key = manifest.digest, ctas
+        for first in self._log.launches_of(*key):
+            buffer = first.records(self._log.fetch(first))
+            if has_records(buffer):  # it ran
+                self._log.ring_log2[key] = needed_ring_log2(buffer, manifest)
+                return self._log.ring_log2[key]
+        return None
+
+    def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
+        """The length of a program's rings; None if not known yet.
+
+        A grid of another size is another problem, with trip counts of its own, so it learns for itself.
+        """
+        return self._log.ring_log2.get((manifest.digest, ctas)) if manifest.ring_bytes else MIN_RING_LOG2
+
+    def _fit(self, manifest: Manifest, ring_log2: int | None, ctas: int, limit: int) -> Plan | None:
+        """What a launch records in `limit` bytes."""
+        if ctas > MAX_CTAS:
+            self._skip(f"a grid of more than {MAX_CTAS} CTAs, which cannot be told apart in 32 bits")
+            return None
+        bits = plan(manifest, ctas, limit, ring_log2, self._stride_log2)
+        if bits is None:
+            self._skip(f"what {manifest.kernel} writes at least is more than memory= allows")
+            return None
+        needed = needed_bytes(manifest, ctas, bits)
+        if not needed:
+            self._skip(f"ctas= names none of the {ctas} CTAs of {manifest.kernel}")
+            return None
+        guessed = ring_log2 is None
+        zero = must_be_zero(manifest, ctas, bits) if guessed else None
+        return Plan(needed, bits.encode(), bits, ctas, zero, guessed)
 
 
 class Routes:
     """Thread-safe. full: told when an arena of any device is on its way to the host.
 
-    settled: routes that every such launch takes, by the program's digest, the grid's CTAs, stream and device;
-    launches look here first.
+    planner: of its launches. settled: routes that every such launch takes, by the program's digest, the
+    grid's CTAs, stream and device; launches look here first.
     """
 
     def __init__(
@@ -38,7 +110,7 @@ class Routes:
         self._log = log
         self._journal = journal
         self._full = full
-        self._planner = Planner(options, backend, log, journal.skip)
+        self.planner = Planner(options, backend, log, journal.skip)
         self._lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
@@ -52,7 +124,7 @@ class Routes:
             return None
         if not isinstance(ctas, int):  # a grid of floats, with which Triton's launcher is about to raise
             return None
-        plan = self._planner.plan(manifest, ctas)
+        plan = self.planner.plan(manifest, ctas)
         buffers = None if plan is None else self.buffers(device)
         if plan is None or buffers is None:
             return None
@@ -67,10 +139,6 @@ class Routes:
         """Of the launches of a program and grid, which take turns on all streams and devices: see `TURNS`."""
         return self._turns.setdefault((manifest.digest, ctas), itertools.cycle(TURNS))
 
-    def plan_captured(self, manifest: Manifest, ctas: int, free_bytes: int) -> Plan | None:
-        """The plan of a launch that is captured into a CUDA graph; waits for nothing."""
-        return self._planner.plan_captured(manifest, ctas, free_bytes)
-
     def buffers(self, device: int) -> Buffers | None:
         """Memory of a device, None if it has none left."""
         opened = self._buffers.get(device)
@@ -79,7 +147,7 @@ class Routes:
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
         for manifest, ctas in self._log.programs():
-            self._planner.learn(manifest, ctas)
+            self.planner.learn(manifest, ctas)
 
     def close(self) -> None:
         """Bring what is left to the host, and give the device memory back. Raises RuntimeError if a device

@@ -60,6 +60,8 @@ CHUNK: Final = np.dtype(
         ("replay", "<i4"),
         ("device", "<i2"),
         ("cold", "<i2"),
+        ("host", "<i4"),
+        ("spare", "S12"),  # so that what follows the header is aligned
         ("crc", "<u4"),  # CRC-32 of the bytes, zeros behind them included
         ("header_crc", "<u4"),  # CRC-32 of the header up to here
     ]

@@ -41,7 +41,7 @@ _NUMBER: Final = range(_MOST)
 _PLACE: Final = range(-1, _MOST)  # -1: none
 _OF_LAUNCH: Final = {
     "index": _NUMBER, "program": _NUMBER, "device": _NUMBER, "ctas": _NUMBER,
-    "graph": _PLACE, "replay": _PLACE, "cold": range(2),
+    "graph": _PLACE, "replay": _PLACE, "cold": range(2), "host": _PLACE,
 }  # fmt: skip
 _FORMS: Final = {
     "session": Needs({"metadata": {}, "notes": [str]}),
@@ -58,7 +58,6 @@ _FORMS: Final = {
             "scope": [str], "source": [str], "metrics": [{EACH: ANY_NUMBER}],
             "thread": [int], "start_unix_ns": [int], "end_unix_ns": [int],
             "depth": [_NUMBER], "parent": [_PLACE],
-            "inside": [Row((int, int, int, _NUMBER))], "outside": [Row((int, int, int))],
         },
     ),
 }  # fmt: skip
@@ -183,13 +182,13 @@ class _Reader:
         for name, possible in _OF_LAUNCH.items():
             if numbers[name] not in possible:
                 raise ValueError(f"a launch with a {name} of {numbers[name]}")
-        index, number, device, ctas, graph, replay, cold = numbers.values()
+        index, number, device, ctas, graph, replay, cold, host = numbers.values()
         if number not in self._programs:
             self._without_program.append(index)
             return
         manifest, build = self._programs[number]
         where = device, int(header["stream"]), ctas
-        mark = Mark(graph, replay, bool(cold))
+        mark = Mark(graph, replay, bool(cold), host)
         self.launches[index] = RawLaunch(index, manifest, *where, records, mark, build)
 
     def _add_scopes(self, scopes: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from profscope.analysis.paired import Ratio, ratio_of
-from profscope.compat.launching import hold
+from profscope.compat.kernels import hold
 from profscope.compat.triton_parts import CompilationError, OutOfResources, driver
 from profscope.device.backend import Backend
 from profscope.errors import CompileError, OptionError, SessionError

@@ -28,8 +28,8 @@ def part(rank: int, late_ns: int, *, steps: range = range(3), names: str = REDUC
     events: list[tuple[Any, ...]] = []
     for at, step in enumerate(steps):
         start = step * _STEP_NS + rank * 1000
-        rows.append(("step", MAIN, start, start + 3_000_000, -1, 0, 0))
-        rows.append(("reduce", MAIN, start + 2000, start + 4000, 2 * at, 0, 0))
+        rows.append(("step", MAIN, start, start + 3_000_000, -1))
+        rows.append(("reduce", MAIN, start + 2000, start + 4000, 2 * at))
         first, second = 2 * at + 1, 2 * at + 2
         begin = step * _STEP_NS + 1_500_000 + late_ns
         events += [

@@ -6,13 +6,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from profscope.compat.after_import import after_import
 from profscope.compat.first_launch import Enter, FirstLaunch
+from profscope.compat.patches import after_import
 from tests.support.sessions import launch, session
 from tests.support.triton_globals import triton_globals
 
@@ -87,26 +86,3 @@ def test_after_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     assert sys.meta_path == finders
     monkeypatch.delitem(sys.modules, "imported_late")
-
-
-@pytest.mark.usefixtures("on_emulator")
-def test_a_call_that_launches_from_cpp_opens_it_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Graph:
-        def __init__(self, *, cpp_wrapper: bool, device: str = "cuda") -> None:
-            self.fx_kwargs = {"cpp_wrapper": cpp_wrapper}
-            self.device_types = {device}
-
-        def __call__(self, inputs: list[int]) -> int:
-            return len(inputs)
-
-    module = ModuleType("torch._inductor.output_code")
-    vars(module)["CompiledFxGraph"] = Graph
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    before, opened = Graph.__call__, []
-    first = FirstLaunch(lambda: opened.append(True))
-    first.await_it()
-    assert [Graph(cpp_wrapper=False)([1]), Graph(cpp_wrapper=True, device="cpu")([1, 2])] == [1, 2]
-    assert opened == []
-    assert [Graph(cpp_wrapper=True)([1, 2, 3]), Graph(cpp_wrapper=True)([])] == [3, 0]
-    assert opened == [True]
-    assert Graph.__call__ is before

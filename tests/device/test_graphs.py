@@ -21,7 +21,7 @@ from profscope.compat.programs import Program
 from profscope.decoding.raw import Mark
 from profscope.device.backend import Backend
 from profscope.options import Options
-from profscope.recording.recorder import recorder
+from profscope.recording.recorder import Recorder
 from tests.support import standin
 from tests.support.sessions import launch_add, session
 
@@ -46,7 +46,7 @@ class Device:
         self.zeroed = True  # launches check that their memory is
         self.program = program
         self.bytes = CTAS * program.manifest.cta_bytes(0)
-        self.recorder = recorder(options, Backend("cuda", dict), {})
+        self.recorder = Recorder(options, Backend("cuda", dict), {})
 
     def launch(self, value: int, graph: Any = None, *, fails: bool = False) -> int | None:
         """Launch the binary, which finds its memory zeroed and fills it with `value`; returns its pointer."""
@@ -189,13 +189,13 @@ def test_launches_leave_memory_once_they_are_taken_to_the_spool(device: Device) 
     taken, launches = 0, 600  # more than the arenas hold
     for value in range(launches):
         device.launch(value % 250 + 1)
-        while device.recorder.arrivals.take(1) is not None:
+        while device.recorder.take(1) is not None:
             taken += 1
     assert 0 < taken < launches
     assert len(device.recorder.log) == launches
     assert len(device.recorder.log.launches) == launches - taken
     device.recorder.drain()
-    while device.recorder.arrivals.take(1) is not None:
+    while device.recorder.take(1) is not None:
         taken += 1
     assert (taken, device.recorder.log.launches) == (launches, [])
 

@@ -13,7 +13,7 @@ from profscope.device.backend import Backend
 from profscope.device.sizing import needed_bytes, plan, ring_log2_for_rows
 from profscope.options import Options
 from profscope.recording.launch_log import LaunchLog
-from profscope.recording.planner import Planner
+from profscope.recording.routes import Planner
 from tests.support.programs import bodies
 from tests.support.synth import Program, launch
 

@@ -70,6 +70,15 @@ def test_the_users_binary_is_the_bare_one(every: int) -> None:
     assert "run" not in vars(bare)
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_kernel_that_is_never_recorded_keeps_its_own_launcher() -> None:
+    with session(kernels="nothing"):
+        bare = launch()
+        own = vars(bare)["run"]
+    assert own is bare._run
+    assert "run" not in vars(bare)
+
+
 def test_kernels_left_out_are_not_counted() -> None:
     with session(every=2, kernels="collatz") as prof:
         launch_add()

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from triton import knobs
 
 import profscope
 from profscope.dispatch import running
-from profscope.dispatch.build_aside import GIVEN_UP, BuildAside
+from profscope.dispatch.build_aside import GIVEN_UP, Build, BuildAside, Job
 from tests.support.sessions import session
 
 _GENERATED = """\
@@ -67,24 +66,32 @@ def aside(monkeypatch: pytest.MonkeyPatch) -> list[BuildAside]:
 
 
 @pytest.fixture
-def builds(aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch) -> list[Future[Any]]:
+def builds(aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch) -> list[Build]:
     """What was to be built, and is by nobody."""
-    futures: list[Future[Any]] = []
+    begun: list[Build] = []
 
-    def begin(*_: Any) -> Future[Any]:
-        futures.append(Future())
-        return futures[-1]
+    def begin(*_: Any) -> Build:
+        begun.append(Build(Job("", "", None)))
+        return begun[-1]
 
     monkeypatch.setattr(BuildAside, "begin", begin)
-    return futures
+    return begun
 
 
-def building(prof: profscope.Session) -> Future[Any]:
+def building(prof: profscope.Session) -> Build:
     """What becomes of the only kernel."""
     assert prof._running is not None
     (kernel,) = prof._running.inductor._kernels.values()
-    assert kernel.build[1] is not None
-    return kernel.build[1]
+    assert kernel.build is not None
+    return kernel.build
+
+
+def answer(aside: BuildAside, build: Build) -> str:
+    """Of a build that is under way."""
+    while not aside.is_done(build):
+        time.sleep(0.01)
+    assert build.answer is not None
+    return build.answer
 
 
 @pytest.mark.slow
@@ -95,7 +102,7 @@ def test_workers_build_all_that_a_launch_needs(
     cache_hits: list[bool] = []
     with session(baseline=1) as prof:
         tuner.launch()
-        assert building(prof).result(timeout=300) == ""
+        assert answer(aside[0], building(prof)) == ""
         assert prof._parts().recorder.routes._buffers  # before any launch asks for memory
         monkeypatch.setattr(
             knobs.compilation, "listener", lambda cache_hit, **_: cache_hits.append(cache_hit)
@@ -110,11 +117,11 @@ def test_workers_build_all_that_a_launch_needs(
         "1 launch by torch.compile ran bare, and is in no figure: its binary was being built "
         "(triton_poi_aside); with wait=True launches wait for that"
     )
-    assert [worker._process.returncode is None for worker in workers] == [False]
+    assert [worker.process.returncode is None for worker in workers] == [False]
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_launches_run_bare_while_theirs_is_built(tuner: Any, builds: list[Future[Any]]) -> None:
+def test_launches_run_bare_while_theirs_is_built(tuner: Any, builds: list[Build]) -> None:
     with session() as prof:
         for _ in range(3):
             tuner.launch()
@@ -124,10 +131,10 @@ def test_launches_run_bare_while_theirs_is_built(tuner: Any, builds: list[Future
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_what_could_not_be_built_is_named(tuner: Any, builds: list[Future[Any]]) -> None:
+def test_what_could_not_be_built_is_named(tuner: Any, builds: list[Build]) -> None:
     with session() as prof:
         tuner.launch()
-        builds[0].set_result("ValueError: no such option")
+        builds[0].answer = "ValueError: no such option"
         tuner.launch()
         tuner.launch()
     assert (
@@ -137,16 +144,16 @@ def test_what_could_not_be_built_is_named(tuner: Any, builds: list[Future[Any]])
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Future[Any]]) -> None:
+def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Build]) -> None:
     with session() as prof:
         tuner.launch()
         prof.pause()
-        builds[0].cancel()
+        builds[0].answer = GIVEN_UP
         prof.resume()
         tuner.launch()
-        builds[1].set_result(GIVEN_UP)
+        builds[1].answer = GIVEN_UP
         tuner.launch()
-        builds[2].set_result("ValueError: no such option")
+        builds[2].answer = "ValueError: no such option"
         tuner.launch()
     assert len(builds) == 3
     assert prof.metadata["building"] == {"bare_launches": {"triton_poi_aside": 3}}
@@ -156,11 +163,11 @@ def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Futur
 def test_a_session_that_ends_gives_up_what_is_being_built(
     tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "signal:pause")
+    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "import signal; signal.pause()")
     with session() as prof:
         tuner.launch()
         build = building(prof)
-    assert build.cancelled() or build.result() == GIVEN_UP
+    assert build.answer == GIVEN_UP
     assert aside[0]._workers == []
 
 
@@ -168,44 +175,35 @@ def test_a_session_that_ends_gives_up_what_is_being_built(
 def test_a_worker_that_has_stopped_holds_up_no_end(
     tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "signal:pause")
+    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "import signal; signal.pause()")
     monkeypatch.setattr("profscope.dispatch.build_aside._END_S", 0.01)
-    with session() as prof:
+    with session():
         tuner.launch()
-        building(prof)
-        while not aside[0]._workers:
-            pass
         (worker,) = aside[0]._workers
-        os.kill(worker._process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, worker._process.pid, os.WSTOPPED)
-    assert worker._process.returncode == -signal.SIGKILL
+        os.kill(worker.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, worker.process.pid, os.WSTOPPED)
+    assert worker.process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_memory_that_cannot_be_prepared_is_named(
-    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "program",
+    ["sys.exit(3)", r"os.write(1, b'\"\"\n'); sys.stdin.buffer.read1(); os.read(0, 1); sys.exit(3)"],
+    ids=["as it begins", "as it builds"],
+)
+def test_a_worker_that_ends_leaves_its_kernel_bare(
+    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    workers: list[Any] = []
-
-    def started(self: BuildAside) -> Any:
-        workers.append(mock.Mock(build=lambda job: ""))
-        self._workers.append(workers[-1])
-        return workers[-1]
-
-    def faulted() -> None:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ...")
-
-    monkeypatch.setattr(BuildAside, "_started", started)
-    with session():
-        (builds,) = aside
-        for _ in range(2):
-            future = builds.begin(tuner, None, faulted)
-            assert future is not None
-            why = future.result()
-            assert str(why).startswith(
-                "its memory could not be prepared: RuntimeError: CUDA error: an illegal"
-            )
-    assert len(workers) == 1  # it goes on
+    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", program)
+    with session() as prof:
+        tuner.launch()
+        assert answer(aside[0], building(prof)) == "no process could build it: it has ended"
+        tuner.launch()
+        assert aside[0]._workers == []
+    assert (
+        "1 launch of triton_poi_aside by torch.compile ran bare: no process could build it: it has ended"
+        in prof.metadata["notes"]
+    )
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -231,7 +229,7 @@ def test_what_a_user_has_put_into_compilation_is_built_here(
 
 
 def test_launches_that_warm_up_a_cuda_graph_wait(
-    tuner: Any, builds: list[Future[Any]], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, builds: list[Build], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for asked in ("makes_graphs", "warms_up_a_graph"):
         monkeypatch.setattr(f"profscope.dispatch.inductor.{asked}", lambda: True)

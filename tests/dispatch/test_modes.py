@@ -14,8 +14,8 @@ from triton.runtime import _allocation
 
 import profscope
 from instrument_passes.toolchain import triton_version
+from profscope.compat.compiling import conflict
 from profscope.compat.programs import manifest_in
-from profscope.compat.proton import conflict
 from profscope.dispatch import recording_stages
 from profscope.errors import CompileError
 from profscope.options import Options

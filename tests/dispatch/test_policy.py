@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.dispatch.policy import OBSERVED, Policy, Role
-from profscope.dispatch.turns import BARE, Turns
+from profscope.dispatch.policy import BARE, OBSERVED, Policy, Role, Turns
 
 policies = st.builds(Policy, every=st.integers(1, 7), pairs=st.integers(0, 3))
 

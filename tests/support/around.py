@@ -35,9 +35,7 @@ def kineto(*events: tuple[Any, ...]) -> dict[str, list[Any]]:
 
 
 def scopes(*rows: tuple[Any, ...]) -> dict[str, list[Any]]:
-    """Columns as `HostScopes.columns`. rows: name, thread, start, end, parent, first and end of launches."""
-    innermost = {(row[1], launch): at for at, row in enumerate(rows) for launch in range(row[5], row[6])}
-    stretches = [[thread, launch, launch + 1, at] for (thread, launch), at in innermost.items()]
+    """Columns as `HostScopes.columns`. rows: name, thread, start, end, parent."""
     depth: list[int] = []
     for row in rows:
         depth.append(0 if row[4] < 0 else depth[row[4]] + 1)
@@ -50,8 +48,6 @@ def scopes(*rows: tuple[Any, ...]) -> dict[str, list[Any]]:
         "depth": depth,
         "parent": [row[4] for row in rows],
         "metrics": [{"tokens": 64.0} if row[4] < 0 else {} for row in rows],
-        "inside": sorted(stretches),
-        "outside": [],
     }
 
 
@@ -65,13 +61,13 @@ def program() -> Profile:
     first = int(plain.launches["start_ns"][0])
     end = int(plain.launches["end_ns"][0]) - first
     clock = {"timer_ns": first, "unix_ns": UNIX_NS, "perf_counter_ns": 0, "error_ns": 700}
-    launches = plain.launches.assign(ns_uncertainty=16.0)
+    launches = plain.launches.assign(ns_uncertainty=16.0, host=[1, 0])
     metadata = profile_metadata(host_clock={"devices": {"0": [clock]}})
     profile = Profile(plain.tables.df, launches, metadata)
     rows = (
-        ("step", MAIN, -9000, end + 30_000, -1, 0, 2),
-        ("forward", MAIN, -8000, end + 300, 0, 0, 1),
-        ("backward", MAIN, end + 500, end + 20_000, 0, 1, 1),
+        ("step", MAIN, -9000, end + 30_000, -1),
+        ("forward", MAIN, -8000, end + 300, 0),
+        ("backward", MAIN, end + 500, end + 20_000, 0),
     )
     events = (
         ("aten::copy_", "op", MAIN, -7000, -4000, 1),

@@ -10,7 +10,7 @@ import pytest
 
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import MIN_RING_LOG2
-from profscope.recording.planner import Planner
+from profscope.recording.routes import Planner
 
 __all__ = ["short_rings"]
 

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 
 from instrument_passes.records import BASE_ALIGNMENT
-from profscope.compat import launching
+from profscope.compat import kernels
 from profscope.device import arena, arena_memory, cuda_driver, graphs
 from profscope.recording import routes
 
@@ -120,7 +120,7 @@ def gpu() -> Iterator[Gpu]:
         OutOfMemoryError=torch.OutOfMemoryError,
     )
     with contextlib.ExitStack() as stack:
-        for module in (arena, arena_memory, graphs, launching, routes):
+        for module in (arena, arena_memory, graphs, kernels, routes):
             stack.enter_context(mock.patch.object(module, "torch", stand_in))
         for name, function in (("zero", _zero), ("copy", _copy)):
             stack.enter_context(mock.patch.object(cuda_driver, name, function))

@@ -47,8 +47,7 @@ def read(file: TraceFile) -> Tables:
 
 def _tables(spool: Spool) -> Tables:
     tables = assemble(spool.launches, spool.metadata, spool.notes)
-    if spool.scopes is not None:
-        tables = with_host(tables, spool.scopes)
+    tables = with_host(tables, spool.scopes)
     return tables if spool.evidence is None else with_evidence(tables, spool.evidence)
 
 
