@@ -3,7 +3,7 @@
 Shares, stalls and waits are those of `Profile.lines()`, counts and means those of `Profile.summary()`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +12,16 @@ import pandas as pd
 from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed, witnesses
 from profscope.analysis.line_waits import stall_text, wait_text
 from profscope.analysis.lines import lines_of
+from profscope.analysis.model.labels import Group, differs_text, groups_of
+from profscope.analysis.model.lines import merged_stalls, merged_waits, total_of
 from profscope.analysis.sources import file_with_source
 from profscope.analysis.span_rows import SITE_COLUMNS, sites
 from profscope.analysis.stages import stages_of
 from profscope.profiles import Profile
-from viewer.call_steps import Step, steps_of
 from viewer.flights import Flights, flights
-from viewer.groups import Group, differs_text, make_groups
 from viewer.listings import Instruction, Listing, listings
 from viewer.source import SourceLines
-from viewer.texts import Text, texts_of
+from viewer.source_texts import Step, Text, steps_of, texts_of
 
 __all__ = ["Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
 
@@ -126,10 +126,10 @@ def annotate(
     scopes = _with_stages(profile.tables.df, known.summary)
     scopes = placed(scopes[~scopes["kind"].isin(["async", GAP])])
     in_flight = flights(profile)
-    texts = texts_of(profile, disk)
+    texts = texts_of(profile)
     of_scopes = {key: list(_records(own)) for key, own in scopes.groupby(CONFIGURATION)}
     groups = list(configurations(lines))
-    groups_of = make_groups(profile)
+    labels = groups_of(profile.tables)
     made = []
     for at, (key, own) in enumerate(groups[: most or None]):
         kernel, variant = str(key[0]), int(key[1])
@@ -138,13 +138,13 @@ def annotate(
         rows = list(_records(own)), of_scopes.get(key, [])
         maker = _Maker(kernel, *rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
         notes = lines.attrs["not_measured"] if not at else []
-        group = groups_of.get((kernel, variant), Group(kernel, variant))
+        group = labels.get((kernel, variant), Group(kernel, variant))
         made.append(
             Annotated(
                 kernel=kernel,
                 variant=variant,
                 label=group.label,
-                differs=differs_text(group),
+                differs=differs_text(group.differs),
                 unit=unit,
                 witness=WITNESSES[witness],
                 samples=int(own["samples"].sum()),
@@ -221,13 +221,15 @@ class _Maker:
             inside = {place for place in named if text.holds(*place)}
             if inside:
                 lines = [self._line(text.file, number, own) for number, own in text.lines()]
-                made.append((text, Block(text.name, text.file, _sum(line.share for line in lines), lines)))
+                made.append(
+                    (text, Block(text.name, text.file, total_of(line.share for line in lines), lines))
+                )
                 taken |= {(text.file, number) for number, _ in text.lines()}
         made.sort(key=lambda each: (not self._is_kernel(each[0]), -(each[1].share or 0)))
         rest: dict[str, list[Line]] = {}
         for place in sorted({steps[-1].place for steps, _ in self._rows} - taken):
             rest.setdefault(place[0], []).append(self._line(*place, self._known_text(*place)))
-        others = [Block("", file, _sum(line.share for line in own), own) for file, own in rest.items()]
+        others = [Block("", file, total_of(line.share for line in own), own) for file, own in rest.items()]
         return [*(block for _, block in made), *others]
 
     def _is_kernel(self, text: Text) -> bool:
@@ -258,21 +260,21 @@ class _Maker:
         below: list[_Below],
     ) -> Line:
         told = self._told(scopes)
-        counts = _together((row["stall_counts"] for row in own), lambda each: each[0])
-        waits = _waits([wait for row in own for wait in row["waits"]])
+        counts = merged_stalls(row["stall_counts"] for row in own)
+        waits = merged_waits(row["waits"] for row in own)
         sampled = sum(count for _, count in counts)
         return Line(
             file=file,
             line=number,
             text=text,
-            share=_sum(row[self._witness] for row in own),
-            inside=_sum(row[self._witness] for _, row in below),
+            share=total_of(row[self._witness] for row in own),
+            inside=total_of(row[self._witness] for _, row in below),
             count=told[0].count if told else None,
             self_mean=told[0].each if told else None,
             samples=sum(int(row["samples"]) for row in own),
-            shares={WITNESSES[name]: _sum(row[name] for row in own) for name in WITNESSES},
+            shares={WITNESSES[name]: total_of(row[name] for row in own) for name in WITNESSES},
             scopes=told,
-            stalls=stall_text([list(each) for each in counts]),
+            stalls=stall_text(counts),
             waits_for=wait_text(waits, sampled),
             flights=self._flights.texts(file, number),
             code=self._listing.code.get((file, number), []),
@@ -317,7 +319,7 @@ class _Maker:
                 ]
                 further = [(steps[1:], row) for steps, row in there if len(steps) > 1]
                 lines.append(self._made(file, number, self._text(file, number), own, scopes, further))
-            calls.append(Call(name, _sum(row[self._witness] for _, row in rows), lines))
+            calls.append(Call(name, total_of(row[self._witness] for _, row in rows), lines))
         return sorted(calls, key=lambda call: -(call.share or 0))
 
     def _text(self, file: str, number: int) -> str:
@@ -325,27 +327,3 @@ class _Maker:
             if text.holds(file, number):
                 return dict(text.lines())[number]
         return self._known_text(file, number)
-
-
-def _sum(values: Iterable[Any]) -> float | None:
-    """Of those that are known; None where none is."""
-    known = [float(value) for value in values if not pd.isna(value)]
-    return sum(known) if known else None
-
-
-def _together(lists: Iterable[Sequence[Any]], key: Any) -> list[tuple[str, int]]:
-    """[stall, samples] of several lists added up, most first."""
-    counts: dict[str, int] = {}
-    for each in (each for one in lists for each in one):
-        counts[key(each)] = counts.get(key(each), 0) + int(each[1])
-    return sorted(counts.items(), key=lambda each: -each[1])
-
-
-def _waits(waits: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What several paths waited for, added up, most first."""
-    together: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for wait in waits:
-        key = tuple(value for name, value in wait.items() if name != "samples")
-        known = together.setdefault(key, {**wait, "samples": 0})
-        known["samples"] += wait["samples"]
-    return sorted(together.values(), key=lambda wait: -int(wait["samples"]))

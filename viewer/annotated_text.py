@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
+from profscope.analysis.model.labels import named
 from viewer.annotated import Annotated, Block, Line, LineScope
 from viewer.cells import fit, pad, words, wrap
 from viewer.grid import heading
@@ -41,7 +42,7 @@ class _Form:
 def render_annotated(source: Annotated, width: int, *, at: int = 0, top: int = MOST_CODE) -> list[Text]:
     """The lines, the first a title. at: a line that is asked for, which is shown with those around it and
     with the lines that were inlined there; 0: all. top: instructions of a line, the first ones; 0: all."""
-    name = printable(source.kernel) + source.label
+    name = printable(named(source.kernel, source.label))
     share = f"share of warp time by {source.witness}"
     if source.witness == "samples":
         share = f"share of {count_text(source.samples)} samples"

@@ -6,6 +6,7 @@ from itertools import groupby
 from rich.cells import cell_len
 from rich.text import Text
 
+from profscope.analysis.model.labels import named
 from profscope.analysis.scope_colours import INK
 from viewer.cells import fit, pad
 from viewer.grid import heading
@@ -21,7 +22,7 @@ TICK_CELLS = 12
 def render_timeline(timeline: Timeline, width: int, said: Sequence[str] = ()) -> list[Text]:
     """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells. said: of its times, in the title."""
     styles = symbol_styles(timeline.legend)
-    lines = heading(printable(timeline.kernel) + timeline.label, [*_title(timeline), *said], width)
+    lines = heading(printable(named(timeline.kernel, timeline.label)), [*_title(timeline), *said], width)
     lines.append(Text(" " * LABEL_WIDTH + _scale(timeline, width - LABEL_WIDTH), style="dim"))
     for lane in timeline.lanes:
         label = f"  {beside(lane.scope)}" if lane.scope else f"warp {lane.warp}"

@@ -1,23 +1,22 @@
-"""What one wants to see first of a profile: what ran, whether its figures can be believed, which
-kernels took the time, and of those that took most where it goes, what holds them back, and
-which lines take it."""
+"""What one wants to see first of a profile: what ran, whether its figures can be trusted, which kernels took
+the time, and of those that took most where it goes, what holds them back, and which lines take it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.time_account import TimeAccount
+from profscope.analysis.model.build import profile_model
+from profscope.analysis.model.entries import KernelEntry, KernelFinding
+from profscope.analysis.model.labels import differs_text
 from profscope.profiles import Profile
-from viewer.accounts import MOST_ACCOUNTS, make_accounts, render_account, render_missing
-from viewer.findings import FindingRow, make_findings, render_findings
-from viewer.groups import differs_text, several_variants
-from viewer.header import Header, make_header, of_launches, render_foot, render_top
-from viewer.kernels import KernelRow, make_kernels, render_kernels
-from viewer.lines import LineTable, render_lines
-from viewer.select import Selection
-from viewer.units import count_text
+from viewer.accounts import MOST_ACCOUNTS, render_account, render_missing
+from viewer.findings import render_findings
+from viewer.header import Shown, of_launches, render_foot, render_top
+from viewer.kernels import render_kernels
+from viewer.lines import render_lines
+from viewer.units import count_text, printable
 
 __all__ = ["render_first", "show_first_screen"]
 
@@ -31,69 +30,51 @@ FINDINGS_EACH = 3
 def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     """Print it, without lines. name: of the trace, for its first line."""
     console = Console(file=stream, highlight=False)
-    kernels = make_kernels(profile, profile.tables.unit)
-    header = make_header(profile, name, Selection(), len(profile.tables.df))
-    accounts = make_accounts(profile, Selection(), kernels)
-    findings = make_findings(profile, Selection())
-    lines = render_first(header, kernels, accounts, findings, (), console.width, MOST_KERNELS)
-    foot = render_foot(header, console.width)
+    model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
+    shown = Shown(model, name, {}, model.header.spans)
+    lines = render_first(shown, console.width, MOST_KERNELS)
+    foot = render_foot(shown, console.width)
     lines += [Text(), *foot] if foot else []
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)
 
 
-def render_first(
-    header: Header,
-    kernels: list[KernelRow],
-    accounts: Sequence[TimeAccount],
-    findings: Sequence[FindingRow],
-    lines: Sequence[LineTable],
-    width: int,
-    most: int,
-) -> list[Text]:
+def render_first(shown: Shown, width: int, most: int) -> list[Text]:
     """The lines of what comes first, whatever else is shown. most: of the kernels' rows."""
-    shown = render_top(header, width)
-    if not kernels:
-        return shown
-    shown += [Text(), *render_kernels(kernels, width, most, of_launches(header, kernels[0].unit))]
-    for row in kernels[:MOST_ACCOUNTS]:
-        shown += _kernel(row, kernels, accounts, findings, lines, width)
-    missing = render_missing(accounts, several_variants(kernels), width)
-    shown += [Text(), *missing] if missing else []
-    named = {(row.kernel, row.variant) for row in kernels[:MOST_ACCOUNTS]}
-    left = sum((row.kernel, row.variant) not in named for row in findings)
+    model = shown.model
+    lines = render_top(shown, width)
+    if not model.kernels:
+        return lines
+    lines += [Text(), *render_kernels(model.kernels, model.unit, width, most, of_launches(model))]
+    longest = model.kernels[:MOST_ACCOUNTS]
+    told: list[str] = []
+    for entry in longest:
+        lines += _kernel(entry, width, told, alone=len(model.kernels) == 1)
+        told += () if entry.lines is None else entry.lines.not_measured
+    missing = render_missing(longest, width)
+    lines += [Text(), *missing] if missing else []
+    left = sum(len(entry.findings) for entry in model.kernels[MOST_ACCOUNTS:])
     if left:
         more = f"{count_text(left, 'more finding')}, of other kernels; --show findings has all"
-        shown += [Text(), Text(more, style="dim")]
-    return shown
+        lines += [Text(), Text(more, style="dim")]
+    return lines
 
 
-def _kernel(
-    row: KernelRow,
-    kernels: Sequence[KernelRow],
-    accounts: Sequence[TimeAccount],
-    findings: Sequence[FindingRow],
-    lines: Sequence[LineTable],
-    width: int,
-) -> Iterator[Text]:
-    """One kernel's bar, findings and lines, as far as there are any."""
-    key, several = (row.kernel, row.variant), several_variants(kernels)
-    alone = len(kernels) == 1
-    what = f"{row.heading} {differs_text(row)}".strip()
-    for account in accounts:
-        if (account.kernel, account.variant) == key:
-            title = "Where its time goes" if alone else f"Where the time of {what} goes"
-            yield Text()
-            yield from render_account(account, several, title, width)
-    if own := [each for each in findings if (each.kernel, each.variant) == key]:
+def _kernel(entry: KernelEntry, width: int, told: list[str], *, alone: bool) -> Iterator[Text]:
+    """One kernel's bar, findings and lines, as far as there are any. told: of what is not known of lines."""
+    if entry.account is not None:
+        what = f"{printable(entry.name)} {differs_text(entry.differs)}".strip()
+        title = "Where its time goes" if alone else f"Where the time of {what} goes"
+        yield Text()
+        yield from render_account(entry.name, entry.account, title, width)
+    if entry.findings:
+        own = [KernelFinding(entry, finding) for finding in entry.findings]
         whose = "its" if alone else "all kernels'"
         title = f"What holds it back, and how much of {whose} time it costs"
         yield Text()
-        yield from (
-            render_findings(own, several, width, title=title)
-            if alone
-            else render_findings(own, several, width, FINDINGS_EACH, title=title)
-        )
-    for table in lines:
-        if (table.kernel, table.variant) == key:
-            yield Text()
-            yield from render_lines(table, width)
+        if alone:
+            yield from render_findings(own, width, title=title)
+        else:
+            yield from render_findings(own, width, FINDINGS_EACH, title=title)
+    if entry.lines is not None and any(row.line for row in entry.lines.rows):  # other tools tell of none
+        yield Text()
+        yield from render_lines(entry, width, told)

@@ -5,32 +5,23 @@ below them what was noted (`render_foot`); `--show header` has all of it (`rende
 """
 
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from rich.text import Text
 
-from profscope.analysis.corrections import are_corrected
-from profscope.analysis.launch_durations import longest_first
-from profscope.analysis.limits import bound_of, limits_of
+from profscope.analysis.model.entries import KernelEntry, ProfileModel
+from profscope.analysis.model.header_entries import Header, Program
+from profscope.analysis.model.labels import differs_text, short_name
 from profscope.analysis.notes import UNSEEN
-from profscope.analysis.overhead import budget_line
 from profscope.analysis.trust_rules import DISTRUST
-from profscope.analysis.values import value_problems
-from profscope.options import Options
-from profscope.profiles import Profile
-from viewer.cells import fit_middle, pad, wrap
-from viewer.groups import Group, differs_text, make_groups
-from viewer.select import Selection
+from viewer.cells import pad, wrap
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
 __all__ = [
     "EMULATED",
-    "Header",
-    "make_header",
+    "Shown",
     "of_ctas",
     "of_launches",
     "of_scopes",
@@ -43,7 +34,6 @@ EMULATED = "EMULATED: cycles of a cost model, not GPU time"
 CORRECTED = (
     "of scopes and warps are without what recording took, those of launches and CTAs as they were read"
 )
-SHOWN_SCOPES = 3
 _SHOWN_BOUND = 3
 _SHOWN_VARIANTS = 4
 MEASURED = {
@@ -52,9 +42,6 @@ MEASURED = {
 }
 _LABEL = 10
 """Cells of a row's name and what stands between it and the row."""
-
-_LONGEST_NAME = 40
-"""Cells of a kernel's name in front of a reason."""
 
 _Row = tuple[str, Sequence[str], str]
 """Its name, its parts, and what stands between these."""
@@ -67,219 +54,121 @@ TO_CHECK = (
 
 
 @dataclass(frozen=True)
-class Header:
-    """The facts about what is shown of a profile, which is all of it unless `chosen` says otherwise.
+class Shown:
+    """The model, and what is shown of the trace of this name. chosen: what was asked for, by name; all_spans:
+    those of the whole trace."""
 
-    verdict: whether its figures can be believed, in one line; "" where there is nothing to judge; in_brief:
-    the same with the reason that weighs most. command: what `profscope run` ran, "" if it did not. variants:
-    by kernel, what tells its configurations apart, of those that took longest. kernel: its name, "" where
-    there are several. ranks: processes of a job. samples: of the hardware's sampler, over all binaries.
-    chosen: what was asked for, by name; all_spans: those of the whole profile. clock_ghz and ns_uncertainty
-    are (least, greatest), None when unknown. options: those of the session that were set. measure: what spans
-    on loads end with, "issue" or "latency"; "" when unknown.
-    records, dropped, profile_bytes: of whole launches, also where a part of each is shown.
-    program: of all that ran around the kernels, where it was recorded. bound: what binds the longest kernels,
-    if the hardware was asked. budget: what recording added, if it had a budget. values: what is wrong in
-    probed tensors."""
-
-    verdict: str
-    in_brief: str
-    command: str
-    variants: list[str]
-    kernel: str
+    model: ProfileModel
     trace: str
-    tool: str
-    backend: str
-    device: str
-    clock_ghz: tuple[float, float] | None
-    ns_uncertainty: tuple[float, float] | None
-    versions: dict[str, str]
-    options: dict[str, Any]
-    measure: str
-    corrected: bool
-    chosen: dict[str, Any]
-    kernels: int
-    ranks: int
-    launches: int
-    samples: int
-    ctas: int
-    spans: int
+    chosen: Mapping[str, Any]
     all_spans: int
-    records: int
-    dropped: int
-    profile_bytes: int
-    program: list[str]
-    bound: list[str]
-    budget: str
-    values: str
-    notes: list[str]
+
+    @property
+    def header(self) -> Header:
+        return self.model.header
 
 
-def make_header(
-    profile: Profile, trace: str, selection: Selection, all_spans: int, whole: Profile | None = None
-) -> Header:
-    """Collect the facts about what was chosen of the trace of that name.
-
-    whole: the launches of which that is a part, if it is one: the verdict is theirs.
-    """
-    launches, metadata = profile.launches, profile.metadata
-    versions = {
-        name: str(metadata[name]) for name in ("profscope", "triton", "torch", "python") if metadata.get(name)
-    }
-    names = launches["kernel"].unique()
-    judged = (whole or profile).verdict if len(launches) else None
-    return Header(
-        verdict=judged.headline if judged else "",
-        in_brief=judged.in_brief(longest_first(profile.tables, launches).index, _short) if judged else "",
-        command=_command(metadata.get("program")),
-        variants=_variants(profile),
-        kernel=str(names[0]) if len(names) == 1 else "",
-        trace=trace,
-        tool=str(metadata.get("tool", "")),
-        backend=str(metadata.get("backend", "")),
-        device=_device(metadata.get("device") or {}),
-        clock_ghz=_range(launches["clock_ghz"].to_numpy()),
-        ns_uncertainty=_range(launches["ns_uncertainty"].to_numpy()),
-        versions=versions,
-        options=Options.not_default(metadata.get("options") or {}),
-        measure=_measure(metadata),
-        corrected=len(profile.tables.df) > 0 and are_corrected(profile.tables),
-        chosen=selection.chosen,
-        kernels=len(names),
-        ranks=int(launches["rank"].nunique()),
-        launches=len(launches),
-        samples=0 if profile.tables.emulated else int(profile.samples["samples"].sum()),
-        ctas=int(launches["ctas"].sum()),
-        spans=len(profile.tables.df),
-        all_spans=all_spans,
-        records=int(launches["records"].sum()),
-        dropped=int(launches["dropped"].sum()),
-        profile_bytes=int(launches["profile_bytes"].sum()),
-        program=_program(profile),
-        bound=_bound(profile),
-        budget=budget_line(metadata),
-        values=value_problems(profile.tables),
-        notes=[str(note) for note in metadata.get("notes") or ()],
-    )
-
-
-def _variants(profile: Profile) -> list[str]:
+def _variants(model: ProfileModel) -> list[str]:
     """ "add_kernel #0 num_warps=4, #1 num_warps=8"."""
-    by_kernel: dict[str, list[Group]] = {}
-    groups = make_groups(profile)
-    for key in longest_first(profile.tables, profile.launches).index:
-        if groups[key].differs:
-            by_kernel.setdefault(key[0], []).append(groups[key])
+    by_kernel: dict[str, list[KernelEntry]] = {}
+    for entry in model.kernels:
+        if entry.differs:
+            by_kernel.setdefault(entry.kernel, []).append(entry)
     said = []
     for kernel, longest in list(by_kernel.items())[:_SHOWN_BOUND]:
-        own = sorted(longest[:_SHOWN_VARIANTS], key=lambda group: group.variant)
-        told = [f"#{group.variant} {differs_text(group)}" for group in own]
+        own = sorted(longest[:_SHOWN_VARIANTS], key=lambda entry: entry.variant)
+        told = [f"{entry.label} {differs_text(entry.differs)}" for entry in own]
         more = ["..."] * (len(longest) > len(own))
-        said.append(f"{_short(kernel)} {', '.join([*told, *more])}")
+        said.append(f"{short_name(kernel)} {', '.join([*told, *more])}")
     return said
 
 
-def _command(program: object) -> str:
-    """As one would type it; "" where another tool says something else of its program."""
-    words = program.get("command") if isinstance(program, dict) else None
-    return shlex.join(map(str, words)) if isinstance(words, list) else ""
-
-
-def _program(profile: Profile) -> list[str]:
-    """The longest scopes of the host's code, and what part of the GPU's time was Triton's."""
+def _program(program: Program) -> list[str]:
+    """What the GPUs did, what part of that was Triton's, and the longest scopes of the host's code."""
     said = []
-    gpu_time = profile.program.gpu_time()
-    triton = gpu_time.attrs["triton_share"]
-    for (_, device), gpu in profile.program.gpu_gaps().attrs["devices"].items():
-        busy = duration_text(gpu["busy_ns"], "ns")
-        said.append(f"GPU {device} busy for {busy}, idle for {duration_text(gpu['idle_ns'], 'ns')}")
-    if triton is not None:
-        ran = int(gpu_time.loc[gpu_time["what"] == "Triton", "total_ns"].sum())
-        said.append(f"{share_text(triton)} of its time is Triton's ({duration_text(ran, 'ns')})")
-    if len(profile.host):
-        scopes = profile.program.host_scopes()
-        for row in scopes.nlargest(SHOWN_SCOPES, "total_ns").to_dict("records"):
-            several = row["count"] > 1
-            took = f"{row['count']:,} x " * several + duration_text(row["mean_ns"], "ns")
-            launches = count_text(round(row["launches_each"]), "launch", "launches") + " each" * several
-            said.append(f"scope {printable(row['path'])} {took}, {launches}")
+    for gpu in program.gpus:
+        busy, idle = (duration_text(time, "ns") for time in (gpu.busy_ns, gpu.idle_ns))
+        said.append(f"GPU {gpu.device} busy for {busy}, idle for {idle}")
+    if program.triton_share is not None and program.triton_ns is not None:
+        ran = duration_text(program.triton_ns, "ns")
+        said.append(f"{share_text(program.triton_share)} of its time is Triton's ({ran})")
+    for scope in program.scopes:
+        several = scope.count > 1
+        took = f"{scope.count:,} x " * several + duration_text(scope.mean_ns, "ns")
+        launches = count_text(round(scope.launches_each), "launch", "launches") + " each" * several
+        said.append(f"scope {printable(scope.path)} {took}, {launches}")
     return said
 
 
-def _bound(profile: Profile) -> list[str]:
-    """Of the kernels whose launches took longest."""
-    if not len(profile.counters):
-        return []
-    known = bound_of(limits_of(profile.counters))
-    longest = longest_first(profile.tables, profile.launches).index
-    order = [key for key in longest if key in known] + [key for key in known if key not in longest]
-    return [f"{_short(kernel)} is {known[kernel, variant]}" for kernel, variant in order[:_SHOWN_BOUND]]
+def _bound(model: ProfileModel) -> list[str]:
+    """What binds the kernels whose launches took longest."""
+    known = [entry for entry in model.kernels if entry.limits is not None]
+    return [
+        f"{short_name(entry.name)} is {entry.limits.bound}" for entry in known[:_SHOWN_BOUND] if entry.limits
+    ]
 
 
-def _short(kernel: str) -> str:
-    return fit_middle(kernel, _LONGEST_NAME)
-
-
-def render_header(header: Header, width: int) -> list[Text]:
+def render_header(shown: Shown, width: int) -> list[Text]:
     """All of it: lines of at most `width` cells; what is too long for one goes on in the next."""
-    size = _size(header)
+    header, size = shown.header, _size(shown.header)
     rows: list[_Row] = [
-        ("Verdict", header.verdict.split(), " "),
-        ("Command", header.command.split(), " "),
-        ("Trace", [f"{header.trace}: {size[0]}", *size[1:]], ", "),
-        ("Shown", _shown(header), ", "),
-        ("Device", [part for part in (header.device or "unknown", *_clock(header)) if part], ", "),
+        ("Verdict", shown.model.verdict.headline.split() if header.launches else [], " "),
+        ("Command", (header.command or "").split(), " "),
+        ("Trace", [f"{shown.trace}: {size[0]}", *size[1:]], ", "),
+        ("Shown", _chosen(shown), ", "),
+        ("Device", [part for part in (_device(header) or "unknown", *_clock(shown.model)) if part], ", "),
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
         ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
-        ("Measured", MEASURED.get(header.measure, "").split(), " "),
+        ("Measured", MEASURED.get(header.measure or "", "").split(), " "),
         ("Times", CORRECTED.split() if header.corrected else [], " "),
-        ("Records", _records(header), ", "),
-        ("Overhead", header.budget.split(), " "),
-        ("Bound", header.bound, "; "),
-        ("Values", header.values.split(), " "),
+        ("Records", _records(shown), ", "),
+        ("Overhead", (header.overhead or "").split(), " "),
+        ("Bound", _bound(shown.model), "; "),
+        ("Values", (header.values or "").split(), " "),
     ]
-    rows += _noted(header)
+    rows += _noted(shown.model)
     if header.launches:
-        return [*_banner(header), *_render(header, rows, width)]
+        return [*_banner(header), *_render(shown.model, rows, width)]
     # The notes are the first lines.
     rows = rows if UNSEEN in header.notes else [row for row in rows if row[0] != "Note"]
-    return [*_banner(header), *_nothing(header, width), Text(), *_render(header, rows, width)]
+    return [*_banner(header), *_nothing(header, width), Text(), *_render(shown.model, rows, width)]
 
 
-def render_top(header: Header, width: int) -> list[Text]:
+def render_top(shown: Shown, width: int) -> list[Text]:
     """What one must know before the first figure: what was recorded, what is shown of it, whether to believe
     it, and what was lost. Where nothing was recorded, why, and all of the header."""
+    header = shown.header
     if header.launches == 0:
-        return render_header(header, width)
+        return render_header(shown, width)
     size = _size(header)
     ctas = [part for part in size if part.endswith((" CTA", " CTAs"))]
-    kernels = header.kernel or count_text(header.kernels, "kernel")
-    on = f" on {header.device.split(', ')[0]}" if header.device else ""
+    kernels = count_text(header.kernels, "kernel") if header.kernels > 1 else shown.model.kernels[0].kernel
+    on = f" on {header.device.name}" if header.device.name else ""
     kernels += f" of {header.ranks} ranks" if header.ranks > 1 else ""
     rows: list[_Row] = [
-        ("Command", header.command.split(), " "),
+        ("Command", (header.command or "").split(), " "),
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
-        ("Variants", "; ".join(header.variants).split(), " "),
-        ("Shown", _shown(header), ", "),
-        ("Verdict", header.in_brief.split(), " "),
-        ("Overhead", header.budget.split(), " "),
-        ("Bound", header.bound, "; "),
-        ("Values", header.values.split(), " "),
-        ("Records", _records(header) if header.dropped else [], ", "),
+        ("Variants", "; ".join(_variants(shown.model)).split(), " "),
+        ("Shown", _chosen(shown), ", "),
+        ("Verdict", shown.model.verdict.brief.split(), " "),
+        ("Overhead", (header.overhead or "").split(), " "),
+        ("Bound", _bound(shown.model), "; "),
+        ("Values", (header.values or "").split(), " "),
+        ("Records", _records(shown) if header.dropped else [], ", "),
     ]
-    return [*_banner(header), *_render(header, rows, width)]
+    return [*_banner(header), *_render(shown.model, rows, width)]
 
 
-def render_foot(header: Header, width: int) -> list[Text]:
+def render_foot(shown: Shown, width: int) -> list[Text]:
     """What was noted, and the program around the kernels; nothing where `render_top` has said it."""
-    return _render(header, _noted(header), width) if header.launches else []
+    return _render(shown.model, _noted(shown.model), width) if shown.header.launches else []
 
 
-def of_launches(header: Header, unit: str) -> list[str]:
+def of_launches(model: ProfileModel) -> list[str]:
     """What is to be known of launches' times, beside them."""
-    read = of_ctas(header)
-    if unit == "ns" and header.backend != "emulator" and header.ns_uncertainty:
-        read.append(f"timestamps +-{header.ns_uncertainty[1]:.0f} ns")
+    read, uncertainty = of_ctas(model.header), model.header.device.time_uncertainty_ns
+    if model.unit == "ns" and not model.emulated and uncertainty:
+        read.append(f"timestamps +-{uncertainty:.0f} ns")
     return read
 
 
@@ -297,20 +186,20 @@ def _banner(header: Header) -> list[Text]:
     return [Text(EMULATED, style="bold black on yellow")] if header.backend == "emulator" else []
 
 
-def _noted(header: Header) -> list[_Row]:
-    notes: list[_Row] = [("Note", note.split(" "), " ") for note in _alike_once(header.notes)]
-    return [("Program", header.program, "; "), *notes]
+def _noted(model: ProfileModel) -> list[_Row]:
+    notes: list[_Row] = [("Note", note.split(" "), " ") for note in _alike_once(model.header.notes)]
+    return [("Program", _program(model.program), "; "), *notes]
 
 
-def _render(header: Header, rows: Sequence[_Row], width: int) -> list[Text]:
+def _render(model: ProfileModel, rows: Sequence[_Row], width: int) -> list[Text]:
     lines = []
     for name, parts, separator in rows:
         if not parts:
             continue
         alarming = (
             name == "Values"
-            or (name == "Records" and header.dropped)
-            or (name == "Verdict" and header.verdict.startswith(DISTRUST))
+            or (name == "Records" and model.header.dropped)
+            or (name == "Verdict" and model.verdict.label == DISTRUST)
         )
         style = "bold red" if alarming else ""
         head = "bold yellow" if name == "Note" else "dim"
@@ -354,44 +243,38 @@ def _size(header: Header) -> list[str]:
     return [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in known]
 
 
-def _shown(header: Header) -> list[str]:
+def _chosen(shown: Shown) -> list[str]:
     """What was chosen of the trace; nothing if it is shown whole."""
-    if not header.chosen:
+    if not shown.chosen:
         return []
-    chosen = [f"{name} {value}" for name, value in header.chosen.items()]
-    return [*chosen[:-1], f"{chosen[-1]}: {count_text(header.spans)} of {count_text(header.all_spans)} spans"]
+    chosen = [f"{name} {value}" for name, value in shown.chosen.items()]
+    spans = f"{count_text(shown.header.spans)} of {count_text(shown.all_spans)} spans"
+    return [*chosen[:-1], f"{chosen[-1]}: {spans}"]
 
 
-def _measure(metadata: dict[str, Any]) -> str:
-    """What loads were measured to: "latency" if those of any kernel were to their data; "" if unknown."""
-    measured = {about.get("measure") or "" for about in (metadata.get("kernels") or {}).values()}
-    return next((measure for measure in MEASURED if measure in measured), "")
+def _device(header: Header) -> str:
+    device = header.device
+    count = f"{device.sm_count} SMs" if device.sm_count else ""
+    return ", ".join(filter(None, [device.name, device.arch, count]))
 
 
-def _device(device: dict[str, Any]) -> str:
-    count = device.get("sm_count")
-    return ", ".join(filter(None, [device.get("name"), device.get("arch"), f"{count} SMs" if count else ""]))
-
-
-def _range(values: Any) -> tuple[float, float] | None:
-    known = values[np.isfinite(values)]
-    return (float(known.min()), float(known.max())) if len(known) else None
-
-
-def _clock(header: Header) -> list[str]:
-    if header.backend == "emulator" or header.clock_ghz is None:
+def _clock(model: ProfileModel) -> list[str]:
+    device = model.header.device
+    if device.min_clock_ghz is None or device.max_clock_ghz is None:
         return []
-    low, high = (f"{ghz:.3f}" for ghz in header.clock_ghz)
+    low, high = (f"{ghz:.3f}" for ghz in (device.min_clock_ghz, device.max_clock_ghz))
     clock = f"clock {low} GHz" if low == high else f"clock {low} to {high} GHz"
-    return [clock, f"times +-{header.ns_uncertainty[1]:.0f} ns" if header.ns_uncertainty else ""]
+    uncertainty = device.time_uncertainty_ns
+    return [clock, f"times +-{uncertainty:.0f} ns" if uncertainty is not None else ""]
 
 
-def _records(header: Header) -> list[str]:
+def _records(shown: Shown) -> list[str]:
+    header = shown.header
     if not header.records:
         return []
     share = header.dropped / (header.records + header.dropped)
     return [
         f"{count_text(header.records)} in {bytes_text(header.profile_bytes)} of profile memory",
         f"{count_text(header.dropped)} DROPPED ({share:.1%})" if header.dropped else "none dropped",
-        *(["those of whole launches"] if {"cta", "sm", "warp"} & set(header.chosen) else []),
+        *(["those of whole launches"] if {"cta", "sm", "warp"} & set(shown.chosen) else []),
     ]

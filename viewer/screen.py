@@ -2,30 +2,27 @@
 
 import argparse
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.model.build import ModelSources, profile_model
+from profscope.analysis.model.entries import KernelEntry
+from profscope.analysis.model.labels import Group
+from profscope.analysis.model.numbers import plain
 from profscope.analysis.span_rows import outermost
-from profscope.analysis.summary import summary_of
-from profscope.analysis.summing import summed_spans
-from profscope.analysis.time_account import TimeAccount
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.threads import worker_pool
-from viewer.accounts import make_accounts
 from viewer.cells import wrap
 from viewer.drawing import LABEL_WIDTH, render_timeline
 from viewer.filters import Rows
-from viewer.findings import FindingRow, make_findings, render_findings
+from viewer.findings import render_findings
 from viewer.first_screen import render_first
-from viewer.groups import Group, several_variants
 from viewer.header import (
     EMULATED,
-    Header,
-    make_header,
+    Shown,
     of_ctas,
     of_launches,
     of_scopes,
@@ -33,8 +30,8 @@ from viewer.header import (
     render_header,
 )
 from viewer.input import Trace
-from viewer.kernels import KernelRow, make_kernels, render_kernels
-from viewer.lines import LineTable, make_lines, render_lines
+from viewer.kernels import render_kernels
+from viewer.lines import render_lines
 from viewer.option_types import ANSWERS, FIRST
 from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
 from viewer.question_tables import answer_rows, render_breakdown, render_limits
@@ -79,29 +76,26 @@ MORE = (
 
 @dataclass(frozen=True)
 class View:
-    """All that is shown. Kernels, each variant for itself, are in one order everywhere: by the time
-    that their launches took.
+    """All that is shown. shown: the model, with the rows of findings and lines that were asked for.
 
-    accounts: of the kernels that took longest; on the first screen alone.
     breakdown, limits: rows of the questions of these names, where --show names them.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     tables and trees are of the same groups; `omitted` further ones with spans inside have none.
-    lines: of the kernels that took longest.
     """
 
-    header: Header
-    accounts: list[TimeAccount]
-    findings: list[FindingRow]
-    kernels: list[KernelRow]
+    shown: Shown
     breakdown: list[Row]
     limits: list[Row]
     bare: list[str]
     advice: str
     tables: list[KernelTable]
     trees: list[ScopeTree]
-    lines: list[LineTable]
     omitted: int
     timeline: Timeline | None
+
+    @property
+    def kernels(self) -> tuple[KernelEntry, ...]:
+        return self.shown.model.kernels
 
 
 def show_screen(
@@ -142,51 +136,67 @@ def _view(
     shown: Collection[str],
 ) -> View:
     rows = Rows(options.line, options.scope)
-    # What several parts add up is worked out once.
+    # What several parts add up is worked out once; percentiles are in the table of scopes alone.
     adds_up = bool({*shown} - _APART) or not rows.are_all
-    spans = summed_spans(profile.tables) if adds_up else None
-    with worker_pool(1) as beside:  # findings need nothing of what follows, and take as long
-        found = beside.submit(make_findings, profile, selection, spans) if "findings" in shown else None
-        top = _most_rows(options)
-        first_lines = FIRST_LINES if options.top is None and not options.show else top
-        kernels = make_kernels(profile, unit)
-        # Percentiles are in the table of scopes alone.
-        has_scopes = "scopes" in shown
-        summary = None if spans is None else summary_of(profile.tables, spans, ordered=has_scopes)
-        # Everything below a kernel's own row goes by these.
-        wants_tables = bool({*shown} - _APART - {"lines"}) or not rows.are_all
-        tables = make_tables(profile, unit, top, kernels, rows, options.sort, summary) if wants_tables else []
-        most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
-        detailed = tables[: most_kernels or None]
+    sources = ModelSources(profile.tables, percentiles="scopes" in shown)
+    top = _most_rows(options)
+    most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
+    model = profile_model(
+        profile.tables,
+        None if whole is profile else whole.tables,
+        _parts(selection, shown, is_first=not options.show),
+        most_kernels,
+        unit,
+        sources,
+    )
+    first_lines = FIRST_LINES if options.top is None and not options.show else top
+    model = replace(model, kernels=tuple(_with_rows(entry, rows, first_lines) for entry in model.kernels))
+    groups = [Group(each.kernel, each.variant, each.label, each.differs) for each in model.kernels]
+    # Everything below a kernel's own row goes by these.
+    wants_tables = bool({*shown} - _APART - {"lines"}) or not rows.are_all
+    tables = (
+        make_tables(profile, unit, top, groups, rows, options.sort, sources.summary) if wants_tables else []
+    )
+    detailed = tables[: most_kernels or None]
+    spans = sources.spans if adds_up else None
+    choice = _choose(profile, groups) if "timeline" in shown else None
+    drawn = None
+    if choice is not None:
+        cells = width - LABEL_WIDTH
+        drawn = make_timeline(profile, choice, unit, cells, options.zoom, spans and spans.rows)
+    trees = []
+    if "tree" in shown:
         disk = source_lines(trace.written_s)
-        choice = _choose(profile, kernels) if "timeline" in shown else None
-        view = View(
-            header=make_header(profile, trace.name, selection, trace.spans, whole),
-            accounts=[] if options.show else make_accounts(profile, selection, kernels, summary),
-            findings=[] if found is None else rows.findings(found.result()),
-            kernels=kernels,
-            breakdown=answer_rows(profile, "breakdown", shown),
-            limits=answer_rows(profile, "limits", shown),
-            bare=bare_kernels(profile, list(dict.fromkeys(row.kernel for row in kernels)), spans),
-            advice=advice(profile.metadata.get("options") or {}),
-            tables=detailed,
-            trees=make_trees(profile, detailed, unit, top, disk, rows, spans) if "tree" in shown else [],
-            lines=[
-                table
-                for table in make_lines(profile, first_lines, most_kernels, rows, summary)
-                if options.show or any(row.line for row in table.rows)  # another tool's trace has none
-            ]
-            if "lines" in shown
-            else [],
-            omitted=len(tables) - len(detailed),
-            timeline=None
-            if choice is None
-            else make_timeline(
-                profile, choice, unit, width - LABEL_WIDTH, options.zoom, spans and spans.rows
-            ),
-        )
+        trees = make_trees(profile, detailed, unit, top, disk, rows, spans)
+    view = View(
+        shown=Shown(model, trace.name, selection.chosen, trace.spans),
+        breakdown=answer_rows(profile, "breakdown", shown),
+        limits=answer_rows(profile, "limits", shown),
+        bare=bare_kernels(profile, list(dict.fromkeys(each.kernel for each in groups)), spans),
+        advice=advice(profile.metadata.get("options") or {}),
+        tables=detailed,
+        trees=trees,
+        omitted=len(tables) - len(detailed),
+        timeline=drawn,
+    )
     rows.check(profile)
     return view
+
+
+def _parts(selection: Selection, shown: Collection[str], *, is_first: bool) -> set[str]:
+    """Those of the model that are shown. A part of launches says nothing of what holds the whole back."""
+    of_whole = {"findings"} & {*shown} | ({"accounts"} if is_first else set())
+    return ({"lines"} & {*shown}) | (set() if selection.inside else of_whole)
+
+
+def _with_rows(entry: KernelEntry, rows: Rows, most: int) -> KernelEntry:
+    """The entry with the findings and lines that were asked for; of lines `most` (0: all)."""
+    entry = replace(entry, findings=tuple(rows.chosen(entry.findings)))
+    if entry.lines is None:
+        return entry
+    lines = tuple(rows.chosen(entry.lines.rows, scope=""))
+    left_out = replace(entry.left_out, lines=max(0, len(lines) - most) if most else 0)
+    return replace(entry, lines=replace(entry.lines, rows=lines[: most or None]), left_out=left_out)
 
 
 def _most_rows(options: argparse.Namespace) -> int:
@@ -205,7 +215,7 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
         "kernels": bool(view.kernels),
         "breakdown": bool(view.breakdown),
         "limits": bool(view.limits),
-        "lines": any(table.rows for table in view.lines),
+        "lines": any(each.lines.rows for each in view.kernels if each.lines),
         "scopes": any(table.rows for table in view.tables),
         "tree": any(tree.nodes for tree in view.trees),
         "timeline": view.timeline is not None,
@@ -227,93 +237,124 @@ def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
 
 
 def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
-    """The view as JSON has it: of the parts that were asked for, or whole."""
-    whole = asdict(view)
-    if asked is None:
-        return {name: part for name, part in whole.items() if name not in ANSWERS}
-    names = {"scopes": "tables", "tree": "trees"}
-    return {
-        "header": whole["header"],
-        **{names.get(name, name): whole[names.get(name, name)] for name in asked},
+    """The model, and of the other parts those that were asked for, or all, as JSON has them."""
+    shown = view.shown
+    told: dict[str, Any] = plain(shown.model) | {
+        "trace": shown.trace,
+        "chosen": plain(shown.chosen),
+        "all_spans": shown.all_spans,
     }
+    others = {"scopes": "tables", "tree": "trees", "timeline": "timeline", **{name: name for name in ANSWERS}}
+    names = [others[name] for name in others if name in (asked or ())]
+    if asked is None:
+        names = ["tables", "trees", "timeline", "bare", "advice", "omitted"]
+    whole = asdict(replace(view, shown=None))  # type: ignore[arg-type]
+    return told | {name: whole[name] for name in names}
 
 
 def _rows(view: View, name: str) -> list[Row]:
     """One part as the rows of one table, with the kernels that they are of."""
     if name == "findings":
-        return [asdict(row) for row in view.findings]
+        return [_about(row.kernel) | plain(row.own) for row in view.shown.model.findings]
     if name == "kernels":
-        return [asdict(row) for row in view.kernels]
+        return [_about(entry) | _of_kernel(entry, view.shown.model.unit) for entry in view.kernels]
     if name in ("breakdown", "limits"):
         return view.breakdown if name == "breakdown" else view.limits
     if name == "lines":
-        own: Any = [(table, table.rows) for table in view.lines]
-    elif name == "tree":
+        known = [(entry, row) for entry in view.kernels if entry.lines for row in entry.lines.rows]
+        return [_about(entry) | plain(row) for entry, row in known]
+    own: Any = [(table, table.rows) for table in view.tables]
+    if name == "tree":
         own = [(tree, tree.nodes) for tree in view.trees]
-    else:
-        own = [(table, table.rows) for table in view.tables]
-    about = ("kernel", "variant", "unit")
-    return [
-        {**{name: getattr(table, name) for name in about if hasattr(table, name)}, **asdict(row)}
-        for table, rows in own
-        for row in rows
-    ]
+    return [_about(table) | {"unit": table.unit} | asdict(row) for table, rows in own for row in rows]
+
+
+def _about(of: Group | KernelEntry) -> dict[str, Any]:
+    return {"kernel": of.kernel, "variant": of.variant}
+
+
+def _of_kernel(entry: KernelEntry, unit: str) -> dict[str, Any]:
+    """What the table of kernels has, as one row."""
+    time = plain(entry.time) or {}
+    figures = {name: time.get(name) for name in ("total", "median", "p25", "p75", "min", "max")}
+    about = {"label": entry.label, "differs": plain(entry.differs), "unit": unit}
+    counts = {"launches": entry.launches, "untimed": entry.untimed, "ctas": entry.ctas.recorded}
+    return about | counts | {"share": entry.share} | figures
 
 
 def _render(view: View, options: argparse.Namespace, width: int, shown: Collection[str]) -> list[Text]:
-    if options.show is None:
-        lines = render_first(
-            view.header, view.kernels, view.accounts, view.findings, view.lines, width, _most_rows(options)
-        )
-        if view.bare and view.advice:
-            lines += [Text(line) for line in wrap(_bare(view), width)]
-    else:
-        lines = [Text(EMULATED, style="bold black on yellow")] if view.header.backend == "emulator" else []
-        if "header" in shown:
-            lines = [*render_header(view.header, width), *[Text()] * ("findings" in shown)]
-        if "findings" in shown:
-            lines += (
-                render_findings(view.findings, several_variants(view.kernels), width, _most_rows(options))
-                if view.findings
-                else [Text("no findings")]
-            )
-        if "kernels" in shown:
-            unit = view.kernels[0].unit if view.kernels else ""
-            lines += [
-                Text(),
-                *render_kernels(view.kernels, width, _most_rows(options), of_launches(view.header, unit)),
-            ]
+    lines = (
+        _render_first(view, options, width) if options.show is None else _render_parts(view, options, width)
+    )
     lines += render_breakdown(view.breakdown, width, _most_rows(options))
     lines += render_limits(view.limits, width)
-    for of_kernel in view.lines if options.show else []:
-        lines += [Text(), *render_lines(of_kernel, width)]
-    for at, table in enumerate(view.tables):
-        if not (table.rows or (view.trees and view.trees[at].nodes)):
-            continue  # none of its scopes was asked for
-        if "scopes" in shown:
-            lines += [Text(), *render_table(table, width, of_scopes(view.header))]
-        if view.trees:
-            said = of_scopes(view.header)
-            lines += [Text(), *([] if "scopes" in shown else render_heading(table, width, said))]
-            lines += [*render_tree(view.trees[at], width)]
-        if "scopes" in shown or view.trees:
-            lines += render_uncovered(table, width)
+    if options.show and "lines" in shown:
+        lines += _lines(view, width)
+    lines += _scopes(view, width, shown)
     if view.omitted:
         more = f"{view.omitted} more kernels with spans; {_ways(view)} shows them"
         lines += [Text(), Text(more, style="dim")]
     if "timeline" in shown:
         lines += _timeline(view, width)
-    if options.show is None and view.header.launches:
-        foot = render_foot(view.header, width)
+    if options.show is None and view.shown.header.launches:
+        foot = render_foot(view.shown, width)
         lines += [Text(), *foot] if foot else []
         lines += [Text(), *(Text(line, style="dim") for line in wrap(MORE.split(), width))]
     return lines[1:] if lines and not lines[0].plain else lines
 
 
+def _render_first(view: View, options: argparse.Namespace, width: int) -> list[Text]:
+    lines = render_first(view.shown, width, _most_rows(options))
+    if view.bare and view.advice:
+        lines += [Text(line) for line in wrap(_bare(view), width)]
+    return lines
+
+
+def _render_parts(view: View, options: argparse.Namespace, width: int) -> list[Text]:
+    """The header, findings and kernels that --show names."""
+    model = view.shown.model
+    lines = [Text(EMULATED, style="bold black on yellow")] if model.emulated else []
+    if "header" in options.show:
+        lines = [*render_header(view.shown, width), *[Text()] * ("findings" in options.show)]
+    if "findings" in options.show:
+        found = model.findings
+        lines += render_findings(found, width, _most_rows(options)) if found else [Text("no findings")]
+    if "kernels" in options.show:
+        most, said = _most_rows(options), of_launches(model)
+        lines += [Text(), *render_kernels(model.kernels, model.unit, width, most, said)]
+    return lines
+
+
+def _lines(view: View, width: int) -> list[Text]:
+    lines: list[Text] = []
+    told: list[str] = []
+    for entry in view.kernels:
+        if entry.lines is not None:
+            lines += [Text(), *render_lines(entry, width, told)]
+            told += entry.lines.not_measured
+    return lines
+
+
+def _scopes(view: View, width: int, shown: Collection[str]) -> list[Text]:
+    lines: list[Text] = []
+    said = of_scopes(view.shown.header)
+    for at, table in enumerate(view.tables):
+        if not (table.rows or (view.trees and view.trees[at].nodes)):
+            continue  # none of its scopes was asked for
+        if "scopes" in shown:
+            lines += [Text(), *render_table(table, width, said)]
+        if view.trees:
+            lines += [Text(), *([] if "scopes" in shown else render_heading(table, width, said))]
+            lines += render_tree(view.trees[at], width)
+        if "scopes" in shown or view.trees:
+            lines += render_uncovered(table, width)
+    return lines
+
+
 def _timeline(view: View, width: int) -> list[Text]:
     if view.timeline is not None:
-        return [Text(), *render_timeline(view.timeline, width, of_ctas(view.header))]
-    if view.header.launches and not view.header.spans:
+        return [Text(), *render_timeline(view.timeline, width, of_ctas(view.shown.header))]
+    if view.shown.header.launches and not view.shown.header.spans:
         return [Text(), *(Text(line, style="bold") for line in wrap(NO_SPANS.split(), width))]
     return []
 

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.model.labels import Group, differs_text
 from profscope.analysis.span_rows import not_samples
 from profscope.analysis.summary import summary_of
 from profscope.analysis.summing import summed_spans
@@ -14,7 +15,6 @@ from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows
 from viewer.grid import Column, grid, heading
-from viewer.groups import Group, differs_text
 from viewer.paths import told_apart
 from viewer.uncovered import FRAMES, MOSTLY, advice
 from viewer.units import count_text, duration_text, printable, rate_text, share_text
@@ -202,7 +202,7 @@ def render_heading(table: KernelTable, width: int, said: Sequence[str] = ()) -> 
     and with what spans on its loads end."""
     ends = {row.measures for row in table.rows if row.kind == "op" and row.scope.startswith("load ")}
     loads = [text for measures, text in LOADS.items() if measures in ends]
-    return heading(table.heading, [*_title(table), *said, *loads], width)
+    return heading(printable(table.name), [*_title(table), *said, *loads], width)
 
 
 def render_uncovered(table: KernelTable, width: int) -> list[Text]:
@@ -221,7 +221,7 @@ def _title(table: KernelTable) -> list[str]:
     )
     parts = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts]
     unit = "" if table.unit == "ns" else " cycles"
-    parts = [differs_text(table), *parts] if table.differs else parts
+    parts = [differs_text(table.differs), *parts] if table.differs else parts
     parts.append(f"{duration_text(table.warp_time, table.unit)}{unit} of warp time")
     if table.sampled < 1:
         parts.append(f"{'scaled up from ' if table.scaled else ''}{share_text(table.sampled)} of its CTAs")

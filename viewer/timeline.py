@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.model.labels import groups_of
 from profscope.analysis.scope_colours import FRAMES, site_colours
 from profscope.analysis.span_rows import narrow_sites, sites
 from profscope.profiles import Profile
-from viewer.groups import label_of
 from viewer.select import Choice
 from viewer.zoom import Zoom
 
@@ -96,7 +96,7 @@ def make_timeline(
     lanes, legend = draw_lanes(rows, start, end, begin, finish, cells, known)
     return Timeline(
         kernel=choice.kernel,
-        label=label_of(profile, choice.launch),
+        label=_label(profile, choice.launch),
         launch=choice.launch,
         cta=choice.cta,
         sm=int(rows["sm"].iloc[0]),
@@ -228,3 +228,10 @@ def _legend(
             colour = "" if place["kind"] in FRAMES else colours[at]
             entries.append(LegendEntry(symbol, **source, line=int(place["line"]), share=share, colour=colour))
     return sorted(entries, key=lambda entry: -(entry.share or 0))
+
+
+def _label(profile: Profile, launch: int) -> str:
+    """That of the launch's configuration."""
+    rows = profile.launches[profile.launches["launch"] == launch]
+    keys = zip(rows["kernel"], rows["variant"].tolist(), strict=True)
+    return next((groups_of(profile.tables)[str(kernel), variant].label for kernel, variant in keys), "")

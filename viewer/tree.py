@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.model.labels import Group, named
 from profscope.analysis.numbering import numbers_by
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
@@ -21,7 +22,6 @@ from profscope.profiles import Profile
 from viewer.cells import fit
 from viewer.filters import Rows
 from viewer.grid import Column, grid
-from viewer.groups import Group
 from viewer.paths import told_apart
 from viewer.source import SourceLines
 from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
@@ -214,7 +214,7 @@ def render_tree(tree: ScopeTree, width: int) -> list[Text]:
     for at, node in enumerate(tree.nodes):
         source = source_text(node.file, node.line)
         label = "" if node.depth else tree.label
-        name = f"{_branch(tree.nodes, at)}{printable(node.scope + apart[at])}{label}"
+        name = f"{_branch(tree.nodes, at)}{printable(named(node.scope + apart[at], label))}"
         figures = [
             duration_text(node.total, tree.unit),
             share_text(node.share),

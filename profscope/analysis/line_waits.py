@@ -6,7 +6,7 @@ import pandas as pd
 
 from profscope.analysis.sources import Sources
 
-__all__ = ["ISSUED", "stall_counts", "stall_text", "wait_counts", "wait_text"]
+__all__ = ["ISSUED", "LEAST_SHARE", "MOST_STALLS", "stall_counts", "stall_text", "wait_counts", "wait_text"]
 
 ISSUED = "selected"
 """The reason of a warp that does go on."""

@@ -5,7 +5,7 @@ Nothing heavy is imported.
 
 from typing import Final
 
-__all__ = ["NO_TIME", "STEPS", "count_text", "printable", "three_digits"]
+__all__ = ["NO_TIME", "STEPS", "clipped", "count_text", "printable", "three_digits"]
 
 STEPS: Final = {
     "ns": (("ns", 1), ("us", 10**3), ("ms", 10**6), ("s", 10**9)),
@@ -32,6 +32,11 @@ def count_text(value: int, one: str = "", many: str = "") -> str:
     """A whole number with commas, and of what: "1 launch", "1,024 launches"."""
     word = (one if value == 1 else many or f"{one}s") if one else ""
     return f"{value:,} {word}".rstrip()
+
+
+def clipped(text: str, characters: int) -> str:
+    """A text, cut if it is longer."""
+    return text if len(text) <= characters else text[: characters - 3] + "..."
 
 
 def printable(text: str, keep: str = "") -> str:

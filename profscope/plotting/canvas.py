@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
 from profscope.analysis.markup import plain
-from profscope.analysis.report_sections import clipped
+from profscope.analysis.quantities import clipped
 
 __all__ = [
     "DIM",
@@ -75,7 +75,7 @@ def set_text(text: Text, said: str) -> None:
 
 def short_name(name: object) -> str:
     """A name that may be long: kernels of torch.compile's have hundreds of letters."""
-    return clipped(name, _LETTERS)
+    return clipped(str(name), _LETTERS)
 
 
 def title(ax: Axes, said: str, note: str = "", *, emulated: bool = False) -> None:

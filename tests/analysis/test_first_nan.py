@@ -282,8 +282,7 @@ def test_what_is_wrong_in_values_is_said_and_is_no_finding() -> None:
         where = f"in values of store (test_first_nan.py:{lines + 5}) (prof.values())"
         said = f"{problem} {where}" if problem else ""
         assert value_problems(prof.profile.tables) == said
-        first = prof.report()["notes"][0]
-        assert (first == f"values: {said}") is (problem is not None)
+        assert prof.report()["header"]["values"] == (said or None)
         shown = StringIO()
         show_first_screen(prof.profile, "t.json", shown)
         assert (f"Values    {problem} in values of store" in shown.getvalue()) is (problem is not None)

@@ -14,17 +14,17 @@ import triton
 import triton.language as tl
 
 import profscope
+from profscope.analysis.model.labels import Group
 from profscope.decoding.assemble import assemble
 from profscope.decoding.raw import RawLaunch
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from tests.kernels.add import add_kernel
 from tests.support.captured import captured
+from tests.support.models import shown
 from tests.support.programs import BODY
 from tests.support.synth import Loop, Program, Work, launch
-from viewer.groups import Group
-from viewer.header import make_header, render_header
-from viewer.select import Selection
+from viewer.header import render_header
 from viewer.table import make_tables, render_table
 
 # ruff: noqa: N803
@@ -213,10 +213,7 @@ def test_waits_measure_completion() -> None:
 
 def test_the_viewer_says_what_was_measured() -> None:
     for prof, said in ((add(), "at their issue"), (add(measure="latency"), "when their data has arrived")):
-        lines = [
-            line.plain
-            for line in render_header(make_header(prof.profile, "t.json", Selection(), len(prof.df)), 120)
-        ]
+        lines = [line.plain for line in render_header(shown(prof.profile), 120)]
         assert any(line.startswith("Measured") and said in line for line in lines)
 
 

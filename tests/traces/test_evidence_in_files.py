@@ -19,11 +19,11 @@ from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.h200_evidence import counted, values
+from tests.support.models import shown
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import changed
-from viewer.header import make_header, render_top
-from viewer.select import Selection
+from viewer.header import render_top
 
 KEY = "the key"
 KERNEL = "matmul_kernel"
@@ -128,9 +128,8 @@ def test_a_part_has_the_evidence_of_its_kernels() -> None:
 
 
 def test_views_say_in_one_line_what_binds_a_kernel() -> None:
-    header = make_header(PROFILE, "t.json", Selection(), 0)
-    assert header.bound == [f"{KERNEL} is bound by L2 (94 %)"]
-    assert any("bound by L2 (94 %)" in line.plain for line in render_top(header, 100))
+    top = [line.plain for line in render_top(shown(PROFILE), 100)]
+    assert any(f"{KERNEL} is bound by L2 (94 %)" in line for line in top)
     told = PROFILE.report()["kernels"][0]["limits"]
     assert told["bound"] == "bound by L2 (94 %)"
     assert told["peak_pct"]["l2"] > 90

@@ -143,7 +143,7 @@ def test_the_viewer_shows_the_same(
         out, error = capsys.readouterr()
         document = json.loads(out) if code == 0 else error
         if code == 0:
-            assert document["header"].pop("trace") == name
+            assert document.pop("trace") == name
         shown.append((code, document))
     assert shown[0] == shown[1] == shown[2]
 

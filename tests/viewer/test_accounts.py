@@ -14,14 +14,12 @@ from rich.cells import cell_len
 
 from profscope.analysis.breakdown import breakdown
 from profscope.profiles import Profile, load
-from profscope.traces.trace_filter import TraceFilter
 from tests.support.command_line import run
+from tests.support.models import kernels
 from tests.support.profiles import profiles
 from tests.support.sessions import launch_add, session
-from viewer.accounts import make_accounts, render_account, render_missing
+from viewer.accounts import MOST_ACCOUNTS, render_account, render_missing
 from viewer.first_screen import show_first_screen
-from viewer.groups import several_variants
-from viewer.kernels import make_kernels
 
 DATA = Path(__file__).parents[1] / "data"
 MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"
@@ -35,12 +33,14 @@ def first_screen(profile: Profile) -> list[str]:
 
 
 def drawn(profile: Profile, width: int) -> list[str]:
-    kernels = make_kernels(profile, profile.tables.unit)
-    accounts = make_accounts(profile, TraceFilter(), kernels)
-    assert len(accounts) == min(3, len(kernels))
-    several = several_variants(kernels)
-    bars = [line for each in accounts for line in render_account(each, several, "goes", width)]
-    return [line.plain for line in (*bars, *render_missing(accounts, several, width))]
+    entries = kernels(profile, parts=["accounts"])[:MOST_ACCOUNTS]
+    bars = [
+        line
+        for entry in entries
+        if entry.account
+        for line in render_account(entry.name, entry.account, "goes", width)
+    ]
+    return [line.plain for line in (*bars, *render_missing(entries, width))]
 
 
 def test_the_first_screen_leads_with_the_account(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +91,9 @@ def test_an_emulated_kernel_without_samples_has_no_advice_of_a_gpu() -> None:
 
 
 def test_a_part_of_launches_has_none() -> None:
-    profile = load(MATMUL)
-    kernels = make_kernels(profile, "ns")
-    assert make_accounts(profile, TraceFilter(sm=0), kernels) == []
-    assert make_accounts(profile, TraceFilter(kernel="matmul"), kernels)
-    cta = str(int(profile.df["cta"].iloc[0]))
+    cta = str(int(load(MATMUL).df["cta"].iloc[0]))
     assert "Where its time goes" not in run(str(MATMUL), "--cta", cta).stdout
+    assert "Where its time goes" in run(str(MATMUL), "--kernel", "matmul").stdout
 
 
 def test_what_is_alike_is_said_once() -> None:
@@ -108,11 +105,7 @@ def test_what_is_alike_is_said_once() -> None:
 
 @pytest.mark.parametrize("width", range(20, 41))
 def test_no_bar_is_wider_than_the_terminal(width: int) -> None:
-    profile = load(MATMUL)
-    accounts = make_accounts(profile, TraceFilter(), make_kernels(profile, profile.tables.unit))
-    assert accounts
-    several = {account.kernel for account in accounts}
-    lines = [line for each in accounts for line in render_account(each, several, "goes", width)]
-    bars = [line.plain for line in lines if any(cell in line.plain * 3 for cell in ("███", "···", "▓▓▓"))]
+    lines = drawn(load(MATMUL), width)
+    bars = [line for line in lines if any(cell in line * 3 for cell in ("███", "···", "▓▓▓"))]
     assert bars
     assert max(cell_len(line) for line in bars) <= width

@@ -70,7 +70,7 @@ def test_figures_are_those_of_a_screen_with_percentiles(tmp_path: Path, make: Ca
         for shown in (FIRST, (*FIRST, "scopes"))
     )
     assert with_scopes.pop("tables")[0]["rows"][0]["p99"] > 0
-    assert {"header", "kernels", "lines", "trees", "timeline"} <= {name for name in first if first[name]}
+    assert {"header", "kernels", "trees", "timeline"} <= {name for name in first if first[name]}
     assert first == with_scopes
 
 

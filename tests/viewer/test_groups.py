@@ -6,18 +6,17 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import triton
 
 from profscope.profiles import Profile
 from tests.kernels.add import add_kernel
-from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.models import kernels
+from tests.support.profiles import regular_profile
 from tests.support.sessions import session
 from viewer.cli import main
-from viewer.groups import make_groups
-from viewer.kernels import make_kernels, render_kernels
+from viewer.kernels import render_kernels
 
 
 def run(*arguments: str) -> str:
@@ -52,7 +51,7 @@ def test_each_variant_has_its_line_table_and_tree(two_variants: str) -> None:
     order = [1, 0]  # by the time of their launches: two and one
     for part in ("kernels", "tables", "trees"):
         assert keys(view[part]) == order, part
-        assert [row["label"] for row in view[part]] == [" #1", " #0"]
+        assert [row["label"] for row in view[part]] == ["#1", "#0"]
         assert [row["differs"] for row in view[part]] == [{"BLOCK": 512}, {"BLOCK": 256}]
     assert [row["launches"] for row in view["kernels"]] == [2, 1]
     for key, table, tree in zip(order, view["tables"], view["trees"], strict=True):
@@ -60,7 +59,7 @@ def test_each_variant_has_its_line_table_and_tree(two_variants: str) -> None:
         root = next(row for row in table["rows"] if row["kind"] == "kernel")
         assert [node["count"] for node in tree["nodes"] if node["depth"] == 0] == [root["count"]]
     assert view["timeline"]["launch"] in (1, 2)
-    assert view["timeline"]["label"] == " #1"
+    assert view["timeline"]["label"] == "#1"
 
 
 def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
@@ -77,59 +76,20 @@ def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
     assert max(map(len, narrow.splitlines()[1:])) <= 40, "all but EMULATED, which is never cut"
 
 
-def test_a_kernel_of_one_variant_reads_as_ever() -> None:
-    (row,) = make_kernels(regular_profile(), "ns")
-    assert (row.heading, row.differs) == ("matmul_kernel", {})
-    assert not any("variant" in line.plain for line in render_kernels([row], 200, 0))
+def test_a_kernel_of_one_variant_has_no_number() -> None:
+    entries = kernels(regular_profile())
+    assert not any("variant" in line.plain for line in render_kernels(entries, "ns", 200, 0))
 
 
-def test_what_differs_may_be_a_launch_option_or_a_type() -> None:
-    one = regular_profile()
-    about = [
-        {"variant": 0, "constexprs": {"B": 1}, "signature": {"x": "*fp16"}, "num_warps": 4, "num_ctas": 1},
-        {"variant": 1, "constexprs": {"B": 1}, "signature": {"x": "*fp32"}, "num_warps": 8, "num_ctas": 1},
-    ]
-    launches = one.launches.assign(variant=np.array([0, 1], np.int32))
-    groups = make_groups(Profile(one.df, launches, profile_metadata(variants={"matmul_kernel": about})))
-    assert [group.differs for group in groups.values()] == [
-        {"x": "*fp16", "num_warps": 4},
-        {"x": "*fp32", "num_warps": 8},
-    ]
-
-
-def test_one_variant_of_several_keeps_its_number() -> None:
-    one = regular_profile()
-    about = [{"variant": at, "constexprs": {"B": at}} for at in range(2)]
-    groups = make_groups(Profile(one.df, one.launches, profile_metadata(variants={"matmul_kernel": about})))
-    assert [group.heading for group in groups.values()] == ["matmul_kernel #0"]
-
-
-def with_silent(silent: list[bool]) -> Profile:
-    """A profile, some of whose launches recorded nothing; the others take 100 ns."""
-    one = regular_profile(launches=len(silent))
-    launches = one.launches
-    recorded = ~np.array(silent)
-    figures = {name: launches[name] * recorded for name in ("ctas", "records", "start_ns")}
-    launches = launches.assign(**figures, end_ns=(launches["start_ns"] + 100) * recorded)
-    df = one.df[one.df["launch"].isin(launches["launch"][recorded])].reset_index(drop=True)
-    return Profile(df, launches, one.metadata)
-
-
-def test_launches_without_records_are_in_no_mean_or_minimum() -> None:
-    rows = make_kernels(with_silent([False, False, True]), "ns")
-    (row,) = rows
-    assert (row.launches, row.untimed, row.total, row.mean, row.min) == (3, 1, 200, 100, 100)
-    assert render_kernels(rows, 100, 0)[-1].plain == (
-        "matmul_kernel: 1 without records or without an end, in no total, mean, min or max."
-    )
-
-
-def test_a_kernel_of_which_nothing_was_recorded_has_no_times() -> None:
-    rows = make_kernels(with_silent([True]), "cycles")
-    assert (rows[0].mean, rows[0].min, rows[0].max, rows[0].share) == (None, None, None, None)
-    assert render_kernels(rows, 80, 0)[2].plain.split() == ["matmul_kernel", "1", "-", "0", *"----"]
+def test_launches_without_a_time_are_counted() -> None:
+    one = regular_profile(launches=1)
+    launches = one.launches.assign(ctas=0, records=0, start_ns=0, end_ns=0)
+    entries = kernels(Profile(one.df.iloc[:0], launches, one.metadata))
+    lines = [line.plain for line in render_kernels(entries, "ns", 100, 0)]
+    assert lines[2].split() == ["matmul_kernel", "1", "-", "0ns", *"----"]
+    assert lines[-1] == "matmul_kernel: 1 launch without records or without an end, in no time."
 
 
 def test_other_tools_launches_have_no_records_but_times() -> None:
     view = json.loads(run(str(Path(__file__).parents[1] / "traces/samples/kineto.json"), "--format", "json"))
-    assert all(row["untimed"] == 0 and row["min"] > 0 for row in view["kernels"])
+    assert all(row["untimed"] == 0 and row["time"]["min"] > 0 for row in view["kernels"])

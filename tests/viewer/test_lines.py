@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from profscope.analysis.integrity import validate
+from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.profiles import Profile
+from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
 from viewer.cli import main
-from viewer.lines import LineRow, LineTable, render_lines
+from viewer.lines import render_lines
 from viewer.select import Selection, select
 
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
@@ -41,9 +43,13 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
     assert first.split()[2:3] == ["80.0%"]
     assert first.endswith("long_scoreboard on load, line 24 (75 %)")
     assert "5 more lines; --top 0 shows them" in text
-    (lines,) = json.loads(shown(tmp_path, capsys, "--format", "json", "--show", "lines"))["lines"]
-    assert (lines["kernel"], lines["samples"], lines["omitted"]) == ("matmul_kernel", 1000, 0)
-    assert lines["rows"][0]["share_samples"] == 0.8
+    (kernel,) = json.loads(shown(tmp_path, capsys, "--format", "json", "--show", "lines"))["kernels"]
+    assert (kernel["kernel"], kernel["lines"]["samples"], kernel["left_out"]["lines"]) == (
+        "matmul_kernel",
+        1000,
+        0,
+    )
+    assert kernel["lines"]["rows"][0]["sample_share"] == 0.8
 
 
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
@@ -60,11 +66,14 @@ def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_line_of_another_file_says_so() -> None:
-    nothing = dict.fromkeys(field.name for field in fields(LineRow))
-    places = [("/a/kernel.py", 45, ""), ("/a/helpers.py", 45, "kernel kernel.py:9 > half helpers.py:45")]
+    nothing = dict.fromkeys(field.name for field in fields(LineEntry))
+    nothing |= {"self_share": 0.5, "text": "x", "stalls": (), "waits_for": ""}
+    places = [("/a/kernel.py", 45, 0), ("/a/helpers.py", 45, 1)]
     rows = [
-        LineRow(**nothing | {"file": file, "line": line, "call_path": path, "self_share": 0.5, "source": "x"})
-        for file, line, path in places
+        LineEntry(**nothing | {"file": file, "line": line, "call_paths": paths})  # type: ignore[arg-type]
+        for file, line, paths in places
     ]
-    text = [line.plain.split() for line in render_lines(LineTable("kernel", 0, "", 0, rows, 0, []), 80)[2:]]
+    (kernel,) = kernels(SPANS)
+    entry = replace(kernel, lines=Lines("spans", 0, tuple(rows), ()))
+    text = [line.plain.split() for line in render_lines(entry, 80)[2:]]
     assert [words[0] for words in text] == ["45", "helpers.py:45"]

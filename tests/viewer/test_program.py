@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tests.support.around import program
+from tests.support.models import shown
 from tests.support.profiles import regular_profile
-from viewer.header import make_header, render_foot, render_header, render_top
-from viewer.select import Selection
+from viewer.header import render_foot, render_header, render_top
 
 
 def test_the_header_has_gpu_time_and_the_longest_scopes() -> None:
     profile = program()
-    header = make_header(profile, "trace.json", Selection(), len(profile.tables.df))
-    busy, triton, *scopes = header.program
-    assert busy.startswith("GPU 0 busy for ")
-    share = profile.program.gpu_time().attrs["triton_share"]
-    assert triton.startswith(f"{100 * share:.1f}% of its time is Triton's (")
-    assert [scope.rsplit(" ", 3)[0] for scope in scopes] == [
-        "scope step", "scope step > backward", "scope step > forward",
-    ]  # fmt: skip
-    assert scopes[0].endswith(", 3 launches"), "once: neither 1 x nor each"
+    header = shown(profile)
+    around = header.model.program
+    text = " ".join(" ".join(line.plain for line in render_foot(header, 300)).split())
+    (gpu,) = around.gpus
+    assert f"GPU {gpu.device} busy for " in text
+    assert around.triton_share == profile.program.gpu_time().attrs["triton_share"]
+    assert f"; {100 * around.triton_share:.1f}% of its time is Triton's (" in text
+    assert [scope.path for scope in around.scopes] == ["step", "step > backward", "step > forward"]
+    assert re.search(r"; scope step \S+, 3 launches;", text), "once: neither 1 x nor each"
     for render, said in ((render_header, True), (render_foot, True), (render_top, False)):
         assert any("Program" in line.plain for line in render(header, 80)) == said
 
 
 def test_without_any_it_says_nothing() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
-    header = make_header(profile, "trace.json", Selection(), len(profile.tables.df))
-    assert header.program == []
+    header = shown(profile)
+    assert (header.model.program.gpus, header.model.program.scopes) == ((), ())
     assert not any("Program" in line.plain for line in render_header(header, 80))
 
 
@@ -39,12 +40,12 @@ def test_notes_that_say_the_same_of_many_kernels_are_told_once() -> None:
         "alone: something else",
     ]
     profile = replace(profile, metadata={**profile.metadata, "notes": notes})
-    header = make_header(profile, "trace.json", Selection(), len(profile.tables.df))
+    header = shown(profile)
     text = " ".join(" ".join(line.plain for line in render_header(header, 200)).split())
     assert "Note k1: 1 of 64 CTAs were recorded (and 7 notes like it, in --format json)" in text
     assert "k2: " not in text
     assert "Note alone: something else" in text
-    assert header.notes == notes
+    assert list(header.header.notes) == notes
     foot = "\n".join(line.plain for line in render_foot(header, 200))
     assert " ".join(foot.split()) in text
     assert foot.count("Note") == 3

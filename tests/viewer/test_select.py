@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.analysis.integrity import validate
+from profscope.analysis.model.labels import Group
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
 from viewer.cli import main
-from viewer.groups import Group
-from viewer.kernels import make_kernels
 from viewer.select import Selection, choose_cta, select
 from viewer.table import make_tables
 
@@ -60,9 +60,9 @@ def test_nothing_asked_for_is_the_whole(profile: Profile) -> None:
 
 def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> None:
     part = select(profile, Selection(launch=1))
-    (kernel,) = make_kernels(part, "ns")
-    assert (kernel.launches, kernel.ctas) == (1, 8)
-    (table,) = make_tables(part, "ns", 0, [kernel])
+    (kernel,) = kernels(part)
+    assert (kernel.launches, kernel.ctas.recorded) == (1, 8)
+    (table,) = make_tables(part, "ns", 0, groups([kernel]))
     assert (table.launches, table.ctas, table.warps) == (1, 8, 32)
     choice = choose_cta(part.df, [kernel.kernel])
     assert choice is not None
@@ -82,12 +82,13 @@ def test_a_part_of_launches_restricts_counts_times_and_sums(
     profile: Profile, chosen: dict[str, int], ctas: int, warps: int
 ) -> None:
     part = select(profile, Selection(**chosen))
-    (kernel,) = make_kernels(part, "ns")
-    assert kernel.ctas == ctas
+    (kernel,) = kernels(part)
+    assert kernel.ctas.recorded == ctas
     end = part.df["start_ns"] + part.df["duration_ns"]
     times = [rows.max() - part.df["start_ns"][rows.index].min() for _, rows in end.groupby(part.df["launch"])]
-    assert kernel.total == sum(times)
-    (table,) = make_tables(part, "ns", 0, [kernel])
+    assert kernel.time is not None
+    assert kernel.time.total == sum(times)
+    (table,) = make_tables(part, "ns", 0, groups([kernel]))
     assert (table.ctas, table.warps) == (ctas, warps)
     roots = part.df[part.df["depth"] == 0]
     assert table.warp_time == roots["duration_ns"].sum(), "never scaled up to the grid"
@@ -183,7 +184,7 @@ def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
     profile = Profile(df, launches, whole.metadata | {"notes": notes})
     shown = select(profile, Selection(kernel="^matmul"))
     assert shown.metadata["notes"] == notes[2:]
-    assert profile.report()["notes"][0] == notes[3]
+    assert profile.report()["header"]["notes"][0] == notes[3]
 
 
 @pytest.mark.parametrize("flag", quick(["--cta", "--warp"], ["--cta"]))
@@ -200,14 +201,10 @@ def test_a_look_at_a_part_of_launches_changes_no_verdict(
     profile = regular_profile(launches=2, ctas=8, warps=4, iterations=6)
     Profile(profile.tables.df, profile.launches, profile.metadata | costs).save(f"{tmp_path}/trace/")
     number = str(int(profile.df[flag[2:]].iloc[0]))
-    assert (
-        shown("--format", "json", flag, number)["header"]["verdict"]
-        == (shown("--format", "json")["header"]["verdict"])
-    )
+    assert shown("--format", "json", flag, number)["verdict"] == (shown("--format", "json")["verdict"])
     (whole,), (part,) = (shown("--format", "report", *words)["kernels"] for words in ([], [flag, number]))
-    assert whole["time"]["instrumented_over_bare"]["basis"] == "estimated"
-    assert part["time"]["instrumented_over_bare"] == whole["time"]["instrumented_over_bare"]
-    for name in ("verdict", "findings", "overlap", "critical_path"):
+    assert whole["recorded_over_bare"]["basis"] == "estimated"
+    for name in ("recorded_over_bare", "verdict", "findings", "overlap", "critical_path"):
         assert part[name] == whole[name], name
     assert part["records"]["per_warp"] == whole["records"]["per_warp"]
-    assert part["lines"][0]["self_ns"] < whole["lines"][0]["self_ns"]
+    assert part["lines"]["rows"][0]["self_time"] < whole["lines"]["rows"][0]["self_time"]

@@ -12,18 +12,20 @@ from rich.cells import cell_len
 
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.integrity import validate
+from profscope.analysis.model.entries import FindingEntry, KernelFinding
+from profscope.analysis.model.labels import Group
 from profscope.profiles import Profile
 from profscope.traces.merging import Part, merged
 from tests.support.examples import examples
+from tests.support.models import groups, kernels, shown
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from viewer.cells import fit, fit_end
 from viewer.drawing import LABEL_WIDTH, render_timeline
-from viewer.findings import FindingRow, render_findings
-from viewer.groups import Group
-from viewer.header import make_header, render_header
-from viewer.kernels import make_kernels, render_kernels
-from viewer.select import Choice, Selection, choose_cta
+from viewer.findings import render_findings
+from viewer.header import render_header
+from viewer.kernels import render_kernels
+from viewer.select import Choice, choose_cta
 from viewer.source import source_lines
 from viewer.table import make_tables, render_table, render_uncovered
 from viewer.timeline import make_timeline
@@ -50,10 +52,12 @@ def profile() -> Profile:
 
 
 def test_header_counts(profile: Profile) -> None:
-    header = make_header(profile, "trace.json", Selection(), len(profile.df))
+    told = shown(profile)
+    header, device = told.header, told.header.device
     assert (header.kernels, header.launches, header.ctas, header.spans) == (1, 2, 16, len(profile.df))
-    assert header.clock_ghz == (1.98, 1.98)
-    assert header.device == "NVIDIA H200, sm_90, 132 SMs"
+    assert (device.min_clock_ghz, device.max_clock_ghz) == (1.98, 1.98)
+    text = [line.plain for line in render_header(told, 100)]
+    assert any("NVIDIA H200, sm_90, 132 SMs, clock 1.980 GHz" in line for line in text)
 
 
 def test_table_agrees_with_the_summary(profile: Profile) -> None:
@@ -162,14 +166,15 @@ def test_the_legend_explains_every_symbol_with_shares() -> None:
 @settings(max_examples=examples(15))
 def test_any_profile_can_be_shown(profile: Profile) -> None:
     width = 80
-    lines = render_header(make_header(profile, "t.json", Selection(), len(profile.df)), width)
+    lines = render_header(shown(profile), width)
     for unit in ("ns", "cycles"):
-        kernels = make_kernels(profile, unit)
-        tables = make_tables(profile, unit, 20, kernels)
+        entries = kernels(profile, unit)
+        tables = make_tables(profile, unit, 20, groups(entries))
+        lines += render_kernels(entries, unit, width, 20)
         trees = make_trees(profile, tables, unit, 20, no_source)
         lines += [line for table in tables for line in render_table(table, width)]
         lines += [line for tree in trees for line in render_tree(tree, width)]
-        choice = choose_cta(profile.df, [row.kernel for row in kernels])
+        choice = choose_cta(profile.df, [row.kernel for row in entries])
         assert (choice is None) == profile.df.empty
         if choice is not None:
             timeline = make_timeline(profile, choice, unit, width - LABEL_WIDTH, None)
@@ -177,18 +182,16 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
             drawn = {symbol for lane in timeline.lanes for symbol in lane.cells} - {" "}
             assert drawn <= {entry.symbol for entry in timeline.legend}
             lines += render_timeline(timeline, width)
-    lines += render_kernels(make_kernels(profile, "ns"), width, 20)
     assert all("\n" not in line.plain and line.plain.isprintable() for line in lines)
 
 
 def test_kernels_by_launch_time() -> None:
     profile = regular_profile(launches=3, ctas=2)
     launches = profile.launches.assign(kernel=["a", "b", "a"], start_ns=[0, 0, 100], end_ns=[10, 40, 130])
-    rows = make_kernels(Profile(profile.df, launches), "ns")
-    assert [(row.kernel, row.launches, row.total, row.mean, row.share) for row in rows] == [
-        ("a", 2, 40, 20.0, 0.5),
-        ("b", 1, 40, 40.0, 0.5),
-    ]
+    rows = kernels(Profile(profile.df, launches))
+    times = [row.time for row in rows if row.time is not None]
+    assert [(row.kernel, row.launches, row.share) for row in rows] == [("a", 2, 0.5), ("b", 1, 0.5)]
+    assert [(time.total, time.median, time.p25) for time in times] == [(40, 20.0, 15.0), (40, 40.0, 40.0)]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +306,9 @@ def test_shares_and_launches_of_an_emulated_profile_are_of_its_cycles() -> None:
     df = profile.df.assign(duration_cycles=[700, 600, 60], line=[7, 8, 9])
     launches = profile.launches.assign(end_ns=profile.launches["start_ns"] + 64, clock_ghz=10.0)
     profile = Profile(df, launches, profile_metadata("emulator"))
-    assert make_kernels(profile, "cycles")[0].total == 700
+    (entry,) = kernels(profile)
+    assert entry.time is not None
+    assert entry.time.total == 700
     shares = {"a": 600 / 700, "b": 60 / 700, "k": 40 / 700}
     summary = profile.summary()
     assert summary["scope"].tolist() == ["a", "b", "k"]
@@ -328,7 +333,7 @@ def test_lines_have_their_kernels_in_the_order_of_all_views() -> None:
     assert profile.summary()["kernel"].iloc[0] == "of many warps"
     order = ["of long launches", "of many warps"]
     assert list(dict.fromkeys(profile.lines()["kernel"])) == order
-    assert [row.kernel for row in make_kernels(profile, "ns")] == order
+    assert [row.kernel for row in kernels(profile)] == order
 
 
 def advised(options: dict[str, object], share: int) -> str:
@@ -380,17 +385,21 @@ def test_ctas_that_are_no_sample_are_not_said_to_be_scaled_up() -> None:
 def test_findings_say_what_is_alike_once() -> None:
     """The advice of several, and what the emulator's first line says of all."""
     told = [f"why {at}{OF_THE_EMULATOR}" for at in range(6)]
+    (kernel,) = kernels(STORY)
     rows = [
-        FindingRow(
-            "k", 0, "idle-sms", "k.py", at, why, {}, "make more programs", 80.0, 64.0, 88.0, 50.0, "high"
+        KernelFinding(
+            kernel,
+            FindingEntry(
+                "id", "idle-sms", "k.py", at, why, {}, "make more programs", 80.0, 64.0, 88.0, 50.0, "high"
+            ),
         )
         for at, why in enumerate(told)
     ]
-    text = "\n".join(line.plain for line in render_findings(rows, (), 100))
+    text = "\n".join(line.plain for line in render_findings(rows, 100))
     assert text.count("Try: make more programs.") == 1
     assert text.count("cost model") == 0
     assert "50%  idle-sms in 6 places (40 to 55 %, confidence: high)" in text
     assert [f"why {at}\n" in text for at in range(6)] == [True] * 3 + [False] * 3
     assert "3 more; --show findings --top 0 has them" in text
-    whole = "\n".join(line.plain for line in render_findings(rows, (), 100, 0))
+    whole = "\n".join(line.plain for line in render_findings(rows, 100, 0))
     assert all(f"why {at}\n" in whole for at in range(6))

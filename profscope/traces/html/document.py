@@ -7,16 +7,14 @@ from typing import Final
 
 import pandas as pd
 
-from profscope.analysis.corrections import are_corrected
 from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import Ints
-from profscope.analysis.values import value_problems
 from profscope.schema import Tables
 from profscope.traces.html.bundle import script, style
 from profscope.traces.html.ctas import Ctas
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.json_block import json_block
-from profscope.traces.html.kernels import MOST_KERNELS, answers, kernels_of
+from profscope.traces.html.kernels import kernels_of, model_of
 from profscope.traces.html.program import program_of
 from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
@@ -49,22 +47,20 @@ _PART: Final = "this is a part of the trace"
 def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     drawn = pool.submit(_drawn, tables)
-    said = answers(tables, pool)
-    kernels = kernels_of(tables, said)
-    whole = sum(kernel.total_time for kernel in kernels)
-    left_out, kernels = max(0, len(kernels) - MOST_KERNELS), kernels[:MOST_KERNELS]
+    model, sources, roofs = model_of(tables, pool)
+    kernels = kernels_of(tables, model, sources, roofs)
     start, duration, sites, ctas, launches = drawn.result()
     best = [best_places(kernel, ctas, launches, sites, duration) for kernel in kernels]
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
     unit = str(facts["unit"])
-    sections: list[Child] = [*_parts(tables), kernel_table(kernels, left_out, whole)]
+    sections: list[Child] = [*_parts(tables), kernel_table(kernels, model)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
             tag(
                 "section",
-                heading_of(kernel, tables),
-                findings_of(kernel, said.findings, places),
+                heading_of(kernel, model),
+                findings_of(kernel, places),
                 class_="findings",
             ),
             tag("section", source_of(kernel, tables, sites, unit), class_="source", id=_source_id(number)),
@@ -76,13 +72,12 @@ def document(tables: Tables, pool: Executor) -> str:
     sections.append(around)
     if len(tables.launches):
         sections += [_timeline(tables), _distributions(tables)]
-    told = {text for kernel in kernels for text in kernel.lines_missing}
-    missing = [str(text) for text in said.lines.attrs.get("not_measured") or ()]
-    notes = [f"not measured: {text}" for text in missing if text.partition(": ")[2] not in told]
-    wrong = value_problems(tables)
-    notes += [f"values: {wrong}"] if wrong else []
-    notes += [_CORRECTED] if len(tables.df) and are_corrected(tables) else []
-    sections.append(tag("section", about(tables, notes, selection), id="about"))
+    told = {text for kernel in kernels if kernel.entry.lines for text in kernel.entry.lines.not_measured}
+    missing = [text for text in sources.lines_not_measured if text.partition(": ")[2] not in told]
+    notes = [f"not measured: {text}" for text in missing]
+    notes += [f"values: {model.header.values}"] if model.header.values else []
+    notes += [_CORRECTED] if model.header.corrected else []
+    sections.append(tag("section", about(model, notes, selection), id="about"))
     title = f"{kernels[0].kernel} · profscope" if kernels else "profscope"
     has = {"findings": bool(kernels), "source": bool(kernels), "program": around is not None}
     has |= dict.fromkeys(("timeline", "distributions"), bool(len(tables.launches)))

@@ -49,17 +49,17 @@ def best_places(
     of_kernel = (launches["kernel"] == kernel.kernel) & (launches["variant"] == kernel.variant)
     own = np.flatnonzero(of_kernel.to_numpy()[ctas.launch])
     if not len(own):
-        return [{} for _ in range(len(kernel.findings))]
+        return [{} for _ in kernel.entry.findings]
     table = sites.table
     places = []
-    for row in kernel.findings.to_dict("records"):
-        if row["finding"] in _OF_LAUNCHES:
+    for finding in kernel.entry.findings:
+        if finding.finding in _OF_LAUNCHES:
             took = (launches["end_ns"] - launches["start_ns"]).where(of_kernel, -1)
             places.append({"level": "launch", "at": int(took.to_numpy().argmax()), "cta": -1})
             continue
         at = (
-            (table["line"] == row["line"])
-            & (table["file"] == row["file"])
+            (table["line"] == finding.line)
+            & (table["file"] == finding.file)
             & (table["kernel"] == kernel.kernel)
         )
         inner = at & table["kind"].isin(("op", "scope"))

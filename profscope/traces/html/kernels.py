@@ -1,8 +1,7 @@
-"""What the page says of each kernel: asked once, of the same questions that a profile answers."""
+"""What the page says of each kernel: its entry in the model, and the tables that its source needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Final
@@ -13,85 +12,64 @@ from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
-from profscope.analysis.launch_durations import longest_first, took
-from profscope.analysis.line_rows import witnesses
-from profscope.analysis.lines import lines_of
+from profscope.analysis.model.build import ModelSources, by_configuration, profile_model
+from profscope.analysis.model.entries import KernelEntry, ProfileModel
+from profscope.analysis.model.judgement import Judgement
+from profscope.analysis.model.labels import differs_text
 from profscope.analysis.roof_rows import roof_frame, roof_rows_of
-from profscope.analysis.time_account import TimeAccount, time_accounts
-from profscope.analysis.variant_texts import differing
-from profscope.analysis.verdict import KernelVerdict, Verdict, verdict
 from profscope.schema import Tables
 from profscope.traces.above import attempted
 from profscope.traces.html.sampled import Sampled, sampled_by_line
 
-__all__ = ["MOST_KERNELS", "Answers", "Kernel", "answers", "kernels_of"]
+__all__ = ["MOST_KERNELS", "Kernel", "kernels_of", "model_of"]
 
 MOST_KERNELS: Final = 24
 """Kernels and variants with sections of their own: those whose launches took longest."""
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """What the questions said of the whole profile."""
-
-    verdict: Verdict
-    findings: pd.DataFrame
-    lines: pd.DataFrame
-    summary: pd.DataFrame
-    roofline: pd.DataFrame
-    accounts: dict[tuple[str, int], TimeAccount]
-
-
-@dataclass(frozen=True, eq=False)
 class Kernel:
-    """One variant of a kernel; tables have the rows of it alone.
+    """One configuration of a kernel: its entry in the model, its rows of the table of launches, and the rows
+    of it alone of the questions. roofline_missing: what could not be told of it, and why."""
 
-    label: " #1 BLOCK=64" where it has several variants, else "". launches: rows of the table of launches.
-    Of those that are known to have ended, in `unit`: launch_time, the median, None where there is none, and
-    total_time. lines_missing, roofline_missing: what could not be told of it, and why.
-    """
-
-    kernel: str
-    variant: int
-    label: str
+    entry: KernelEntry
     launches: pd.DataFrame
-    unit: str
-    launch_time: float | None
-    total_time: float
-    verdict: KernelVerdict | None
-    account: TimeAccount | None
-    findings: pd.DataFrame
     lines: pd.DataFrame
-    lines_missing: list[str]
     summary: pd.DataFrame
     roofline: pd.DataFrame
     roofline_missing: list[str]
     sampled: Sampled
 
     @property
+    def kernel(self) -> str:
+        return self.entry.kernel
+
+    @property
+    def variant(self) -> int:
+        return self.entry.variant
+
+    @property
     def name(self) -> str:
-        return self.kernel + self.label
+        """With what tells it from the kernel's other configurations."""
+        return f"{self.entry.name} {differs_text(self.entry.differs) * bool(self.entry.label)}".rstrip()
 
 
-def answers(tables: Tables, pool: Executor) -> Answers:
-    """Ask; what can run beside the rest does."""
+def model_of(tables: Tables, pool: Executor) -> tuple[ProfileModel, ModelSources, pd.DataFrame]:
+    """The model, what it is made from, and the roofline; what can run beside the rest does."""
     asked = pool.submit(_judgement, tables)
-    known, believed = witnesses(tables), verdict(tables)
-    said, roofs = asked.result()
-    accounts = time_accounts(tables, known, _longest(tables))
-    return Answers(believed, said, lines_of(tables, known), known.summary, roofs, accounts)
+    sources = ModelSources(tables)
+    sources.lines  # noqa: B018  while the kernels are judged
+    judgement, roofs = asked.result()
+    parts = ("findings", "lines", "accounts")
+    model = profile_model(tables, None, parts, MOST_KERNELS, sources=sources, judgement=judgement)
+    return model, sources, roofs
 
 
-def _longest(tables: Tables) -> list[tuple[str, int]]:
-    """Kernels and variants that have sections."""
-    longest = longest_first(tables, tables.launches).index[:MOST_KERNELS]
-    return [(str(kernel), int(variant)) for kernel, variant in longest]
-
-
-def _judgement(tables: Tables) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _judgement(tables: Tables) -> tuple[Judgement, pd.DataFrame]:
     """Findings and roofline: what both are asked of is read once."""
     told = [(_findings(tables, each), roof_rows_of(each)) for each in kernel_analyses(tables)]
-    return findings_frame(tables, [said for said, _ in told]), roof_frame(roof for _, roof in told)
+    found = findings_frame(tables, [said for said, _ in told])
+    return Judgement(found, {}), roof_frame(roof for _, roof in told)
 
 
 def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
@@ -102,54 +80,28 @@ def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Finding
     return said or FindingsOf(Answer([], []), judged.kernel, notes[0])
 
 
-def kernels_of(tables: Tables, said: Answers) -> list[Kernel]:
-    """Those whose launches took longest first."""
-    return sorted(_kernels(tables, said), key=lambda kernel: -kernel.total_time)
-
-
-def _kernels(tables: Tables, said: Answers) -> Iterator[Kernel]:
-    launches = tables.launches
-    variants = launches.groupby("kernel")["variant"].nunique()
-    durations = took(tables, tables.unit)
-    lines = said.lines.copy(deep=False)
-    lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
-    for key, own in launches.groupby(["kernel", "variant"], sort=False):
-        kernel, variant = str(key[0]), int(own["variant"].iloc[0])
-        timed = durations[own.index].dropna()
-        yield Kernel(
-            kernel=kernel,
-            variant=variant,
-            label=_label(tables, kernel, variant) if variants[kernel] > 1 else "",
-            launches=own,
-            unit=tables.unit,
-            launch_time=float(timed.median()) if len(timed) else None,
-            total_time=float(timed.sum()),
-            verdict=said.verdict.get((kernel, variant)),
-            account=said.accounts.get((kernel, variant)),
-            findings=_own(said.findings, kernel, variant),
-            lines=_own(lines, kernel, variant),
-            lines_missing=_missing(said.lines, kernel, variant),
-            summary=_own(said.summary, kernel, variant),
-            roofline=_own(said.roofline, kernel, variant),
-            roofline_missing=_missing(said.roofline, kernel, variant),
-            sampled=sampled_by_line(tables, kernel, variant),
+def kernels_of(
+    tables: Tables, model: ProfileModel, sources: ModelSources, roofs: pd.DataFrame
+) -> list[Kernel]:
+    """Those with sections of their own, in the order of the model."""
+    missing = roofs.attrs.get("not_measured") or ()
+    launches, lines, summary, roofline = map(
+        by_configuration, (tables.launches, sources.lines, sources.summary, roofs)
+    )
+    kernels = []
+    for entry in model.kernels[:MOST_KERNELS]:
+        key = entry.kernel, entry.variant
+        names = {entry.kernel, f"{entry.kernel} #{entry.variant}"}
+        texts = (str(text).partition(": ") for text in missing)
+        kernels.append(
+            Kernel(
+                entry=entry,
+                launches=launches[key],
+                lines=lines.get(key, sources.lines.iloc[:0]).reset_index(drop=True),
+                summary=summary.get(key, sources.summary.iloc[:0]).reset_index(drop=True),
+                roofline=roofline.get(key, roofs.iloc[:0]).reset_index(drop=True),
+                roofline_missing=list(dict.fromkeys(text for name, _, text in texts if name in names)),
+                sampled=sampled_by_line(tables, *key),
+            )
         )
-
-
-def _own(table: pd.DataFrame, kernel: str, variant: int) -> pd.DataFrame:
-    own = table[(table["kernel"] == kernel) & (table["variant"] == variant)]
-    return own.reset_index(drop=True)
-
-
-def _missing(table: pd.DataFrame, kernel: str, variant: int) -> list[str]:
-    """What `not_measured` says of one configuration, without its name."""
-    names = {kernel, f"{kernel} #{variant}"}
-    texts = (str(text).partition(": ") for text in table.attrs.get("not_measured") or ())
-    return list(dict.fromkeys(text for name, _, text in texts if name in names))
-
-
-def _label(tables: Tables, kernel: str, variant: int) -> str:
-    """The number, and what is not the same in all variants."""
-    variants = (tables.metadata.get("variants") or {}).get(kernel) or []
-    differs = (f"{name}={value}" for name, value in differing(variants, variant).items())
-    return " ".join([f" #{variant}", *differs])
+    return kernels

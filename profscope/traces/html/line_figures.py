@@ -90,9 +90,10 @@ def figures_of(kernel: Kernel, sites: Sites, witnesses: list[str]) -> list[LineF
     for row in _plain(kernel.lines):
         own = at(row)
         own.rows.append(row)
-        for name in witnesses:
-            if row[name] is not None:
-                own.shares[name] = own.shares.get(name, 0.0) + float(row[name])
+    for line in () if kernel.entry.lines is None else kernel.entry.lines.rows:
+        shares = {"share_samples": line.sample_share, "self_share": line.self_share}
+        own = at({"file": line.file, "line": line.line})
+        own.shares = {name: share for name in witnesses if (share := shares[name]) is not None}
     numbers = _numbers(sites, kernel.kernel)
     pairings = _by_site(sites)
     for row in sorted(_plain(kernel.summary), key=lambda each: -(each["self_ns"] or 0)):

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import pandas as pd
-
 from profscope.analysis.cause import gain_text
 from profscope.analysis.markup import Child, Markup, joined, tag
+from profscope.analysis.model.lines import NO_SAMPLES
 from profscope.analysis.quantities import NO_TIME
 from profscope.analysis.sources import file_with_source
 from profscope.schema import Tables
@@ -54,7 +53,7 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
     witnesses = [each for each in _WITNESSES if len(kernel.lines) and kernel.lines[each[0]].notna().any()]
     figures = figures_of(kernel, sites, [each[0] for each in witnesses])
     functions, homeless = _functions(kernel, tables, figures)
-    notes = _findings_by_line(kernel.findings)
+    notes = _findings_by_line(kernel)
     blocks: list[Child] = [tag("h2", "Source")]
     if not figures:
         blocks.append(tag("p", "Nothing is known of the lines of this kernel.", class_="none"))
@@ -62,7 +61,9 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
     names = " and by ".join(name for _, name, _ in witnesses)
     about = f"Percent of the kernel's time by {names}. Open a line for what it does, waits for and costs."
     blocks.append(tag("p", about if witnesses else "No time was kept by line.", class_="lead"))
-    blocks += [tag("p", f"{text[:1].upper()}{text[1:]}.", class_="lead") for text in kernel.lines_missing]
+    missing = () if kernel.entry.lines is None else kernel.entry.lines.not_measured
+    told = [text for text in missing if not text.startswith(NO_SAMPLES)]  # which stands below, once
+    blocks += [tag("p", f"{text[:1].upper()}{text[1:]}.", class_="lead") for text in told]
     blocks.append(_hottest(figures))
     for function in functions:
         head = _head(f"{function.name}, {place_text(function.file, function.first)}", witnesses)
@@ -152,13 +153,11 @@ def _head(title: str, witnesses: list[tuple[str, str, str]]) -> Markup:
     )
 
 
-def _findings_by_line(findings: pd.DataFrame) -> dict[str, list[str]]:
+def _findings_by_line(kernel: Kernel) -> dict[str, list[str]]:
     """By place, file names without folders: those of a binary may be of another copy of the program."""
     notes = defaultdict(list)
-    for row in findings.to_dict("records"):
-        notes[place_text(str(row["file"]), int(row["line"]))].append(
-            f"{row['finding']} {gain_text(row['gain_pct'])}"
-        )
+    for own in kernel.entry.findings:
+        notes[place_text(own.file, own.line)].append(f"{own.finding} {gain_text(own.gain.expected)}")
     return notes
 
 

@@ -104,7 +104,7 @@ def test_a_bar_adds_up_to_the_time_of_the_kernel(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     (bar,) = re.findall(r'<div class="stack">(.*?)</div>', page)
     assert sum(map(float, re.findall(r"width:([\d.]+)%", bar))) == pytest.approx(100.0)
-    for name, share in profile.report()["kernels"][0]["breakdown"]["shares"].items():
+    for name, share in profile.report()["kernels"][0]["account"]["shares"].items():
         assert re.search(rf'title="{name} ({100 * share:.0f}|\d+\.\d) %"', bar)
     assert "no PC samples: session(hardware=True) takes some" in page
 

@@ -1,0 +1,1 @@
+"""What every view shows of a profile, worked out once: plain data, which `report()` returns."""

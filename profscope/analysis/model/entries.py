@@ -1,0 +1,383 @@
+"""What the model is made of: frozen dataclasses, which become JSON field by field.
+
+Durations are in the model's `unit`, "ns", or "cycles" on the emulator; every other number has its unit in its
+name. Shares are of 1. None is what is not known, and every number is finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from profscope.analysis.cause import Gain
+from profscope.analysis.model.header_entries import Header, Program
+
+__all__ = [
+    "SCHEMA",
+    "Account",
+    "Configuration",
+    "Ctas",
+    "EvidenceValue",
+    "FindingEntry",
+    "KernelEntry",
+    "KernelFinding",
+    "LaunchTimes",
+    "LeftOut",
+    "LeftOutOfModel",
+    "Limits",
+    "LineEntry",
+    "Lines",
+    "MovedBytes",
+    "PathStep",
+    "ProfileModel",
+    "Records",
+    "Resources",
+    "Slowdown",
+    "Source",
+    "StallShare",
+    "Tail",
+    "VerdictEntry",
+    "VerdictReason",
+    "Work",
+]
+
+SCHEMA: Final = "profscope-model/1"
+
+
+@dataclass(frozen=True)
+class VerdictReason:
+    """Why figures need care: the rule's name, what follows from it, and a sentence with the figures."""
+
+    rule: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class VerdictEntry:
+    """Whether the figures can be trusted. headline: the label and the reasons in short; brief: the label and
+    the reason that weighs most, with its figures."""
+
+    label: str
+    headline: str
+    brief: str
+
+
+@dataclass(frozen=True)
+class LaunchTimes:
+    """How long launches took as a whole, in `unit`: the median and the quartiles, as everywhere."""
+
+    unit: str
+    launches: int
+    total: float
+    median: float
+    p25: float
+    p75: float
+    min: float
+    max: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Recorded time over bare time, and between what it is with 95 % confidence."""
+
+    ratio: float | None
+    low_ratio: float | None
+    high_ratio: float | None
+    basis: str
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Of the two binaries; spills in the compiler's units."""
+
+    recorded: Mapping[str, int | None]
+    bare: Mapping[str, int | None] | None
+
+
+@dataclass(frozen=True)
+class Ctas:
+    """Of all launches: those of the grids, those that recorded, and those that did not come to their end."""
+
+    grid: int
+    recorded: int
+    unfinished: int
+
+
+@dataclass(frozen=True)
+class Records:
+    """Of all launches."""
+
+    kept: int
+    dropped: int
+    per_warp: float | None
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a kernel was launched with: constexprs, and the launch options that were set."""
+
+    constexprs: Mapping[str, Any]
+    num_warps: int | None
+    num_stages: int | None
+    num_ctas: int | None
+    maxnreg: int | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a kernel's `def` stands, and the hash of its text."""
+
+    file: str
+    line: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where the launches' time goes: at most six shares, in whole tenths of a percent, which add up to 1.
+
+    basis: what they are from. advice: what makes the unknown share smaller, "" if it is small.
+    """
+
+    shares: Mapping[str, float]
+    basis: tuple[str, ...]
+    advice: str
+    not_measured: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What binds the kernel, by the counters of bare launches: "bound by L2 (83 %)"."""
+
+    bound: str
+    peak_pct: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class EvidenceValue:
+    """A figure and its unit."""
+
+    value: float | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class FindingEntry:
+    """A cause that holds the kernel back. evidence_values: the figures of the evidence, by name. gain_pct: of
+    the kernel's time, between gain_low_pct and gain_high_pct; program_pct: of that of all."""
+
+    id: str
+    finding: str
+    file: str
+    line: int
+    evidence: str
+    evidence_values: Mapping[str, EvidenceValue]
+    advice: str
+    gain_pct: float | None
+    gain_low_pct: float | None
+    gain_high_pct: float | None
+    program_pct: float | None
+    confidence: str
+
+    @property
+    def gain(self) -> Gain:
+        """NaN where it is not known."""
+        told = (self.gain_pct, self.gain_low_pct, self.gain_high_pct)
+        return Gain(*(math.nan if each is None else each for each in told))
+
+
+@dataclass(frozen=True)
+class StallShare:
+    """Of a line's samples."""
+
+    stall: str
+    share: float
+
+
+@dataclass(frozen=True)
+class LineEntry:
+    """A source line, all call paths to it together.
+
+    self_share, self_time: of its spans, over the kernel's warp time; spans: how many, of the scope that is
+    named. sample_share: of the samples of the bare binary, and between what it is with 95 % confidence;
+    recorded_share: of those of launches that recorded.
+    """
+
+    id: str
+    file: str
+    line: int
+    text: str
+    call_paths: int
+    scope: str
+    self_share: float | None
+    self_time: float | None
+    spans: int
+    sample_share: float | None
+    sample_share_low: float | None
+    sample_share_high: float | None
+    recorded_share: float | None
+    samples: int
+    stalls: tuple[StallShare, ...]
+    waits_for: str
+    bytes_at_most: int | None
+    flops: int | None
+
+    @property
+    def share(self) -> float | None:
+        """By the witness that leads."""
+        return self.self_share if self.sample_share is None else self.sample_share
+
+
+@dataclass(frozen=True)
+class Lines:
+    """witness: what ranks the lines, "samples" where the kernel has enough of them, else "spans". samples:
+    how many of the kernel's bare binary. not_measured: what is not known of its lines, and why."""
+
+    witness: str
+    samples: int
+    rows: tuple[LineEntry, ...]
+    not_measured: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PathStep:
+    """A scope on the way that decides when a CTA ends. earlier_pct: how much sooner it would end if the scope
+    took a quarter less."""
+
+    scope: str
+    file: str
+    line: int
+    cycles: int
+    share: float | None
+    earlier_pct: float | None
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How launches end: the part of all slots for CTAs that is empty once the last CTA has begun."""
+
+    tail_pct: float
+    ctas: int
+    waves: float
+    sms_used: int
+
+
+@dataclass(frozen=True)
+class MovedBytes:
+    """What an op moved at most: masked lanes count, too."""
+
+    bytes_at_most: int
+    gb_per_s_at_most: float | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the ops of all launches computed and moved, by their types and how often records say they ran."""
+
+    flops: int | None
+    tflop_per_s: float | None
+    bytes_by_op: Mapping[str, MovedBytes]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What there was no room for."""
+
+    lines: int
+    findings: int
+
+
+@dataclass(frozen=True)
+class KernelEntry:
+    """One configuration of a kernel.
+
+    id: the same in the next session. label: "#1" if the kernel has several configurations, else "";
+    differs: what is not the same in all of them. launches_seen: with those that were not recorded. untimed:
+    launches without records or without an end, which are in no time. share: of the time of all launches.
+    clean: what is known where there is no finding. The sections from `account` on are None or empty if they
+    were not asked for, or are not known.
+    """
+
+    id: str
+    kernel: str
+    variant: int
+    label: str
+    differs: Mapping[str, Any]
+    configuration: Configuration | None
+    source: Source | None
+    grid: tuple[int, ...]
+    grids: int
+    num_ctas: int
+    num_warps: int
+    launches: int
+    launches_seen: int
+    untimed: int
+    ctas: Ctas
+    share: float | None
+    time: LaunchTimes | None
+    bare_time: LaunchTimes | None
+    recorded_over_bare: Slowdown
+    resources: Resources
+    records: Records
+    verdict: str
+    reasons: tuple[VerdictReason, ...]
+    verdict_not_measured: tuple[str, ...]
+    limits: Limits | None
+    account: Account | None
+    findings: tuple[FindingEntry, ...]
+    clean: str
+    findings_not_measured: tuple[str, ...]
+    lines: Lines | None
+    overlap: Mapping[str, Mapping[str, float | None]] | None
+    critical_path: tuple[PathStep, ...]
+    tail: Tail | None
+    work: Work | None
+    left_out: LeftOut
+
+    @property
+    def name(self) -> str:
+        """With its number where it has several."""
+        return f"{self.kernel} {self.label}".rstrip()
+
+
+class KernelFinding(NamedTuple):
+    """A finding, and the kernel that it is of."""
+
+    kernel: KernelEntry
+    own: FindingEntry
+
+
+@dataclass(frozen=True)
+class LeftOutOfModel:
+    """What there was no room for. time: of the launches of the kernels, in `unit`."""
+
+    kernels: int
+    time: float
+    notes: int
+
+
+@dataclass(frozen=True)
+class ProfileModel:
+    """All that views show of a profile. Kernels stand in the order of what their launches took. not_measured:
+    what is unknown, and why."""
+
+    schema: str
+    unit: str
+    emulated: bool
+    header: Header
+    verdict: VerdictEntry
+    program: Program
+    kernels: tuple[KernelEntry, ...]
+    left_out: LeftOutOfModel
+    not_measured: tuple[str, ...]
+
+    @property
+    def findings(self) -> list[KernelFinding]:
+        """Those of all kernels, what saves most of the program's time first."""
+        rows = [KernelFinding(kernel, own) for kernel in self.kernels for own in kernel.findings]
+        return sorted(rows, key=lambda row: (-(row.own.program_pct or 0.0), -(row.own.gain_pct or 0.0)))

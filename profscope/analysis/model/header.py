@@ -1,0 +1,149 @@
+"""What was recorded, on what, and what the program around the kernels did."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pandas as pd
+
+from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.corrections import are_corrected
+from profscope.analysis.devices import peak_of
+from profscope.analysis.model.header_entries import (
+    Device,
+    GpuTime,
+    Header,
+    HostScope,
+    OtherKernel,
+    Peaks,
+    Program,
+)
+from profscope.analysis.model.numbers import known_number
+from profscope.analysis.overhead import budget_line
+from profscope.analysis.program.gpu_gaps import gpu_gaps
+from profscope.analysis.program.gpu_time import gpu_time
+from profscope.analysis.program.host_scopes import host_scopes
+from profscope.analysis.values import value_problems
+from profscope.options import Options
+from profscope.schema import Tables
+
+__all__ = ["header_of", "peaks_of", "program_of"]
+
+_VERSIONS: Final = ("profscope", "triton", "torch", "python")
+_MEASURES: Final = ("latency", "issue")
+_MOST_SCOPES: Final = 3
+_MOST_OTHERS: Final = 5
+
+
+def header_of(tables: Tables) -> Header:
+    """The facts about all launches of the tables."""
+    launches, metadata = tables.launches, tables.metadata
+    return Header(
+        tool=str(metadata.get("tool") or "") or None,
+        backend=str(metadata.get("backend") or ""),
+        command=_command(metadata.get("program")),
+        versions={name: str(metadata[name]) for name in _VERSIONS if metadata.get(name)},
+        options=Options.not_default(metadata.get("options") or {}),
+        device=_device(tables),
+        measure=_measure(metadata),
+        corrected=len(tables.df) > 0 and are_corrected(tables),
+        kernels=int(launches["kernel"].nunique()),
+        ranks=int(launches["rank"].nunique()),
+        launches=len(launches),
+        colder_launches=int(launches["cold"].sum()),
+        ctas=int(launches["ctas"].sum()),
+        spans=len(tables.df),
+        samples=0 if tables.emulated else int(tables.samples["samples"].sum()),
+        records=int(launches["records"].sum()),
+        dropped=int(launches["dropped"].sum()),
+        profile_bytes=int(launches["profile_bytes"].sum()),
+        overhead=budget_line(metadata) or None,
+        values=value_problems(tables) or None,
+        notes=tuple(str(note) for note in metadata.get("notes") or ()),
+    )
+
+
+def _command(program: object) -> str | None:
+    """As one would type it; None if another tool says something else of its program."""
+    words = program.get("command") if isinstance(program, dict) else None
+    return shlex.join(map(str, words)) if isinstance(words, list) and words else None
+
+
+def _measure(metadata: Mapping[str, Any]) -> str | None:
+    """What loads were measured to: "latency" if those of any kernel were to their data."""
+    measured = {about.get("measure") or "" for about in (metadata.get("kernels") or {}).values()}
+    return next((measure for measure in _MEASURES if measure in measured), None)
+
+
+def _device(tables: Tables) -> Device:
+    device = tables.metadata.get("device")
+    told = device if isinstance(device, dict) else {}
+    count = told.get("sm_count")
+    timed = tables.launches.iloc[:0] if tables.emulated else tables.launches
+    clocks, uncertainty = timed["clock_ghz"].dropna(), timed["ns_uncertainty"].dropna()
+    cost = record_cost(tables.metadata)
+    return Device(
+        name=str(told.get("name") or "") or None,
+        arch=str(told.get("arch") or "") or None,
+        sm_count=count if isinstance(count, int) and count > 0 else None,
+        min_clock_ghz=known_number(clocks.min()),
+        max_clock_ghz=known_number(clocks.max()),
+        time_uncertainty_ns=known_number(uncertainty.max()),
+        clock_read_cycles=None if cost is None else known_number(cost.read),
+        row_store_cycles=None if cost is None else known_number(cost.row),
+        peaks=peaks_of(tables.metadata),
+    )
+
+
+def peaks_of(metadata: Mapping[str, Any]) -> Peaks | None:
+    """None if those of the device are not known."""
+    peak = peak_of(metadata)
+    if peak is None:
+        return None
+    of_8, of_16, of_32 = (known_number(peak.tflop_per_s.get(bits)) for bits in (8, 16, 32))
+    return Peaks(known_number(peak.memory_gb_per_s), of_8, of_16, of_32, peak.source)
+
+
+def program_of(tables: Tables, total: float) -> Program:
+    """What ran on the GPUs, and the longest scopes of the host. total: of all launches."""
+    on_gpu, triton = gpu_time(tables), None
+    share = on_gpu.attrs["triton_share"]
+    if share is not None:
+        triton = int(on_gpu.loc[on_gpu["what"] == "Triton", "total_ns"].sum())
+    others = on_gpu[on_gpu["what"] != "Triton"].nlargest(_MOST_OTHERS, "total_ns")
+    gpus = gpu_gaps(tables).attrs["devices"].items()
+    return Program(
+        total=total,
+        gpus=tuple(
+            GpuTime(int(rank), int(device), int(gpu["busy_ns"]), int(gpu["idle_ns"]))
+            for (rank, device), gpu in gpus
+        ),
+        triton_share=known_number(share),
+        triton_ns=triton,
+        scopes=_scopes(host_scopes(tables)) if len(tables.host) else (),
+        others=tuple(
+            OtherKernel(
+                str(row["what"]),
+                str(row["name"]),
+                int(row["count"]),
+                int(row["total_ns"]),
+                float(row["share"]),
+            )
+            for row in others.to_dict("records")
+        ),
+    )
+
+
+def _scopes(table: pd.DataFrame) -> tuple[HostScope, ...]:
+    return tuple(
+        HostScope(
+            path=str(row["path"]),
+            count=int(row["count"]),
+            mean_ns=float(row["mean_ns"]),
+            total_ns=int(row["total_ns"]),
+            launches_each=float(row["launches_each"]),
+        )
+        for row in table.nlargest(_MOST_SCOPES, "total_ns").to_dict("records")
+    )

@@ -1,0 +1,73 @@
+"""How configurations of a kernel are told apart: the one rule for all views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from profscope.analysis.quantities import printable
+from profscope.analysis.variant_texts import differing
+from profscope.schema import Tables
+
+__all__ = ["Group", "differs_text", "groups_of", "named", "short_name"]
+
+_LONGEST: Final = 40
+
+
+@dataclass(frozen=True)
+class Group:
+    """A kernel's launches of one configuration.
+
+    label: "#1" if the kernel has several configurations, else "". differs: of the configuration what is not
+    the same in all of them, as {"BLOCK": 256}.
+    """
+
+    kernel: str
+    variant: int = 0
+    label: str = ""
+    differs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """These by name, also of what has more."""
+        return {each.name: getattr(self, each.name) for each in fields(Group)}
+
+    @property
+    def name(self) -> str:
+        """Kernel and label."""
+        return named(self.kernel, self.label)
+
+
+def named(kernel: str, label: str) -> str:
+    """ "add_kernel #1", or "add_kernel" if it has one configuration."""
+    return f"{kernel} {label}".rstrip()
+
+
+def short_name(kernel: str) -> str:
+    """A name in front of a sentence: of a long one both ends, which tell names apart that are alike."""
+    half = _LONGEST // 2
+    return kernel if len(kernel) <= _LONGEST else f"{kernel[:half]}…{kernel[1 - half :]}"
+
+
+def groups_of(tables: Tables) -> dict[tuple[str, int], Group]:
+    """By kernel and variant, in order of the first launch.
+
+    A kernel has several configurations if the profile describes several, also where only launches of one of
+    them were chosen.
+    """
+    launches = tables.launches[["kernel", "variant"]].drop_duplicates()
+    described = tables.metadata.get("variants") or {}
+    highest = launches.groupby("kernel", observed=True)["variant"].max().to_dict()
+    groups = {}
+    for kernel, variant in zip(launches["kernel"], launches["variant"].tolist(), strict=True):
+        variants = described.get(str(kernel)) or []
+        has_several = highest[kernel] > 0 or len(variants) > 1
+        label = f"#{variant}" if has_several else ""
+        groups[str(kernel), variant] = Group(str(kernel), variant, label, differing(variants, variant))
+    return groups
+
+
+def differs_text(differs: Mapping[str, Any]) -> str:
+    """ "BLOCK=256 num_warps=8"."""
+    return printable(" ".join(f"{name}={value}" for name, value in differs.items()))

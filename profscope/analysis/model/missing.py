@@ -1,0 +1,90 @@
+"""What is unknown in a profile, and why. What is so in one kernel only, its entry says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from profscope.analysis.clock_cost import record_cost
+from profscope.analysis.model.entries import KernelEntry
+from profscope.analysis.model.header import peaks_of
+from profscope.analysis.model.judgement import Judgement
+from profscope.analysis.op_labels import hides_copies
+from profscope.analysis.quantities import count_text
+from profscope.schema import Tables
+
+__all__ = ["not_measured", "reasons_once"]
+
+_MOST_REASONS: Final = 4  # of what one section could not tell
+_MOST_LETTERS: Final = 80  # of the names of kernels
+
+
+def not_measured(
+    tables: Tables, kernels: Sequence[KernelEntry], judgement: Judgement, summary: pd.DataFrame | None
+) -> list[str]:
+    """summary: None if it was not asked for."""
+    said = reasons_once("account", _of_accounts(kernels))
+    said += reasons_once("findings", judgement.findings.attrs.get("not_measured") or ())
+    for name in ("critical_path", "overlap", "tail"):
+        answers = (getattr(own, name) for own in judgement.timelines.values())
+        said += reasons_once(name, [text for answer in answers for text in answer.not_measured])
+    if not len(tables.samples):
+        said.append("lines.sample_share, samples, stalls: no samples were taken")
+    if tables.counters.empty:
+        said.append("limits: no counters were taken (session(hardware=True))")
+    if not tables.metadata.get("sources"):
+        said.append("source, lines.text: no source was kept")
+    return said + _of_times(tables) + ([] if summary is None else _of_copies(summary))
+
+
+def _of_accounts(kernels: Sequence[KernelEntry]) -> list[str]:
+    accounts = [(each.name, each.account) for each in kernels if each.account is not None]
+    return [f"{name}: {text}" for name, account in accounts for text in account.not_measured]
+
+
+def _of_times(tables: Tables) -> list[str]:
+    metadata, said = tables.metadata, []
+    if peaks_of(metadata) is None:
+        said.append("device.peaks: those of the device are not known")
+    if tables.emulated:
+        said.append("bare_time: the emulator's times between events are not a kernel's alone")
+    elif not (metadata.get("baseline") or {}).get("kernels"):
+        said.append("bare_time: no bare launch was timed (session(baseline=))")
+    if record_cost(metadata) is None:
+        said.append("device.clock_read_cycles: what a record costs was not measured")
+    if tables.emulated:
+        said.append("resources, rates, clocks, ns: the emulator has none; its cycles are of a cost model")
+    elif np.isnan(tables.launches["clock_ghz"].to_numpy(np.float64)).all():
+        said.append("device.*_clock_ghz: no launch was long enough to tell, or its tool does not say")
+    return said
+
+
+def _of_copies(summary: pd.DataFrame) -> list[str]:
+    hiding = [
+        f"{kernel} #{variant}"
+        for (kernel, variant), scopes in summary.groupby(["kernel", "variant"], observed=True)["scope"]
+        if hides_copies(scopes.astype("str"))
+    ]
+    named = f"copies were not recorded (instrument='heavy' does): {_names(hiding)}"
+    return [f"work.bytes_by_op: {named}"] if hiding else []
+
+
+def reasons_once(name: str, texts: Iterable[str]) -> list[str]:
+    """What a section could not tell, each reason once, with the kernels it holds for; those that hold for
+    most of them first, and of many the first ones."""
+    kernels: dict[str, list[str]] = {}
+    for text in texts:
+        kernel, _, why = text.partition(": ")
+        kernels.setdefault(why, []).append(kernel)
+    reasons = sorted(kernels, key=lambda why: -len(kernels[why]))
+    missing = [f"{name}: {_names(kernels[why])}: {why}" for why in reasons[:_MOST_REASONS]]
+    left = len(reasons) - _MOST_REASONS
+    return [*missing, *([f"{name}: {count_text(left, 'more reason')}"] if left > 0 else [])]
+
+
+def _names(names: Sequence[str]) -> str:
+    text = ", ".join(names)
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 3]}..."
