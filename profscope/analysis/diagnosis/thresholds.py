@@ -1,7 +1,8 @@
 """Every number that a cause compares with, and where it is from.
 
 Shares are 0 to 1. Measurements are those of `bench/corpus` on an NVIDIA H200, of the half that rules are
-written by. A test halves and doubles each number, and has a kernel for which it matters.
+written by; "chosen" means that no figure stands behind a number but the findings on that half. A test halves
+and doubles each number, and has a kernel for which it matters.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ NEAR_ROOF: Final = 0.8
 """Of the peak of DRAM or the tensor pipe: nothing but less work is faster. Good products have 0.8 to 0.94 of
 the tensor pipe, good copies 0.84 to 0.89 of DRAM."""
 BUSY: Final = 0.4
-"""Of the issue slots, a pipe or shared memory: below, other work hides it. Kernels with slow arithmetic or
-bank conflicts have 0.43 and more, a layer norm without a fault has less."""
+"""Of the issue slots, a pipe or shared memory: below, other work hides it. Chosen: it separates the faults of
+the open half from its kernels without one."""
 MUCH: Final = 0.15
-"""Of samples or instructions, before a cause explains them. A serial reduction that costs 15 % of the time
-has 0.18, and waits for loads that others hide have up to 0.14."""
+"""Of samples or instructions, before a cause explains them. Chosen: it separates the faults of the open half
+from its kernels without one."""
 FULL: Final = 0.8
-"""Of the lanes of loads and stores: below, blocks do not fit their rows. Tiles at the edges of a good kernel
-leave up to a tenth of them off."""
+"""Of the lanes of loads and stores: below, blocks do not fit their rows; tiles at the edges of a good kernel
+leave fewer off. Chosen."""
 EXCESS: Final = 1.4
 """Times what bytes need: sectors or wavefronts. An unaligned row has up to
 1.25; one that is taken apart has 2 and more."""
@@ -57,7 +58,7 @@ a fault, 5 and more where tiles are too small."""
 UNEVEN: Final = 0.35
 """The standard deviation of CTA times over their mean: alike CTAs have up to 0.3."""
 MANY_WARPS: Final = 16
-"""Of a CTA: a row that fits 8 warps with vectors of 16 bytes gains nothing from more."""
+"""Of a CTA: more are a fault if they have too little to do. Chosen."""
 FEW_LOADS: Final = 4
 """Of a warp: with more, a row is large enough for its warps."""
 CTA_START_CYCLES: Final = 256
