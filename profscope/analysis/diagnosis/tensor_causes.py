@@ -229,7 +229,7 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
     lanes = facts.counts[rows]
     active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
-    if active < thresholds.FULL and facts.executed_share(rows) >= thresholds.NOISE_PCT / 100:
+    if active < 1 and facts.executed_share(rows) >= thresholds.NOISE_PCT / 100:
         scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1"), active)
         place, _ = facts.most_executed(rows)
         yield Finding(

@@ -46,9 +46,6 @@ the open half from its kernels without one."""
 MUCH: Final = 0.15
 """Of samples or instructions, before a cause explains them. Chosen: it separates the faults of the open half
 from its kernels without one."""
-FULL: Final = 0.8
-"""Of the lanes of loads and stores: below, blocks do not fit their rows; tiles at the edges of a good kernel
-leave fewer off. Chosen."""
 EXCESS: Final = 1.4
 """Times what bytes need: sectors or wavefronts. An unaligned row has up to
 1.25; one that is taken apart has 2 and more."""

@@ -72,7 +72,7 @@ def late_warp(facts: KernelFacts) -> Iterator[Finding]:
         "give all warps the same work: another layout, data-dependent loops sorted by length, or fewer "
         "barriers",
         _measured(100 * lost / max(1.0, took)),
-        "high" if same >= thresholds.FULL else "medium",
+        "high" if same > 0.5 else "medium",  # most passes wait for the same warp
     )
 
 
