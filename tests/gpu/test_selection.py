@@ -42,7 +42,7 @@ def test_a_million_ctas_within_256_mib(options: dict[str, Any]) -> None:
         assert torch.cuda.memory_allocated() - given <= 256 << 20
     assert torch.equal(out, x + x)
     del out
-    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.memory_allocated() <= before  # less, if what other tests left was collected
     assert validate(prof.profile.tables) == []
     (row,) = prof.launches.itertuples()
     assert row.grid_x == MILLION
