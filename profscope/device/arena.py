@@ -148,7 +148,6 @@ class DeviceBuffers:
                 lane.next = offset + room
                 lane.filling = filling
         lane.offset = offset
-        lane.launches += 1
         address: int = filling.address
         return address + offset | bits
 

@@ -63,7 +63,6 @@ class Lane:
         self.claimant: Any = None  # the stream in whose launches it may be used
         self.next = 0  # where in the claim the next launch's memory begins
         self.end = -1  # of the claim; the last thing that is read of it
-        self.launches = 0  # that have been given memory
 
     def enqueued(self) -> None:
         """The launch is in its stream, has failed, or has been given no memory after all."""
@@ -187,7 +186,6 @@ class HostBuffers:
             self._used = slice_.kept_bytes
         lane.filling = slice_
         lane.offset = 0
-        lane.launches += 1
         return slice_
 
     def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
