@@ -136,6 +136,8 @@ class Door:
         with self._lock:
             if self._gate is not None:
                 self._known[id(launched)] = launched, launcher
+                if not hasattr(launcher, "__self__"):  # by which Inductor finds a method's object
+                    launcher.__self__ = launched  # type: ignore[attr-defined]
                 # A method of a class derived from it, or another tool's patch over ours, stays before it.
                 if getattr(type(launched), self._name) is self._gate:
                     vars(launched)[self._name] = launcher

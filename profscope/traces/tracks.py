@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -208,7 +208,7 @@ def _kernels(df: pd.DataFrame, device: Ints, first: Ints) -> tuple[Ints, list[st
     kernel, distinct = pd.factorize(codes)
     kernel = np.where(df["sm"].to_numpy()[first] < 0, -1, kernel)
     warps = [device, kernel, *(df[name].to_numpy()[first].astype(np.int64) for name in ("sm", "warp"))]
-    if len(distinct) > 1 and len(np.unique(np.stack(warps), axis=1).T) > MOST_TRACKS:
+    if len(distinct) > 1 and len(np.unique(_one_number(warps))) > MOST_TRACKS:
         return np.minimum(kernel, 0), [f"{len(distinct)} kernels"]
     return kernel, [str(name) for name in df["kernel"].cat.categories[distinct]]
 
@@ -223,8 +223,8 @@ def _cta_slots(df: pd.DataFrame, device: Ints, kernel: Ints, first: Ints, start:
     opening = np.flatnonzero(change)
     begin = np.minimum.reduceat(start, first[opening])
     finish = np.maximum.reduceat(end, first[opening])
-    places = np.stack([device[first[opening]], kernel[opening], sm[opening].astype(np.int64)])
-    place = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+    places = device[first[opening]], kernel[opening], sm[opening].astype(np.int64)
+    place = np.unique(_one_number(places), return_inverse=True)[1]
     return np.repeat(interval_slots(place, begin, finish), np.diff(opening, append=len(first)))
 
 
@@ -246,16 +246,21 @@ def _runs_that_overlap(df: pd.DataFrame, run: Ints, synchronous: Flags, start: I
     return np.unique(run[np.concatenate(wrong)])
 
 
+def _one_number(keys: Iterable[Ints]) -> Ints:
+    """A number for the values at each place of some columns, which order as these do, first column first."""
+    code = np.zeros(1, np.int64)
+    for values in keys:
+        least = int(values.min(initial=0))
+        code = code * (int(values.max(initial=0)) - least + 1) + values - least
+    return code
+
+
 def _number_tracks(keys: Ints) -> tuple[Ints, pd.DataFrame]:
     """Number tracks by the rows of `keys`: device, kernel, SM, slot, warp, lane.
 
     A kernel's part on an SM is a process to viewers of Chrome traces.
     """
-    code = np.zeros(keys.shape[1], np.int64)
-    for values in keys:
-        least = int(values.min(initial=0))
-        code = code * (int(values.max(initial=0)) - least + 1) + values - least
-    _, first, track = np.unique(code, return_index=True, return_inverse=True)
+    _, first, track = np.unique(_one_number(keys), return_index=True, return_inverse=True)
     names = ["device", "kernel", "sm", "slot", "warp", "lane"]
     table = pd.DataFrame(dict(zip(names, keys[:, first], strict=True)))
     changed = (table[["device", "kernel", "sm"]].diff() != 0).any(axis=1)

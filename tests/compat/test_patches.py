@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from profscope.compat.patches import patched, patched_property
+from profscope.compat.patches import Door, patched, patched_property
 
 
 class Base:
@@ -106,3 +106,18 @@ def test_a_patched_property_under_anothers_is_inert_at_its_end(owner: Any) -> No
         owner.run = property(lambda self: gate.__get__(self) + " and theirs")
         assert owner().run == "ours and theirs"
     assert owner().run == "plain and theirs"
+
+
+def test_what_an_object_is_launched_with_tells_the_object() -> None:
+    class Kernel:
+        def run(self, *args: int) -> int:
+            return sum(args)
+
+    kernel, untouched = Kernel(), Kernel()
+    opened = {kernel: lambda *args: -sum(args)}
+    with Door(Kernel, "run", lambda launched, plain: opened.get(launched, plain)).installed():
+        assert (kernel.run(1, 2), untouched.run(1, 2)) == (-3, 3)
+        # torch.compile's timing of templates sets an attribute of `run.__self__`.
+        assert kernel.run.__self__ is kernel
+        assert untouched.run.__self__ is untouched
+    assert kernel.run(1, 2) == 3

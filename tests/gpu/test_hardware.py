@@ -112,7 +112,7 @@ def counters_may_be_read() -> None:
 @pytest.fixture(scope="module")
 def both() -> profscope.Session:
     """A session with an add that is bound by DRAM and a matmul, in turn, until both are observed."""
-    with profscope.session(hardware={"seconds": 60}) as prof:
+    with profscope.session(ctas=64, hardware={"seconds": 60}) as prof:
         for _ in range(ROUNDS):
             assert torch.equal(launch_add(LARGE), expected(LARGE))
             assert (matmul() == SIZE / 4).all()
