@@ -1,9 +1,10 @@
 """Evidence from the hardware against Nsight Compute, and what it costs.
 
-    python -m bench.evidence [--json FILE] [--no-ncu]      needs an NVIDIA GPU
+    python -m bench.evidence [--json FILE] [--no-ncu] [--held-gib 60]     needs an NVIDIA GPU
 
 For each kernel of `evidence_kernels` it prints the verdict, the instruction counts and counters next to those
 of `ncu` for the same launch in another process, and what each step took. FILE gets the raw results.
+--held-gib: how much device memory is allocated meanwhile.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def launch_once() -> None:
     """Each kernel twice unseen and once for ncu."""
     for name, prepare in CASES.items():
         try:
-            launch = prepare()
+            launch = prepare(False)
             for _ in range(2):
                 launch()
             torch.cuda.synchronize()
@@ -228,7 +229,7 @@ def raw(observer: Observer) -> dict[str, Any]:
 def all_cases(observer: Observer) -> None:
     for name, prepare in CASES.items():
         try:
-            launch = prepare()
+            launch = prepare(False)
             for _ in range(2):
                 launch()
             torch.cuda.synchronize()
@@ -284,13 +285,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-ncu", action="store_true")
+    parser.add_argument("--held-gib", type=int, default=0)
     parser.add_argument("--launch-once", action="store_true")
     options = parser.parse_args()
     give_scratch("cuda")
-    torch.zeros(1, device="cuda")
+    torch.set_default_device("cuda")
+    torch.zeros(1)
     if options.launch_once:
         launch_once()
         return
+    held = torch.empty(options.held_gib << 30, dtype=torch.uint8)
+    print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
     calls = Timed()
     observer = Observer(Driver(), open_witnesses(), seconds=math.inf)
     all_cases(observer)
