@@ -93,8 +93,8 @@ class Timed:
     def show(self) -> None:
         for function, took in self.spent.items():
             print(
-                f"  {function:42} {len(took):5} calls, first {took[0]:7.2f} ms, median {median(took):7.2f}, "
-                f"most {max(took):7.2f}"
+                f"  {function:42} {len(took):5} calls, {sum(took) / 1e3:6.2f} s, first {took[0]:7.2f} ms, "
+                f"median {median(took):7.2f}, most {max(took):7.2f}"
             )
 
 
@@ -145,7 +145,8 @@ def launch_once() -> None:
     """Each kernel twice unseen and once for ncu."""
     for name, prepare in CASES.items():
         try:
-            launch = prepare(False)
+            with torch.device("cuda"):
+                launch = prepare(False)
             for _ in range(2):
                 launch()
             torch.cuda.synchronize()
@@ -229,7 +230,8 @@ def raw(observer: Observer) -> dict[str, Any]:
 def all_cases(observer: Observer) -> None:
     for name, prepare in CASES.items():
         try:
-            launch = prepare(False)
+            with torch.device("cuda"):
+                launch = prepare(False)
             for _ in range(2):
                 launch()
             torch.cuda.synchronize()
@@ -289,12 +291,11 @@ def main() -> None:
     parser.add_argument("--launch-once", action="store_true")
     options = parser.parse_args()
     give_scratch("cuda")
-    torch.set_default_device("cuda")
-    torch.zeros(1)
+    torch.zeros(1, device="cuda")
     if options.launch_once:
         launch_once()
         return
-    held = torch.empty(options.held_gib << 30, dtype=torch.uint8)
+    held = torch.empty(options.held_gib << 30, dtype=torch.uint8, device="cuda")
     print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
     calls = Timed()
     observer = Observer(Driver(), open_witnesses(), seconds=math.inf)

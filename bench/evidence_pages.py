@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = []
     if is_installed("fla"):
         function("fla.ops.attn.parallel_attn")  # it asks Triton for the device before the emulator stands in
-    with surroundings(), torch.device("cpu" if options.dry_run else "cuda"):
+    with surroundings():
         for name in options.only:
             if name == _LIBRARY and not is_installed("fla"):
                 print(f"{name}: fla-core is not installed, left out")
@@ -98,7 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             try:
                 begun = time.monotonic()
                 path = options.out / f"{name}.pftrace.gz"
-                prof = record(PAGES[name](options.dry_run), path)
+                with torch.device("cpu" if options.dry_run else "cuda"):
+                    launch = PAGES[name](options.dry_run)
+                prof = record(launch, path)
                 print(
                     f"{name}: {path.stat().st_size:,} bytes, {len(prof.launches)} launches, {len(prof.df)} "
                     f"spans, {len(prof.counts)} counts, {len(prof.counters)} counters, "
