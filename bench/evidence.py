@@ -1,9 +1,10 @@
 """Evidence from the hardware against Nsight Compute, and what it costs.
 
-    python -m bench.evidence [--json FILE] [--no-ncu]      needs an NVIDIA GPU
+    python -m bench.evidence [--json FILE] [--no-ncu] [--held-gib 60]     needs an NVIDIA GPU
 
 For each kernel of `evidence_kernels` it prints the verdict, the instruction counts and counters next to those
 of `ncu` for the same launch in another process, and what each step took. FILE gets the raw results.
+--held-gib: how much device memory is allocated meanwhile.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ class Timed:
     def show(self) -> None:
         for function, took in self.spent.items():
             print(
-                f"  {function:42} {len(took):5} calls, first {took[0]:7.2f} ms, median {median(took):7.2f}, "
-                f"most {max(took):7.2f}"
+                f"  {function:42} {len(took):5} calls, {sum(took) / 1e3:6.2f} s, first {took[0]:7.2f} ms, "
+                f"median {median(took):7.2f}, most {max(took):7.2f}"
             )
 
 
@@ -144,7 +145,8 @@ def launch_once() -> None:
     """Each kernel twice unseen and once for ncu."""
     for name, prepare in CASES.items():
         try:
-            launch = prepare()
+            with torch.device("cuda"):
+                launch = prepare(False)
             for _ in range(2):
                 launch()
             torch.cuda.synchronize()
@@ -228,7 +230,8 @@ def raw(observer: Observer) -> dict[str, Any]:
 def all_cases(observer: Observer) -> None:
     for name, prepare in CASES.items():
         try:
-            launch = prepare()
+            with torch.device("cuda"):
+                launch = prepare(False)
             for _ in range(2):
                 launch()
             torch.cuda.synchronize()
@@ -284,6 +287,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-ncu", action="store_true")
+    parser.add_argument("--held-gib", type=int, default=0)
     parser.add_argument("--launch-once", action="store_true")
     options = parser.parse_args()
     give_scratch("cuda")
@@ -291,6 +295,8 @@ def main() -> None:
     if options.launch_once:
         launch_once()
         return
+    held = torch.empty(options.held_gib << 30, dtype=torch.uint8, device="cuda")
+    print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
     calls = Timed()
     observer = Observer(Driver(), open_witnesses(), seconds=math.inf)
     all_cases(observer)

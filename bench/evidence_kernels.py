@@ -22,9 +22,10 @@ from bench.planted_kernels import (
 from tests.kernels.matmul_tma import matmul_tma_kernel
 
 # ruff: noqa: N803
-__all__ = ["CASES", "Launch"]
+__all__ = ["CASES", "Launch", "Prepare", "matmul"]
 
 Launch = Callable[[], Any]  # returns the compiled kernel
+Prepare = Callable[[bool], Launch]  # makes tensors on torch's default device: small, or of a GPU's size
 
 
 @triton.jit
@@ -85,110 +86,113 @@ def float64_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 def _random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    generator = torch.Generator(device="cuda").manual_seed(0)
-    return torch.randn(*shape, device="cuda", dtype=dtype, generator=generator)
+    torch.manual_seed(0)
+    return torch.randn(*shape, dtype=dtype)
 
 
-def _copy() -> Launch:
-    x = _random(1 << 26)
+def _copy(small: bool) -> Launch:
+    x = _random(1 << (14 if small else 26))
     out = torch.empty_like(x)
     return lambda: copy_kernel[(x.numel() // 1024,)](x, out, BLOCK=1024)
 
 
-def _softmax() -> Launch:
-    x = _random(8192, 4096)
+def _softmax(small: bool) -> Launch:
+    x = _random(16 if small else 8192, 4096)
     out = torch.empty_like(x)
-    return lambda: softmax_kernel[(8192,)](x, out, 4096, BLOCK=4096, num_warps=8)
+    return lambda: softmax_kernel[(len(x),)](x, out, 4096, BLOCK=4096, num_warps=8)
 
 
-def _matmul(group: int, m: int = 4096, tile: int = 128, block_k: int = 64) -> Callable[[], Launch]:
-    def prepare() -> Launch:
-        a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
+def matmul(group: int, m: int = 4096, tile: int = 128, block_k: int = 64) -> Prepare:
+    """Of m x m matrices; group: rows of tiles that programs in sequence share, 0 for all."""
+
+    def prepare(small: bool) -> Launch:
+        size = 4 * tile if small else m
+        a, b = (_random(size, size, dtype=torch.float16) for _ in range(2))
         c = torch.empty_like(a)
-        grid = ((m // tile) ** 2,)
-        tiles = {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": block_k, "GROUP": group}
-        return lambda: ordered_matmul_kernel[grid](a, b, c, m, m, m, **tiles, num_warps=4, num_stages=3)
+        rows = size // tile
+        tiles = {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": block_k, "GROUP": group or rows}
+        launch = ordered_matmul_kernel[(rows**2,)]
+        return lambda: launch(a, b, c, size, size, size, **tiles, num_warps=4, num_stages=3)
 
     return prepare
 
 
-def _float32_dot() -> Launch:
-    m = 2048
+def _float32_dot(small: bool) -> Launch:
+    m = 128 if small else 2048
     a, b = (_random(m, m) for _ in range(2))
     c = torch.empty_like(a)
     tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
     return lambda: float32_dot_kernel[(m // 64, m // 64)](a, b, c, m, m, **tiles, num_warps=4)
 
 
-def _indexed(kernel: Any) -> Callable[[], Launch]:
-    def prepare() -> Launch:
-        n = 1 << 24
+def _indexed(kernel: Any) -> Prepare:
+    def prepare(small: bool) -> Launch:
+        n = 1 << (14 if small else 24)
         x = _random(n)
-        index = torch.randperm(n, device="cuda", generator=torch.Generator(device="cuda").manual_seed(0))
-        index = index.to(torch.int32)
+        index = torch.randperm(n).to(torch.int32)
         out = torch.empty_like(x)
         return lambda: kernel[(n // 1024,)](x, index, out, BLOCK=1024)
 
     return prepare
 
 
-def _division() -> Launch:
-    n = 1 << 24
+def _division(small: bool) -> Launch:
+    n = 1 << (14 if small else 24)
     x = _random(n + 3 * 4096)
-    out = torch.empty(n, device="cuda")
+    out = torch.empty(n)
     return lambda: division_kernel[(n // 1024,)](x, out, 4097, BLOCK=1024)
 
 
-def _float64() -> Launch:
-    n = 1 << 24
+def _float64(small: bool) -> Launch:
+    n = 1 << (14 if small else 24)
     x = _random(n)
     out = torch.empty_like(x)
     return lambda: float64_kernel[(n // 1024,)](x, out, BLOCK=1024)
 
 
-def _atomics() -> Launch:
-    steps, programs = 16, 1056
+def _atomics(small: bool) -> Launch:
+    steps, programs = 16, 8 if small else 1056
     x = _random(steps * 256)
-    counter = torch.zeros(1, device="cuda")
-    out = torch.empty(programs, device="cuda")
+    counter = torch.zeros(1)
+    out = torch.empty(programs)
     return lambda: atomics_kernel[(programs,)](x, counter, out, steps, EACH=True, BLOCK=256)
 
 
-def _transpose(shared: Callable[[], Any]) -> Callable[[], Launch]:
-    def prepare() -> Launch:
-        programs = 1056
+def _transpose(shared: Callable[[], Any]) -> Prepare:
+    def prepare(small: bool) -> Launch:
+        programs = 8 if small else 1056
         x = _random(64, 64)
-        out = torch.empty(programs, 64, 64, device="cuda")
+        out = torch.empty(programs, 64, 64)
         return lambda: transpose_kernel[(programs,)](x, out, 32, SIZE=64, SHARED=shared(), num_warps=4)
 
     return prepare
 
 
-def _spills() -> Launch:
-    programs = 132
+def _spills(small: bool) -> Launch:
+    programs = 4 if small else 132
     x, y = (_random(8192) for _ in range(2))
-    out = torch.empty(programs, 8192, device="cuda")
+    out = torch.empty(programs, 8192)
     return lambda: spills_kernel[(programs,)](x, y, out, 200, BLOCK=8192, num_warps=4, maxnreg=64)
 
 
-def _tma() -> Launch:
-    m = 4096
+def _tma(small: bool) -> Launch:
+    m = 512 if small else 4096
     a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
     c = torch.empty_like(a)
     tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "FLATTEN": False}
     return lambda: matmul_tma_kernel[(132,)](a, b, c, m, m, m, **tiles, num_warps=8, num_stages=3)
 
 
-def _warp_specialised() -> Launch:
-    m = 4096
+def _warp_specialised(small: bool) -> Launch:
+    m = 512 if small else 4096
     a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
     c = torch.empty_like(a)
     tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "BUFFERS": 3}
     return lambda: matmul_ws_kernel[(m // 128, m // 128)](a, b, c, m, m, m, **tiles, num_warps=4)
 
 
-def _attention() -> Launch:
-    heads, length, head = 64, 4096, 64
+def _attention(small: bool) -> Launch:
+    heads, length, head = (1, 256, 64) if small else (64, 4096, 64)
     q, k, v = (_random(heads, length, head, dtype=torch.float16) for _ in range(3))
     out = torch.empty_like(q)
     tiles = {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD": head}
@@ -196,12 +200,12 @@ def _attention() -> Launch:
     return lambda: attention_kernel[grid](q, k, v, out, length, **tiles, num_warps=4, num_stages=2)
 
 
-CASES: dict[str, Callable[[], Launch]] = {
+CASES: dict[str, Prepare] = {
     "copy": _copy,
     "softmax": _softmax,
-    "matmul": _matmul(8),
-    "matmul, ungrouped": _matmul(64, m=8192),
-    "matmul, 32 x 32": _matmul(8, tile=32, block_k=32, m=2048),
+    "matmul": matmul(8),
+    "matmul, ungrouped": matmul(0, m=8192),
+    "matmul, 32 x 32": matmul(8, tile=32, block_k=32, m=2048),
     "float32 dot": _float32_dot,
     "gather": _indexed(gather_kernel),
     "scatter": _indexed(scatter_kernel),
@@ -215,4 +219,3 @@ CASES: dict[str, Callable[[], Launch]] = {
     "warp-specialised": _warp_specialised,
     "attention": _attention,
 }
-"""Each prepares its tensors and returns what launches its kernel once."""
