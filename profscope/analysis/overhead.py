@@ -97,10 +97,12 @@ def budget_line(metadata: Mapping[str, Any]) -> str:
     budget = metadata.get("budget")
     if not budget or not budget["elapsed_ns"]:
         return ""
-    host, gpu = (100 * budget[name] / budget["elapsed_ns"] for name in ("host_ns", "gpu_ns"))
+    host, gpu, opened = (
+        100 * budget[name] / budget["elapsed_ns"] for name in ("host_ns", "gpu_ns", "open_ns")
+    )
     return (
-        f"recording added at most {host + gpu:.2g} % (host {host:.2g} %, GPU {gpu:.2g} %) behind first "
-        f"launches, overhead_pct={budget['overhead_pct']:g}"
+        f"recording added about {host + gpu:.2g} % (host {host:.2g} %, GPU {gpu:.2g} %) behind first "
+        f"launches, overhead_pct={budget['overhead_pct']:g}; launches count in {opened:.3g} % of the time"
     )
 
 

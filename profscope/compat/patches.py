@@ -17,6 +17,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -101,12 +102,22 @@ def patched_property(owner: type, name: str, get: Callable[[Any], Any]) -> Itera
             _ENDED[gate] = original
 
 
+@dataclass(frozen=True)
+class _Known:
+    """An object that was launched. plain: what it has there by itself; None if it is never launched so."""
+
+    launched: Any
+    launcher: Method
+    plain: Method | None
+
+
 class Door:
     """In the place of `owner.name`, by which objects are launched, for the body of a with statement. opened:
     makes what an object is launched with, from the object and what it has there by itself.
 
     It is asked once for each object: its answer stays with the object until the door is taken out, so that
-    later launches do not come by here.
+    later launches do not come by here. While the door is shut, objects have what they have by themselves,
+    and new ones come by once.
     """
 
     def __init__(self, owner: type, name: str, opened: Callable[[Any, Method], Method]) -> None:
@@ -114,8 +125,9 @@ class Door:
         self._name = name
         self._opened = opened
         self._lock = threading.RLock()
-        self._known: dict[int, tuple[Any, Method]] = {}
+        self._known: dict[int, _Known] = {}
         self._gate: _Gate | None = None
+        self._is_shut = False
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -125,22 +137,25 @@ class Door:
                 yield
             finally:
                 with self._lock:
-                    self._gate = None
-                    for launched, launcher in self._known.values():
-                        if vars(launched).get(self._name) is launcher:
-                            del vars(launched)[self._name]
+                    self._gate, self._is_shut = None, False
+                    for known in self._known.values():
+                        own = vars(known.launched)
+                        if self._name in own and own[self._name] in (known.launcher, known.plain):
+                            del own[self._name]
                     self._known.clear()
 
     def set(self, launched: Any, launcher: Method) -> None:
-        """Launch an object with `launcher` while the door is installed."""
+        """Launch an object with `launcher` while the door is installed, shut or not."""
+        self._keep(_Known(launched, launcher, None))
+
+    def shut(self, *, is_shut: bool) -> None:
+        """Shut it, or open it again."""
         with self._lock:
-            if self._gate is not None:
-                self._known[id(launched)] = launched, launcher
-                if not hasattr(launcher, "__self__"):  # by which Inductor finds a method's object
-                    launcher.__self__ = launched  # type: ignore[attr-defined]
-                # A method of a class derived from it, or another tool's patch over ours, stays before it.
-                if getattr(type(launched), self._name) is self._gate:
-                    vars(launched)[self._name] = launcher
+            self._is_shut = is_shut
+            for known in self._known.values():
+                own = vars(known.launched)
+                if known.plain is not None and own.get(self._name) in (known.launcher, known.plain):
+                    own[self._name] = known.plain if is_shut else known.launcher
 
     def launcher(self, launched: Any) -> Method:
         """What an object is launched with."""
@@ -148,13 +163,27 @@ class Door:
         if gate is None:
             return getattr(launched, self._name)  # type: ignore[no-any-return]
         known = self._known.get(id(launched))
-        if known is None:
-            plain = gate.original.__get__(launched, type(launched))
-            with self._lock:
-                if id(launched) not in self._known:  # another thread may have been quicker
-                    self.set(launched, self._opened(launched, plain))
-                known = self._known.get(id(launched), (launched, plain))
-        return known[1]
+        if known is not None:
+            return known.launcher if known.plain is None or not self._is_shut else known.plain
+        plain = gate.original.__get__(launched, type(launched))
+        with self._lock:
+            if id(launched) not in self._known:  # another thread may have been quicker
+                self._keep(_Known(launched, self._opened(launched, plain), plain))
+            known = self._known.get(id(launched))
+        return plain if known is None else known.launcher
+
+    def _keep(self, known: _Known) -> None:
+        launched, launcher = known.launched, known.launcher
+        with self._lock:
+            if self._gate is None:
+                return
+            self._known[id(launched)] = known
+            if not hasattr(launcher, "__self__"):  # by which Inductor finds a method's object
+                launcher.__self__ = launched  # type: ignore[attr-defined]
+            # A method of a class derived from it, or another tool's patch over ours, stays before it.
+            if getattr(type(launched), self._name) is self._gate:
+                shut = self._is_shut and known.plain is not None
+                vars(launched)[self._name] = known.plain if shut else launcher
 
 
 def _standing(before: Any) -> Any:

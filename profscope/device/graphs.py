@@ -78,7 +78,7 @@ class Graphs:
     settle: called before a capture, while waiting is still allowed. keep: takes a graph, the number of its
     replay and the stream, and copies the graph's memory behind what is in that stream. every: of how many
     replays of a graph one is collected, the first one first. strangers: replays of graphs that were captured
-    outside the session.
+    outside the session. beginning: called before each capture.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Graphs:
         keep: Callable[[Captured, int, int], None],
     ) -> None:
         self.strangers = 0
+        self.beginning: Callable[[], None] = lambda: None
         self._shared_bytes = align(shared_bytes, BASE_ALIGNMENT)
         self._every = every
         self._settle = settle
@@ -130,6 +131,7 @@ class Graphs:
     def _begin(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **options: Any) -> Any:
             with self._beginning:
+                self.beginning()
                 captured = self._new(torch.cuda.current_device())
                 result = begin(graph, *args, **options)
                 setattr(graph, _ATTRIBUTE, captured)

@@ -7,6 +7,7 @@ the device stand around a launch. They are read when they have passed: nothing i
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import threading
 import time
@@ -98,8 +99,9 @@ class Baseline:
         program's."""
         if not self._on_gpu:
             return 0.0
-        with self._lock:
-            if not self._capturing:
+        steady = contextlib.nullcontext(True) if self._graphs is None else self._graphs.between_captures()
+        with steady as free, self._lock:
+            if free:
                 self._read_passed()
             timed = self._timed.get(configuration)
             pairs = [] if timed is None else sorted(timed.bare_ns.keys() & timed.recorded_ns.keys())

@@ -1,14 +1,17 @@
 """What recording may add to a program's time: `overhead_pct=`.
 
-    budget    overhead_pct of the time that the session has recorded for, in equal parts by configuration
-    spent     what recorded launches took longer than bare ones, on the host and on the GPU
+    earned    overhead_pct of the time that the session has recorded for
+    spent     what recorded launches took longer than bare ones, on the host and on the GPU, and the looks at
+              bare ones
 
-A configuration whose next recorded launch would spend too much runs bare until it may. Its first launch, and
-the pairs behind it (`baseline.py`), are recorded all the same. Host and GPU are added up although they work
-side by side: a launch-bound program pays for the one, a GPU-bound one for the other, no program for more.
+The session opens its doors for a window of time, in which launches are recorded as `every=` says. When a
+window has spent more than was earned, the doors are shut: launches run as if there were no session, and are
+in no figure, until enough is earned for the next window. A program that recording hardly slows down never
+sees them shut. Host and GPU are added up although they work side by side: a launch-bound program pays for
+the one, a GPU-bound one for the other, no program for more.
 
-Not counted: the first launch of each configuration, for which the recorded binary is compiled; the look at
-each bare launch (0.3 us); and the copies to the host, which other threads make.
+Not counted: the first launch of each configuration, for which the recorded binary is compiled, and the
+copies to the host, which other threads make.
 """
 
 from __future__ import annotations
@@ -17,16 +20,37 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Account", "Budget", "pairs_timed"]
+from profscope.threads import daemon
 
+__all__ = ["WINDOW_NS", "Account", "Budget", "Doors", "pairs_timed"]
+
+WINDOW_NS: Final = 50_000_000  # the shortest: some steps of a small model
+_SAVED_NS: Final = 1_000_000_000  # what is earned in a longer time than this is lost
+_LONGEST_NS: Final = 60_000_000_000  # that the doors stay shut without another look at the time
 _PAIRS: Final = 2  # the first bare launch of a pair loads the binary, and tells nothing
+# What a launch costs the program beyond what its own binary's launcher takes: torch.compile's launcher, and
+# what it drives out of the caches. A GPT that recorded each launch lost 25 us a launch, where launchers took
+# 13 to 18 longer; a look at a bare launch took 1.0 to 2.8 us (docs/benchmarks.md, H200, 2026-11-24).
+_HOST_FACTOR: Final = 2
+_LOOK_NS: Final = 3_000
 
 
 def pairs_timed(baseline: int, budget: Budget | None) -> int:
     """How many pairs a session times. baseline: as asked for."""
     return max(baseline, 0 if budget is None else _PAIRS)
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Of a session. shut: shuts or opens them; looks: how many launches have come by them; held: whether they
+    have to stay open, as while a CUDA graph is captured."""
+
+    shut: Callable[[bool], None]
+    looks: Callable[[], int]
+    held: Callable[[], bool]
 
 
 class Budget:
@@ -36,17 +60,36 @@ class Budget:
         self.overhead_pct = overhead_pct
         self.clock = clock
         self.lock = threading.Lock()
+        self.doors = Doors(lambda is_shut: None, int, bool)
         self._accounts: list[Account] = []
         self._recorded_ns = 0  # up to the last pause
         self._resumed_ns: int | None = None
+        self._switching = threading.RLock()
+        self._is_shut = False
+        self._since_ns = 0  # elapsed, when the doors were last opened
+        self._open_ns = 0  # in windows that have ended
+        self._saved_ns = 0.0
+        self._seen_ns: tuple[int, float] = 0, 0.0  # elapsed and spent, up to which _saved_ns tells
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Count the time of the body of a with statement; again and again, one after the other."""
+        """Count the time of the body of a with statement, and open and shut the doors in it; again and again,
+        one after the other."""
+        ended = threading.Event()
+
+        def keep() -> None:
+            while not ended.wait(self.step() / 1e9):
+                pass
+
         self._resumed_ns = self.clock()
+        thread = daemon("budget", keep)
         try:
             yield
         finally:
+            ended.set()
+            if thread is not None:
+                thread.join()
+            self.open()
             self._recorded_ns, self._resumed_ns = self.elapsed_ns, None
 
     @property
@@ -55,28 +98,66 @@ class Budget:
         since = self._resumed_ns
         return self._recorded_ns + (0 if since is None else self.clock() - since)
 
-    def open(self, extra_gpu_ns: Callable[[], float]) -> Account:
-        """The account of a configuration that is launched for the first time. extra_gpu_ns: says what a
-        recorded launch of it takes longer on the GPU, 0 while that is not known."""
+    def account(self, extra_gpu_ns: Callable[[], float]) -> Account:
+        """Of a configuration that is launched for the first time. extra_gpu_ns: says what a recorded launch
+        of it takes longer on the GPU, 0 while that is not known."""
         account = Account(self, extra_gpu_ns)
         with self.lock:
             self._accounts.append(account)
         return account
 
-    def part(self) -> float:
-        """What one configuration may spend, of the time that has passed."""
-        return self.overhead_pct / 100 / max(1, len(self._accounts))
+    def open(self) -> None:
+        """Open the doors, if they are shut."""
+        with self._switching:
+            if self._is_shut:
+                self._is_shut, self._since_ns = False, self.elapsed_ns
+                self.doors.shut(False)
+
+    def step(self) -> int:
+        """Open or shut the doors, if that is due. For how many ns nothing will be."""
+        elapsed_ns, spent_ns = self.elapsed_ns, sum(self._spent_ns())
+        share = self.overhead_pct / 100
+        with self._switching:
+            before_ns, spent_before_ns = self._seen_ns
+            earned_ns = share * (elapsed_ns - before_ns) - (spent_ns - spent_before_ns)
+            self._saved_ns = min(self._saved_ns + earned_ns, share * _SAVED_NS)
+            self._seen_ns = elapsed_ns, spent_ns
+            if not self._is_shut:
+                window_ns = elapsed_ns - self._since_ns
+                if window_ns < WINDOW_NS or self._saved_ns >= 0 or self.doors.held():
+                    return WINDOW_NS
+                self._open_ns += window_ns
+                self._is_shut = True
+                self.doors.shut(True)
+            # What a window cost so far, it will cost again.
+            missing_ns = WINDOW_NS * min(1.0, spent_ns / max(1, self._open_ns)) - self._saved_ns
+            if missing_ns <= 0:
+                self.open()
+                return WINDOW_NS
+            return round(min(_LONGEST_NS, max(WINDOW_NS, missing_ns / max(share, 1e-9))))
 
     def describe(self) -> dict[str, Any]:
-        """The metadata's entry "budget": what was allowed, and what recording added by these measures."""
-        with self.lock:
-            accounts = list(self._accounts)
+        """The metadata's entry "budget": what was allowed, for how long the doors were open, and what
+        recording added by these measures."""
+        host_ns, gpu_ns = self._spent_ns()
+        with self._switching:
+            elapsed_ns = self.elapsed_ns
+            open_ns = self._open_ns + (0 if self._is_shut else elapsed_ns - self._since_ns)
         return {
             "overhead_pct": self.overhead_pct,
-            "elapsed_ns": self.elapsed_ns,
-            "host_ns": round(sum(each.host_ns for each in accounts)),
-            "gpu_ns": round(sum(each.gpu_ns for each in accounts)),
+            "elapsed_ns": elapsed_ns,
+            "open_ns": open_ns,
+            "host_ns": round(host_ns),
+            "gpu_ns": round(gpu_ns),
         }
+
+    def _spent_ns(self) -> tuple[float, float]:
+        """On the host, and on the GPU."""
+        with self.lock:
+            accounts = list(self._accounts)
+        launchers_ns = sum(each.host_ns for each in accounts)
+        gpu_ns = sum(each.gpu_ns for each in accounts)
+        return _HOST_FACTOR * launchers_ns + _LOOK_NS * self.doors.looks(), gpu_ns
 
 
 class Account:
@@ -88,8 +169,6 @@ class Account:
         self.recorded = 0
         self._budget = budget
         self._extra_gpu_ns = extra_gpu_ns
-        self._opened_ns = budget.elapsed_ns
-        self._charged_from_ns: int | None = None
         self._least_bare_ns: int | None = None
 
     @property
@@ -113,22 +192,3 @@ class Account:
                 else:
                     self.host_ns += max(0, took - (self._least_bare_ns or 0))
                     self.recorded += 1
-
-    def delay(self, launches: int) -> int:
-        """How many launches from this one on run bare until another can be recorded, at the pace of the
-        configuration's `launches` so far; 0: this one can be. At most as many as there were: the pace may
-        change."""
-        budget = self._budget
-        elapsed_ns, part = budget.elapsed_ns, budget.part()
-        if self._charged_from_ns is None:  # while its binary was built it earned nothing
-            self._charged_from_ns = elapsed_ns
-        spent_ns = self.host_ns + self.gpu_ns
-        each_ns = spent_ns / self.recorded if self.recorded else 0.0
-        missing_ns = spent_ns + each_ns - part * (elapsed_ns - self._charged_from_ns)
-        if missing_ns <= 0:
-            return 0
-        pace_ns = max(1.0, (elapsed_ns - self._opened_ns) / max(1, launches))
-        earned_ns = part * pace_ns  # by each launch that is put off; next to nothing of a tiny part
-        if missing_ns >= launches * earned_ns:
-            return max(1, launches)
-        return max(1, round(missing_ns / earned_ns))

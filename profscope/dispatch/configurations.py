@@ -61,17 +61,8 @@ class Configuration:
         self.steady: Launcher | None = None
         self.why = ""
         self.lock = threading.RLock()
-        self._policy = policy
         if not matches:
             self.turns.pause()
-
-    def take(self) -> int | None:
-        """The number of a launch that has drawn None; None if it is bare after all, see `Turns.take`."""
-        return self.turns.take(None if self.account is None else self._delay)
-
-    def _delay(self, number: int) -> int:
-        assert self.account is not None
-        return 0 if self._policy.is_fixed(number) else self.account.delay(number)
 
     @property
     def key(self) -> str:

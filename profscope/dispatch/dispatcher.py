@@ -53,7 +53,7 @@ class Dispatcher:
     ) -> None:
         def account(configuration: Configuration) -> Account:
             assert budget is not None
-            return budget.open(partial(baseline.extra_ns, configuration))
+            return budget.account(partial(baseline.extra_ns, configuration))
 
         self.configurations = Configurations(policy, matches, None if budget is None else account)
         self.compiler = compiler
@@ -78,6 +78,15 @@ class Dispatcher:
         finally:  # others may keep a door, as Inductor's launchers do
             for configuration in self.configurations.all():
                 configuration.turns.pause()
+
+    def shut(self, *, is_shut: bool) -> None:
+        """While shut, known kernels run bare as if there were no session, and no launch has a number."""
+        for configuration in self.configurations.all():
+            if configuration.matches:
+                configuration.turns.pause()
+                if not is_shut:
+                    configuration.turns.resume()
+        self.door.shut(is_shut=is_shut)
 
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What `run` returns; what it launches runs bare, and has no number."""
@@ -116,7 +125,7 @@ class Dispatcher:
                 turns.observing = False
             elif not turns.is_first and self._observing.wants(configuration):
                 return OBSERVED
-        return configuration.take()
+        return turns.take()
 
     def adopt(self, kernel: CompiledKernel) -> Binary:
         """A kernel compiled with records as a binary that is loaded and launched through here.
@@ -160,7 +169,7 @@ class Dispatcher:
                 return run(*args)
             steady = configuration.steady
             if steady is not None:
-                return run(*args) if configuration.take() is None else steady(*args)
+                return run(*args) if configuration.turns.take() is None else steady(*args)
             number = self.number(configuration)
             return run(*args) if number is None else due(configuration, number, args)
 
@@ -206,7 +215,7 @@ class Dispatcher:
         if bare is not None and self._observing.launch(configuration, bare, args):
             turns.observe()
             return None
-        number = configuration.take()
+        number = configuration.turns.take()
         if number is None and bare is not None:
             return bare.launch(*args)
         return self._play(configuration, number or 0, args)

@@ -111,6 +111,11 @@ class InductorLaunches:
             stack.enter_context(ORIGINS.watching())
             yield
 
+    def shut(self, *, is_shut: bool) -> None:
+        """While shut, known tuners launch as if there were no session."""
+        if self._door is not None:
+            self._door.shut(is_shut=is_shut)
+
     def launcher(self, tuner: Any) -> Launcher:
         """What a tuner launches with, in place of its `run`."""
         run: Launcher = tuner.run if self._door is None else self._door.launcher(tuner)

@@ -74,10 +74,6 @@ class Policy:
         pair, at = divmod(number - _FIRST_PAIR, _OF_A_PAIR)
         return pair if self.is_of_pair(number) and at % 2 else None
 
-    def is_fixed(self, number: int) -> bool:
-        """Whether a launch has its role whatever recording costs: the first one, and those of pairs."""
-        return number < self._rest
-
     def bare_from(self, number: int) -> int:
         """How many launches in a row, from this one on, are bare and nothing else."""
         if number < self._rest:
@@ -114,21 +110,13 @@ class Turns:
         self._left = repeat(BARE, launches)
         self.draw: Callable[[], Any] = partial(next, self._left, None)
 
-    def take(self, delay: Callable[[int], int] | None = None) -> int | None:
+    def take(self) -> int | None:
         """The number of the launch that has drawn None; None if it is bare after all: another thread was
-        quicker, and its launch has taken this turn, or `delay` puts it off.
-
-        delay: asked with its number for how many launches, this one included, cannot be recorded yet.
-        """
+        quicker, and its launch has taken this turn."""
         with self._lock:
             if next(self._left, None) is not None:
                 return None
             number = self._begun
-            put_off = 0 if delay is None else delay(number)
-            if put_off:
-                self._plan(put_off + self._policy.bare_from(number + put_off))
-                next(self._left)
-                return None
             self._begun += 1
             bare = 0 if self.observing else self._policy.bare_from(number + 1)
             if bare:

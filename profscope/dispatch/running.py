@@ -26,7 +26,7 @@ from profscope.compat.torch_parts import cpp_kernels, launched_from_cpp
 from profscope.compat.triton_parts import knobs
 from profscope.device import backend
 from profscope.dispatch.baseline import Baseline
-from profscope.dispatch.budget import Budget, pairs_timed
+from profscope.dispatch.budget import Budget, Doors, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.inductor import InductorLaunches
@@ -76,6 +76,12 @@ class Running:
         )
         aside = builds_aside(options, machine)
         self.inductor = InductorLaunches(self.dispatcher, launches.capturing, self.recorder.prepare, aside)
+        if self.budget is not None:
+            self.budget.doors = Doors(
+                self._shut, self._looks, lambda: graphs is not None and graphs.capturing
+            )
+            if graphs is not None:
+                graphs.beginning = self.budget.open
         self.scopes = HostScopes()
         self.kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
         self.emulated_counts = None
@@ -173,6 +179,13 @@ class Running:
         """The metadata's entry "host_clock", as it is now, where there is one."""
         clocks = self.machine.host_clocks
         return {} if clocks is None else clocks.describe()
+
+    def _shut(self, is_shut: bool) -> None:
+        self.dispatcher.shut(is_shut=is_shut)
+        self.inductor.shut(is_shut=is_shut)
+
+    def _looks(self) -> int:
+        return self.dispatcher.configurations.launches().total() + self.inductor.left_bare.total()
 
     def _launch_sampling(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "sampling" if only some launches are recorded, and notes.

@@ -157,7 +157,7 @@ _FORM: Final[dict[str, Any]] = {
     | {"notes": [str]},
     "hardware": {"kernels": {EACH: {EACH: int}}, "added_s": NUMBER, "not_measured": [str]},
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
-    "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "host_ns", "gpu_ns"), NUMBER)),
+    "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "open_ns", "host_ns", "gpu_ns"), NUMBER)),
     "sampling": {"every": int, "kernels": {EACH: Needs({"launches": int, "recorded": int})}},
     "building": {"bare_launches": {EACH: int}},
     "bare": {EACH: {"arithmetic": str, **_RESOURCES}},

@@ -121,3 +121,39 @@ def test_what_an_object_is_launched_with_tells_the_object() -> None:
         assert kernel.run.__self__ is kernel
         assert untouched.run.__self__ is untouched
     assert kernel.run(1, 2) == 3
+
+
+def test_a_shut_door_leaves_objects_what_they_have() -> None:
+    class Kernel:
+        def run(self, *args: int) -> int:
+            return sum(args)
+
+    door = Door(Kernel, "run", lambda launched, plain: lambda *args: -plain(*args))
+    known, fixed, new = Kernel(), Kernel(), Kernel()
+    with door.installed():
+        door.set(fixed, lambda *args: 100)
+        assert (known.run(1, 2), fixed.run(1)) == (-3, 100)
+        door.shut(is_shut=True)
+        assert (known.run(1, 2), fixed.run(1)) == (3, 100)
+        assert [new.run(1), new.run(1)] == [-1, 1]  # once by the door
+        door.shut(is_shut=False)
+        assert (known.run(1, 2), new.run(1)) == (-3, -1)
+        door.shut(is_shut=True)
+    assert (known.run(1, 2), fixed.run(1), new.run(1)) == (3, 1, 1)
+    assert not vars(known) | vars(fixed) | vars(new)
+    with door.installed():
+        assert known.run(1, 2) == -3
+
+
+def test_a_shut_door_under_another_tools_patch() -> None:
+    class Kernel:
+        def run(self, *args: int) -> int:
+            return sum(args)
+
+    door, kernel = Door(Kernel, "run", lambda launched, plain: lambda *args: -plain(*args)), Kernel()
+    with door.installed(), patched(Kernel, "run", lambda run: lambda self, *args: 10 * run(self, *args)):
+        assert kernel.run(2) == -20
+        door.shut(is_shut=True)
+        assert kernel.run(2) == 20
+        door.shut(is_shut=False)
+        assert kernel.run(2) == -20

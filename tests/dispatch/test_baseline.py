@@ -148,6 +148,10 @@ def test_what_a_recorded_launch_takes_longer_is_told_without_asking_events_of_a_
     class Graphs:
         capturing = True
 
+        @contextlib.contextmanager
+        def between_captures(self) -> Iterator[bool]:
+            yield not self.capturing
+
     class Event:
         asked = 0
 
