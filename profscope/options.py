@@ -94,9 +94,9 @@ class Options:
     overhead_pct: float | None = _option(
         None,
         "What recording may add to the program's time, in percent. Of each configuration the first launch is "
-        "recorded, then two pairs of bare and recorded launches are timed, and of the others as many are "
-        "recorded as the budget allows; prof.overhead() says what it came to. None records all that every= "
-        "and ctas= choose, and so does the emulator",
+        "recorded, then two pairs of bare and recorded launches are timed; of the rest, windows of time are "
+        "recorded, as many as the budget allows, and launches between them are not counted. prof.overhead() "
+        "says what it came to. None records all that every= and ctas= choose, and so does the emulator",
         "overhead_pct=1",
         "record as many launches as slow the program down by this much",
     )

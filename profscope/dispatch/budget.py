@@ -28,13 +28,14 @@ from profscope.threads import daemon
 __all__ = ["WINDOW_NS", "Account", "Budget", "Doors", "pairs_timed"]
 
 WINDOW_NS: Final = 50_000_000  # the shortest: some steps of a small model
-_SAVED_NS: Final = 1_000_000_000  # what is earned in a longer time than this is lost
+_MOST_SAVED_NS: Final = WINDOW_NS  # what is earned beyond a window that costs all of its time is lost
 _LONGEST_NS: Final = 60_000_000_000  # that the doors stay shut without another look at the time
 _PAIRS: Final = 2  # the first bare launch of a pair loads the binary, and tells nothing
-# What a launch costs the program beyond what its own binary's launcher takes: torch.compile's launcher, and
-# what it drives out of the caches. A GPT that recorded each launch lost 25 us a launch, where launchers took
-# 13 to 18 longer; a look at a bare launch took 1.0 to 2.8 us (docs/benchmarks.md, H200, 2026-11-24).
-_HOST_FACTOR: Final = 2
+# What a recorded launch costs the program beyond what its launcher takes longer: threads that read its records
+# share Python's lock with it, and its code and data drive others out of the caches. A GPT bound by its launches
+# lost 100 us for each in windows of 50 ms, of which the launchers took 12, and up to 2.8 us for each look at a
+# bare launch (docs/benchmarks.md, H200, 2026-11-27).
+_RECORDED_NS: Final = 90_000
 _LOOK_NS: Final = 3_000
 
 
@@ -120,7 +121,7 @@ class Budget:
         with self._switching:
             before_ns, spent_before_ns = self._seen_ns
             earned_ns = share * (elapsed_ns - before_ns) - (spent_ns - spent_before_ns)
-            self._saved_ns = min(self._saved_ns + earned_ns, share * _SAVED_NS)
+            self._saved_ns = min(self._saved_ns + earned_ns, _MOST_SAVED_NS)
             self._seen_ns = elapsed_ns, spent_ns
             if not self._is_shut:
                 window_ns = elapsed_ns - self._since_ns
@@ -155,9 +156,9 @@ class Budget:
         """On the host, and on the GPU."""
         with self.lock:
             accounts = list(self._accounts)
-        launchers_ns = sum(each.host_ns for each in accounts)
+        host_ns = sum(each.host_ns + _RECORDED_NS * each.recorded for each in accounts)
         gpu_ns = sum(each.gpu_ns for each in accounts)
-        return _HOST_FACTOR * launchers_ns + _LOOK_NS * self.doors.looks(), gpu_ns
+        return host_ns + _LOOK_NS * self.doors.looks(), gpu_ns
 
 
 class Account:

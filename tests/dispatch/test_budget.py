@@ -21,7 +21,7 @@ from tests.support.sessions import launch, launch_collatz, session
 
 PAIRS = 2
 LOOK_NS = 3_000  # what a launch is charged that comes by an open door
-HOST_FACTOR = 2  # what a recorded launch is charged of what it takes longer
+RECORDED_NS = 90_000  # what a recorded launch is charged beyond what its launcher takes longer
 
 
 class Program:
@@ -51,7 +51,9 @@ class Program:
     def run(self, seconds: float, kernels: int, gap_ns: int) -> None:
         """Launch kernels in turn for so long; the budget's thread comes when it said it would."""
         configurations = [self.configurations.add(f"kernel{at}") for at in range(kernels)]
-        self.budget._resumed_ns = due = self.now_ns
+        if self.budget._resumed_ns is None:
+            self.budget._resumed_ns = self.now_ns
+        due = self.now_ns
         until = self.now_ns + seconds * 1e9
         while self.now_ns < until:
             for configuration in configurations:
@@ -93,16 +95,16 @@ def test_recording_adds_no_more_than_its_budget(
     said = program.budget.describe()
     # The first window, in which nothing is known yet, is recorded whatever it costs; one window more may end
     # above the line. A window of this program costs at most each launch's charge.
-    charge_ns = LOOK_NS + HOST_FACTOR * extra_ns + extra_gpu_ns
+    charge_ns = LOOK_NS + RECORDED_NS + extra_ns + extra_gpu_ns
     longest = 2 * WINDOW_NS  # until the thread comes by
-    window_ns = min(1.0, charge_ns / (gap_ns + 5_000)) * longest + HOST_FACTOR * 5_000 * kernels
+    window_ns = charge_ns / (gap_ns + 5_000) * longest + 5_000 * kernels
     slack_ns = 2 * window_ns + charge_ns / (gap_ns + 5_000) * longest
     assert said["host_ns"] + said["gpu_ns"] <= percent / 100 * program.now_ns + slack_ns
     assert 0 < said["open_ns"] <= said["elapsed_ns"]
 
 
 def test_doors_stay_open_while_recording_costs_next_to_nothing() -> None:
-    program = Program(1.0, extra_ns=0)
+    program = Program(10.0, extra_ns=0)
     program.run(2.0, kernels=1, gap_ns=1_000_000)
     launches = round(2e9 / 1_005_000) + 1
     assert program.recorded["kernel0"] == pytest.approx(launches - 2 * PAIRS, abs=1)
@@ -110,10 +112,10 @@ def test_doors_stay_open_while_recording_costs_next_to_nothing() -> None:
 
 
 def test_about_as_much_is_recorded_as_may_be() -> None:
-    """1 % of 60 s is 0.6 s, at 20 us a recorded launch."""
-    program = Program(1.0, extra_ns=7_500, extra_gpu_ns=2_000)
+    """1 % of 60 s is 0.6 s, at 100 us a recorded launch."""
+    program = Program(1.0, extra_ns=5_000, extra_gpu_ns=2_000)
     program.run(60.0, kernels=1, gap_ns=95_000)
-    assert program.recorded["kernel0"] == pytest.approx(0.6e9 / 20_000, rel=0.1)
+    assert program.recorded["kernel0"] == pytest.approx(0.6e9 / 100_000, rel=0.1)
     said = program.budget.describe()
     assert said["host_ns"] + said["gpu_ns"] == pytest.approx(0.6e9, rel=0.1)
     assert budget_line({"budget": said}).startswith("recording added about 1 % ")
@@ -127,7 +129,7 @@ def test_next_to_nothing_is_a_budget(percent: float) -> None:
     assert program.budget.describe()["open_ns"] < 2.1 * WINDOW_NS
 
 
-def test_time_without_launches_earns_no_more_than_a_second_does() -> None:
+def test_time_without_launches_earns_no_more_than_a_window() -> None:
     program = Program(1.0, extra_ns=50_000)
     program.run(1.0, kernels=1, gap_ns=50_000)
     program.now_ns += 3600 * 10**9
@@ -135,7 +137,8 @@ def test_time_without_launches_earns_no_more_than_a_second_does() -> None:
     before = program.budget.describe()
     program.run(1.0, kernels=1, gap_ns=50_000)
     after = program.budget.describe()
-    assert after["host_ns"] - before["host_ns"] < 0.01 * 4e9
+    # The time between the thread's visits, all of whose launches may be charged more than they take.
+    assert after["host_ns"] - before["host_ns"] < 6 * WINDOW_NS
 
 
 def test_a_pause_earns_nothing() -> None:
