@@ -31,10 +31,10 @@ WINDOW_NS: Final = 50_000_000  # the shortest: some steps of a small model
 _MOST_SAVED_NS: Final = WINDOW_NS  # what is earned beyond a window that costs all of its time is lost
 _LONGEST_NS: Final = 60_000_000_000  # that the doors stay shut without another look at the time
 _PAIRS: Final = 2  # the first bare launch of a pair loads the binary, and tells nothing
-# What a recorded launch costs the program beyond what its launcher takes longer: threads that read its records
-# share Python's lock with it, and its code and data drive others out of the caches. A GPT bound by its launches
-# lost 100 us for each in windows of 50 ms, of which the launchers took 12, and up to 2.8 us for each look at a
-# bare launch (docs/benchmarks.md, H200, 2026-11-27).
+# What a recorded launch costs the program beyond what its launcher takes longer: threads that read its
+# records share Python's lock with it, and its code and data drive others out of the caches. A GPT bound by
+# its launches lost 100 us for each in windows of 50 ms, of which the launchers took 12, and up to 2.8 us for
+# each look at a bare launch (docs/benchmarks.md, H200, 2026-11-27).
 _RECORDED_NS: Final = 90_000
 _LOOK_NS: Final = 3_000
 
