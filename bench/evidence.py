@@ -33,7 +33,7 @@ from bench.kernels import give_scratch
 from profscope.analysis.limits import bound_by, limits_of
 from profscope.evidence.cupti import Library
 from profscope.evidence.driver import Driver
-from profscope.evidence.metrics import COUNTERS
+from profscope.evidence.metrics import COUNTERS, Counter
 from profscope.evidence.observer import Observer, open_witnesses
 from profscope.evidence.subject import Subject
 from profscope.evidence.tables import counters_table, counts_table
@@ -111,9 +111,15 @@ def observed(observer: Observer, name: str, launch: Callable[[], Any]) -> tuple[
     return subject, took
 
 
+def _whole(counter: Counter) -> tuple[str, ...]:
+    """NVIDIA's metric of what a counter finds from its parts."""
+    return counter.others[0] if counter.rivals else ()
+
+
 def ncu(cases: list[str]) -> dict[str, dict[str, float]]:
     """By kernel: what Nsight Compute says of one launch, in a process of its own."""
-    metrics = [*_NCU, *dict.fromkeys(each for counter in COUNTERS for each in counter.metrics)]
+    of_counters = (each for counter in COUNTERS for each in (*counter.metrics, *_whole(counter)))
+    metrics = [*_NCU, *dict.fromkeys(of_counters)]
     command = [
         shutil.which("ncu") or "ncu", "--csv", "--page", "raw", "--print-units", "base",
         "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none",
@@ -174,8 +180,11 @@ def compare(results: dict[str, Any], other: dict[str, dict[str, float]]) -> None
             if metric in theirs and mine != theirs[metric]:
                 shown.append(f"{metric.removeprefix('smsp__')} {mine:.0f}/{theirs[metric]:.0f}")
         for counter in COUNTERS:
-            for metric in counter.metrics:
+            for metric in _whole(counter) or counter.metrics:
+                read = counter.read(ours["counters"])
                 mine, value = ours["counters"].get(metric, math.nan), theirs.get(metric, math.nan)
+                if counter.rivals and read is not None:
+                    mine = read[1]
                 percent = "pct" in metric
                 apart = mine - value if percent else (mine / value - 1 if value else mine)
                 if not math.isnan(apart):
@@ -199,9 +208,8 @@ def table(results: dict[str, Any]) -> None:
         cells = []
         for counter in COUNTERS:
             if counter.name in short:
-                value = each["counters"].get(
-                    counter.metrics[-1] if counter.peak else counter.metric, math.nan
-                )
+                _, own, peak_pct = counter.read(each["counters"]) or ("", math.nan, math.nan)
+                value = peak_pct if counter.peak else own
                 cells.append(
                     (list(short).index(counter.name), value * (1e-3 if counter.name == "time" else 1))
                 )

@@ -64,7 +64,7 @@ def record(launch: Launch, path: Path) -> profscope.Session:
     launch()
     synchronize()
     hardware = {"seconds": _SECONDS} if torch.cuda.is_available() else False
-    with profscope.session(hardware=hardware, ctas=_CTAS, every=_EVERY) as prof:
+    with profscope.session(instrument="light", hardware=hardware, ctas=_CTAS, every=_EVERY) as prof:
         launch()
         synchronize()
         if hardware:

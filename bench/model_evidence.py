@@ -24,6 +24,7 @@ from bench.model import compiled_step, steps_ms, until_built
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.observer import Observer
+from profscope.evidence.pc_sampler import Sampler
 from profscope.evidence.samples import Samples
 
 __all__ = ["main"]
@@ -53,6 +54,8 @@ def timed_witnesses() -> Iterator[dict[str, list[float]]]:
             for step in _OF_A_WITNESS:
                 wrapped = timed(f"{witness.name}: {step}", getattr(witness, step))
                 stack.enter_context(patch.object(witness, step, wrapped))
+        wrapped = timed("samples: set_period", Sampler.set_period)
+        stack.enter_context(patch.object(Sampler, "set_period", wrapped))
         wrapped = timed("all: observed launches", Observer.observe)
         stack.enter_context(patch.object(Observer, "observe", wrapped))
         yield spent

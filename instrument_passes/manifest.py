@@ -238,8 +238,8 @@ class Manifest:
     fixed_bytes + (ring_bytes << ring_log2) long, and ring frames start at fixed_bytes +
     (offset << ring_log2).
 
-    twin: its CTAs that do not record run a body of their own (`lowering/unrecorded_body.py`). stamps: there
-    each writes a stamp.
+    twin: its CTAs that do not record run a body of their own (`lowering/unrecorded_body.py`). stamps: each of
+    them writes a stamp.
     """
 
     kernel: str

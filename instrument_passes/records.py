@@ -21,8 +21,8 @@ bits. An address without the enable bits, as any other allocator gives, makes th
 What a short CTA pays for is the memory it touches and the instructions of its header, so areas consist of
 whole SECTORs, a CTA's header is one, and what only one CTA of the launch need say is in the launch's.
 
-Stamps are there if CTAs that do not record run a body of their own (Manifest.stamps) and the grid has at most
-MAX_STAMPED CTAs: one for each CTA by linear id, those that record included, which leave theirs zero.
+Stamps are there if the program writes some (Manifest.stamps) and the grid has at most MAX_STAMPED CTAs: one
+for each CTA by linear id, those that record included, which leave theirs zero.
 
 Buffers start zeroed, but for their rings. A word that is zero was not written: its code did not run. The rows
 of a ring that counts vouch for have all of their words: those that may not be written are cleared first.

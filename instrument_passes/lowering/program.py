@@ -17,7 +17,8 @@ __all__ = ["Program"]
 @dataclass(frozen=True)
 class Program:
     """calls: by call, the function that only this call calls. places: with these calls. marked: warps say
-    which section they run. wide, stamps: see `find_area`.
+    which section they run. wide, stamps: see `find_area`. shared: CTAs that do not record run the same body
+    as those that do.
     """
 
     module: Module
@@ -30,3 +31,4 @@ class Program:
     marked: bool
     wide: bool
     stamps: bool
+    shared: bool

@@ -66,7 +66,7 @@ def find_area(
         {area.flags} = arith.trunci {area.raw} : i64 to i32
         {p}_high = arith.constant {(1 << ADDRESS_BITS) - BASE_ALIGNMENT} : i64
         {p}_base = arith.andi {area.raw}, {p}_high : i64
-        {_behind_stamps(p) if stamps else ""}
+        {_behind_stamps(p, target) if stamps else ""}
         {_field(p, area.flags, LaunchBits.STRIDE_SHIFT, f"{p}_stride")}
         {_field(p, area.flags, LaunchBits.RING_SHIFT, f"{p}_ring")}
         {p}_rings = arith.constant {holes.cta_ring_bytes()} : i32
@@ -141,15 +141,11 @@ def _find_segment(
     )
 
 
-def _behind_stamps(p: str) -> str:
+def _behind_stamps(p: str, target: Target) -> str:
     """`_header`: i64, where the launch header is; there is, with this prefix, `_base` i64."""
     each = STAMPS_ALIGN // STAMP.itemsize
     return f"""
-        {p}_along_x = tt.get_num_programs x : i32
-        {p}_along_y = tt.get_num_programs y : i32
-        {p}_along_z = tt.get_num_programs z : i32
-        {p}_plane = arith.muli {p}_along_x, {p}_along_y : i32
-        {p}_grid = arith.muli {p}_plane, {p}_along_z : i32
+        {target.cta_count(f"{p}_grid")}
         {p}_most = arith.constant {MAX_STAMPED} : i32
         {p}_stamped = arith.cmpi ule, {p}_grid, {p}_most : i32
         {p}_more = arith.constant {each - 1} : i32

@@ -4,7 +4,8 @@
 
 The assembler moves nothing across a clock read. So loads that the bare kernel has in flight together wait for
 one another, in a CTA that records and in one that only skips the stores. Here the kernel begins with the
-question whether its CTA records, and has its body twice. The second one writes the CTA's stamp.
+question whether its CTA records, and has its body twice. A kernel that cannot have two runs its own for all
+CTAs; either way a CTA that does not record writes its stamp when it leaves.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
         module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
         holes.digest(),
     )  # fmt: skip
+    if weaver.begun:
+        start = f"{program.target.clock(weaver.begun)}\n{start}"
     found = f"{allocate(buffer)}\n{found}"
     weaver.prologue(region, state, found, start)
     weaver.flow.function(region, state)
@@ -100,6 +102,8 @@ class _Weaver:
         self.zero = self.module.fresh("ps_zero")
         self.one = self.module.fresh("ps_one")
         self.marker = self.module.fresh("ps_section") if program.marked else ""
+        stamps = program.stamps and program.shared and not section.index
+        self.begun = self.module.fresh("ps_begun") if stamps else ""  # the clock when the CTA began
         self.rows = RowWriter(program, section.index, self.identity, self.zero)
         self.flow = ControlFlow(plan, self)
         self.frames: dict[Op, FrameBuilder] = {}  # by loop
@@ -215,9 +219,10 @@ class _Weaver:
     def leave(self, end: Op, state: RowState) -> None:
         if self.section.index or end.parent_op is not self.program.kernel:
             return
-        end.insert_before(
-            self.target.header_end(self.module.fresh("ps_none"), self.identity.segment, self.identity.leads)
-        )
+        target, fresh, leads = self.target, self.module.fresh, self.identity.leads
+        end.insert_before(target.header_end(fresh("ps_none"), self.identity.segment, leads))
+        if self.begun:
+            end.insert_before(target.stamp(fresh("ps_none"), self.area.raw, self.begun, leads))
 
     def before_loop(self, loop: Op, state: RowState) -> None:
         loop.insert_before(self.target.apart(self.module.fresh("ps_none")))

@@ -55,7 +55,8 @@ class LowerRecords(Pass):
     is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
     assembly that names labels or registers outside of braces.
 
-    stamps: these CTAs, in grids of at most 4,096, store when they began and ended, and on which SM.
+    stamps: CTAs that do not record, in grids of at most 4,096, store when they began and ended, and on which
+    SM.
     """
 
     name: ClassVar[str] = "lower-records"
@@ -86,7 +87,7 @@ class LowerRecords(Pass):
         program = Program(
             module, kernel, target, Placeholders(), selection, calls,
             Places(context.functions, calls),
-            marked=bool(specialised), wide=context.triton >= (3, 8), stamps=self.stamps and bool(bare),
+            marked=bool(specialised), wide=context.triton >= (3, 8), stamps=self.stamps, shared=not bare,
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -116,7 +117,7 @@ class LowerRecords(Pass):
             notes,
             selection=selection,
             twin=bool(bare),
-            stamps=program.stamps,
+            stamps=self.stamps,
         )
         program.holes.fill(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))

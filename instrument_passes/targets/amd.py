@@ -165,7 +165,7 @@ class Amd(Target):
             self.store(out, area, str(end), both, f"{out}_lead"),
         )
 
-    def stamp(self, out: str, buffer: str, begun: str) -> str:
+    def stamp(self, out: str, buffer: str, begun: str, leads: str = "") -> str:
         high = (1 << ADDRESS_BITS) - BASE_ALIGNMENT
         return _lines(
             _clocks(f"{out}_time"),
@@ -178,9 +178,7 @@ class Amd(Target):
             f"{out}_address_bits = arith.constant {high} : i64",
             f"{out}_base = arith.andi {buffer}, {out}_address_bits : i64",
             self.multiply_add(f"{out}_address", f"{out}_cta", f"{out}_size", f"{out}_base"),
-            f"{out}_along_z = tt.get_num_programs z : i32",
-            f"{out}_plane = arith.muli {out}_cta_nx, {out}_cta_ny : i32",
-            f"{out}_grid = arith.muli {out}_plane, {out}_along_z : i32",
+            self.cta_count(f"{out}_grid"),
             f"{out}_most = arith.constant {MAX_STAMPED} : i32",
             f"{out}_fits = arith.cmpi ule, {out}_grid, {out}_most : i32",
             f"{out}_bits = arith.trunci {buffer} : i64 to i32",
@@ -189,7 +187,12 @@ class Amd(Target):
             f"{out}_off = arith.constant 0 : i32",
             f"{out}_on = arith.cmpi ne, {out}_enabled, {out}_off : i32",
             f"{out}_stamped = arith.andi {out}_fits, {out}_on : i1",
-            self._first_thread(f"{out}_lead", f"{out}_stamped"),
+            *(
+                [f"{out}_true = arith.constant true", f"{out}_rest = arith.xori {leads}, {out}_true : i1",
+                 f"{out}_quiet = arith.andi {out}_stamped, {out}_rest : i1"]
+                if leads else []
+            ),
+            self._first_thread(f"{out}_lead", f"{out}_quiet" if leads else f"{out}_stamped"),
             self.store(
                 out, f"{out}_address", "0", [begun, f"{out}_ns", f"{out}_duration", f"{out}_sm"],
                 f"{out}_lead",

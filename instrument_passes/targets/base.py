@@ -65,6 +65,16 @@ class Target(ABC):
     def linear_cta_id(self, out: str) -> str:
         """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
 
+    def cta_count(self, out: str) -> str:
+        """`out`: i32, the CTAs of the launch."""
+        return f"""
+            {out}_along_x = tt.get_num_programs x : i32
+            {out}_along_y = tt.get_num_programs y : i32
+            {out}_along_z = tt.get_num_programs z : i32
+            {out}_plane = arith.muli {out}_along_x, {out}_along_y : i32
+            {out} = arith.muli {out}_plane, {out}_along_z : i32
+            """
+
     @abstractmethod
     def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
         """The i64 base + index * size; these i32 and unsigned."""
@@ -101,11 +111,12 @@ class Target(ABC):
         """Store what the CTA header says at its end; as above."""
 
     @abstractmethod
-    def stamp(self, out: str, buffer: str, begun: str) -> str:
+    def stamp(self, out: str, buffer: str, begun: str, leads: str = "") -> str:
         """Store the stamp of a CTA that does not record, by thread 0, in a launch that has stamps.
 
         buffer: i64, the address with all its bits, without enable bits where nothing is recorded; begun: i32,
-        the clock when the CTA began.
+        the clock when the CTA began; leads: i1, true in thread 0 of a CTA that records; default: there is
+        none here.
         """
 
 

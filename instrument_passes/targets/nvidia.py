@@ -133,6 +133,15 @@ class Nvidia(Target):
             {out} = arith.addi {out}_x, {out}_row : i32
             """
 
+    def cta_count(self, out: str) -> str:
+        if self.clustered:
+            text = (
+                "{ .reg .b32 x, y, z; mov.u32 x, %nctaid.x; mov.u32 y, %nctaid.y; mov.u32 z, %nctaid.z; "
+                "mul.lo.u32 x, x, y; mul.lo.u32 $0, x, z; }"
+            )
+            return _asm(out, text, "=r", pure=True)
+        return Target.cta_count(self, out)
+
     def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
         """As assembly, since LLVM would make a multiplication by a power of two a shift and an addition."""
         operands = ", ".join((index, size, base))
@@ -216,7 +225,7 @@ class Nvidia(Target):
         )
         return _asm(out, text, "=r,l,b", [area, leads], ["i64", "i1"])
 
-    def stamp(self, out: str, buffer: str, begun: str) -> str:
+    def stamp(self, out: str, buffer: str, begun: str, leads: str = "") -> str:
         """What the launch says alone is looked at first, and by all warps: it is in constants. Only the first
         warp reads special registers, and finds its CTA's id from them: registers are not held until here."""
         text = " ".join(
@@ -228,6 +237,7 @@ class Nvidia(Target):
                 "mul.lo.u32 n, nx, ny; mul.lo.u32 n, n, nz;",
                 f"setp.gt.or.u32 away, n, {MAX_STAMPED}, away; @away bra.uni done;",
                 _FIRST_WARP,
+                "@$3 bra done;" if leads else "",
                 "mov.u32 clk, %clock; mov.u32 ns, %globaltimer_lo; sub.u32 clk, clk, $2; mov.u32 sm, %smid;",
                 "setp.eq.u32 lead, tid, 0; mov.u32 x, %ctaid.z; mov.u32 y, %ctaid.y; mad.lo.u32 y, x, ny, y;",
                 "mov.u32 x, %ctaid.x; mad.lo.u32 x, y, nx, x;",
@@ -236,6 +246,8 @@ class Nvidia(Target):
                 "@lead st.global.cs.v4.b32 [to], {$2, ns, clk, sm}; done: } mov.u32 $0, 0;",
             ]
         )
+        if leads:
+            return _asm(out, text, "=r,l,r,b", [buffer, begun, leads], ["i64", "i32", "i1"])
         return _asm(out, text, "=r,l,r", [buffer, begun], ["i64", "i32"])
 
 

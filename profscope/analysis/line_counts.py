@@ -27,6 +27,9 @@ _SUMMED: Final = [
 _CYCLES: Final = {"tensor": 32.0, "xu": 2.0, "tma": 2.0, "lsu": 1.0, "fp64": 0.5, "alu": 0.5, "fma": 0.25}
 """About how many cycles a warp instruction keeps its pipe of an SM of Hopper busy; the pipe of a line is the
 one that the line keeps busy longest."""
+_HALF_PRECISION: Final = "HFMA2.MMA"
+_HALF_PRECISION_CYCLES: Final = 0.5
+"""Of the tensor pipe, by its counter; the assembler also loads constants that way."""
 
 
 def line_counts(counts: pd.DataFrame) -> pd.DataFrame:
@@ -45,17 +48,21 @@ def line_counts(counts: pd.DataFrame) -> pd.DataFrame:
     """
     kernels, pipes = Counter[tuple[str, int]](), Counter[tuple[str, int, str]]()
     lines: dict[Any, Counter[str]] = {}
+    cycles: dict[Any, dict[str, float]] = {}
     for *key, opcode, executed in counts[[*ROW, "opcode", "executed"]].itertuples(index=False, name=None):
-        own = lines.setdefault(tuple(key), Counter())
+        own, busy = lines.setdefault(tuple(key), Counter()), cycles.setdefault(tuple(key), {})
+        half = opcode.startswith(_HALF_PRECISION)
         for pipe, slots in slots_of(opcode).items():
             own[pipe] += slots * executed
             kernels[key[0], key[1]] += slots * executed
             pipes[key[0], key[1], pipe] += slots * executed
+            if pipe and executed:
+                each = _HALF_PRECISION_CYCLES if half else _CYCLES[pipe]
+                busy[pipe] = busy.get(pipe, 0.0) + each * slots * executed
     sums = counts.groupby(ROW, observed=True)[_SUMMED].sum()
     found: list[dict[str, Any]] = []
     for key, group in zip(sums.index, sums.to_dict("records"), strict=True):
-        of_pipe, of_kernel = lines[key], key[:2]
-        busy = {pipe: number * _CYCLES[pipe] for pipe, number in of_pipe.items() if pipe and number}
+        of_pipe, of_kernel, busy = lines[key], key[:2], cycles[key]
         pipe = max(busy, key=lambda each: busy[each]) if busy else ""
         found.append(
             {

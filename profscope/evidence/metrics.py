@@ -1,12 +1,13 @@
 """Which of NVIDIA's metrics are read, what they are called here, and in which unit.
 
 Names: NVIDIA, "Nsight Compute, Profiling Guide", Metrics Reference. All passes of a chip for all of these:
-tests/evidence/test_metrics.py.
+tests/evidence/test_witnesses.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from profscope.analysis.pipes import PIPES
 __all__ = ["COUNTERS", "COUNTS", "MOST_PASSES", "Counter", "user_counters"]
 
 MOST_PASSES: Final = 9
-"""Launches of one configuration that counters may take. A GH100 takes 6, a GB100 7, a GA100 9."""
+"""Launches of one configuration that counters may take. A GH100 and a GB100 take 4, a GA100 9."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,39 @@ class Counter:
 
     name: as in the column `counter`. metric: NVIDIA's name. others: names of the same metric on other chips.
     unit: of the value; "%" if the value is a percentage. peak: the metric that gives `peak_pct`; "" if none,
-    `metric` if the value is the percentage of the peak itself.
+    `metric` if the value is the percentage of the peak itself. rivals: metrics like this one; the greatest of
+    all is the value, and its name stands in the column `metric`.
     """
 
     name: str
     metric: str
     unit: str
     peak: str = ""
-    others: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[str, ...], ...] = ()
+    rivals: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> tuple[str, ...]:
+        if self.rivals:
+            return (self.metric, *self.rivals)
         return (self.metric,) if self.peak in ("", self.metric) else (self.metric, self.peak)
+
+    def read(self, values: Mapping[str, float]) -> tuple[str, float, float] | None:
+        """The metric, its value and the percentage of its peak, null where the hardware gave no number; None
+        if it was not counted. values: by NVIDIA's name, as this chip names them."""
+        for metrics in (self.metrics, *self.others):
+            if metrics[0] in values:
+                numbers = {metric: _number(values[metric]) for metric in metrics}
+                first, last = metrics[0], metrics[-1]
+                if self.rivals:
+                    first = last = max(metrics, key=lambda metric: (numbers[metric] >= 0, numbers[metric]))
+                return first, numbers[first], numbers[last] if self.peak else math.nan
+        return None
+
+
+def _number(value: float) -> float:
+    """The hardware gives none for 0 sectors of 0 requests."""
+    return value if math.isfinite(value) else math.nan
 
 
 def _throughput(name: str, metric: str) -> Counter:
@@ -55,6 +77,14 @@ def _rate(name: str, metric: str, unit: str) -> Counter:
     return Counter(name, f"{metric}.avg.per_cycle_elapsed", unit, peak)
 
 
+def _busiest(name: str, metric: str, *parts: str) -> Counter:
+    """A throughput by the parts of a unit that can bind it: NVIDIA's own metric of it has more parts, none of
+    which is busier, and takes more passes."""
+    first, *rest = (f"{part}.avg.pct_of_peak_sustained_elapsed" for part in parts)
+    whole = f"{metric}.avg.pct_of_peak_sustained_elapsed"
+    return Counter(name, first, "%", first, ((whole,),), tuple(rest))
+
+
 _WARPS: Final = "sm__warps_active.avg"
 
 COUNTERS: Final[tuple[Counter, ...]] = (
@@ -62,7 +92,14 @@ COUNTERS: Final[tuple[Counter, ...]] = (
     Counter("clock", "gpc__cycles_elapsed.avg.per_second", "Hz"),
     _throughput("dram_throughput", "gpu__dram_throughput"),
     _throughput("l2_throughput", "lts__throughput"),
-    _throughput("l1_throughput", "l1tex__throughput"),
+    _busiest(
+        "l1_throughput",
+        "l1tex__throughput",
+        "l1tex__data_pipe_lsu_wavefronts",
+        "l1tex__m_l1tex2xbar_req_cycles_active",
+        "l1tex__m_xbar2l1tex_read_sectors",
+        "l1tex__lsuin_requests",
+    ),
     _dram("dram_read", "dram__bytes_read", "dram__bytes_op_read"),
     _dram("dram_write", "dram__bytes_write", "dram__bytes_op_write"),
     Counter("l2_hit_rate", "lts__t_sector_hit_rate.pct", "%"),

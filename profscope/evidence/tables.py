@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final
@@ -13,7 +12,7 @@ import pandas as pd
 
 from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
-from profscope.evidence.metrics import COUNTERS, COUNTS, Counter, user_counters
+from profscope.evidence.metrics import COUNTERS, COUNTS, user_counters
 from profscope.evidence.sample_tables import numbering, sample_tables, with_samples
 from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
 from profscope.schema import MEASURED_DTYPES, Tables, measured_frame
@@ -124,13 +123,13 @@ def counters_table(
         rows = [
             {
                 "counter": counter.name,
-                "metric": metrics[0],
-                "value": _finite(longest.values[metrics[0]]),
+                "metric": read[0],
+                "value": read[1],
                 "unit": counter.unit,
-                "peak_pct": _finite(longest.values[metrics[-1]]) if counter.peak else math.nan,
+                "peak_pct": read[2],
             }
             for counter in (*COUNTERS, *user_counters(added))
-            if (metrics := _counted(counter, longest.values)) is not None
+            if (read := counter.read(longest.values)) is not None
         ]
         parts.append(
             pd.DataFrame(rows).assign(
@@ -151,19 +150,6 @@ def _of_configurations(results: Sequence[Any], number: Number) -> dict[tuple[str
         subject: Subject = each.subject
         groups.setdefault((subject.kernel, number(subject.kernel, subject.key)), []).append(each)
     return dict(sorted(groups.items()))
-
-
-def _counted(counter: Counter, values: Mapping[str, float]) -> tuple[str, ...] | None:
-    """The metrics of a counter as this chip names them; None if it was not counted."""
-    for metrics in (counter.metrics, *counter.others):
-        if metrics[0] in values:
-            return metrics
-    return None
-
-
-def _finite(value: float) -> float:
-    """The hardware gives no number for 0 sectors of 0 requests."""
-    return value if math.isfinite(value) else math.nan
 
 
 def _places(subject: Subject) -> tuple[pd.DataFrame, list[str]]:

@@ -37,6 +37,16 @@ def test_the_line_of_a_column_takes_all_wavefronts_and_most_of_the_pipe() -> Non
     assert np.isnan(of_fma["sectors_over_ideal"]).all()
 
 
+def test_a_constant_by_half_precision_does_not_keep_the_tensor_pipe_busy() -> None:
+    counts, _ = counts_table([counted("gather")], number)
+    one_line = counts.assign(
+        line=1, column=0, call_path="", executed=1, opcode=counts["opcode"].astype("str")
+    )
+    for opcode, pipe in (("HFMA2.MMA", "lsu"), ("HMMA.16816.F32", "tensor")):
+        (line,) = line_counts(placed(one_line.replace({"opcode": {"S2R": opcode}}))).itertuples()
+        assert line.pipe == pipe
+
+
 def test_no_counts_give_no_lines() -> None:
     counts, _ = counts_table([], number)
     lines = line_counts(placed(counts))

@@ -146,13 +146,17 @@ def test_a_large_grid_has_rows_of_recorded_ctas_only(beyond: int) -> None:
     assert profile.launches["profile_bytes"].sum() < (1 << 17) + (1 << 18) * (not beyond)
 
 
-def test_a_kernel_with_one_body_has_rows_of_recorded_ctas_only() -> None:
+def test_ctas_that_do_not_record_have_a_row_though_all_share_one_body() -> None:
     case = CASES["noinline"]
-    with session(ctas=[0]) as prof, torch.no_grad():
-        case.launch(case.inputs("cpu"))
-    assert prof.ctas["cta"].tolist() == [0]
-    (note,) = (note for note in prof.metadata["notes"] if "prof.ctas" in note)
-    assert note.endswith("prof.ctas has recorded CTAs only, because its CTAs share one body")
+    for ctas in ([0], 2):
+        with session(ctas=ctas) as prof, torch.no_grad():
+            case.launch(case.inputs("cpu"))
+        (launch,) = prof.launches.itertuples()
+        assert prof.ctas["cta"].tolist() == [*range(launch.grid_x * launch.grid_y * launch.grid_z)]
+        assert prof.ctas["cta"][prof.ctas["recorded"]].tolist() == sorted(prof.df["cta"].unique())
+        took = prof.ctas["duration_cycles"]
+        recorded = took[prof.ctas["recorded"]]
+        assert took.between(recorded.min() / 2, recorded.max()).all()
 
 
 def test_partitions_are_part_of_their_cta() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,25 @@ def test_counters_have_a_row_each(counters: pd.DataFrame) -> None:
     assert rows.loc["time", "metric"] == "gpu__time_duration.sum"
     assert rows.loc["instructions", "value"] == KERNELS["copy"]["totals"]["executed"]
     assert set(rows["launches"]) == {12}
+
+
+PARTS = json.loads((Path(__file__).parents[1] / "data/evidence/h100_l1.json").read_text())
+"""By kernel of `bench.evidence`: NVIDIA's throughput of L1 and all of its parts, on an H100 (2026-11-27)."""
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_busiest_part_of_l1_is_its_throughput(name: str) -> None:
+    parts = {
+        f"l1tex__{part}.avg.pct_of_peak_sustained_elapsed": value
+        for part, value in PARTS[name].items()
+        if part != "throughput"
+    }
+    l1 = next(counter for counter in COUNTERS if counter.name == "l1_throughput")
+    counted = dict.fromkeys(l1.metrics, 0.0) | parts
+    table, _ = counters_table([CounterValues(subject("copy"), counted, 4)], number)
+    (row,) = table.itertuples()
+    assert (row.counter, row.value, row.peak_pct) == ("l1_throughput", PARTS[name]["throughput"], row.value)
+    assert parts[row.metric] == row.value
 
 
 def test_a_ratio_of_nothing_is_null(counters: pd.DataFrame) -> None:

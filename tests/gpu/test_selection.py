@@ -71,3 +71,5 @@ def test_no_choice_changes_what_a_kernel_computes(options: dict[str, Any]) -> No
             outputs = case.launch(inputs)
         assert same_bits(bare, outputs), case.name
         assert validate(prof.profile.tables) == [], case.name
+        grids = prof.launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].prod(axis=1)
+        assert len(prof.ctas) == grids.sum(), case.name

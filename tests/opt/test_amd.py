@@ -25,11 +25,13 @@ from profscope.compat.programs import manifest_in
 from profscope.options import Options
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import gpu_target, ttgir
+from tests.kernels.corpus import specs
 from tests.kernels.spec import GFX942, GFX950, Spec
 from tests.support.builds import recording_builds
 
 CONTEXT = PassContext(triton_version())
 ADD, SOFTMAX, MATMUL, ATTENTION = (m.specs()[0] for m in (add, softmax, matmul, attention))
+CALLING = next(spec for spec in specs() if spec.name == "noinline")
 CASES = [
     *((ADD, GFX942, level) for level in ("light", "default", "heavy")),
     (SOFTMAX, GFX942, "heavy"),
@@ -85,7 +87,7 @@ def test_kernels_build_with_every_record_in_them(spec: Spec, target: str, level:
     assert all(" offen" in store for store in stores)
 
 
-@pytest.mark.parametrize("spec", [ADD, SOFTMAX], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [ADD, SOFTMAX, CALLING], ids=lambda spec: spec.name)
 def test_ctas_that_do_not_record_write_a_stamp(spec: Spec) -> None:
     kernels = []
     for ctas in (1, 64):
@@ -94,6 +96,7 @@ def test_ctas_that_do_not_record_write_a_stamp(spec: Spec) -> None:
     manifest = manifest_in(kernels[1]["ttgir"])
     assert manifest is not None
     assert manifest.stamps
+    assert manifest.twin is (spec is not CALLING)
     timers, stores = (
         [len(re.findall(pattern, asm["amdgcn"])) for asm in kernels]
         for pattern in (r"\ts_memrealtime ", r"\tbuffer_store_dwordx4 .* offen nt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -63,13 +64,26 @@ def test_the_second_body_is_the_bare_kernels(name: str) -> None:
     assert about["shared"] == about_bare["shared"]
 
 
-@pytest.mark.parametrize("name", quick(sorted(WITHOUT), ("matmul_ws", "noinline")))
-def test_partitions_and_calls_are_there_once(name: str) -> None:
-    alone, twin = (lowered(SPECS[name], ctas=2, **more)[0] for more in ({"alone": True}, {}))
+def clustered(spec: Spec) -> Spec:
+    """A matmul whose tiles are twice as wide, shared by two CTAs."""
+    tiles = {**spec.constexprs, "BLOCK_N": 2 * spec.constexprs["BLOCK_N"]}
+    return replace(spec, constexprs=tiles, options={**spec.options, "num_ctas": 2})
+
+
+ONCE = {name: SPECS[name] for name in sorted(WITHOUT)} | {"matmul, clustered": clustered(SPECS["matmul"])}
+
+
+@pytest.mark.parametrize("name", quick(list(ONCE), ("matmul_ws", "noinline", "matmul, clustered")))
+def test_partitions_calls_and_clusters_are_there_once(name: str) -> None:
+    alone, twin = (lowered(ONCE[name], ctas=2, **more)[0] for more in ({"alone": True}, {}))
     manifest = manifest_in(twin["ttgir"])
     assert manifest is not None
-    assert manifest == manifest_in(alone["ttgir"])
-    assert len(twin["ptx"].splitlines()) == len(alone["ptx"].splitlines())
+    assert not manifest.twin
+    assert replace(manifest, stamps=False) == manifest_in(alone["ttgir"])
+    assert twin["ptx"].count("%globaltimer_lo") == 1
+    assert (
+        twin["ptx"].count("%clock") == alone["ptx"].count("%clock") + 2
+    )  # of the stamp: its begin and its end
 
 
 @pytest.mark.parametrize(
