@@ -7,6 +7,11 @@ from bench.corpus import (
     arithmetic,
     dots,
     faultless,
+    fourth_faultless,
+    fourth_launch,
+    fourth_math,
+    fourth_memory,
+    fourth_products,
     launch_shape,
     loops,
     second_faultless,
@@ -47,6 +52,11 @@ _MODULES = (
     third_math,
     third_products,
     third_faultless,
+    fourth_launch,
+    fourth_memory,
+    fourth_math,
+    fourth_products,
+    fourth_faultless,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
