@@ -49,7 +49,7 @@ def warm(case: Case, small: bool, out: Path) -> None:
     with profscope.session(ctas=one_in) as prof:
         launch()
         _synchronize()
-    spans, recorded = len(prof.df), len(prof.ctas)
+    spans, recorded = len(prof.df), int(prof.ctas["recorded"].sum())
     if spans > _MOST_SPANS:
         few = max(3, recorded * _MOST_SPANS // spans)
         last = math.prod(launch.grid) - 1
