@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from profscope.traces.html.ctas import MOST_SPANS
+from profscope.traces.html.spans import MOST_SPANS
 from tests.support.browser import opened, why_no_browser, window
 from tests.support.profiles import regular_profile
 

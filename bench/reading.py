@@ -34,7 +34,7 @@ from bench.timing import synchronize
 from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.profiles import Profile
 
 __all__ = ["Reading", "forget_peak", "heavy", "light", "main", "recorded", "status_bytes"]

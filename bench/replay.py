@@ -16,7 +16,7 @@ import numpy.typing as npt
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import WORD, LaunchBits
 from profscope.decoding.areas import packed_headers, read_buffer, segments
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from tests.support.synth import launch_header, write_headers
 
 __all__ = ["replay"]

@@ -136,7 +136,7 @@ class Profile(Tables, Questions):
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.corrections`), and where torch.compile made kernels `module`, `model_file` and
-    `model_line` (see `profscope.analysis.model_places`), worked out when it is first asked for. Files and
+    `model_line` (see `profscope.analysis.variants`), worked out when it is first asked for. Files and
     questions have what is in `tables`: a column that is put into `df` is in neither.
     """
 
@@ -147,7 +147,7 @@ class Profile(Tables, Questions):
     def df(self) -> pd.DataFrame:
         """One row per span."""
         from profscope.analysis.corrections import with_corrected
-        from profscope.analysis.model_places import with_model_of_spans
+        from profscope.analysis.variants import with_model_of_spans
 
         corrected = self._corrected
         if corrected is None:
@@ -159,7 +159,7 @@ class Profile(Tables, Questions):
     @df.setter
     def df(self, spans: pd.DataFrame) -> None:  # as a frozen dataclass begins, and never after
         from profscope.analysis.corrections import CORRECTED
-        from profscope.analysis.model_places import MODEL
+        from profscope.analysis.variants import MODEL
 
         vars(self).update(_spans=spans.drop(columns=[*CORRECTED, *MODEL], errors="ignore"))
         vars(self).update(_corrected=None)

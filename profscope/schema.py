@@ -109,7 +109,7 @@ CORRECTED_DTYPES = {"corrected_cycles": "Int64", "corrected_ns": "Int64"}
 """Behind all others: see `profscope/analysis/corrections.py`."""
 
 MODEL_DTYPES = {"module": "category", "model_file": "category", "model_line": "int32"}
-"""Of kernels that torch.compile made: see `profscope/analysis/model_places.py`."""
+"""Of kernels that torch.compile made: see `profscope/analysis/variants.py`."""
 
 _BESIDE = {**CORRECTED_DTYPES, **MODEL_DTYPES}  # of a profile's spans, and in no file
 

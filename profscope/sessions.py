@@ -164,7 +164,7 @@ class Session(Questions):
 
     def _warn(self) -> None:
         """Say why the profile is empty, if kernels were launched."""
-        from profscope.analysis.notes import UNSEEN
+        from profscope.analysis.texts import UNSEEN
 
         notes = self.metadata["notes"]
         if UNSEEN not in notes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.support.forks import Forks
 
 _LAST_MOMENTS = """

@@ -13,9 +13,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.analysis.model.labels import Group
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import session
 from viewer.table import make_tables, render_table

@@ -49,7 +49,7 @@ INSIDE = ("profscope.compat", "profscope.emulator")
 TOOLCHAIN = "instrument_passes.toolchain"
 PARTS = ("triton.backends", "triton.compiler", "triton.knobs", "triton.runtime")
 PRIVATE_NAMES = {"_active", "_allocator", "_bench", "_init_handles", "_profile_allocator", "_run"}
-LONGEST_LINES = 450
+LONGEST_LINES = 500
 MOST_MODULES = 12
 
 

@@ -28,9 +28,9 @@ from instrument_passes.ir.tokens import quote
 from instrument_passes.manifest import Manifest
 from instrument_passes.scopes import Marker, marker_of, marker_text
 from profscope import emulator
-from profscope.analysis.integrity import validate
 from profscope.compat.programs import manifest_in
 from profscope.options import Options
+from profscope.traces.checks import validate
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 from tests.support.builds import build, manifest, recording_builds

@@ -11,7 +11,7 @@ import pytest
 
 import profscope
 from profscope import emulator
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels import attention, cases, control_flow, matmul
 from tests.support.quick import quick
 from tests.support.sessions import same_bits

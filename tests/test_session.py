@@ -17,8 +17,8 @@ import torch
 
 import profscope
 from profscope import emulator
-from profscope.analysis.integrity import validate
 from profscope.errors import SessionError
+from profscope.traces.checks import validate
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
 from tests.support.processor import SPAN_KINDS, Processor

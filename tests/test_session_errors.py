@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.errors import OptionError, SessionError, TraceError
+from profscope.traces.checks import validate
 from tests.support.sessions import assert_equal, launch_add, session
 from tests.support.triton_globals import triton_globals
 

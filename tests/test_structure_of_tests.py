@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")])
-LONGEST_LINES = 450  # as of the program's own, see test_rooms.py
+LONGEST_LINES = 500  # as of the program's own, see test_rooms.py
 # Also those in programs that a test hands to another process.
 _IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+import\s+(\([^)]*\)|.*)|import\s+(.*))$", re.MULTILINE)
 _TEST_MODULE = re.compile(r"\b(?:test_\w+|conftest)\b")

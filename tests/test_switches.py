@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.recording.open_sessions import OPEN
+from profscope.traces.checks import validate
 from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, session
 from tests.support.triton_globals import triton_globals

@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.recording.builds import build_of
+from profscope.traces.checks import validate
 from tests.support.sessions import session
 
 # ruff: noqa: N803

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
+from profscope.analysis.breakdown import OTHER, UNKNOWN, apportioned
 from profscope.analysis.model.entries import Account, KernelEntry
-from profscope.analysis.time_account import OTHER, UNKNOWN, apportioned
 from viewer.cells import fit_middle, pad, words, wrap
 from viewer.units import printable, share_text
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.header_entries import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
-from profscope.analysis.notes import UNSEEN
+from profscope.analysis.texts import UNSEEN
 from profscope.analysis.trust_rules import DISTRUST
 from viewer.cells import pad, wrap
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.model.labels import Group, named
-from profscope.analysis.numbering import numbers_by
+from profscope.analysis.pieces import numbers_by
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,

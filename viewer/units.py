@@ -3,7 +3,7 @@
 The command line reads its options with this: so it imports nothing heavy.
 """
 
-from profscope.analysis.quantities import NO_TIME, STEPS, count_text, printable, three_digits
+from profscope.analysis.texts import NO_TIME, STEPS, count_text, printable, three_digits
 
 __all__ = [
     "NO_TIME",

@@ -1,22 +1,22 @@
 """Walks a warp program in the order it runs, and carries values along its control flow as SSA values.
 
-A value is an i32 that has a key and, at every point, a name. Where something below a loop, branch, call or
-block changes it, it becomes a value that the loop carries, a result of the branch, an argument of the block,
-and so on. What is done with records on the way is a `Lowering`'s affair.
+A value is an i32 that has a key and, at every point, a name. If something below a loop, branch, call or block
+changes it, it becomes a value that the loop carries, a result of the branch, an argument of the block, and so
+on. A `Plan` knows which loops hold records; a `Lowering` decides what becomes of the records on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from instrument_passes.analyses.walk import LOOPS, loop_body
+from instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
 from instrument_passes.dialect import PAYLOAD, is_record
 from instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
-from instrument_passes.lowering.loops import Plan
 
-__all__ = ["ControlFlow", "Lowering", "State", "in_order"]
+__all__ = ["ControlFlow", "Lowering", "Plan", "State", "in_order", "static_trips"]
 
 
 @dataclass
@@ -250,3 +250,77 @@ def in_order(region: Region) -> list[Block]:
 
     visit(region.entry)
     return order[::-1]
+
+
+class Plan:
+    """Of a region that is the body of the kernel or of a warp-specialised partition.
+
+    calls: by call, the function that only this call calls, which counts as if it stood there. loops: those
+    that hold records, in program order, each with the innermost one of them around it; None where there is
+    none.
+    """
+
+    def __init__(self, region: Region, calls: Mapping[Op, Op]) -> None:
+        self.calls = calls
+        self.loops: dict[Op, Op | None] = {}
+        for block in region.blocks:
+            self._add(block, None)
+
+    def below(self, op: Op) -> list[Op]:
+        """The loops with records at and below an op."""
+        return [inner for inner in self._walk(op) if inner in self.loops]
+
+    def _add(self, block: Block, around: Op | None) -> None:
+        loops = [op for top in block.ops for op in self._outermost_loops(top)]
+        for loop in loops:
+            mine = list(recordable_blocks(loop, into_partitions=False))
+            if not any(is_record(op) for inner in mine for op in inner.ops):
+                continue
+            self.loops[loop] = around
+            for inner in mine:
+                if inner.parent_op is loop:
+                    self._add(inner, loop)
+
+    def _outermost_loops(self, op: Op) -> list[Op]:
+        """Loops at or below `op` that are in no other loop below it; partitions are other warps' affair."""
+        if op.name in LOOPS:
+            return [op]
+        if op.name == "ttg.warp_specialize":
+            inside = [op.regions[0].entry]
+        elif op.name == "scf.if":
+            inside = [region.entry for region in op.regions]
+        elif op in self.calls:
+            inside = self.calls[op].regions[0].blocks
+        else:
+            return []
+        return [loop for block in inside for inner in block.ops for loop in self._outermost_loops(inner)]
+
+    def _walk(self, op: Op) -> Iterator[Op]:
+        """The op and all below it, in the functions it calls too."""
+        for inner in op.walk():
+            yield inner
+            if inner in self.calls:
+                yield from self._walk(self.calls[inner])
+
+
+_CONSTANT = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
+
+
+def static_trips(loop: Op) -> int | None:
+    """How often a scf.for with constant bounds iterates; None for any other loop."""
+    if loop.name != "scf.for":
+        return None
+    header = scf.read_for(loop)
+    bounds = [_constant(loop, name) for name in (header.lower, header.upper, header.step)]
+    if any(bound is None for bound in bounds):
+        return None
+    lower, upper, step = (int(bound) for bound in bounds if bound is not None)
+    return max(0, -(-(upper - lower) // step)) if step > 0 else None
+
+
+def _constant(op: Op, name: str) -> int | None:
+    value = op.resolve(name)
+    if value is None or not isinstance(value.owner, Op):
+        return None
+    match = _CONSTANT.search(value.owner.first_line)
+    return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""What every warp computes once: where its records go, and whether it records at all.
+"""What every warp computes once: whether its CTA records at all, and where its records go.
 
 Short kernels pay mostly for this, so it is written for few instructions.
 """
@@ -9,10 +9,8 @@ from collections.abc import Mapping
 
 from instrument_passes.dialect import BUFFER, is_record
 from instrument_passes.ir import Module, Op, Region
-from instrument_passes.lowering.area import Area, Identity
+from instrument_passes.lowering.area import Area, Identity, Program
 from instrument_passes.lowering.builder import Placeholders
-from instrument_passes.lowering.choose import choose_area
-from instrument_passes.lowering.program import Program
 from instrument_passes.records import (
     BASE_ALIGNMENT,
     MAX_STAMPED,
@@ -21,10 +19,10 @@ from instrument_passes.records import (
     STAMPS_ALIGN,
     LaunchBits,
 )
-from instrument_passes.selection import ADDRESS_BITS, Selection
+from instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
 from instrument_passes.targets import Target
 
-__all__ = ["allocate", "find_area", "set_up"]
+__all__ = ["allocate", "choose_area", "find_area", "set_up"]
 
 
 def allocate(buffer: str) -> str:
@@ -173,3 +171,52 @@ def _field(prefix: str, bits: str, shift: int, out: str) -> str:
 
 def _lines(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def choose_area(p: str, area: Area, selection: Selection) -> str:
+    """Text that defines the area's `slot` and `elsewhere`.
+
+    There is, with this prefix: `_stride` i32.
+    """
+    return _in_list(p, area, selection.ids) if selection.ids else _spread(p, area)
+
+
+def _spread(p: str, area: Area) -> str:
+    """As `Selection.cta` says. `s` may be 0, and a shift by 32 is undefined: so one by 32 - s is two."""
+    return f"""
+        {area.slot} = arith.shrui {area.cta}, {p}_stride : i32
+        {p}_back = arith.shli {area.slot}, {p}_stride : i32
+        {p}_factor = arith.constant {SPREAD - (1 << 32)} : i32
+        {p}_even = arith.muli {area.slot}, {p}_factor : i32
+        {p}_half = arith.constant 32 : i64
+        {p}_top = arith.shrui {area.raw}, {p}_half : i64
+        {p}_word = arith.trunci {p}_top : i64 to i32
+        {p}_above = arith.constant {-1 << ADDRESS_BITS - 32} : i32
+        {p}_turn = arith.andi {p}_word, {p}_above : i32
+        {p}_multiple = arith.xori {p}_even, {p}_turn : i32
+        {p}_one = arith.constant 1 : i32
+        {p}_upper = arith.shrui {p}_multiple, {p}_one : i32
+        {p}_thirty_one = arith.constant 31 : i32
+        {p}_lower_bits = arith.subi {p}_thirty_one, {p}_stride : i32
+        {p}_within = arith.shrui {p}_upper, {p}_lower_bits : i32
+        {p}_there = arith.ori {p}_back, {p}_within : i32
+        {area.elsewhere} = arith.xori {p}_there, {area.cta} : i32
+        """
+
+
+def _in_list(p: str, area: Area, ids: tuple[int, ...]) -> str:
+    lines = [f"{p}_slot_0 = arith.constant -1 : i32"]
+    for index, wanted in enumerate(ids):
+        last = area.slot if index == len(ids) - 1 else f"{p}_slot_{index + 1}"
+        lines += [
+            f"{p}_index_{index} = arith.constant {index} : i32",
+            f"{p}_wanted_{index} = arith.constant {wanted} : i32",
+            f"{p}_is_{index} = arith.cmpi eq, {area.cta}, {p}_wanted_{index} : i32",
+            f"{last} = arith.select {p}_is_{index}, {p}_index_{index}, {p}_slot_{index} : i32",
+        ]
+    lines += [
+        f"{p}_not = arith.constant -1 : i32",
+        f"{p}_absent = arith.cmpi eq, {area.slot}, {p}_not : i32",
+        f"{area.elsewhere} = arith.extui {p}_absent : i1 to i32",
+    ]
+    return "\n".join(lines)

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from instrument_passes.ir import Block, Op
-from instrument_passes.lowering.area import Identity
+from instrument_passes.lowering.area import Identity, Program
 from instrument_passes.lowering.builder import FrameBuilder, Pending
 from instrument_passes.lowering.flow import State
-from instrument_passes.lowering.program import Program
 from instrument_passes.manifest import Column
 
 __all__ = ["RowState", "RowWriter"]

@@ -17,8 +17,7 @@ from typing import Final
 from instrument_passes.dialect import BUFFER
 from instrument_passes.ir import Block, Module, Op, Region
 from instrument_passes.ir.tokens import tokenize, unquote
-from instrument_passes.lowering.area import Area
-from instrument_passes.lowering.program import Program
+from instrument_passes.lowering.area import Area, Program
 from instrument_passes.lowering.prologue import allocate, find_area
 from instrument_passes.records import LaunchBits
 

@@ -10,11 +10,9 @@ from instrument_passes.analyses.walk import in_loop, loop_body
 from instrument_passes.dialect import BEGIN, END, record_id
 from instrument_passes.ir import Block, Op, Region
 from instrument_passes.ir.tokens import unquote
-from instrument_passes.lowering.area import Area, Identity
+from instrument_passes.lowering.area import Area, Identity, Program
 from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
-from instrument_passes.lowering.flow import ControlFlow
-from instrument_passes.lowering.loops import Plan, static_trips
-from instrument_passes.lowering.program import Program
+from instrument_passes.lowering.flow import ControlFlow, Plan, static_trips
 from instrument_passes.lowering.prologue import allocate, find_area, set_up
 from instrument_passes.lowering.rows import RowState, RowWriter
 from instrument_passes.manifest import RESERVED, Column

@@ -20,10 +20,9 @@ from instrument_passes.dialect import BUFFER
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, Op, warp_specialize
 from instrument_passes.ir.tokens import quote, unquote
-from instrument_passes.lowering.area import Area
+from instrument_passes.lowering.area import Area, Program
 from instrument_passes.lowering.builder import Placeholders, SectionBuilder
 from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.program import Program
 from instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition

@@ -14,12 +14,44 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.clock_cost import Cost, record_cost
 from profscope.analysis.pieces import each_piece, pieces
 from profscope.analysis.span_rows import Flags, Floats, Ints, begins_of_runs
 from profscope.schema import CORRECTED_DTYPES, Tables
 
-__all__ = ["CORRECTED", "Durations", "are_corrected", "narrow_durations", "weighed", "with_corrected"]
+__all__ = [
+    "CORRECTED",
+    "Cost",
+    "Durations",
+    "are_corrected",
+    "narrow_durations",
+    "record_cost",
+    "weighed",
+    "with_corrected",
+]
+
+
+class Cost(NamedTuple):
+    """In cycles of the SM. read: from one clock read to the next where nothing lies between; row: what the
+    store of the records of a loop's iteration adds; measured: on the GPU, not from the emulator's model."""
+
+    read: float
+    row: float
+    measured: bool
+
+    @property
+    def each(self) -> float:
+        """Of one record at most, in a loop whose iterations have two."""
+        return self.read + self.row / 2
+
+
+def record_cost(metadata: dict[str, Any]) -> Cost | None:
+    """From the entry "clock"; None where it is not known, as in older profiles and other tools' traces."""
+    clock = metadata.get("clock") or {}
+    read = clock.get("read_cycles")
+    if read is None:
+        return None
+    return Cost(float(read), float(clock.get("row_cycles") or 0.0), clock.get("basis") == "measured")
+
 
 CORRECTED = tuple(CORRECTED_DTYPES)
 

@@ -1,14 +1,30 @@
-"""When the CTAs of launches ran, and on which SM: the one place that asks for tails, waves and idle SMs."""
+"""When the CTAs of launches ran and on which SM, how long launches took, and how they filled the device.
+
+Every view asks here, so that tails, waves, idle SMs and launch times are the same in all of them.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import Ints, grid_ctas
+from profscope.analysis.span_rows import Floats, Ints, ended, grid_ctas
 from profscope.schema import Tables
 
-__all__ = ["ctas_of", "ctas_of_spans", "every_cta"]
+__all__ = [
+    "ALIKE",
+    "Shape",
+    "busiest_sms",
+    "ctas_of",
+    "ctas_of_spans",
+    "every_cta",
+    "longest_first",
+    "shape_of",
+    "took",
+]
 
 _COLUMNS = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
 
@@ -58,3 +74,189 @@ def ctas_of_spans(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.Data
         }
     )
     return table, rows[at]
+
+
+def took(tables: Tables, unit: str) -> pd.Series:
+    """By index of the table of launches, from first record to last, as they were read: float64, missing (NaN)
+    for those whose times are not known (`ended`).
+
+    On the emulator cycles are those of the SM that was busy longest, which are exact; where there are no
+    spans, and on a GPU, they are ns times the launch's clock, 0 where that is not known.
+    """
+    launches = tables.launches
+    ns = (launches["end_ns"] - launches["start_ns"]).astype("float64")
+    ns = ns.where(launches.index.isin(ended(launches).index))
+    if unit == "ns":
+        return ns
+    cycles = ns * launches["clock_ghz"].fillna(0.0)
+    if not tables.emulated:
+        return cycles
+    counted = launches["launch"].map(busiest_sms(tables))
+    return counted.where(counted.notna() & ns.notna(), cycles)
+
+
+def longest_first(tables: Tables, launches: pd.DataFrame) -> pd.Series[float]:
+    """By kernel and variant, how long some of the tables' launches took together in their unit, the longest
+    first."""
+    lasted = took(tables, tables.unit)[launches.index]
+    times = lasted.groupby([launches["kernel"], launches["variant"]], sort=False).sum()
+    return times.sort_values(ascending=False, kind="stable")
+
+
+def busiest_sms(tables: Tables) -> pd.Series[float]:
+    """By launch, the cycles of the SM that was busy longest: all of it, where all begin at
+    once, as on the emulator."""
+    ctas = ctas_of(tables)
+    ctas = ctas.assign(end=ctas["start_cycle"] + ctas["cycles"])
+    of_sm = ctas.groupby(["launch", "sm"]).agg(start=("start_cycle", "min"), end=("end", "max"))
+    return (of_sm["end"] - of_sm["start"]).groupby("launch").max().astype("float64")
+
+
+ALIKE = 0.05
+"""CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Medians over launches.
+
+    ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; room:
+    those that fit on one, 0 where nobody says; slots: room, or else per_sm, times the SMs of the device;
+    waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
+    longest_cycles: of a CTA; variation: the standard deviation of their cycles over the mean. imbalance_pct
+    and tail_pct: see `shape_of`.
+    """
+
+    ctas: int
+    sms: int
+    per_sm: int
+    slots: int
+    waves: float
+    mean_ns: float
+    longest_ns: float
+    mean_cycles: float
+    longest_cycles: float
+    variation: float
+    imbalance_pct: float
+    tail_pct: float
+    room: int = 0
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all CTAs fit on the device at once, so that none waits for another to end."""
+        return bool(self.room) and self.ctas <= self.slots
+
+
+class _Filled(NamedTuple):
+    """What launches took, in ns, of shape (launches,). mean: of their CTAs; last: from the begin of the last
+    CTA to the end; of_sms: how long SMs ran any CTA in that time, added up; of_ctas: that of CTAs;
+    fullest: the mean of CTAs on the SMs that ran most of them."""
+
+    ctas: Ints
+    variation: Floats
+    mean: Floats
+    whole: Ints
+    last: Ints
+    of_ctas: Ints
+    of_sms: Ints
+    fullest: Floats
+
+
+def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
+    """The shape of launches all of whose CTAs were recorded. room: see `Shape`.
+
+    A launch takes T, from its first CTA's begin to its last one's end. If all CTAs took the mean,
+    ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in percent of T; 0 where
+    the CTAs are `ALIKE`. From the begin of the last CTA on no CTA waits for a slot: the time from there to
+    the end in which slots are empty, over slots times T, less imbalance_pct, is tail_pct; at most what the
+    last wave lacks, 1 - waves / ceil(waves).
+
+    Where all CTAs fit on the device at once, more slots would bring nothing: then tail_pct is about SMs, each
+    a slot that is empty when it runs no CTA, and as many waves of SMs as it takes. CTAs that share an SM may
+    take longer for that, which is no imbalance: E is then of CTAs on the SMs that ran most.
+
+    Where the grids of launches differ, the shape is that of launches with one number of CTAs: together they
+    took longest. A median over all of them would be that of no launch at all.
+    """
+    per_sm = _most_at_once(ctas)
+    sms = max(sm_count, ctas["sm"].nunique())
+    slots = (room or per_sm) * sms
+    figures = _figures(_of_one_grid(ctas), slots, sms, room)
+    count, ran, *rest = np.median(figures, axis=1).tolist()
+    shape = Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest)
+    return replace(shape, room=room)
+
+
+def _figures(ctas: pd.DataFrame, slots: int, sms: int, room: int) -> Floats:
+    """By launch, the figures of a `Shape` that are medians, shape (figures, launches)."""
+    launch, _ = pd.factorize(ctas["launch"])
+    order = np.lexsort((ctas["sm"].to_numpy(), launch))
+    launch = launch[order]
+    start, end, cycles, sm = (ctas[name].to_numpy()[order] for name in ("start_ns", "end_ns", "cycles", "sm"))
+    length = end - start
+    first = np.flatnonzero(np.diff(launch, prepend=-1))
+    first_on_sm = np.flatnonzero((np.diff(launch, prepend=-1) != 0) | (np.diff(sm, prepend=-1) != 0))
+    sm_of_launch = np.searchsorted(first_on_sm, first)  # the first SM of each launch
+    count = np.diff(first, append=len(launch))
+    on_sm = np.diff(first_on_sm, append=len(launch))
+    last, stop = np.maximum.reduceat(start, first), np.maximum.reduceat(end, first)
+    begun_last = last[launch]
+    behind = np.maximum(end - np.maximum(start, begun_last), 0)
+    of_sm = np.maximum(np.maximum.reduceat(end, first_on_sm) - begun_last[first_on_sm], 0)
+    most = np.maximum.reduceat(on_sm, sm_of_launch)[launch[first_on_sm]]
+    full = np.repeat(on_sm == most, on_sm)
+    mean_cycles = np.add.reduceat(cycles, first) / count
+    deviation = np.sqrt(np.add.reduceat((cycles - mean_cycles[launch]) ** 2, first) / count)
+    filled = _Filled(
+        count,
+        deviation / np.maximum(1.0, mean_cycles),
+        np.add.reduceat(length, first) / count,
+        np.maximum(1, stop - np.minimum.reduceat(start, first)),
+        stop - last,
+        np.add.reduceat(behind, first),
+        np.add.reduceat(of_sm, sm_of_launch),
+        np.add.reduceat(length * full, first) / np.add.reduceat(full.astype(np.int64), first),
+    )
+    ran = np.diff(sm_of_launch, append=len(first_on_sm))
+    took = filled.mean, np.maximum.reduceat(length, first), mean_cycles, np.maximum.reduceat(cycles, first)
+    return np.array([count, ran, *took, filled.variation, *_lost(filled, slots, sms, room)], np.float64)
+
+
+def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[Floats, Floats]:
+    """imbalance_pct and tail_pct by launch."""
+    waves = filled.ctas / slots
+    shares = (waves <= 1) & bool(room)  # all CTAs fit on the device at once
+    mean, busy = (
+        np.where(shares, filled.fullest, filled.mean),
+        np.where(shares, filled.of_sms, filled.of_ctas),
+    )
+    empty = np.where(shares, sms, slots)
+    waves, turns = np.where(shares, filled.ctas / sms, waves), np.where(shares, 1.0, waves)
+    imbalance = np.maximum(0.0, 1 - np.ceil(turns) * mean / filled.whole)
+    imbalance[filled.variation < ALIKE] = 0.0
+    tail = np.maximum(0.0, (empty * filled.last - busy) / (empty * filled.whole) - imbalance)
+    return 100 * imbalance, 100 * np.minimum(tail, 1 - waves / np.ceil(waves))
+
+
+def _of_one_grid(ctas: pd.DataFrame) -> pd.DataFrame:
+    """The CTAs of those launches that have one number of them, and together took longest."""
+    if ctas["launch"].value_counts().nunique() < 2:
+        return ctas
+    launches = ctas.groupby("launch", sort=False).agg(
+        count=("sm", "size"), start=("start_ns", "min"), end=("end_ns", "max")
+    )
+    took = (launches["end"] - launches["start"]).groupby(launches["count"]).sum()
+    alike = launches.index[launches["count"] == took.iloc[::-1].idxmax()]  # of several the most CTAs
+    return ctas[ctas["launch"].isin(alike)]
+
+
+def _most_at_once(ctas: pd.DataFrame) -> int:
+    """The most CTAs of a launch that an SM ran at once."""
+    launch, _ = pd.factorize(ctas["launch"])
+    sm = launch.astype(np.int64) * (1 << 20) + ctas["sm"].to_numpy()
+    # A CTA's last records may be a little late, so that it seems to overlap the next one.
+    start, cycles = ctas["start_cycle"].to_numpy(), ctas["cycles"].to_numpy()
+    end = start + cycles - cycles // 50
+    change = np.repeat([1, -1], len(ctas))
+    order = np.lexsort((change, np.concatenate([start, end]), np.tile(sm, 2)))
+    return int(np.cumsum(change[order]).max(initial=1))

@@ -9,11 +9,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
-from profscope.analysis.launch_durations import longest_first
+from profscope.analysis.cta_rows import longest_first
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.summing import SummedSpans
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.cta_rows import took
 from profscope.analysis.devices import peak_of
-from profscope.analysis.launch_durations import took
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.pipes import PIPES, slots_of
 from profscope.analysis.roof_rows import roof_table

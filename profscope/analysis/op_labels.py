@@ -1,13 +1,17 @@
-"""What kind of op a scope is, by the label that its name begins with."""
+"""What kind of op a scope is, by the label that its name begins with, and in which stages it runs."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
 
+import numpy as np
 import pandas as pd
 
 from instrument_passes.ops import OPS, SPANNABLE
+from profscope.analysis.span_rows import Ints
 
-__all__ = ["hides_copies", "instructions_of", "label_of", "with_global_bytes"]
+__all__ = ["hides_copies", "instructions_of", "label_of", "stages_of", "with_global_bytes"]
 
 _CLASSES = {info.label: info.cls for info in OPS.values() if info.cls in SPANNABLE}
 
@@ -54,3 +58,17 @@ def hides_copies(scopes: Iterable[str]) -> bool:
 def label_of(scope: str) -> str:
     """The longest that the name begins with, "" if none."""
     return max((label for label in _CLASSES if f"{scope} ".startswith(f"{label} ")), key=len, default="")
+
+
+def stages_of(df: pd.DataFrame, site: Ints, count: int) -> list[str]:
+    """By site, "steady" or "prologue, steady"; "" where its ops have none. site, count: as `sites` gives."""
+    if "stage" not in df.columns or not isinstance(df["stage"].dtype, pd.CategoricalDtype):
+        return [""] * count
+    names = [str(name) for name in df["stage"].cat.categories]
+    codes = df["stage"].cat.codes.to_numpy().astype(np.int64)
+    known = np.flatnonzero(codes >= 0)
+    each = np.bincount(site[known] * len(names) + codes[known], minlength=count * len(names))
+    return [
+        ", ".join(name for name, seen in zip(names, own, strict=True) if seen)
+        for own in each.reshape(count, len(names))
+    ]

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import answer_frame
-from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.paired import LAYOUT_NOISE, ratio_of
+from profscope.analysis.corrections import record_cost
+from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
 from profscope.analysis.span_rows import ended
 from profscope.schema import Tables
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import KernelEntry, LeftOut, LeftOutOfModel, ProfileModel
 from profscope.analysis.model.numbers import plain
-from profscope.analysis.notes import kernel_of_note
+from profscope.analysis.texts import kernel_of_note
 from profscope.schema import Tables
 
 __all__ = ["MOST_CHARACTERS", "bounded", "report"]

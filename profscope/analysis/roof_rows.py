@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
-from profscope.analysis.loops import loop_of
-from profscope.analysis.roof import bytes_unknown, global_bytes, narrowest_bits
-from profscope.analysis.span_rows import Floats
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.span_rows import Floats, Ints
 from profscope.schema import Tables
 
-__all__ = ["roof_frame", "roof_rows_of", "roof_table", "rows_of"]
+__all__ = [
+    "GLOBAL",
+    "bytes_unknown",
+    "copies_unknown",
+    "global_bytes",
+    "loop_of",
+    "narrowest_bits",
+    "roof_frame",
+    "roof_rows_of",
+    "roof_table",
+    "rows_of",
+]
 
 _PLACE: Final = ("scope", "kind", "file", "line", "call_path")
 _DTYPES: Final = {
@@ -155,3 +164,58 @@ def _rates(judged: KernelAnalysis, row: dict[str, Any], has_dots: bool) -> dict[
         return rates
     bound = "memory" if of_memory >= of_dots else "tensor cores"
     return rates | {"bound": bound, "peak_pct": 100 * max(of_memory, of_dots), "peak": peak.source}
+
+
+# Which loop an op is in.
+
+
+def loop_of(judged: KernelAnalysis) -> Ints:
+    """By site: that of the innermost loop around it, -1 where there is none."""
+    spans, kinds = judged.spans, judged.sites["kind"].to_numpy()
+    first = np.full(len(judged.sites), -1)
+    # A copy of a pipelined loop starts in front of it as well: one in a step of the loop tells more.
+    for rows in (np.arange(len(spans)), np.flatnonzero(spans.iteration >= 0)):
+        first[spans.site[rows[::-1]]] = rows[::-1]  # the last one put there stays
+    result = np.full(len(judged.sites), -1)
+    for site, row in enumerate(first):
+        at = spans.parent[row] if row >= 0 else -1
+        while at >= 0 and kinds[spans.site[at]] != "loop":
+            at = spans.parent[at]
+        result[site] = spans.site[at] if at >= 0 else -1
+    return result
+
+
+# What is known of the bytes that a kernel moves, and of its types.
+
+
+GLOBAL: Final = ("load", "store", "atomic", "async_copy")
+_WAITS: Final = ("async wait", "barrier wait")
+
+
+def copies_unknown(judged: KernelAnalysis) -> bool:
+    """Whether the kernel copies asynchronously, and the copies were not recorded."""
+    waits = judged.sites["scope"].str.startswith(_WAITS).any()
+    return bool(waits) and not (judged.work["cls"] == "async_copy").any()
+
+
+def bytes_unknown(judged: KernelAnalysis) -> bool:
+    """Whether nobody says what these copies move: each wait of theirs tells it, where passes could know."""
+    if not copies_unknown(judged):
+        return False
+    scopes = judged.work["scope"]
+    waits = scopes.str.startswith(_WAITS) & ~scopes.str.contains("drain", regex=False)
+    return not waits.any() or not judged.work.loc[waits, "bytes"].all()
+
+
+def global_bytes(work: pd.DataFrame) -> pd.Series:
+    """The bytes that each scope of a kernel's `work` moves to or from global memory, a copy's where it was
+    recorded, or else where it was waited for."""
+    return work["bytes"].where(work["cls"].isin((*GLOBAL, "wait")), 0.0)
+
+
+def narrowest_bits(judged: KernelAnalysis) -> int:
+    """Bits of the narrowest floating-point type of the kernel's pointers, 16 where nobody says."""
+    signature = (judged.configuration.get("signature") or {}).values()
+    types = [str(each) for each in signature if re.match(r"\*(fp|bf)|tensordesc<(fp|bf)", str(each))]
+    bits = [int(match[1]) for each in types if (match := re.search(r"(?:fp|bf)(\d+)", each))]
+    return min(bits, default=16)

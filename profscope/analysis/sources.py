@@ -1,12 +1,17 @@
-"""The text of kernels, which a profile has: a line's text, and the variable that a line assigns to."""
+"""The code of kernels that a profile keeps: source lines, the variables they assign to, and sampled SASS."""
+
+from __future__ import annotations
 
 import ast
+import json
 import textwrap
 from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["Sources", "file_with_source", "parsed"]
+from instrument_passes.kept_text import unpacked
+
+__all__ = ["Instruction", "Sources", "file_with_source", "parsed", "sampled_code"]
 
 _DEEPEST: Final = 100
 """Levels of a syntax tree; those of real kernels have some twenty."""
@@ -81,3 +86,30 @@ def _assigned(text: str) -> dict[int, str]:
             name = ast.unparse(named).strip("()") if named is not None else ""
             names |= dict.fromkeys(range(node.lineno, (node.end_lineno or node.lineno) + 1), name)
     return {line: name for line, name in names.items() if name}
+
+
+class Instruction(NamedTuple):
+    """pc: as in the table of samples; text: "LDG.E R2, [R2]"."""
+
+    pc: int
+    text: str
+    file: str
+    line: int
+
+
+def sampled_code(
+    metadata: dict[str, Any], kernel: str, variant: int, binary: str = ""
+) -> tuple[str, list[Instruction]] | None:
+    """Which binary of a kernel's variant it is, "bare" or "spans", and its instructions in order.
+
+    binary: that one alone; "": the one whose samples `lines()` ranks by, the bare one, else one that records.
+    None where the profile keeps none. Raises IRError or ValueError where what is kept cannot be read.
+    """
+    binaries = (metadata.get("sampler") or {}).get("binaries") or []
+    own = [each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant)]
+    own = [each for each in own if binary in ("", each["binary"])]
+    own.sort(key=lambda each: bool(each["binary"] != "bare"))
+    entry = next((each for each in own if each.get("sass")), None)
+    if entry is None:
+        return None
+    return str(entry["binary"]), [Instruction(*row[:4]) for row in json.loads(unpacked(entry["sass"]))]

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.numbering import Numbers, numbers_by
-from profscope.analysis.pieces import even_pieces
+from profscope.analysis.pieces import Numbers, even_pieces, numbers_by
 from profscope.schema import Tables
 
 __all__ = [
@@ -24,6 +23,7 @@ __all__ = [
     "OfLaunches",
     "begins_of_runs",
     "counted",
+    "covered",
     "ended",
     "grid_ctas",
     "grid_scales",
@@ -40,6 +40,7 @@ __all__ = [
     "scales",
     "self_times",
     "sites",
+    "united",
 ]
 
 SITE_COLUMNS = ("kernel", "scope", "kind", "file", "line", "call_path")
@@ -259,3 +260,23 @@ def not_samples(metadata: dict[str, Any]) -> frozenset[str]:
     kernels = metadata.get("kernels") or {}
     recorded = {name: about.get("recorded") or {} for name, about in kernels.items()}
     return frozenset(name for name, about in recorded.items() if not about.get("sample", True))
+
+
+def covered(begin: Ints, end: Ints) -> float:
+    """The length of the union of intervals, in their own unit."""
+    begin, end = united(begin, end)
+    return float((end - begin).sum())
+
+
+def united(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """The union of intervals as few that do not touch, in order; those without a length are none."""
+    if not len(begin):
+        return begin, end
+    order = np.argsort(begin, kind="stable")
+    begin, reach = begin[order], np.maximum.accumulate(end[order])
+    opens = np.ones(len(begin), np.bool_)
+    opens[1:] = begin[1:] > reach[:-1]
+    first = np.flatnonzero(opens)
+    starts, ends = begin[first], reach[np.append(first[1:], len(begin)) - 1]
+    long = ends > starts
+    return starts[long], ends[long]

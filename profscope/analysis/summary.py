@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.corrections import are_corrected
-from profscope.analysis.model_places import with_model
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.program.host_scopes import scope_paths
-from profscope.analysis.sampling_error import error_pct, standard_errors
 from profscope.analysis.span_rows import (
     GROUP_COLUMNS,
     Flags,
@@ -23,7 +21,16 @@ from profscope.analysis.span_rows import (
     group_numbers,
     scales,
 )
-from profscope.analysis.summing import UNITS, SummedSpans, by_row, summed_spans, sums_of
+from profscope.analysis.summing import (
+    UNITS,
+    SummedSpans,
+    by_row,
+    error_pct,
+    standard_errors,
+    summed_spans,
+    sums_of,
+)
+from profscope.analysis.variants import with_model
 from profscope.analysis.work import with_work
 from profscope.errors import OptionError
 from profscope.schema import Tables

@@ -1,4 +1,7 @@
-"""Where all warps of a CTA wait for each other: barriers, and ops that have one inside."""
+"""Where all warps of a CTA wait for each other: barriers, and ops that have one inside.
+
+Warps of a warp-specialised kernel run programs of their own, its partitions, and meet within these.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.kernel_analysis import KernelAnalysis, op_info
+from profscope.analysis.span_rows import Ints
 
-__all__ = ["may_meet", "meetings", "meetings_of"]
+__all__ = ["may_meet", "meetings", "meetings_of", "partition_of_warp", "partitions_of"]
 
 _CLASSES: Final = ("reduce", "layout")
 
@@ -75,3 +79,16 @@ def meetings_of(judged: KernelAnalysis, first: int, last: int) -> dict[int, int]
     met = table[(table["came"] == warps) & table["aligned"] & (warps > 1)]
     number, _ = pd.factorize(met["number"])
     return dict(zip(met["span"].tolist(), number.tolist(), strict=True))
+
+
+def partition_of_warp(judged: KernelAnalysis) -> Ints:
+    """By warp (of `Spans.warp`): the site of the span around all it did, which differs between partitions."""
+    spans = judged.spans
+    roots = np.flatnonzero(spans.parent < 0)
+    first = roots[np.unique(spans.warp[roots], return_index=True)[1]]
+    return spans.site[first]
+
+
+def partitions_of(judged: KernelAnalysis) -> int:
+    """How many programs the warps of a CTA run."""
+    return len(np.unique(partition_of_warp(judged)))

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.quantities import count_text
 from profscope.analysis.span_rows import grid_ctas
+from profscope.analysis.texts import count_text
 
 __all__ = ["CARE", "DISTRUST", "NEAR_RECORDS", "RULES", "Facts", "Reason", "Rule"]
 

@@ -9,12 +9,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.markup import tag
+from profscope.analysis.corrections import record_cost
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.quantities import count_text
 from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples
+from profscope.analysis.texts import count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import triton
 
 from instrument_passes.manifest import Manifest
-from profscope.aot.description import COMPILED_IN, SCHEMA, Parameter, profile_layout
+from profscope.aot.decoding import COMPILED_IN, SCHEMA, Parameter, profile_layout
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.programs import manifest_in
 from profscope.compat.triton_parts import GPUTarget, JITFunction, driver, source_class

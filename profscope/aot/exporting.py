@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from profscope.aot.description import COMPILED_IN, Description
+from profscope.aot.decoding import COMPILED_IN, Description
 from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from profscope.binaries.flow import flow_of
-from profscope.binaries.listing import CLASSES, Listing, split
+from profscope.binaries.listing import CLASSES, Listing, flow_of, split
 
 if TYPE_CHECKING:
     import pandas as pd

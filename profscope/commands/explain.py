@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from profscope.commands.program import Program, without_ours
-from profscope.commands.program_arguments import parse, program_parser
+from profscope.commands.program import Program, parse, program_parser, without_ours
 from profscope.emulator import say_how
 from profscope.errors import run_command
 from profscope.installed import require

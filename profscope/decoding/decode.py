@@ -23,13 +23,12 @@ from profscope.decoding.areas import (
     segments,
     words_of_areas,
 )
-from profscope.decoding.columns import Clocks, Recorded, fill, spread
+from profscope.decoding.columns import INSTEAD, Clocks, Recorded, Zeros, fill, find_zeros, spread
 from profscope.decoding.decoded import Apart, DecodedLaunch, Payload, SeveralLaunches
 from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.decoding.rows import find_rows
 from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
-from profscope.decoding.zeros import INSTEAD, Zeros, find_zeros
 
 __all__ = ["Found", "decode", "decode_as_one", "find", "ring_rows", "spans_of"]
 

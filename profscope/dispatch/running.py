@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 import triton
 
-from profscope.analysis.notes import UNSEEN
+from profscope.analysis.texts import UNSEEN
 from profscope.around.host_scopes import HostScopes
 from profscope.around.job import Job
 from profscope.around.kineto import Kineto

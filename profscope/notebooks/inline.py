@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
-from profscope.analysis.markup import tag
+from profscope.analysis.texts import tag
 from profscope.errors import DrawError
 from profscope.schema import Tables
 from profscope.threads import worker_pool

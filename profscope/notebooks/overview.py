@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
-from profscope.analysis.quantities import clipped
+from profscope.analysis.texts import Child, Markup, clipped, joined, tag
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 

@@ -60,7 +60,7 @@ class Plots:
     ) -> Figure:
         """How many CTAs each SM ran at once, over the time of a launch. A white row: none."""
         require("plot", "prof.plot.heatmap()", DrawError)
-        from profscope.plotting.heatmap import heatmap
+        from profscope.plotting.waves import heatmap
 
         return heatmap(self._tables, launch, kernel, ax=ax)
 

@@ -13,8 +13,7 @@ from matplotlib.lines import Line2D
 from profscope.analysis.devices import Peak, peak_of
 from profscope.analysis.roof_rows import roof_table
 from profscope.errors import DrawError
-from profscope.plotting.canvas import INK, LINE, axes_for, legend_below, short_name, title
-from profscope.plotting.picked import listed
+from profscope.plotting.canvas import INK, LINE, axes_for, legend_below, listed, short_name, title
 from profscope.schema import Tables
 
 __all__ = ["roofs"]

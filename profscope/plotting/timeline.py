@@ -14,21 +14,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from profscope.analysis.markup import plain
 from profscope.analysis.scope_colours import FRAMES, IN_FLIGHT, frame_colour, site_colours
 from profscope.analysis.span_rows import Floats, Ints, sites
+from profscope.analysis.texts import plain
 from profscope.errors import DrawError
 from profscope.plotting.canvas import (
     INK,
+    Picked,
     axes_for,
     label_time,
     legend_below,
+    listed,
+    picked,
     set_text,
     short_name,
     title,
     unit_scale,
 )
-from profscope.plotting.picked import Picked, listed, picked
 from profscope.schema import Tables
 from profscope.traces.tracks import interval_slots
 

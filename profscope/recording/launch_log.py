@@ -16,8 +16,7 @@ from instrument_passes.manifest import Manifest
 from instrument_passes.records import LaunchBits
 from profscope.compat.programs import Program
 from profscope.decoding.areas import has_records, launch_header, split, without_vacant_area
-from profscope.decoding.build import Build
-from profscope.decoding.raw import ORDINARY, Mark, RawLaunch
+from profscope.decoding.build import ORDINARY, Build, Mark, RawLaunch
 from profscope.device.buffers import Buffers, Slice
 from profscope.device.sizing import Blocks, needed_bytes
 from profscope.errors import RecordError

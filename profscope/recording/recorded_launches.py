@@ -12,8 +12,7 @@ from profscope.around.host_scopes import launched_in
 from profscope.compat.kernels import Call, capturing_now, current_device_now
 from profscope.compat.programs import Program
 from profscope.compat.triton_parts import CompiledKernel
-from profscope.decoding.build import Build
-from profscope.decoding.raw import ORDINARY, Mark
+from profscope.decoding.build import ORDINARY, Build, Mark
 from profscope.device.arena import cold_bytes
 from profscope.device.buffers import Lane
 from profscope.device.graphs import Captured, Graphs

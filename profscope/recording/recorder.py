@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from profscope.decoding.areas import has_records
-from profscope.decoding.build import Build
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import Build, RawLaunch
 from profscope.device.backend import Backend
 from profscope.device.buffers import Full
 from profscope.device.cuda_driver import allow_capture

@@ -31,8 +31,7 @@ import numpy.typing as npt
 from instrument_passes.kept_text import packed
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import align
-from profscope.decoding.build import Build
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import Build, RawLaunch
 
 if TYPE_CHECKING:
     from profscope.evidence.tables import Evidence

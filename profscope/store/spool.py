@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
 from profscope.around.host_scopes import HostScopes
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.store.chunks import SpoolWriter
 from profscope.store.spool_reading import read
 from profscope.threads import WorkerPool

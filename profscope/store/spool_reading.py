@@ -14,8 +14,7 @@ import numpy as np
 from instrument_passes.errors import IRError, ManifestError
 from instrument_passes.kept_text import unpacked
 from instrument_passes.manifest import Manifest
-from profscope.decoding.build import Build
-from profscope.decoding.raw import Mark, RawLaunch
+from profscope.decoding.build import Build, Mark, RawLaunch
 from profscope.errors import TraceError
 from profscope.store.chunks import CHUNK, VERSION, Bytes, Chunk, chunks, version_of
 from profscope.store.file_checks import ANY_NUMBER, EACH, Needs, Row, misfits, misshapen, most_cells

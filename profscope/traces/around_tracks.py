@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.occurrences import host_clock_error_ns
 from profscope.analysis.program.host_times import on_timer
+from profscope.analysis.ranks.collectives import host_clock_error_ns
 from profscope.analysis.ranks.skew import are_aligned
 from profscope.schema import HOST_DTYPES, Tables
 from profscope.traces.tracks import nesting_lanes

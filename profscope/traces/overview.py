@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.findings import findings
-from profscope.analysis.quantities import count_text
+from profscope.analysis.texts import count_text
 from profscope.schema import Tables
 from profscope.traces.tracks import Tracks, run_starts
 

@@ -6,13 +6,12 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import cast
 
-from profscope.analysis.integrity import column_problems
 from profscope.errors import OptionError, TraceError
 from profscope.progress import working
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
-from profscope.traces.checks import misfit
+from profscope.traces.checks import column_problems, misfit
 from profscope.traces.exporters import Exporter, Piece
 from profscope.traces.formats import GZIP, exporter_named, is_folder_name, rank_of
 from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder

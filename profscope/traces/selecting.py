@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.notes import kernel_of_note
+from profscope.analysis.texts import kernel_of_note
 from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, MEASURED_DTYPES, Tables

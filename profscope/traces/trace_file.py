@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from profscope.analysis.quantities import printable
+from profscope.analysis.texts import printable
 from profscope.errors import TraceError
 from profscope.store.file_checks import most_content_bytes
 from profscope.traces.output import gzip_end

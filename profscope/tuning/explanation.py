@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.breakdown import TimeAccount, apportioned, time_accounts
 from profscope.analysis.cause import between_text, gain_text
+from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
-from profscope.analysis.paired import ratio_of
-from profscope.analysis.time_account import TimeAccount, apportioned, time_accounts
 from profscope.profiles import Profile
 from profscope.tuning.launches import DIFFERENT, TOLERANCE
 from profscope.tuning.trials import AS_LAUNCHED, Trial

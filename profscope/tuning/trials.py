@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from profscope.analysis.paired import Ratio, ratio_of
+from profscope.analysis.estimates import Ratio, ratio_of
 from profscope.compat.kernels import hold
 from profscope.compat.triton_parts import CompilationError, OutOfResources, driver
 from profscope.device.backend import Backend

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 import profscope
 from bench.diagnose import RECORDINGS
 from profscope.analysis import breakdown as module
-from profscope.analysis.breakdown import PARTS, breakdown, sm_time
-from profscope.analysis.time_account import OTHER
+from profscope.analysis.breakdown import OTHER, PARTS, breakdown, sm_time
 from profscope.evidence.sample_tables import sample_tables
 from profscope.schema import Tables
 from tests.support.captures import captured

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from profscope.analysis.cta_rows import shape_of
 from profscope.analysis.findings import FINDING_DTYPES
-from profscope.analysis.launch_shape import shape_of
 from profscope.analysis.roof_rows import roof_table
 from profscope.profiles import Profile
 from tests.support.captured import captured

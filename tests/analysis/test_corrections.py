@@ -11,10 +11,10 @@ from hypothesis import given, settings
 
 import profscope
 from profscope.analysis.corrections import CORRECTED, with_corrected
-from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
+from profscope.traces.checks import validate
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 

@@ -7,8 +7,7 @@ import torch
 
 import profscope
 from bench.planted_kernels import late_warp_kernel
-from profscope.analysis.analysed_kernels import kernel_analyses
-from profscope.analysis.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.replay import replay_of
 from profscope.profiles import Profile
 from tests.support.captured import captured

@@ -15,9 +15,9 @@ import triton.language as tl
 
 import profscope
 from profscope import emulator
-from profscope.analysis.integrity import validate
 from profscope.analysis.values import value_problems
 from profscope.errors import OptionError
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
 from tests.support.profiles import regular_profile

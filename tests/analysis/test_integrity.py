@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pandas as pd
 import pytest
 
-from profscope.analysis.integrity import validate
 from profscope.profiles import Profile
 from profscope.schema import KINDS
+from profscope.traces.checks import validate
 from tests.support.profiles import profile_metadata, regular_profile
 
 

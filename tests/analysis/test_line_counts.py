@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profscope.analysis.line_counts import LINE_COLUMNS, line_counts
 from profscope.analysis.line_rows import placed
+from profscope.analysis.lines import LINE_COLUMNS, line_counts
 from profscope.evidence.tables import counts_table
 from profscope.profiles import Profile
 from tests.support.h200_evidence import counted, number

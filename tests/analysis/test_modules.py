@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
-from profscope.analysis.model_places import MODEL
+from profscope.analysis.variants import MODEL
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.profiles import regular_profile
 
 UP = {

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import profscope
+from profscope.analysis.estimates import LAYOUT_NOISE
 from profscope.analysis.overhead import OVERHEAD_DTYPES
-from profscope.analysis.paired import LAYOUT_NOISE
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 

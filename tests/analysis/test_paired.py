@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profscope.analysis.paired import ratio_of
+from profscope.analysis.estimates import ratio_of
 
 
 def pair(ratio: float, count: int, spread: float = 0.0, seed: int = 0) -> tuple[list[float], list[float]]:

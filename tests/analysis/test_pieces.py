@@ -8,11 +8,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profscope.analysis import analysed_kernels as judging_module
+from profscope.analysis import kernel_analysis as judging_module
 from profscope.analysis import pieces as module
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.findings import findings, findings_with
-from profscope.analysis.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.pieces import pieces
 from profscope.analysis.summary import summary
 from profscope.analysis.summing import summed_spans

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.analysis.integrity import validate
 from profscope.around.event_tables import enclosing
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables
+from profscope.traces.checks import validate
 from tests.support.around import KERNEL, MAIN, program
 from tests.support.profiles import profile_metadata, regular_profile
 

@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.analysis.questions import GROUPS, question_names
 from profscope.errors import OptionError
 from profscope.profiles import Profile, Questions
+from profscope.traces.checks import validate
 from tests.support.sessions import launch_add, session
 
 ROOT = Path(__file__).parents[2]

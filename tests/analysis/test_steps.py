@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profscope.analysis.integrity import validate
 from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
 from profscope.profiles import Profile
 from profscope.schema import Tables
+from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from tests.support.around import MAIN, UNIX_NS, kineto, scopes
 from tests.support.profiles import profile_metadata

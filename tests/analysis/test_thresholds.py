@@ -9,11 +9,10 @@ from functools import cache
 import pytest
 
 from bench.diagnose import RECORDINGS, cases
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.diagnose import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
-from profscope.analysis.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.profiles import Profile, load
 from tests.support.captured import captured
 

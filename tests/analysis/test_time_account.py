@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.analysis.breakdown import breakdown
+from profscope.analysis.breakdown import OTHER, UNKNOWN, TimeAccount, apportioned, breakdown, time_accounts
 from profscope.analysis.line_rows import witnesses
-from profscope.analysis.time_account import OTHER, UNKNOWN, TimeAccount, apportioned, time_accounts
 from profscope.evidence.sample_tables import sample_tables
 from profscope.profiles import Profile, load
 from profscope.schema import Tables

@@ -16,7 +16,7 @@ import triton.language as tl
 import profscope
 from profscope.analysis.model.labels import Group
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from tests.kernels.add import add_kernel

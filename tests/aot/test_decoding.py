@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.demo.kernels import matmul, matmul_kernel, softmax, softmax_kernel
 from profscope.errors import OptionError, RecordError
+from profscope.traces.checks import validate
 from tests.support.exported import Bytes, Exported
 
 SOFTMAX = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}

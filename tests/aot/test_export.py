@@ -17,7 +17,7 @@ from triton import knobs
 import profscope
 from instrument_passes.records import LaunchBits
 from profscope.__main__ import main
-from profscope.aot.description import Description
+from profscope.aot.decoding import Description
 from profscope.demo import kernels
 from profscope.demo.kernels import softmax_kernel
 from profscope.device.sizing import needed_bytes

@@ -19,13 +19,13 @@ import torch
 from torch.autograd import profiler
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.around import kineto
 from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
 from profscope.errors import SessionError
 from profscope.profiles import Profile
 from profscope.schema import events_frame, host_frame
+from profscope.traces.checks import validate
 from tests.support.around import kineto as kineto_columns
 from tests.support.sessions import launch_add, session
 

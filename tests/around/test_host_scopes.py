@@ -20,11 +20,11 @@ import triton.language as tl
 from torch.profiler import record_function
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.around import host_scopes
 from profscope.around.host_scopes import HOST_THREADS, HostScopes
 from profscope.around.host_tables import innermost
 from profscope.errors import OptionError
+from profscope.traces.checks import validate
 from tests.support.sessions import launch_add, session
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import profscope
 from bench.larger_than_memory import by_scope, load_all, one_cta, one_launch, written
 from bench.reading import light
-from profscope.analysis.integrity import validate
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.profiles import regular_profile
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.binaries.asynchronous import control_of
 from profscope.binaries.listing import Listing, split
-from profscope.binaries.waits import waits_of
+from profscope.binaries.waits import control_of, waits_of
 
 
 def encoded(writes: int = 7, reads: int = 7, waits: Sequence[int] = ()) -> int:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrument_passes.passes.op_spans import OpSpans
-from profscope.commands.flags import add_flags, example, option_names, run_options, spelled
-from profscope.commands.run import make_parser
+from profscope.commands.run import add_flags, example, make_parser, option_names, run_options, spelled
 from profscope.options import Options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.support.forks import Forks
 
 ROOT = Path(__file__).parents[2]

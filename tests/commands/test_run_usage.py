@@ -11,8 +11,7 @@ import pytest
 from profscope import __main__ as door
 from profscope.around.job import rank
 from profscope.commands.output import claim, free_for_ranks, with_rank
-from profscope.commands.program import program
-from profscope.commands.program_arguments import parse, program_parser
+from profscope.commands.program import parse, program, program_parser
 from profscope.errors import OptionError, SessionError
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instrument_passes.records import LAUNCH_HEADER
-from profscope.analysis.integrity import validate
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import Mark, RawLaunch
+from profscope.decoding.build import Mark, RawLaunch
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.programs import BODY, bodies, launches
 from tests.support.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
 

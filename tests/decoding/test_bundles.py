@@ -17,7 +17,7 @@ from instrument_passes.manifest import Manifest
 from profscope.decoding import bundles
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.schema import Tables
 from tests.support.examples import examples
 from tests.support.programs import BODY, bodies, launches

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from instrument_passes.manifest import Manifest
-from profscope.analysis.integrity import validate
 from profscope.compat.programs import manifest_in
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
+from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
-from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
 from tests.support.processor import SPAN_KINDS, Processor

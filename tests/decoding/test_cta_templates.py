@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from instrument_passes.manifest import Manifest
-from profscope.decoding import bundles, cta_templates, decoded
+from profscope.decoding import bundles, decoded
 from profscope.decoding.areas import packed_headers, read_buffer, segments
 from profscope.decoding.assemble import assemble
+from profscope.decoding.build import RawLaunch
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.patterns import PAYLOAD_TYPES
-from profscope.decoding.raw import RawLaunch
 from profscope.schema import Tables
 from tests.support.examples import examples
 
@@ -33,8 +33,8 @@ CAPTURES = ("add", "liger_rms_norm", "matmul_cluster", "matmul_tma", "matmul_ws"
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches of a few spans are laid out, too, a few at a time, and CTAs are cut in two."""
     for module, name, value in (
-        (cta_templates, "_LEAST_ALIKE", 1),
-        (cta_templates, "_LEAST_OF_CTA", 1),
+        (bundles, "_LEAST_ALIKE", 1),
+        (bundles, "_LEAST_OF_CTA", 1),
         (decoded, "_PART_SPANS", 150),
     ):
         monkeypatch.setattr(module, name, value)
@@ -69,7 +69,7 @@ def check(raw: RawLaunch) -> Tables:
     """The tables, which are the same span by span."""
     tables = assemble([raw], {"backend": "gpu"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cta_templates, "_laid_out", lambda found: None)
+        patch.setattr(bundles, "_laid_out", lambda found: None)
         expected = assemble([raw], {"backend": "gpu"})
     pd.testing.assert_frame_equal(tables.df, expected.df, check_exact=True)
     pd.testing.assert_frame_equal(tables.launches, expected.launches, check_exact=True)

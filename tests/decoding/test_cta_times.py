@@ -14,7 +14,7 @@ from hypothesis import given
 
 from instrument_passes.records import MAX_STAMPED
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.profiles import Profile
 from profscope.schema import CTA_DTYPES
 from tests.support.programs import BODY, bodies, launches

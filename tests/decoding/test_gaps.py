@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times
 from profscope.analysis.summary import summary
 from profscope.decoding.assemble import assemble
+from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
-from profscope.decoding.raw import RawLaunch
 from profscope.profiles import Profile
 from profscope.schema import Tables
+from profscope.traces.checks import validate
 from tests.support.examples import examples
 from tests.support.processor import Processor
 from tests.support.programs import bodies, gaps, launches, nodes, seen

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 import profscope
 from instrument_passes.manifest import Manifest, Span
 from instrument_passes.toolchain import triton_version
-from profscope.analysis.integrity import validate
 from profscope.decoding.areas import CTA
 from profscope.decoding.decode import decode
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.in_flight import with_transactions
 from profscope.schema import Tables
+from profscope.traces.checks import validate
 from tests.kernels.cases import cases, check
 from tests.support.examples import examples
 

@@ -14,7 +14,7 @@ from instrument_passes.analyses.loop_stages import STAGES, stages
 from instrument_passes.analyses.opclasses import info_of
 from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.ir import parse
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels import aot
 from tests.kernels.cases import cases
 from tests.kernels.corpus import specs

@@ -18,7 +18,7 @@ import pytest
 from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
 from instrument_passes.selection import ADDRESS_BITS
 from profscope.compat.programs import Program
-from profscope.decoding.raw import Mark
+from profscope.decoding.build import Mark
 from profscope.device.backend import Backend
 from profscope.options import Options
 from profscope.recording.recorder import Recorder

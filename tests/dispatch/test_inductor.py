@@ -18,8 +18,8 @@ from triton.runtime import _allocation, driver
 
 import profscope.compat.inductor
 from profscope import emulator
-from profscope.analysis.integrity import validate
 from profscope.dispatch import inductor as profscope_inductor
+from profscope.traces.checks import validate
 from tests.support.fake_gpu import FakeHardware
 from tests.support.forks import Forks
 from tests.support.sessions import session

@@ -16,8 +16,8 @@ from triton.compiler import CompiledKernel
 
 from instrument_passes.errors import PassError
 from profscope import emulator
-from profscope.analysis.integrity import validate
 from profscope.compat import compiling
+from profscope.traces.checks import validate
 from tests.support.sessions import recording, session
 
 # ruff: noqa: N803

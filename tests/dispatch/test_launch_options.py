@@ -11,9 +11,9 @@ from triton.compiler import compile
 
 import profscope
 from instrument_passes import LEVELS
-from profscope.analysis.integrity import validate
 from profscope.compat.programs import manifest_in
 from profscope.options import Options
+from profscope.traces.checks import validate
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import _source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel

@@ -18,10 +18,10 @@ import triton.language as tl
 
 import profscope
 from profscope import emulator
-from profscope.analysis.integrity import validate
 from profscope.dispatch import observing
 from profscope.options import Options
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support.fake_gpu import FakeHardware
 from tests.support.sessions import launch, session

@@ -17,7 +17,7 @@ from triton.experimental.gluon import language as gl
 from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.jit import JITFunction
 
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch, session
 

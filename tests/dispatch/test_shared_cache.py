@@ -16,7 +16,7 @@ from triton import knobs
 
 import profscope
 from profscope import emulator
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels import add
 from tests.support.sessions import session
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from triton.runtime import _allocation
 
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.support.sessions import session
 
 pytestmark = [

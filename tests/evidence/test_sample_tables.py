@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.analysis.integrity import validate
 from profscope.errors import ToolchainError
 from profscope.evidence import sample_tables as module
 from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile
 from profscope.schema import samples_frame
+from profscope.traces.checks import validate
 from tests.support.captures import CAPTURES, captured
 from tests.support.examples import examples
 from tests.support.profiles import launch_table

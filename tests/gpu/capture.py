@@ -27,7 +27,7 @@ import profscope
 import profscope.decoding.assemble
 from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import launch_header
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.schema import Tables
 from tests.kernels.cases import Case
 from tests.support.short_rings import short_rings

@@ -29,7 +29,7 @@ import torch
 import triton
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.gpu import capture, fla, liger
 from tests.kernels.cases import Case
 from tests.kernels.cases import cases as own_cases

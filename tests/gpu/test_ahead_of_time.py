@@ -12,8 +12,8 @@ import torch
 import triton
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.demo.kernels import softmax_kernel
+from profscope.traces.checks import validate
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]

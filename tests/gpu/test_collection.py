@@ -12,7 +12,7 @@ import torch
 import triton
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.kernels.loops import count_kernel
 from tests.support.on_gpu import expected, launch_add

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 
 pytestmark = [
     pytest.mark.gpu,

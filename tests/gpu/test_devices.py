@@ -10,7 +10,7 @@ import torch
 import triton
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 
 pytestmark = [

@@ -17,8 +17,8 @@ import triton.language as tl
 from triton.runtime import _allocation
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.analysis.limits import RESOURCES
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.on_gpu import expected, launch_add

@@ -10,7 +10,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import _allocation
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 
 pytestmark = [

@@ -10,7 +10,7 @@ from triton.runtime import _allocation
 
 import profscope
 from instrument_passes import LEVELS
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.matmul_tma import matmul_tma_kernel

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.kernels import scopes
 from tests.kernels.dot import half_product_kernel
 

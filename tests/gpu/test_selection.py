@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.gpu.run_kernels import all_cases
 from tests.support.sessions import same_bits
 

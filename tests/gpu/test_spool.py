@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.support.on_gpu import expected, launch_add
 
 pytestmark = [

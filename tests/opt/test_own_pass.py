@@ -18,10 +18,10 @@ from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
-from profscope.analysis.integrity import validate
 from profscope.commands.opt import main
 from profscope.errors import OptionError
 from profscope.schema import SPAN_DTYPES, Tables
+from profscope.traces.checks import validate
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel
 
 ROOT = Path(__file__).parent.parent.parent

@@ -13,8 +13,7 @@ from instrument_passes.analyses.walk import in_loop, kernel_of
 from instrument_passes.dialect import is_record
 from instrument_passes.ir import Module, Op, Region, parse
 from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.flow import ControlFlow, State
-from instrument_passes.lowering.loops import Plan
+from instrument_passes.lowering.flow import ControlFlow, Plan, State
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import triton_version, verify

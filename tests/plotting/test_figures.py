@@ -21,10 +21,9 @@ from profscope.analysis.roof_rows import roof_table
 from profscope.analysis.scope_colours import FRAMES, site_colours
 from profscope.analysis.span_rows import sites
 from profscope.errors import DrawError
-from profscope.plotting.heatmap import at_once
-from profscope.plotting.picked import picked
+from profscope.plotting.canvas import picked
 from profscope.plotting.timeline import DOTS
-from profscope.plotting.waves import wave_of_cta
+from profscope.plotting.waves import at_once, wave_of_cta
 from profscope.profiles import Profile, load
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile

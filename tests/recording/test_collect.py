@@ -10,7 +10,7 @@ from triton import knobs
 from triton.runtime import _allocation
 
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 from tests.support.foreign import UserAllocator
 from tests.support.sessions import CASES, count, launch_add, session
 

@@ -17,12 +17,12 @@ import triton.language as tl
 import profscope
 from instrument_passes.records import MAX_CTAS
 from instrument_passes.selection import Selection
-from profscope.analysis.integrity import validate
 from profscope.device.arena import DeviceBuffers
 from profscope.device.buffers import Lane
 from profscope.emulator.launch import Launch
 from profscope.emulator.machine.batch import Grid
 from profscope.errors import SessionError
+from profscope.traces.checks import validate
 from tests.support import standin
 from tests.support.sessions import launch_add, session
 from tests.support.triton_globals import triton_globals

@@ -10,9 +10,9 @@ import pytest
 import profscope
 from instrument_passes.records import LAUNCH_HEADER, STAMP, STAMPS_ALIGN, align
 from profscope import Profile
-from profscope.analysis.integrity import validate
 from profscope.errors import OptionError
 from profscope.options import Options
+from profscope.traces.checks import validate
 from tests.support.quick import quick
 from tests.support.sessions import CASES, count, same_bits, session
 

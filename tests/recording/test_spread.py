@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 import profscope
 from instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
 from profscope import Profile
-from profscope.analysis.integrity import validate
 from profscope.analysis.span_rows import self_times
 from profscope.decoding.about import most_unseen
+from profscope.traces.checks import validate
 from tests.support.sessions import session
 
 GRIDS = [(16, 64), (8, 16, 8), (128, 3)]

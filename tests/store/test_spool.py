@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.errors import SessionError, TraceError
 from profscope.recording.host_memory import available_bytes
+from profscope.traces.checks import validate
 from tests.support.forks import Forks
 from tests.support.quick import quick
 from tests.support.sessions import assert_equal, count, launch_add, session

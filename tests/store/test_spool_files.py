@@ -19,7 +19,7 @@ import profscope
 from instrument_passes.manifest import Manifest
 from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.errors import TraceError
 from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, chunk_parts, version_of
 from profscope.store.spool_reading import read

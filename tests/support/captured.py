@@ -9,7 +9,7 @@ import numpy as np
 from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.profiles import Profile
 
 __all__ = ["captured"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from triton.backends.compiler import GPUTarget
 
 from profscope.aot.compiling import compiled, described
-from profscope.aot.description import Description
+from profscope.aot.decoding import Description
 from profscope.emulator.compiler import ARCH, BACKEND_NAME
 from profscope.emulator.device import Device
 from profscope.emulator.launch import Launch

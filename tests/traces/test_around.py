@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.profiles import Profile
 from profscope.schema import events_frame, host_frame
 from profscope.traces.around_tracks import around_tracks
+from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from tests.support.around import UNIX_NS, program
 from tests.support.processor import Processor

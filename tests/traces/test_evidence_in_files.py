@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.errors import TraceError
 from profscope.evidence.tables import Evidence, evidence, with_evidence
 from profscope.profiles import Profile
 from profscope.store.chunks import SpoolWriter
+from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter

@@ -102,7 +102,7 @@ def test_an_importer_is_one_file(tree: Path, tmp_path: Path) -> None:
     loaded = run(
         f"""
 import profscope
-from profscope.analysis.integrity import validate
+from profscope.traces.checks import validate
 prof = profscope.load({str(tmp_path / "kernels.txt")!r})
 found = prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), validate(prof.tables)
 print(prof.metadata["tool"], *found)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import profscope
-from profscope.analysis.integrity import validate
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.profiles import profile_metadata, regular_profile
 
 NAMES = ("t.json", "t.pftrace.gz", "t.parquet", "t")

@@ -13,14 +13,14 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
-from profscope.analysis.integrity import validate
-from profscope.analysis.notes import kernel_of_note
 from profscope.analysis.overhead import bare_times
+from profscope.analysis.texts import kernel_of_note
 from profscope.commands.convert import main as convert
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
+from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged, merged_notes
 from tests.support.profiles import profile_metadata, regular_profile
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 import profscope.profiles
-from profscope.analysis.integrity import validate
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from profscope.traces.perfetto.protobuf import read_varint
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profscope.analysis.integrity import validate
 from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows

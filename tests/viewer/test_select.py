@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.analysis.integrity import validate
 from profscope.analysis.model.labels import Group
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from rich.cells import cell_len
 
 from profscope.analysis.findings import OF_THE_EMULATOR
-from profscope.analysis.integrity import validate
 from profscope.analysis.model.entries import FindingEntry, KernelFinding
 from profscope.analysis.model.labels import Group
 from profscope.profiles import Profile
+from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from tests.support.examples import examples
 from tests.support.models import groups, kernels, shown

@@ -12,7 +12,7 @@ from profscope.analysis.comparing.chance import NO_FLOOR, Floor
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import Operand
 from profscope.analysis.comparing.pairs import Pair
-from profscope.analysis.quantities import count_text
+from profscope.analysis.texts import count_text
 from profscope.errors import DiffError
 from profscope.schema import Tables
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from profscope.analysis.comparing.pairs import GRID, LaunchGroup
 from profscope.analysis.corrections import weighed
-from profscope.analysis.launch_durations import busiest_sms
+from profscope.analysis.cta_rows import busiest_sms
 from profscope.analysis.span_rows import (
     SITE_COLUMNS,
     Floats,

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from profscope.analysis.comparing.places import same_sources
-from profscope.analysis.variant_texts import configuration
+from profscope.analysis.variants import configuration
 from profscope.errors import DiffError
 from profscope.schema import Tables
 

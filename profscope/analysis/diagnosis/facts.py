@@ -17,6 +17,7 @@ from instrument_passes.errors import IRError
 from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
+from profscope.analysis.cta_rows import took
 from profscope.analysis.devices import sm_count_of
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
@@ -30,7 +31,6 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     line_of,
 )
 from profscope.analysis.kernel_analysis import KernelAnalysis
-from profscope.analysis.launch_durations import took
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.pipes import PIPES, slots_of
 

@@ -13,9 +13,8 @@ from profscope.analysis.cause import Finding, Gain, Quantity, cited
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.kernel_analysis import KernelAnalysis
-from profscope.analysis.partitions import partition_of_warp, partitions_of
 from profscope.analysis.span_rows import Ints
-from profscope.analysis.sync_points import may_meet, meetings
+from profscope.analysis.sync_points import may_meet, meetings, partition_of_warp, partitions_of
 
 __all__ = ["CAUSES"]
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.launch_durations import longest_first, took
+from profscope.analysis.breakdown import TimeAccount, apportioned, time_accounts
+from profscope.analysis.cta_rows import longest_first, took
 from profscope.analysis.limits import limits_of
 from profscope.analysis.line_rows import TimeSources, witnesses
 from profscope.analysis.lines import lines_alone
@@ -41,7 +42,6 @@ from profscope.analysis.model.missing import not_measured
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
 from profscope.analysis.summary import summary_of
 from profscope.analysis.summing import SummedSpans, summed_spans
-from profscope.analysis.time_account import TimeAccount, apportioned, time_accounts
 from profscope.analysis.timeline.distances import compared
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables

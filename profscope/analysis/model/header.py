@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.clock_cost import record_cost
-from profscope.analysis.corrections import are_corrected
+from profscope.analysis.corrections import are_corrected, record_cost
 from profscope.analysis.devices import peak_of
 from profscope.analysis.model.header_entries import (
     Device,

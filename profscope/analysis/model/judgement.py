@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.model.entries import EvidenceValue, FindingEntry, PathStep, Tail
 from profscope.analysis.model.numbers import known_number
 from profscope.analysis.summing import SummedSpans

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from profscope.analysis.quantities import printable
-from profscope.analysis.variant_texts import differing
+from profscope.analysis.texts import printable
+from profscope.analysis.variants import differing
 from profscope.schema import Tables
 
 __all__ = ["Group", "differs_text", "groups_of", "named", "short_name"]

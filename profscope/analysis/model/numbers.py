@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.quantities import clipped
+from profscope.analysis.texts import clipped
 
 __all__ = ["known_count", "known_number", "plain"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profscope.analysis.model_places import MODEL
 from profscope.analysis.summary import summary
+from profscope.analysis.variants import MODEL
 from profscope.schema import Tables
 
 __all__ = ["modules"]

@@ -8,11 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.intervals import united
-from profscope.analysis.occurrences import host_clock_error_ns, numbers
 from profscope.analysis.program.host_scopes import scope_paths, without_events
-from profscope.analysis.ranks.collectives import collectives
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.ranks.collectives import collectives, host_clock_error_ns, numbers
+from profscope.analysis.span_rows import Ints, united
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["STEP_DTYPES", "steps"]

@@ -7,9 +7,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.replay import replay_of
 from profscope.errors import OptionError
 from profscope.schema import Tables

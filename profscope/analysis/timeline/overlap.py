@@ -9,13 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.analysed_kernels import kernel_analyses
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.intervals import covered, united
-from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis, SkippedKernel
+from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.replay import slices_of
-from profscope.analysis.roof import copies_unknown
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.roof_rows import copies_unknown
+from profscope.analysis.span_rows import Ints, covered, united
 from profscope.schema import Tables
 
 __all__ = ["OVERLAP_DTYPES", "overlap", "overlap_of"]

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.quantities import printable
 from profscope.analysis.span_rows import row_scales, self_times
+from profscope.analysis.texts import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
 

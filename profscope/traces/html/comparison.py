@@ -13,11 +13,10 @@ import pandas as pd
 from profscope.analysis.comparing.differences import heading_text, program_text, status_text
 from profscope.analysis.comparing.pairs import COMPARED
 from profscope.analysis.comparing.places import aligned
-from profscope.analysis.markup import Child, Markup, joined, tag
+from profscope.analysis.texts import Child, Markup, joined, tag
 from profscope.analysis.trust_rules import DISTRUST
-from profscope.traces.html.document import page_of
+from profscope.traces.html.document import json_block, page_of
 from profscope.traces.html.figures import count_text, duration_text, place_text
-from profscope.traces.html.json_block import json_block
 from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]

@@ -1,28 +1,31 @@
-"""The page: what stands in it, from top to bottom."""
+"""The page: what stands in it, from top to bottom, with its script, its style and their data."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
 from concurrent.futures import Executor
-from typing import Final
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.span_rows import Ints
+from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
-from profscope.traces.html.bundle import script, style
-from profscope.traces.html.ctas import Ctas
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
-from profscope.traces.html.json_block import json_block
 from profscope.traces.html.kernels import kernels_of, model_of
 from profscope.traces.html.program import program_of
 from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
-from profscope.traces.html.spans import times
+from profscope.traces.html.spans import Ctas, times
 from profscope.traces.html.verdicts import about, findings_of, heading_of, kernel_table
 from profscope.version import __version__
 
-__all__ = ["document", "page_of"]
+__all__ = ["WEB", "built_from", "document", "json_block", "page_of", "script", "style", "written_down"]
 
 _NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
     ("findings", "Findings"),
@@ -174,3 +177,61 @@ def _distributions(tables: Tables) -> Markup:
 
 def _needs_script() -> Markup:
     return tag("noscript", tag("p", "This part is drawn by the script in this file.", class_="none"))
+
+
+WEB = Path(__file__).parent / "web"
+_SOURCES = ("src/*.js", "src/*.css", "package.json", "package-lock.json", "build.mjs")
+_BUNDLE = ("report.css", "report.js")
+
+
+@cache
+def script() -> tuple[str, str]:
+    """The text of the script, and its hash as a Content-Security-Policy has it."""
+    text = (WEB / "report.js").read_text()
+    return text, "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def style() -> str:
+    """The text of the style."""
+    return (WEB / "report.css").read_text()
+
+
+def built_from(folder: Path = WEB) -> dict[str, str]:
+    """A digest of what the bundle is built from, and one of the bundle: of names and texts, by name."""
+    sources = {path for pattern in _SOURCES for path in folder.glob(pattern)}
+    return {"sources": _digest(folder, sources), "bundle": _digest(folder, map(folder.joinpath, _BUNDLE))}
+
+
+def written_down(folder: Path = WEB) -> dict[str, str]:
+    """The same digests, as the build wrote them down."""
+    return dict(line.split() for line in (folder / "report.sha256").read_text().splitlines())
+
+
+def _digest(folder: Path, paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    named = {path.relative_to(folder).as_posix(): path for path in paths}
+    for name, path in sorted(named.items()):
+        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def json_block(identity: str, value: Any) -> Markup:
+    """Data for the page's script, as an element that no browser executes.
+
+    What would not be seen of a name is spelled out, as everywhere on the page. json.dumps writes ASCII; `<`,
+    `>` and `&` are escaped besides, so that nothing in it can end the element.
+    """
+    text = json.dumps(_shown(value), separators=(",", ":"), allow_nan=False)
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return Markup(f'<script type="application/json" id="{identity}">{text}</script>')
+
+
+def _shown(value: Any) -> Any:
+    """The same with `plain` texts."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {plain(key): _shown(each) for key, each in value.items()}
+    return [_shown(each) for each in value] if isinstance(value, list | tuple) else value

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.quantities import count_text, three_digits
+from profscope.analysis.texts import count_text, three_digits
 
 __all__ = ["count_text", "duration_text", "number", "percent_text", "place_text"]
 

@@ -1,27 +1,72 @@
-"""What the page says of each kernel: its entry in the model, and the tables that its source needs."""
+"""What the page says of each kernel: its entry in the model, its tables, and its sampled instructions."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 
 import pandas as pd
 
-from profscope.analysis.analysed_kernels import kernel_analyses
+from instrument_passes.errors import IRError
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel
+from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.model.build import ModelSources, by_configuration, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
 from profscope.analysis.roof_rows import roof_frame, roof_rows_of
+from profscope.analysis.sources import sampled_code
 from profscope.schema import Tables
 from profscope.traces.above import attempted
-from profscope.traces.html.sampled import Sampled, sampled_by_line
 
-__all__ = ["MOST_KERNELS", "Kernel", "kernels_of", "model_of"]
+__all__ = ["MOST_KERNELS", "Kernel", "Sampled", "kernels_of", "model_of", "sampled_by_line"]
+
+Sampled = dict[tuple[str, int], list[dict[str, Any]]]
+"""By file and line: pc, text, class, samples, stalls [[reason, samples]] and blamed (file, class, line), the
+most sampled first; text is "" where the profile has none."""
+
+
+def sampled_by_line(tables: Tables, kernel: str, variant: int) -> Sampled:
+    """Those of the bare binary; where that was not sampled, of one that records."""
+    samples = tables.samples
+    own = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
+    bare = own[own["binary"] == "bare"]
+    own = bare if len(bare) else own
+    texts = _texts(tables.metadata, kernel, variant, own)
+    lines: Sampled = defaultdict(list)
+    for key, rows in own.groupby(["file", "line", "pc"], sort=False):
+        file, line, pc = cast(tuple[str, int, int], key)
+        stalls = rows.groupby("stall")["samples"].sum().sort_values(ascending=False, kind="stable")
+        others = rows[rows["blamed_pc"] != rows["pc"]]
+        cause = others.iloc[int(others["samples"].to_numpy().argmax())] if len(others) else None
+        lines[str(file), int(line)].append(
+            {
+                "pc": int(pc),
+                "text": texts.get(int(pc), ""),
+                "class": str(rows["class"].iloc[0]),
+                "samples": int(rows["samples"].sum()),
+                "stalls": [[str(stall), int(count)] for stall, count in stalls.items()],
+                "blamed": None
+                if cause is None
+                else (str(cause["blamed_file"]), str(cause["blamed_class"]), int(cause["blamed_line"])),
+            }
+        )
+    return {place: sorted(rows, key=lambda row: -row["samples"]) for place, rows in lines.items()}
+
+
+def _texts(metadata: dict[str, Any], kernel: str, variant: int, own: pd.DataFrame) -> dict[int, str]:
+    """By pc; none where the profile keeps none, and where that is damaged, what is wrong with it."""
+    if not len(own):
+        return {}
+    try:
+        kept = sampled_code(metadata, kernel, variant, str(own["binary"].iloc[0]))
+    except (IRError, ValueError) as error:
+        return dict.fromkeys(own["pc"].tolist(), f"cannot be read: {error}")
+    return {each.pc: " ".join(each.text.split()) for each in kept[1]} if kept else {}
+
 
 MOST_KERNELS: Final = 24
 """Kernels and variants with sections of their own: those whose launches took longest."""

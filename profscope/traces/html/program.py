@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.program.gpu_gaps import gpu_gaps
 from profscope.analysis.program.gpu_time import gpu_time
 from profscope.analysis.program.host_scopes import host_scopes
 from profscope.analysis.span_rows import Ints
+from profscope.analysis.texts import Child, Markup, joined, tag
 from profscope.schema import CALL_ARROW, Tables
 from profscope.traces.around_tracks import AroundTracks, around_tracks
 from profscope.traces.html.figures import count_text, duration_text, percent_text

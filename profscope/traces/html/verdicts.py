@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.breakdown import OTHER, UNKNOWN
 from profscope.analysis.cause import between_text, gain_text
-from profscope.analysis.markup import Child, Markup, joined, tag
 from profscope.analysis.model.entries import Account, FindingEntry, KernelEntry, ProfileModel
-from profscope.analysis.time_account import OTHER, UNKNOWN
+from profscope.analysis.texts import Child, Markup, joined, tag
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 from profscope.traces.html.kernels import Kernel
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.quantities import count_text
+from profscope.analysis.texts import count_text
 from profscope.traces.above import Counter
 from profscope.traces.around_tracks import AroundTracks, Track
 from profscope.traces.overview import FINDING, SUMMARY, Bars, launch_args

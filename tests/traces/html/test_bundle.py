@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from profscope.traces.html.bundle import WEB, built_from, script, style, written_down
+from profscope.traces.html.document import WEB, built_from, script, style, written_down
 
 
 def test_the_bundle_is_of_these_sources() -> None:

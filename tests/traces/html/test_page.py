@@ -16,21 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.analysis.launch_durations import took
-from profscope.analysis.markup import plain, tag
-from profscope.analysis.quantities import NO_TIME
-from profscope.analysis.sampled_code import sampled_code
+from profscope.analysis.cta_rows import took
+from profscope.analysis.sources import sampled_code
+from profscope.analysis.texts import NO_TIME, plain, tag
 from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile, diff, load
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 from profscope.traces.html.comparison import comparison_page, side_by_side
-from profscope.traces.html.ctas import chosen_ctas, ctas_of
-from profscope.traces.html.document import document
+from profscope.traces.html.document import document, json_block
+from profscope.traces.html.facts import pack, unpack
 from profscope.traces.html.figures import duration_text
-from profscope.traces.html.json_block import json_block
-from profscope.traces.html.packed import pack, unpack
-from profscope.traces.html.spans import times
+from profscope.traces.html.spans import chosen_ctas, ctas_of, times
 from tests.support.around import program
 from tests.support.captures import captured
 from tests.support.command_line import run

@@ -13,7 +13,7 @@ import profscope.profiles
 from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
-from profscope.decoding.raw import RawLaunch
+from profscope.decoding.build import RawLaunch
 from profscope.profiles import Profile
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field

@@ -1,8 +1,8 @@
-"""Where in a model the kernels come from that torch.compile made: columns for tables that name kernels."""
+"""What `metadata["variants"]` says of kernels: how they were launched, where in a model they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.schema import MODEL_DTYPES
 
-__all__ = ["MODEL", "by_variant", "with_model", "with_model_of_spans"]
+__all__ = ["MODEL", "by_variant", "configuration", "differing", "with_model", "with_model_of_spans"]
 
 MODEL: Final = tuple(MODEL_DTYPES)
 _UNKNOWN: Final = ("", "", 0)
@@ -74,3 +74,24 @@ def _added(
             codes if at is None else codes[at], categories=pd.Index(categories, dtype="str")
         )
     return table.assign(**columns)
+
+
+_LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+
+
+def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
+    """By name: types of arguments, constexprs, and the launch options that were set."""
+    options = {name: variant[name] for name in _LAUNCH_OPTIONS if variant.get(name) is not None}
+    return {**(variant.get("signature") or {}), **(variant.get("constexprs") or {}), **options}
+
+
+def differing(variants: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
+    """What a kernel's variant has that others have not: of its configuration, and the function's module."""
+    flat = [_with_function(variant) for variant in variants]
+    mine = next((each for each, about in zip(flat, variants, strict=True) if about["variant"] == number), {})
+    return {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
+
+
+def _with_function(variant: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"function": variant["function"]} if variant.get("function") else {}
+    return {**configuration(variant), **named}
