@@ -54,9 +54,9 @@ def rank(environment: Mapping[str, str]) -> int | None:
     return _number(environment, _RANKS)
 
 
-def ranks() -> int:
-    """How many processes the job has; 1 where nothing says that there is a job."""
-    return _number(os.environ, _SIZES) or 1
+def ranks(environment: Mapping[str, str]) -> int | None:
+    """How many processes the job has; None if nothing says it."""
+    return _number(environment, _SIZES)
 
 
 def _number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:

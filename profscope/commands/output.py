@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from profscope.errors import OptionError, SessionError
-from profscope.traces.formats import GZIP, is_folder_name, own_suffix, rank_of
+from profscope.traces.formats import GZIP, PARTIAL, is_folder_name, own_suffix, rank_folders, rank_of
 from profscope.traces.output import check_folder, check_parent
 
 __all__ = ["DEFAULT", "FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
@@ -57,6 +57,13 @@ class Output:
                 for folder in (self.folder.parent, self.folder.parent.parent):
                     if folder.name == Path(self.whole).name or rank_of(folder) is not None:
                         folder.rmdir()
+
+    def remove_ranks_from(self, number: int) -> None:
+        """Remove the parts of these ranks and above, which an earlier run of more ranks has left."""
+        whole = next(each for each in self.path.parents if rank_of(each) is None)
+        for rank, folders in rank_folders(whole).items():
+            for folder in folders if rank >= number else ():
+                shutil.rmtree(folder)
 
 
 def with_rank(given: str | Path, number: int | None) -> Path:
@@ -144,7 +151,7 @@ def check_place(path: Path, name: str, *, is_folder: bool) -> None:
 
 
 def _folder(path: Path) -> Path:
-    return path.with_name(f"{path.name}.partial")
+    return path.with_name(f"{path.name}{PARTIAL}")
 
 
 def _locked(path: Path, folder: Path) -> int:

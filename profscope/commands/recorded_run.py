@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Final
 
+from profscope.around.job import ranks
 from profscope.commands.output import Output
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
@@ -261,6 +262,9 @@ class RecordedRun:
             self._close()
         profile = self._marked(self._session.profile)
         profile.save(self._output.target)
+        count = ranks(os.environ)
+        if self._rank == 0 and count is not None:
+            self._output.remove_ranks_from(count)
         self._output.release()
         if self._report is not None:
             with contextlib.suppress(OSError):  # nobody reads it any more

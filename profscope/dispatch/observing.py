@@ -331,7 +331,7 @@ def machine_here(machine: Backend, options: Options) -> Machine | str:
         return "only NVIDIA's GPUs are asked, through CUPTI"
     if options.events:
         return "events=True has CUPTI to itself"
-    if ranks() > 1:
+    if (ranks(os.environ) or 1) > 1:
         return "this is one of several ranks, whose kernels wait for one another"
     try:
         return Driver()

@@ -16,6 +16,7 @@ from profscope.traces.exporters import PACKED
 
 __all__ = [
     "GZIP",
+    "PARTIAL",
     "PROFILE",
     "SPANS",
     "exporter_named",
@@ -24,10 +25,13 @@ __all__ = [
     "is_part",
     "launch_folder",
     "own_suffix",
+    "rank_folders",
     "rank_of",
 ]
 
 GZIP = ".gz"
+PARTIAL = ".partial"
+"""Ends the name of the folder of what is recorded until the trace is written."""
 
 
 def format_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
@@ -101,6 +105,16 @@ def rank_of(path: Path) -> int | None:
     """The rank whose part a folder of this name is; None where it is no part."""
     match = _RANK.fullmatch(path.name)
     return None if match is None else int(match[1])
+
+
+def rank_folders(folder: Path) -> dict[int, list[Path]]:
+    """By rank, the folders in which its part may be: `rank=3`, and `rank=3.partial` until it is written."""
+    ranks: dict[int, list[Path]] = {}
+    for path in sorted(folder.glob("rank=*")):
+        rank = rank_of(path.with_name(path.name.removesuffix(PARTIAL)))
+        if rank is not None and path.is_dir():
+            ranks.setdefault(rank, []).append(path)
+    return ranks
 
 
 def is_folder_name(given: str | Path) -> bool:

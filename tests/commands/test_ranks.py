@@ -95,6 +95,20 @@ def test_two_ranks_are_one_profile(forks: Forks, tmp_path: Path, monkeypatch: py
     assert steps["waiting_ns"].tolist() == reduced["waiting_ns"].tolist()
 
 
+def test_a_run_of_fewer_ranks_takes_the_place_of_one_of_more(
+    forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    for earlier in ("t/rank=1", "t/rank=7.partial"):
+        (tmp_path / earlier).mkdir(parents=True)
+    (tmp_path / "t/about.txt").write_text("kept")
+    assert job(forks, tmp_path, 1, "t/") == "[0]\n"
+    assert sorted(os.listdir(tmp_path / "t")) == ["about.txt", "rank=0"]
+    profile = profscope.load(tmp_path / "t")
+    assert profile.launches["rank"].tolist() == [0, 0]
+    assert not any("rank" in note for note in profile.metadata["notes"])
+
+
 @pytest.mark.exhaustive
 def test_four_ranks_of_which_one_dies_and_one_launches_nothing(
     forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -88,7 +88,7 @@ def test_a_program_finds_the_builtins_and_environment_of_its_own(run: Run) -> No
     ("lowered", "why"),
     [
         ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", "Too many open files"),
-        ("sys.setrecursionlimit(60)", "RecursionError: maximum recursion depth exceeded"),
+        ("sys.setrecursionlimit(40)", "RecursionError: maximum recursion depth exceeded"),
     ],
 )
 def test_a_limit_that_the_program_has_lowered_fails_the_run(run: Run, lowered: str, why: str) -> None:

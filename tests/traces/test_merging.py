@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -243,8 +244,21 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(job: Path, whole: Pr
     notes = profile.metadata["notes"]
     assert any(note.startswith("rank 0 is missing: ") and "gzip" in note for note in notes)
     assert "rank 3 is missing: it has written nothing" in notes
-    assert "rank 4 is missing: rank=4 is of another run, which began before" in notes
+    assert "rank=4 is left out: it is of another run, which began before" in notes
     assert not any("of 8" in note for note in notes)
+
+
+def test_parts_of_a_run_with_more_ranks_are_left_out(job: Path, whole: Profile) -> None:
+    """Of two runs that had no way to agree on an id."""
+    for rank, size, began_ns in ((0, 2, 7), (1, 2, 8), (2, 3, 5)):
+        about = {"id": "", "rank": rank, "world_size": size, "began_unix_ns": began_ns}
+        shutil.rmtree(job / f"rank={rank}")
+        Profile.of(part(whole, [rank], job=about)).save(job / f"rank={rank}")
+    profile = profscope.load(job)
+    assert profile.launches["rank"].tolist() == [0, 1]
+    notes = profile.metadata["notes"]
+    assert "rank=2 is left out: it is of another run, which began before" in notes
+    assert not any("is missing" in note for note in notes)
 
 
 def test_a_folder_without_a_part_that_can_be_read(tmp_path: Path) -> None:

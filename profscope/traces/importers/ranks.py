@@ -10,7 +10,7 @@ from pathlib import Path
 from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX
-from profscope.traces.formats import PROFILE, rank_of
+from profscope.traces.formats import PARTIAL, PROFILE, rank_folders
 from profscope.traces.importers.profscope_parquet import spans_in
 from profscope.traces.loading import load_part
 from profscope.traces.merging import Part, merged
@@ -18,21 +18,19 @@ from profscope.traces.trace_file import TraceFile, check_room
 
 __all__ = ["read", "recognises"]
 
-PARTIAL = ".partial"
-
 
 def recognises(file: TraceFile) -> bool:
-    return file.is_folder and bool(_ranks(file.path))
+    return file.is_folder and bool(rank_folders(file.path))
 
 
 def read(file: TraceFile) -> Tables:
     """Raises TraceError where none of the parts can be read."""
     parts: list[Part] = []
     notes: list[str] = []
-    check_room(str(file), sum(_spans_in(folders) for folders in _ranks(file.path).values()))
+    check_room(str(file), sum(_spans_in(folders) for folders in rank_folders(file.path).values()))
     # Launches and variants have other numbers in the whole than in a part.
     only = replace(file.only, rank=None, launch=None, variant=None)
-    for rank, folders in sorted(_ranks(file.path).items()):
+    for rank, folders in sorted(rank_folders(file.path).items()):
         try:
             path = _part(folders)
             if path is None:
@@ -48,20 +46,10 @@ def read(file: TraceFile) -> Tables:
             notes.append(f"rank {rank} did not come to its end: what it had recorded by then is here")
     kept, old = _of_one_run(parts)
     for part in old:
-        notes.append(f"rank {part.rank} is missing: {part.name} is of another run, which began before")
+        notes.append(f"{part.name} is left out: it is of another run, which began before")
     if not kept:
         raise TraceError(f"{file} has no part that can be read: {'; '.join(notes)}")
     return merged(kept, [*notes, *_never_seen(file.path, kept)], samples_of=file.only.rank)
-
-
-def _ranks(folder: Path) -> dict[int, list[Path]]:
-    """By rank, the folders in which its part may be: `rank=3`, and `rank=3.partial` until it is written."""
-    ranks: dict[int, list[Path]] = {}
-    for path in sorted(folder.glob("rank=*")):
-        rank = rank_of(path.with_name(path.name.removesuffix(PARTIAL)))
-        if rank is not None and path.is_dir():
-            ranks.setdefault(rank, []).append(path)
-    return ranks
 
 
 def _part(folders: list[Path]) -> Path | None:
@@ -81,21 +69,21 @@ def _spans_in(folders: list[Path]) -> int:
 
 
 def _of_one_run(parts: list[Part]) -> tuple[list[Part], list[Part]]:
-    """Those of the run that began last, with those that do not say; and the others."""
-    began: dict[str, int] = {}
-    for part in parts:
-        job = part.tables.metadata.get("job") or {}
-        if job.get("id"):
-            began[job["id"]] = max(began.get(job["id"], 0), job.get("began_unix_ns") or 0)
-    last = max(began, key=lambda each: began[each], default=None)
-    old = [
-        part for part in parts if (part.tables.metadata.get("job") or {}).get("id") not in (None, "", last)
-    ]
-    return [part for part in parts if part not in old], old
+    """Those of the run that began last, with those that may be of it; and the others: of another job, or of
+    a rank that this run had not."""
+    jobs = [part.tables.metadata.get("job") or {} for part in parts]
+    newest = max(jobs, key=lambda job: job.get("began_unix_ns") or 0, default={})
+    last = {None, "", newest.get("id")} if newest.get("id") else {job.get("id") for job in jobs}
+    size = newest.get("world_size") or max((part.rank + 1 for part in parts), default=0)
+    kept: list[Part] = []
+    old: list[Part] = []
+    for part, job in zip(parts, jobs, strict=True):
+        (kept if job.get("id") in last and part.rank < size else old).append(part)
+    return kept, old
 
 
 def _never_seen(folder: Path, parts: list[Part]) -> list[str]:
     """Ranks of the job of which there is no folder at all."""
     sizes = [(part.tables.metadata.get("job") or {}).get("world_size") or 0 for part in parts]
-    missing = sorted(set(range(max(sizes))) - set(_ranks(folder)))
+    missing = sorted(set(range(max(sizes))) - set(rank_folders(folder)))
     return [f"rank {rank} of {max(sizes)} is missing: there is no part of it" for rank in missing]
