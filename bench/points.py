@@ -8,7 +8,7 @@ from typing import ClassVar
 from instrument_passes.analyses.walk import kernel_of
 from instrument_passes.dialect import SpanIds, begin, end
 from instrument_passes.ir import Module
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes import Pass, PassContext, register
 
 __all__ = ["RecordPoints"]
 

@@ -24,7 +24,7 @@ from triton.runtime import _allocation, driver
 from instrument_passes.dialect import BEGIN, END, is_record, record_id
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module, parse
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import triton_version
 

@@ -18,7 +18,7 @@ from instrument_passes.analyses.occupancy import limits_of
 from instrument_passes.cost import cost
 from instrument_passes.dialect import is_record
 from instrument_passes.ir import parse
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import Binary, build, triton_version
 from tests.kernels.aot import ttgir

@@ -13,7 +13,7 @@ from bench.kernels import Workload
 from bench.points import RecordPoints
 from instrument_passes import pipeline as levels
 from instrument_passes.manifest import Manifest
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
 from instrument_passes.toolchain import triton_version
 from profscope.compat.programs import manifest_in

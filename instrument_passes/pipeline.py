@@ -19,7 +19,7 @@ from instrument_passes import LEVELS
 from instrument_passes.errors import IRError, ManifestError, PassError, PipelineError
 from instrument_passes.ir import Module, check_structure
 from instrument_passes.manifest import ATTRIBUTE
-from instrument_passes.passes.base import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
+from instrument_passes.passes import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
 
 __all__ = ["GROUP", "load_file", "load_installed", "parse_pipeline", "run_pipeline"]
 

@@ -20,7 +20,7 @@ from instrument_passes.selection import MAX_LISTED, LaunchBits
 from profscope.errors import OptionError
 
 if TYPE_CHECKING:
-    from instrument_passes.passes.base import Pass
+    from instrument_passes.passes import Pass
 
 __all__ = ["HardwareOption", "Options"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from instrument_passes.analyses.async_roles import Role, barrier_of, source_of
-from instrument_passes.analyses.names import is_drain
 from instrument_passes.analyses.opclasses import info_of
+from instrument_passes.analyses.places import is_drain
 from instrument_passes.ir import Op, Region
 from instrument_passes.ir.signature import signature_range
 

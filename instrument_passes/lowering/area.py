@@ -31,6 +31,7 @@ class Program:
     marked: bool
     wide: bool
     stamps: bool
+    shared: bool
 
 
 @dataclass(frozen=True, slots=True)

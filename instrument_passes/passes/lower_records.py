@@ -27,7 +27,7 @@ from instrument_passes.lowering.unrecorded_body import can_have_one, join, witho
 from instrument_passes.lowering.values import expand_values
 from instrument_passes.lowering.weave import weave_kernel, weave_partition
 from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
-from instrument_passes.passes.base import ALLOCATES, LOWERS, TRITONS, Pass, PassContext, register
+from instrument_passes.passes import ALLOCATES, LOWERS, TRITONS, Pass, PassContext, register
 from instrument_passes.records import align
 from instrument_passes.scopes import notes_of
 from instrument_passes.selection import MAX_LISTED, Selection

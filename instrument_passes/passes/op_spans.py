@@ -9,7 +9,7 @@ from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, inf
 from instrument_passes.analyses.walk import kernel_of, recordable_blocks
 from instrument_passes.ir import Module, Op, Value
 from instrument_passes.ir.signature import element_type
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes import Pass, PassContext, register
 from instrument_passes.scopes import add_notes
 from instrument_passes.spans import Spans
 from instrument_passes.targets import target_of

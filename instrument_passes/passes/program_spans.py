@@ -9,7 +9,7 @@ from instrument_passes.analyses.places import Places
 from instrument_passes.analyses.walk import LOOPS, kernel_of, loop_body, recordable_blocks
 from instrument_passes.dialect import BEGIN, SpanIds, begin, end
 from instrument_passes.ir import Module, Op, Region
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes import Pass, PassContext, register
 
 __all__ = ["IterationSpans", "KernelSpan", "LoopSpans"]
 

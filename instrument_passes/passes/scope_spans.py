@@ -18,7 +18,7 @@ from instrument_passes.analyses.walk import kernel_of, recordable_blocks, record
 from instrument_passes.dialect import SpanIds, begin, end, is_record, payload
 from instrument_passes.ir import Block, Module, Op, Value, warp_specialize
 from instrument_passes.ir.tokens import quote
-from instrument_passes.passes.base import Pass, PassContext, register
+from instrument_passes.passes import Pass, PassContext, register
 from instrument_passes.scopes import Marker, Site, add_notes, marker_of, sites_of
 
 __all__ = ["ScopeSpans"]

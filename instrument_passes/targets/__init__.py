@@ -1,14 +1,144 @@
-"""One file per target: how a clock is read, a record stored, a warp identified."""
+"""Targets, one file each: how a clock is read, a record stored, a warp identified.
+
+`Target` says what a target must provide: text of TTGIR ops, one method per thing the lowering needs. A new
+target is one file in this folder, with a subclass of `Target` that is decorated with `@register`; nothing
+else needs to name it.
+"""
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self, TypeVar
 
 from instrument_passes.discovery import import_all
 from instrument_passes.errors import PassError
 from instrument_passes.ir import Module
 from instrument_passes.ir.tokens import unquote
-from instrument_passes.targets.base import Target, registered
 
-__all__ = ["Target", "target_of"]
+__all__ = ["Target", "register", "registered", "target_of"]
+
+
+class Target(ABC):
+    """A GPU that kernels are built for, as the module's `ttg.target` names it.
+
+    Methods return op text, one op a line; `out` names the SSA value that receives the result. spellings: the
+    names that `of` takes, for messages.
+    """
+
+    spellings: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def of(cls, name: str, *, clustered: bool) -> Self | None:
+        """The target of this name, None if it is another's; clustered: CTAs come in clusters of several."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As in `ttg.target`, for example "cuda:90"."""
+
+    @property
+    @abstractmethod
+    def lanes(self) -> int:
+        """Threads of a warp, a power of two."""
+
+    @abstractmethod
+    def clock(self, out: str) -> str:
+        """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
+
+    @abstractmethod
+    def apart(self, out: str) -> str:
+        """What to put between a clock read and a loop that follows it; i32, of no meaning."""
+
+    @abstractmethod
+    def wait_for(self, out: str, value: str, kind: str) -> str:
+        """Hold the warp until the data of `value`, of type `kind`, is there; `kind` is one of `waitable`."""
+
+    @abstractmethod
+    def waitable(self, kind: str) -> bool:
+        """Whether `wait_for` knows how to wait for values of a type."""
+
+    @abstractmethod
+    def thread_id(self, out: str) -> str:
+        """The thread's number in the CTA, i32, worker warps of a specialised kernel included."""
+
+    @abstractmethod
+    def sm_id(self, out: str) -> str:
+        """The SM that the CTA runs on, i32."""
+
+    @abstractmethod
+    def linear_cta_id(self, out: str) -> str:
+        """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
+
+    def cta_count(self, out: str) -> str:
+        """`out`: i32, the CTAs of the launch."""
+        return f"""
+            {out}_along_x = tt.get_num_programs x : i32
+            {out}_along_y = tt.get_num_programs y : i32
+            {out}_along_z = tt.get_num_programs z : i32
+            {out}_plane = arith.muli {out}_along_x, {out}_along_y : i32
+            {out} = arith.muli {out}_plane, {out}_along_z : i32
+            """
+
+    @abstractmethod
+    def multiply_add(self, out: str, index: str, size: str, base: str) -> str:
+        """The i64 base + index * size; these i32 and unsigned."""
+
+    @abstractmethod
+    def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
+        """Store 1, 2 or 4 i32 values at address + offset (integer literal, bytes) where `lane` holds."""
+
+    def store_row(
+        self, out: str, address: str, offsets: Sequence[str], values: Sequence[str], lane: str, warp: str
+    ) -> str:
+        """Store 4 i32 values for each offset, side by side, once for the warp: where `lane` holds, or by any
+        lanes of a warp in all of which `warp` does."""
+        parts = (values[at : at + 4] for at in range(0, len(values), 4))
+        stores = zip(offsets, parts, strict=True)
+        return "\n".join(
+            self.store(f"{out}_{at}", address, offset, part, lane) for at, (offset, part) in enumerate(stores)
+        )
+
+    @abstractmethod
+    def header_start(
+        self, out: str, area: str, leads: str, cta: str, slot: str, flags: str, digest: str
+    ) -> str:
+        """Store what the CTA header says of its start, by thread 0 if `leads` holds there, and in the first
+        CTA that records the launch header.
+
+        area: i64, in thread 0 the address of the area less the launch header's size; cta, slot: i32, the
+        CTA's linear id and its number among those that record; flags: i32 launch bits; digest: integer
+        literal.
+        """
+
+    @abstractmethod
+    def header_end(self, out: str, area: str, leads: str) -> str:
+        """Store what the CTA header says at its end; as above."""
+
+    @abstractmethod
+    def stamp(self, out: str, buffer: str, begun: str, leads: str = "") -> str:
+        """Store the stamp of a CTA that does not record, by thread 0, in a launch that has stamps.
+
+        buffer: i64, the address with all its bits, without enable bits where nothing is recorded; begun: i32,
+        the clock when the CTA began; leads: i1, true in thread 0 of a CTA that records; default: there is
+        none here.
+        """
+
+
+_TARGETS: Final[list[type[Target]]] = []
+T = TypeVar("T", bound=type[Target])
+
+
+def register(cls: T) -> T:
+    """Class decorator: makes a target known."""
+    _TARGETS.append(cls)
+    return cls
+
+
+def registered() -> tuple[type[Target], ...]:
+    """All targets whose files have been imported."""
+    return tuple(_TARGETS)
 
 
 def target_of(module: Module) -> Target:

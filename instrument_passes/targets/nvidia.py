@@ -22,7 +22,7 @@ from instrument_passes.records import (
     cta_header_offset,
 )
 from instrument_passes.selection import ADDRESS_BITS
-from instrument_passes.targets.base import Target, register
+from instrument_passes.targets import Target, register
 
 __all__ = ["Nvidia"]
 

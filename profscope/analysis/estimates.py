@@ -1,6 +1,6 @@
 """How well a figure is known: shares that were counted, distances of two counts, and paired times.
 
-numpy has all that these need. scipy, 35 MB larger, would replace four formulas.
+The signed-rank interval is four lines of numpy; scipy has the test without the interval.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.cta_rows import took
-from profscope.analysis.devices import peak_of
+from profscope.analysis.devices import PIPES, peak_of, slots_of
 from profscope.analysis.overhead import bare_times
-from profscope.analysis.pipes import PIPES, slots_of
 from profscope.analysis.roof_rows import roof_table
 from profscope.emulator.costs import tensor_cycles
 from profscope.schema import Tables

@@ -11,6 +11,7 @@ import pandas as pd
 
 from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.cta_rows import took
+from profscope.analysis.devices import slots_of
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.line_rows import (
     CONFIGURATION,
@@ -24,7 +25,6 @@ from profscope.analysis.line_rows import (
 )
 from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.op_labels import with_global_bytes
-from profscope.analysis.pipes import slots_of
 from profscope.analysis.sources import Sources
 from profscope.analysis.summing import error_pct, standard_errors, summed_spans
 from profscope.analysis.timeline.distances import compared

@@ -23,8 +23,7 @@ from instrument_passes.cost import cost
 from instrument_passes.cost import render as render_cost
 from instrument_passes.errors import IRError, ToolchainError
 from instrument_passes.ir import Module, parse
-from instrument_passes.passes import Pass, PassContext, passes, signature, spelled, summary
-from instrument_passes.passes.base import TRITONS
+from instrument_passes.passes import TRITONS, Pass, PassContext, passes, signature, spelled, summary
 from instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
 from instrument_passes.toolchain import built, verify
 from profscope.binaries.rows import Instructions, Row, instructions_in, instructions_of

@@ -13,7 +13,7 @@ from typing import Any, Final
 from instrument_passes.errors import InstrumentError
 from instrument_passes.functions import Function, checked, functions_in
 from instrument_passes.ir import parse
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.passes.scope_spans import ScopeSpans
 from instrument_passes.pipeline import run_pipeline
 from instrument_passes.rounding import as_bare, is_ambiguous

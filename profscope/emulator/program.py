@@ -11,8 +11,8 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.machine.block import Schedule, Site, TranslatedBlock
 from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
-from profscope.emulator.ptx.parser import parse
-from profscope.emulator.ptx.syntax import Immediate, Module, Register
+from profscope.emulator.ptx_parser import parse
+from profscope.emulator.ptx_syntax import Immediate, Module, Register
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.plan import Plan, constant

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.binaries.rows import SourcePlace, ptx_places
-from profscope.emulator.ptx.syntax import ptx_class
+from profscope.emulator.ptx_syntax import ptx_class
 from profscope.evidence.sample_tables import classes_by_place, numbering, sampler_metadata, summed_samples
 from profscope.evidence.tables import Evidence
 from profscope.schema import COUNT_DTYPES, measured_frame

@@ -29,17 +29,8 @@ from profscope.schema import (
     payload_names,
     spans_frame,
 )
-from profscope.traces.rank_times import (
-    Aligned,
-    OnRank0,
-    aligned,
-    around_together,
-    merged_baseline,
-    merged_budget,
-    merged_hardware,
-    merged_sampler,
-    numbered_around,
-)
+from profscope.traces.merging_measured import merged_baseline, merged_budget, merged_hardware, merged_sampler
+from profscope.traces.rank_times import Aligned, OnRank0, aligned, around_together, numbered_around
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
 __all__ = ["Part", "merged", "merged_notes"]

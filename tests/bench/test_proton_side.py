@@ -14,7 +14,7 @@ from bench.variants import LEVELS, POINTS
 from instrument_passes.dialect import BEGIN, END
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import triton_version
 from tests.kernels import add, attention, matmul, softmax

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from profscope.emulator import activate
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from tests.support.hardware import run_on_both
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from tests.support.hardware import run_on_both
 from tests.support.instructions import INTEGER, ONE_OPERAND, execute
 

@@ -14,7 +14,7 @@ import profscope
 from profscope.emulator.device import FIRST_CYCLE, SM_SKEW_CYCLES, Device, Model
 from profscope.emulator.driver import EmulatorDriver
 from profscope.emulator.machine.timeline import Timeline
-from profscope.emulator.ptx.parser import parse
+from profscope.emulator.ptx_parser import parse
 from profscope.emulator.translation.flow import build
 from tests.kernels.add import add_kernel
 from tests.kernels.atomics import atomic_kernel, lock_kernel

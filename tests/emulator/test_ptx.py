@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.emulator.ptx.parser import parse
-from profscope.emulator.ptx.syntax import Address, Immediate, Module, Register, SourceLine, Symbol, Vector
+from profscope.emulator.ptx_parser import parse
+from profscope.emulator.ptx_syntax import Address, Immediate, Module, Register, SourceLine, Symbol, Vector
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Graph
 from profscope.errors import EmulatorError

@@ -6,7 +6,7 @@ import pytest
 
 from profscope.binaries.listing import CLASSES
 from profscope.emulator.opcodes import TABLE
-from profscope.emulator.ptx.syntax import ptx_class
+from profscope.emulator.ptx_syntax import ptx_class
 
 
 @pytest.mark.parametrize(

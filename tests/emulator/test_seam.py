@@ -70,7 +70,7 @@ print(sorted(m for m in sys.modules if m.startswith("profscope.")))
 print([m for m in ("numpy", "torch", "pandas", "rich") if m in sys.modules])
 from profscope.emulator.driver import EmulatorDriver
 EmulatorDriver()
-print("numpy" in sys.modules, "profscope.emulator.launch" in sys.modules)
+print("numpy" in sys.modules, "profscope.emulator.launcher" in sys.modules)
 """
 
 

@@ -21,7 +21,7 @@ HEAVY = ("passes", "lowering", "targets", "pipeline", "spans", "dialect")
         ("ir", [*HEAVY, "ops", "analyses", "numpy"]),
         ("analyses.opclasses", [*HEAVY, "numpy"]),
         ("toolchain", [*HEAVY, "ops", "analyses", "numpy", "triton"]),
-        ("passes.base", ["lowering", "targets", "numpy"]),
+        ("passes", ["lowering", "targets", "numpy"]),
     ],
 )
 def test_import(module: str, without: list[str]) -> None:

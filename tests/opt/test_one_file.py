@@ -48,7 +48,7 @@ TARGET = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.targets.base import register
+from instrument_passes.targets import register
 from instrument_passes.targets.nvidia import Nvidia
 
 

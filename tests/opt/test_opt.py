@@ -14,7 +14,7 @@ import pytest
 
 import profscope
 from instrument_passes import LEVELS
-from instrument_passes.passes.base import TRITONS
+from instrument_passes.passes import TRITONS
 from instrument_passes.toolchain import triton_version
 from profscope.commands.opt import main
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.analyses.names import awaited
+from instrument_passes.analyses.places import awaited
 from instrument_passes.ir import parse
 from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.analyses.names import call_name
-from instrument_passes.analyses.places import Places
+from instrument_passes.analyses.places import Places, call_name
 from instrument_passes.analyses.walk import recordable_blocks
 from instrument_passes.ir import parse
 from instrument_passes.lowering.calls import MAX_CLONES
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.passes.lower_records import manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import triton_version, verify

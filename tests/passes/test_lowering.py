@@ -8,7 +8,7 @@ import pytest
 
 from instrument_passes.errors import PassError
 from instrument_passes.ir import parse
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.options import Options
 from tests.kernels.loops import loop_in_branch_kernel

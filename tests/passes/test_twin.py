@@ -12,7 +12,7 @@ import pytest
 
 from instrument_passes.ir import parse
 from instrument_passes.ir.tokens import quote
-from instrument_passes.passes.base import PassContext
+from instrument_passes.passes import PassContext
 from instrument_passes.passes.lower_records import LowerRecords, manifest_of
 from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.rounding import arithmetic_of

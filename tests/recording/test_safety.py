@@ -19,7 +19,7 @@ from instrument_passes.records import MAX_CTAS
 from instrument_passes.selection import Selection
 from profscope.device.arena import DeviceBuffers
 from profscope.device.buffers import Lane
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.batch import Grid
 from profscope.errors import SessionError
 from profscope.traces.checks import validate

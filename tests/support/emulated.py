@@ -19,7 +19,7 @@ from instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, LaunchBits
 from instrument_passes.toolchain import scratch_lowering, triton_version
 from profscope.emulator.compiler import ARCH, BACKEND_NAME
 from profscope.emulator.device import Device
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 from tests.support.made_up_kernels import Kernel, text_of

@@ -13,7 +13,7 @@ from profscope.aot.compiling import compiled, described
 from profscope.aot.decoding import Description
 from profscope.emulator.compiler import ARCH, BACKEND_NAME
 from profscope.emulator.device import Device
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 from profscope.options import Options

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.memory import Allocation
 
 __all__ = ["run_on_both"]

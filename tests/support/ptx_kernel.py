@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from profscope.emulator.device import Device
-from profscope.emulator.launch import Launch
+from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 

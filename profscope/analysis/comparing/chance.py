@@ -6,6 +6,8 @@ variances of the winsorised values. What launches of one session share, their sp
 memory lay, where the code lay, the clock. That is the `floor`, and a change within it is no effect: what is
 tested is that the change is larger than the floor. Which rows are news then follows from Benjamini and
 Hochberg (J. R. Statist. Soc. B 57, 1995), so that many rows do not make news by their number.
+
+Student's t is written out: no package that a profile needs has it, and scipy would be the largest of them.
 """
 
 from __future__ import annotations

@@ -8,23 +8,21 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.comparing.caveats import (
-    Said,
-    joined,
-    missing_of,
-    notes_on,
-    option_notes,
-    unit_of,
-)
 from profscope.analysis.comparing.chance import Floor, Sample, benjamini_hochberg, compared, floor_of
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import (
     LAUNCH,
     Operand,
     Rows,
+    Said,
+    joined,
+    missing_of,
+    notes_on,
     of_launches,
     of_one_side,
     of_rows,
+    option_notes,
+    unit_of,
 )
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
 from profscope.analysis.comparing.places import Lines

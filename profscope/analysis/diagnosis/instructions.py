@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from profscope.emulator.ptx.syntax import sass_name
+from profscope.emulator.ptx_syntax import sass_name
 
 __all__ = ["CONVERSIONS", "op_names", "thread_bytes"]
 

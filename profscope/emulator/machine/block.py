@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.ptx.syntax import Instruction
+from profscope.emulator.ptx_syntax import Instruction
 
 __all__ = ["Meeting", "Schedule", "Site", "TranslatedBlock", "Wait"]
 

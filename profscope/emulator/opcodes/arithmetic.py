@@ -112,7 +112,7 @@ def half(form: Form, a: Array, b: Array) -> Array:
 
 def carry(form: Form, function: Callable[..., Array], reads: bool = False) -> Meaning:
     """32-bit arithmetic in 64 bits: the carry (or borrow) is bit 32 of the result."""
-    from profscope.emulator.ptx.syntax import Register
+    from profscope.emulator.ptx_syntax import Register
 
     if form.kind not in ("u32", "i32"):
         raise form.unsupported("carries of 32-bit integers only")

@@ -10,7 +10,7 @@ from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
 from profscope.emulator.opcodes.arithmetic import canonical_nan, flush, signless
 from profscope.emulator.opcodes.rounding import DIRECTIONS, round_pair
 from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, op
-from profscope.emulator.ptx.syntax import Register, Vector
+from profscope.emulator.ptx_syntax import Register, Vector
 
 __all__: list[str] = []
 

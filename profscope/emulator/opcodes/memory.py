@@ -12,7 +12,7 @@ from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
 from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
 from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, op
-from profscope.emulator.ptx.syntax import Address, Operand
+from profscope.emulator.ptx_syntax import Address, Operand
 
 __all__: list[str] = []
 

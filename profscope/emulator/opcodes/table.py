@@ -15,7 +15,7 @@ from typing import Any
 
 from profscope.emulator.arrays import Array
 from profscope.emulator.costs import Cost
-from profscope.emulator.ptx.syntax import Immediate, Instruction, Operand, Vector
+from profscope.emulator.ptx_syntax import Immediate, Instruction, Operand, Vector
 from profscope.errors import EmulatorError
 
 __all__ = ["TABLE", "Form", "Meaning", "Op", "elementwise", "items", "lookup", "op"]

@@ -10,7 +10,7 @@ from profscope.emulator.costs import Cost
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
 from profscope.emulator.opcodes.table import Form, Meaning, items, op
-from profscope.emulator.ptx.syntax import Register
+from profscope.emulator.ptx_syntax import Register
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.opcodes.table import Form
-from profscope.emulator.ptx.syntax import Address, Instruction, Module, Register, Symbol, Vector
+from profscope.emulator.ptx_syntax import Address, Instruction, Module, Register, Symbol, Vector
 from profscope.emulator.translation.graph import (
     Block,
     Graph,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from profscope.emulator.opcodes import lookup
-from profscope.emulator.ptx.syntax import Address, Instruction, Operand, Register, Symbol, Vector
+from profscope.emulator.ptx_syntax import Address, Instruction, Operand, Register, Symbol, Vector
 
 __all__ = ["CARRY", "Block", "Graph", "find_live", "pointer_sources", "reads", "sources", "writes"]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from profscope.emulator.ptx.syntax import (
+from profscope.emulator.ptx_syntax import (
     Address,
     Function,
     Immediate,

@@ -12,7 +12,7 @@ from profscope.emulator.machine.counts import Counted
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.opcodes.convert import to_bf16
 from profscope.emulator.opcodes.table import Form, Meaning, Op
-from profscope.emulator.ptx.syntax import Address, Instruction, Register, Symbol
+from profscope.emulator.ptx_syntax import Address, Instruction, Register, Symbol
 from profscope.emulator.translation.graph import Graph, pointer_sources, reads, sources, writes
 from profscope.errors import EmulatorError
 

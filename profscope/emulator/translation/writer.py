@@ -14,7 +14,7 @@ from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import COSTS, EXPANDED_LATENCY, STALLS, Cost, use_of
 from profscope.emulator.machine.block import Site
 from profscope.emulator.opcodes.table import Form, Meaning, Op
-from profscope.emulator.ptx.syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
+from profscope.emulator.ptx_syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from profscope.emulator.translation.graph import reads, writes
 from profscope.emulator.translation.plan import LOAD, STORE, Plan, constant, converter, raw, width
 from profscope.emulator.translation.timing import BlockSteps, Issue, Tick

@@ -6,6 +6,7 @@ the footer, where no reader looks, stand
 
     the CRC-32 of each block of the data | `TRAILER` | footer | its length | PAR1
 
+A part of a large file is verified by the blocks that are read for it; a digest of the file would need all.
 A file without them, as other tools write it, is read all the same.
 """
 

@@ -8,7 +8,7 @@ follows. Registers, labels and parameters of inner scopes come out renamed, so n
 import re
 from itertools import islice, pairwise
 
-from profscope.emulator.ptx.syntax import (
+from profscope.emulator.ptx_syntax import (
     Address,
     Function,
     GlobalVariable,
