@@ -31,7 +31,9 @@ def merged_budget(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     told = [part["budget"] for part in parts if part.get("budget")]
     if not told:
         return {}
-    times = {name: sum(each[name] for each in told) for name in ("elapsed_ns", "host_ns", "gpu_ns")}
+    times = {
+        name: sum(each[name] for each in told) for name in ("elapsed_ns", "open_ns", "host_ns", "gpu_ns")
+    }
     return {"budget": told[0] | times}
 
 
