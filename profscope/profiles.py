@@ -135,7 +135,7 @@ class Profile(Tables, Questions):
     `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
-    `profscope.analysis.corrections`), and where torch.compile made kernels `module`, `model_file` and
+    `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and
     `model_line` (see `profscope.analysis.variants`), worked out when it is first asked for. Files and
     questions have what is in `tables`: a column that is put into `df` is in neither.
     """
@@ -146,7 +146,7 @@ class Profile(Tables, Questions):
     @property
     def df(self) -> pd.DataFrame:
         """One row per span."""
-        from profscope.analysis.corrections import with_corrected
+        from profscope.analysis.spans.corrections import with_corrected
         from profscope.analysis.variants import with_model_of_spans
 
         corrected = self._corrected
@@ -158,7 +158,7 @@ class Profile(Tables, Questions):
 
     @df.setter
     def df(self, spans: pd.DataFrame) -> None:  # as a frozen dataclass begins, and never after
-        from profscope.analysis.corrections import CORRECTED
+        from profscope.analysis.spans.corrections import CORRECTED
         from profscope.analysis.variants import MODEL
 
         vars(self).update(_spans=spans.drop(columns=[*CORRECTED, *MODEL], errors="ignore"))

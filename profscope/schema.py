@@ -106,7 +106,7 @@ SPAN_DTYPES = {
 }
 
 CORRECTED_DTYPES = {"corrected_cycles": "Int64", "corrected_ns": "Int64"}
-"""Behind all others: see `profscope/analysis/corrections.py`."""
+"""Behind all others: see `profscope/analysis/spans/corrections.py`."""
 
 MODEL_DTYPES = {"module": "category", "model_file": "category", "model_line": "int32"}
 """Of kernels that torch.compile made: see `profscope/analysis/variants.py`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,7 @@ PARTS = ("triton.backends", "triton.compiler", "triton.knobs", "triton.runtime")
 PRIVATE_NAMES = {"_active", "_allocator", "_bench", "_init_handles", "_profile_allocator", "_run"}
 LONGEST_LINES = 500
 MOST_MODULES = 12
+MOST_IN_A_FOLDER = 25
 
 
 def modules() -> dict[str, Path]:
@@ -205,6 +207,12 @@ FUNCTIONS = (
 )
 def test_no_module_has_a_public_functions_name(name: str) -> None:
     assert f"profscope.{name}" not in MODULES
+
+
+@pytest.mark.parametrize("package", ["instrument_passes", "profscope"])
+def test_no_folder_has_too_many_modules(package: str) -> None:
+    counts = Counter(path.parent.relative_to(ROOT) for path in (ROOT / package).rglob("*.py"))
+    assert {str(folder): count for folder, count in counts.items() if count > MOST_IN_A_FOLDER} == {}
 
 
 def test_no_file_is_too_long() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.analysis.corrections import are_corrected
-from profscope.analysis.span_rows import ended
+from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.rows import ended
 from profscope.profiles import Profile, diff, load
 from profscope.traces.merging import Part, merged
 from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of

@@ -9,14 +9,21 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed, witnesses
-from profscope.analysis.line_waits import stall_text, wait_text
+from profscope.analysis.line_rows import (
+    CONFIGURATION,
+    GAP,
+    configurations,
+    placed,
+    stall_text,
+    wait_text,
+    witnesses,
+)
 from profscope.analysis.lines import lines_of
 from profscope.analysis.model.labels import Group, differs_text, groups_of
 from profscope.analysis.model.lines import merged_stalls, merged_waits, total_of
 from profscope.analysis.op_labels import stages_of
 from profscope.analysis.sources import file_with_source
-from profscope.analysis.span_rows import SITE_COLUMNS, sites
+from profscope.analysis.spans.rows import SITE_COLUMNS, sites
 from profscope.profiles import Profile
 from viewer.flights import Flights, flights
 from viewer.listings import Instruction, Listing, listings

@@ -9,14 +9,14 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.corrections import are_corrected
 from profscope.analysis.line_rows import GAP
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.rows import (
     launch_scales,
     not_samples,
 )
+from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
-from profscope.analysis.summing import summed_spans
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.filters import Rows

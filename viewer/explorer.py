@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import narrow_sites
+from profscope.analysis.spans.rows import narrow_sites
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.timeline import Lane, LegendEntry, draw_lanes

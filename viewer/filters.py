@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
-from profscope.analysis.summing import summed_spans
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.option_types import Place

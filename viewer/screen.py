@@ -12,7 +12,7 @@ from profscope.analysis.model.build import ModelSources, profile_model
 from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.labels import Group
 from profscope.analysis.model.numbers import plain
-from profscope.analysis.span_rows import outermost
+from profscope.analysis.spans.rows import outermost
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from viewer.cells import wrap

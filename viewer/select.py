@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from profscope.analysis.span_rows import outermost
+from profscope.analysis.spans.rows import outermost
 from profscope.profiles import Profile
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter as Selection

@@ -8,9 +8,9 @@ import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.model.labels import Group, differs_text
-from profscope.analysis.span_rows import not_samples
+from profscope.analysis.spans.rows import not_samples
+from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
-from profscope.analysis.summing import summed_spans
 from profscope.profiles import Profile
 from viewer.cells import wrap
 from viewer.filters import Rows

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.model.labels import groups_of
 from profscope.analysis.scope_colours import FRAMES, site_colours
-from profscope.analysis.span_rows import narrow_sites, sites
+from profscope.analysis.spans.rows import narrow_sites, sites
 from profscope.profiles import Profile
 from viewer.select import Choice
 from viewer.zoom import Zoom

@@ -9,15 +9,15 @@ import pandas as pd
 from rich.text import Text
 
 from profscope.analysis.model.labels import Group, named
-from profscope.analysis.pieces import numbers_by
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.pieces import numbers_by
+from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
     Ints,
     Numbers,
     scales,
 )
-from profscope.analysis.summing import SummedSpans, summed_spans, sums_by
+from profscope.analysis.spans.summing import SummedSpans, summed_spans, sums_by
 from profscope.profiles import Profile
 from viewer.cells import fit
 from viewer.filters import Rows

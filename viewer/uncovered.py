@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from profscope.analysis.span_rows import narrow_sites
-from profscope.analysis.summing import SummedSpans
+from profscope.analysis.spans.rows import narrow_sites
+from profscope.analysis.spans.summing import SummedSpans
 from profscope.profiles import Profile
 
 __all__ = ["FRAMES", "MOSTLY", "advice", "bare_kernels"]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.span_rows import GROUP_COLUMNS, launch_groups, outermost
+from profscope.analysis.spans.corrections import are_corrected, weighed
+from profscope.analysis.spans.rows import GROUP_COLUMNS, launch_groups, outermost
 from profscope.profiles import Profile
 
 __all__ = ["WARP", "recorded", "whole_warps"]

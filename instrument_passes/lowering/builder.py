@@ -95,8 +95,8 @@ class SectionBuilder:
     frames: list[FrameBuilder] = field(default_factory=list)
     spans: dict[int, _SpanBuilder] = field(default_factory=dict)
 
-    def new_frame(self, parent: int, capacity: int, loop: int = -1) -> FrameBuilder:
-        frame = FrameBuilder(len(self.frames), parent, capacity, loop)
+    def new_frame(self, parent: int, capacity: int) -> FrameBuilder:
+        frame = FrameBuilder(len(self.frames), parent, capacity, -1)
         self.frames.append(frame)
         return frame
 

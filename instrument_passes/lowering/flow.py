@@ -16,7 +16,7 @@ from instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
 from instrument_passes.dialect import PAYLOAD, is_record
 from instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
 
-__all__ = ["ControlFlow", "Lowering", "Plan", "State", "in_order", "static_trips"]
+__all__ = ["ControlFlow", "Plan", "State", "in_order", "static_trips"]
 
 
 @dataclass

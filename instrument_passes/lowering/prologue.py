@@ -22,7 +22,7 @@ from instrument_passes.records import (
 from instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
 from instrument_passes.targets import Target
 
-__all__ = ["allocate", "choose_area", "find_area", "set_up"]
+__all__ = ["allocate", "find_area", "set_up"]
 
 
 def allocate(buffer: str) -> str:

@@ -13,27 +13,15 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.cta_rows import every_cta, shape_of
-from profscope.analysis.devices import max_resident_ctas, sm_count_of
 from profscope.analysis.estimates import FEWEST_SAMPLES
-from profscope.analysis.kernel_analysis import op_class
+from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
+from profscope.analysis.kernels.kernel_analysis import op_class
 from profscope.analysis.line_rows import TimeSources, configurations, witnesses
-from profscope.analysis.span_rows import begins_of_runs, ended, grid_ctas
+from profscope.analysis.spans.ctas import every_cta, shape_of
+from profscope.analysis.spans.rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
-__all__ = [
-    "BREAKDOWN_DTYPES",
-    "OTHER",
-    "PARTS",
-    "UNKNOWN",
-    "SmTime",
-    "TimeAccount",
-    "apportioned",
-    "breakdown",
-    "breakdown_answers",
-    "sm_time",
-    "time_accounts",
-]
+__all__ = ["OTHER", "PARTS", "UNKNOWN", "TimeAccount", "apportioned", "breakdown", "sm_time", "time_accounts"]
 
 BREAKDOWN_DTYPES: Final = {
     "kernel": "str",

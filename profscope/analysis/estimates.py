@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import Floats, Ints
+from profscope.analysis.spans.rows import Floats, Ints
 
 __all__ = [
     "FEWEST_SAMPLES",

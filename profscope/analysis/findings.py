@@ -11,9 +11,9 @@ import pandas as pd
 
 from profscope.analysis.answers import Answer, WholeTexts, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding
-from profscope.analysis.cta_rows import longest_first
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
-from profscope.analysis.summing import SummedSpans
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.spans.ctas import longest_first
+from profscope.analysis.spans.summing import SummedSpans
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.cta_rows import took
-from profscope.analysis.devices import PIPES, peak_of, slots_of
+from profscope.analysis.kernels.devices import PIPES, peak_of, slots_of
+from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
-from profscope.analysis.roof_rows import roof_table
+from profscope.analysis.spans.ctas import took
 from profscope.emulator.costs import tensor_cycles
 from profscope.schema import Tables
 

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import rows_of_kernels
-from profscope.analysis.cta_rows import took
-from profscope.analysis.devices import slots_of
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
+from profscope.analysis.kernels.devices import slots_of
 from profscope.analysis.line_rows import (
     CONFIGURATION,
     GAP,
@@ -21,12 +20,16 @@ from profscope.analysis.line_rows import (
     call_path_key,
     folded_path,
     placed,
+    stall_counts,
+    stall_text,
+    wait_counts,
+    wait_text,
     witnesses,
 )
-from profscope.analysis.line_waits import stall_counts, stall_text, wait_counts, wait_text
 from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
-from profscope.analysis.summing import error_pct, standard_errors, summed_spans
+from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.summing import error_pct, standard_errors, summed_spans
 from profscope.analysis.timeline.distances import compared
 from profscope.errors import OptionError
 from profscope.schema import Tables

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from instrument_passes.ops import OPS, SPANNABLE
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.spans.rows import Ints
 
 __all__ = ["hides_copies", "instructions_of", "label_of", "stages_of", "with_global_bytes"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import answer_frame
-from profscope.analysis.corrections import record_cost
 from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
-from profscope.analysis.span_rows import ended
+from profscope.analysis.spans.corrections import record_cost
+from profscope.analysis.spans.rows import ended
 from profscope.schema import Tables
 
 __all__ = ["OVERHEAD_DTYPES", "bare_times", "budget_line", "overhead", "variant_entry"]

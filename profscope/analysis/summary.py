@@ -8,10 +8,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.answers import rows_of_kernels
-from profscope.analysis.corrections import are_corrected
+from profscope.analysis.kernels.work import with_work
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.program.host_scopes import scope_paths
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
     Flags,
     Floats,
@@ -21,7 +22,7 @@ from profscope.analysis.span_rows import (
     group_numbers,
     scales,
 )
-from profscope.analysis.summing import (
+from profscope.analysis.spans.summing import (
     UNITS,
     SummedSpans,
     by_row,
@@ -31,7 +32,6 @@ from profscope.analysis.summing import (
     sums_of,
 )
 from profscope.analysis.variants import with_model
-from profscope.analysis.work import with_work
 from profscope.errors import OptionError
 from profscope.schema import Tables
 from profscope.threads import worker_pool

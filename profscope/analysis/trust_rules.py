@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.span_rows import grid_ctas
+from profscope.analysis.spans.rows import grid_ctas
 from profscope.analysis.texts import count_text
 
 __all__ = ["CARE", "DISTRUST", "NEAR_RECORDS", "RULES", "Facts", "Reason", "Rule"]

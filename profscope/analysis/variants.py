@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.schema import MODEL_DTYPES
 
-__all__ = ["MODEL", "by_variant", "configuration", "differing", "with_model", "with_model_of_spans"]
+__all__ = ["MODEL", "configuration", "differing", "with_model", "with_model_of_spans"]
 
 MODEL: Final = tuple(MODEL_DTYPES)
 _UNKNOWN: Final = ("", "", 0)

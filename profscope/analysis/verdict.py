@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.corrections import record_cost
 from profscope.analysis.overhead import overhead, variant_entry
-from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.span_rows import Ints, begins_of_runs, not_samples
+from profscope.analysis.spans.corrections import record_cost
+from profscope.analysis.spans.pieces import each_piece, pieces
+from profscope.analysis.spans.rows import Ints, begins_of_runs, not_samples
 from profscope.analysis.texts import count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason

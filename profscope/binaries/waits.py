@@ -15,15 +15,7 @@ from typing import Final, NamedTuple
 from profscope.binaries.listing import Flow, Instruction, Listing, blocks_of, class_of, flow_of
 from profscope.binaries.operands import Access, access
 
-__all__ = [
-    "SCOREBOARDS",
-    "Control",
-    "awaited_groups",
-    "awaited_phases",
-    "control_of",
-    "is_counted_wait",
-    "waits_of",
-]
+__all__ = ["Control", "control_of", "waits_of"]
 
 _IN_ORDER: Final = frozenset({"shared load", "global load", "local load", "constant load", "warp exchange"})
 _State = dict[str, frozenset[int]]

@@ -23,7 +23,7 @@ from typing import Final
 from profscope.errors import OptionError
 from profscope.version import __version__
 
-__all__ = ["LAUNCHERS", "Program", "parse", "program", "program_parser", "without_ours"]
+__all__ = ["Program", "parse", "program", "program_parser", "without_ours"]
 
 LAUNCHERS: Final = (
     "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate",

@@ -26,7 +26,6 @@ from profscope.options import Options
 from profscope.traces.formats import is_folder_name
 
 __all__ = [
-    "RUN_DEFAULTS",
     "add_flags",
     "example",
     "main",

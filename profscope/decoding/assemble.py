@@ -29,7 +29,7 @@ from profscope.decoding.variants import (
 from profscope.schema import Tables, ctas_frame, launches_frame
 from profscope.threads import worker_pool
 
-__all__ = ["CtaTimes", "assemble", "cta_times"]
+__all__ = ["assemble"]
 
 
 def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Sequence[str] = ()) -> Tables:

@@ -21,7 +21,7 @@ from profscope.decoding.in_flight import kinds_of_ctas, with_transactions
 from profscope.decoding.timebase import Readings, Stamped, TimeBase, readings, sms_of_stamps, stamped
 from profscope.errors import RecordError
 
-__all__ = ["Bundle", "Damaged", "Placed", "TimedBundle", "decode_launch", "decoded", "groups"]
+__all__ = ["Bundle", "Damaged", "TimedBundle", "decoded", "groups"]
 
 Ints = npt.NDArray[np.int64]
 # A launch and where it stands among all that are decoded.

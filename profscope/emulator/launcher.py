@@ -25,7 +25,7 @@ from profscope.emulator.program import Program
 from profscope.errors import EmulatorError
 from profscope.progress import Steps, working
 
-__all__ = ["Launch", "Launcher", "allocation_of", "check_count", "flatten", "live_tensors", "pack"]
+__all__ = ["Launch", "Launcher", "check_count", "flatten", "live_tensors", "pack"]
 
 
 class Launcher:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from profscope.analysis.devices import PIPES
+from profscope.analysis.kernels.devices import PIPES
 
 __all__ = ["COUNTERS", "COUNTS", "MOST_PASSES", "Counter", "user_counters"]
 

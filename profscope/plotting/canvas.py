@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from profscope.analysis.span_rows import Ints, grid_ctas
+from profscope.analysis.spans.rows import Ints, grid_ctas
 from profscope.analysis.texts import clipped, plain
 from profscope.errors import DrawError
 from profscope.schema import Tables
@@ -106,9 +106,9 @@ def unit_scale(longest: float, unit: str) -> tuple[float, str]:
     return next((step for step in reversed(steps) if longest >= 2 * step[0]), steps[0])
 
 
-def label_time(ax: Axes, unit: str, said: str = "time since the launch began") -> None:
+def label_time(ax: Axes, unit: str) -> None:
     """Label the axis of time; `unit` is that of its numbers."""
-    ax.set_xlabel(f"{said} ({unit})", fontsize=9, color=INK)
+    ax.set_xlabel(f"time since the launch began ({unit})", fontsize=9, color=INK)
     ax.xaxis.set_major_locator(MaxNLocator(8))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 

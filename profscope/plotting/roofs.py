@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from profscope.analysis.devices import Peak, peak_of
-from profscope.analysis.roof_rows import roof_table
+from profscope.analysis.kernels.devices import Peak, peak_of
+from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.errors import DrawError
 from profscope.plotting.canvas import INK, LINE, axes_for, legend_below, listed, short_name, title
 from profscope.schema import Tables

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from profscope.analysis.scope_colours import FRAMES, IN_FLIGHT, frame_colour, site_colours
-from profscope.analysis.span_rows import Floats, Ints, sites
+from profscope.analysis.spans.rows import Floats, Ints, sites
 from profscope.analysis.texts import plain
 from profscope.errors import DrawError
 from profscope.plotting.canvas import (

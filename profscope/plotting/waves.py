@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from profscope.analysis.cta_rows import Shape, every_cta, shape_of
-from profscope.analysis.devices import max_resident_ctas, sm_count_of
-from profscope.analysis.span_rows import Floats, Ints
+from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
+from profscope.analysis.spans.ctas import Shape, every_cta, shape_of
+from profscope.analysis.spans.rows import Floats, Ints
 from profscope.errors import DrawError
 from profscope.plotting.canvas import (
     DIM,

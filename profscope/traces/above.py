@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import SITE_COLUMNS, Floats, counted, grid_scales, row_scales
-from profscope.analysis.work import works
+from profscope.analysis.kernels.work import works
+from profscope.analysis.spans.rows import SITE_COLUMNS, Floats, counted, grid_scales, row_scales
 from profscope.schema import Tables
 from profscope.traces.overview import Bars, WarpRuns, drawn_findings, warp_runs
 from profscope.traces.tracks import Tracks
@@ -46,7 +46,7 @@ def drawn_counters(
 ) -> list[Counter]:
     """Those of each GPU, then of each kernel on it. What is not known has none.
 
-    numbered: what `profscope.analysis.span_rows.sites` returns of the spans.
+    numbered: what `profscope.analysis.spans.rows.sites` returns of the spans.
     """
     return [*_clocks(tables, tracks, runs), *_warps_and_bytes(tables, numbered, tracks, runs)]
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import SITE_COLUMNS
+from profscope.analysis.spans.rows import SITE_COLUMNS
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names, spans_frame
 from profscope.store.packed_table import pack, unpack
 from profscope.traces.tracks import RUN_COLUMNS, column_run_starts, run_starts, stable_order

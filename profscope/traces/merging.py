@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import OfLaunches
+from profscope.analysis.spans.rows import OfLaunches
 from profscope.errors import TraceError
 from profscope.schema import (
     COUNT_DTYPES,

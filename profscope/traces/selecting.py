@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.kernels.work import works
 from profscope.analysis.texts import kernel_of_note
-from profscope.analysis.work import works
 from profscope.errors import TraceError
 from profscope.schema import LAUNCH_DTYPES, MEASURED_DTYPES, Tables
 from profscope.traces.trace_filter import SAMPLES_OF_RANK, TraceFilter

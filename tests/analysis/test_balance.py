@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from hypothesis import given, settings
 
-from profscope.analysis.span_rows import SITE_COLUMNS
+from profscope.analysis.spans.rows import SITE_COLUMNS
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profscope.analysis.cta_rows import shape_of
 from profscope.analysis.findings import FINDING_DTYPES
-from profscope.analysis.roof_rows import roof_table
+from profscope.analysis.kernels.roof_rows import roof_table
+from profscope.analysis.spans.ctas import shape_of
 from profscope.profiles import Profile
 from tests.support.captured import captured
 from tests.support.examples import examples

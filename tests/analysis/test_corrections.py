@@ -10,8 +10,8 @@ import pandas as pd
 from hypothesis import given, settings
 
 import profscope
-from profscope.analysis.corrections import CORRECTED, with_corrected
-from profscope.analysis.span_rows import self_times
+from profscope.analysis.spans.corrections import CORRECTED, with_corrected
+from profscope.analysis.spans.rows import self_times
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from profscope.traces.checks import validate

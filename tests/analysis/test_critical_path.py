@@ -7,8 +7,8 @@ import torch
 
 import profscope
 from bench.planted_kernels import late_warp_kernel
-from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
-from profscope.analysis.replay import replay_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.kernels.replay import replay_of
 from profscope.profiles import Profile
 from tests.support.captured import captured
 from tests.support.profiles import regular_profile

@@ -12,7 +12,7 @@ from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
 from instrument_passes.kept_text import packed
 from profscope.analysis.cause import Quantity
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
-from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
 

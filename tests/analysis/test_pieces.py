@@ -8,13 +8,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profscope.analysis import kernel_analysis as judging_module
-from profscope.analysis import pieces as module
 from profscope.analysis.findings import findings, findings_with
-from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
-from profscope.analysis.pieces import pieces
+from profscope.analysis.kernels import kernel_analysis as judging_module
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.spans import pieces as module
+from profscope.analysis.spans.pieces import pieces
+from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary
-from profscope.analysis.summing import summed_spans
 from profscope.analysis.timeline.balance import balance
 from profscope.analysis.verdict import verdict
 from profscope.schema import Tables

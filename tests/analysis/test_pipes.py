@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from profscope.analysis.devices import pipe_of
+from profscope.analysis.kernels.devices import pipe_of
 from profscope.evidence.metrics import PIPES
 from tests.support.h200_evidence import KERNELS
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import profscope
 from profscope.analysis import report as reporting
-from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.json_schema import model_schema
 from profscope.analysis.model.missing import reasons_once

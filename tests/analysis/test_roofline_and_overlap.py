@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profscope.analysis.roof_rows import roof_table
+from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.profiles import Profile
 from tests.support.captured import captured
 from tests.support.made_up_spans import Row, made_up

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from profscope.analysis.scope_colours import FAMILIES, FRAMES, INK, OTHERS, Family, frame_colour, site_colours
-from profscope.analysis.span_rows import sites
+from profscope.analysis.spans.rows import sites
 from tests.support.captured import captured
 
 Floats = NDArray[np.float64]

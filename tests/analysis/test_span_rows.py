@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.analysis import pieces
-from profscope.analysis.span_rows import SITE_COLUMNS, OfLaunches, narrow_sites, numbered, own_times
+from profscope.analysis.spans import pieces
+from profscope.analysis.spans.rows import SITE_COLUMNS, OfLaunches, narrow_sites, numbered, own_times
 from profscope.schema import launches_frame, spans_frame
 from tests.support.profiles import launch_table, regular_profile
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from profscope.analysis import summary as module
-from profscope.analysis.span_rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
-from profscope.analysis.work import WORK_COLUMNS
+from profscope.analysis.kernels.work import WORK_COLUMNS
+from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile

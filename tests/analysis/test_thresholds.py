@@ -12,7 +12,7 @@ from bench.diagnose import RECORDINGS, cases
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.diagnose import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
-from profscope.analysis.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.profiles import Profile, load
 from tests.support.captured import captured
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from profscope.analysis.span_rows import self_times
+from profscope.analysis.spans.rows import self_times
 from profscope.analysis.summary import summary
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch

@@ -10,7 +10,7 @@ import pytest
 from triton import knobs
 
 from instrument_passes.toolchain import disassembled
-from profscope.analysis.devices import pipe_of, slots_of
+from profscope.analysis.kernels.devices import pipe_of, slots_of
 from profscope.binaries.listing import read_listing
 
 OPERANDS = {"b32": 4, "b64": 8, "f32": 4, "f64": 8}

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 
 import profscope
 from profscope import installed
-from profscope.analysis.roof_rows import roof_table
+from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.scope_colours import FRAMES, site_colours
-from profscope.analysis.span_rows import sites
+from profscope.analysis.spans.rows import sites
 from profscope.errors import DrawError
 from profscope.plotting.canvas import picked
 from profscope.plotting.timeline import DOTS

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import profscope
 from instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
 from profscope import Profile
-from profscope.analysis.span_rows import self_times
+from profscope.analysis.spans.rows import self_times
 from profscope.decoding.about import most_unseen
 from profscope.traces.checks import validate
 from tests.support.sessions import session

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.corrections import are_corrected
-from profscope.analysis.span_rows import grid_ctas, not_samples
+from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.rows import grid_ctas, not_samples
 from profscope.profiles import Profile
 from tests.support.command_line import run
 

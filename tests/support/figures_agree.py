@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from profscope.analysis.span_rows import grid_ctas
+from profscope.analysis.spans.rows import grid_ctas
 from profscope.errors import DrawError
 from profscope.profiles import Profile
 from tests.support.all_views import Views

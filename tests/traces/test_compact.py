@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.testing import assert_frame_equal
 
-from profscope.analysis.span_rows import sites
+from profscope.analysis.spans.rows import sites
 from profscope.profiles import Profile
 from profscope.schema import SPAN_DTYPES
 from profscope.store.packed_table import pack, unpack

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profscope.analysis.corrections import are_corrected
+from profscope.analysis.spans.corrections import are_corrected
 from profscope.profiles import Profile, load
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile

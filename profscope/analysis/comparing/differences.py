@@ -26,7 +26,7 @@ from profscope.analysis.comparing.operands import (
 )
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
 from profscope.analysis.comparing.places import Lines
-from profscope.analysis.corrections import are_corrected
+from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.texts import three_digits
 from profscope.errors import DiffError
 from profscope.schema import Tables

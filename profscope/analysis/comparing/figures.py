@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.comparing.pairs import GRID, LaunchGroup
-from profscope.analysis.corrections import weighed
-from profscope.analysis.cta_rows import busiest_sms
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.corrections import weighed
+from profscope.analysis.spans.ctas import busiest_sms
+from profscope.analysis.spans.rows import (
     SITE_COLUMNS,
     Floats,
     Ints,

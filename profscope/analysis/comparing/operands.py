@@ -13,7 +13,7 @@ from profscope.analysis.comparing.chance import NO_FLOOR, Floor, Sample, sample_
 from profscope.analysis.comparing.figures import Durations, Figures, Side
 from profscope.analysis.comparing.pairs import COMPARED, Pair
 from profscope.analysis.comparing.places import Lines, matched
-from profscope.analysis.span_rows import Floats, Ints, grid_scales
+from profscope.analysis.spans.rows import Floats, Ints, grid_scales
 from profscope.analysis.texts import count_text
 from profscope.errors import DiffError
 from profscope.schema import Tables

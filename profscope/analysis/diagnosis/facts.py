@@ -17,8 +17,6 @@ from instrument_passes.errors import IRError
 from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
-from profscope.analysis.cta_rows import took
-from profscope.analysis.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
@@ -30,8 +28,10 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     is_power_of_two,
     line_of,
 )
-from profscope.analysis.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
+from profscope.analysis.spans.ctas import took
 
 __all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
 

@@ -24,10 +24,10 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.cause import NO_GAIN, Gain
-from profscope.analysis.devices import PIPES
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.estimates import shares_between
+from profscope.analysis.kernels.devices import PIPES
 
 __all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 

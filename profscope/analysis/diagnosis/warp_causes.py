@@ -12,9 +12,9 @@ import pandas as pd
 from profscope.analysis.cause import Finding, Gain, Quantity, cited
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.kernel_analysis import KernelAnalysis
-from profscope.analysis.span_rows import Ints
-from profscope.analysis.sync_points import may_meet, meetings, partition_of_warp, partitions_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernels.sync_points import may_meet, meetings, partition_of_warp, partitions_of
+from profscope.analysis.spans.rows import Ints
 
 __all__ = ["CAUSES"]
 

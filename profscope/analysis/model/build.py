@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.breakdown import TimeAccount, apportioned, time_accounts
-from profscope.analysis.cta_rows import longest_first, took
 from profscope.analysis.limits import limits_of
 from profscope.analysis.line_rows import TimeSources, witnesses
 from profscope.analysis.lines import lines_alone
@@ -40,8 +39,9 @@ from profscope.analysis.model.labels import groups_of, short_name
 from profscope.analysis.model.lines import NO_SAMPLES, lines_entry
 from profscope.analysis.model.missing import not_measured
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
+from profscope.analysis.spans.ctas import longest_first, took
+from profscope.analysis.spans.summing import SummedSpans, summed_spans
 from profscope.analysis.summary import summary_of
-from profscope.analysis.summing import SummedSpans, summed_spans
 from profscope.analysis.timeline.distances import compared
 from profscope.analysis.verdict import Verdict, verdict_of
 from profscope.schema import Tables

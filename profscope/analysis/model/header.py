@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.corrections import are_corrected, record_cost
-from profscope.analysis.devices import peak_of
+from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.model.header_entries import (
     Device,
     GpuTime,
@@ -24,6 +23,7 @@ from profscope.analysis.overhead import budget_line
 from profscope.analysis.program.gpu_gaps import gpu_gaps
 from profscope.analysis.program.gpu_time import gpu_time
 from profscope.analysis.program.host_scopes import host_scopes
+from profscope.analysis.spans.corrections import are_corrected, record_cost
 from profscope.analysis.values import value_problems
 from profscope.options import Options
 from profscope.schema import Tables

@@ -10,10 +10,10 @@ import pandas as pd
 
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.model.entries import EvidenceValue, FindingEntry, PathStep, Tail
 from profscope.analysis.model.numbers import known_number
-from profscope.analysis.summing import SummedSpans
+from profscope.analysis.spans.summing import SummedSpans
 from profscope.analysis.timeline.critical_path import path_of
 from profscope.analysis.timeline.overlap import overlap_of
 from profscope.schema import Tables

@@ -24,7 +24,7 @@ from profscope.analysis.model.entries import (
 )
 from profscope.analysis.model.lines import identity
 from profscope.analysis.model.numbers import known_count, known_number
-from profscope.analysis.span_rows import grid_ctas
+from profscope.analysis.spans.rows import grid_ctas
 from profscope.schema import Tables
 
 __all__ = [

@@ -15,8 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.estimates import shares_between
-from profscope.analysis.line_rows import GAP
-from profscope.analysis.line_waits import ISSUED, LEAST_SHARE, MOST_STALLS, wait_text
+from profscope.analysis.line_rows import GAP, ISSUED, LEAST_SHARE, MOST_STALLS, wait_text
 from profscope.analysis.model.entries import LineEntry, Lines, StallShare
 from profscope.analysis.model.numbers import known_count, known_number
 

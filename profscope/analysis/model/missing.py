@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.corrections import record_cost
 from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.header import peaks_of
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.op_labels import hides_copies
+from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.texts import count_text
 from profscope.schema import Tables
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.program.host_scopes import scope_paths, without_events
 from profscope.analysis.ranks.collectives import collectives, host_clock_error_ns, numbers
-from profscope.analysis.span_rows import Ints, united
+from profscope.analysis.spans.rows import Ints, united
 from profscope.schema import GPU_KINDS, Tables
 
 __all__ = ["STEP_DTYPES", "steps"]

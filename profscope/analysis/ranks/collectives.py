@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.spans.rows import Ints
 from profscope.schema import Tables
 
-__all__ = ["COLLECTIVE_DTYPES", "collectives", "host_clock_error_ns", "numbers"]
+__all__ = ["collectives", "host_clock_error_ns", "numbers"]
 
 
 def numbers(name: NDArray[Any], rank: Ints, start: Ints, end: Ints) -> Ints:

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.pieces import each_piece, pieces
+from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
     Floats,
@@ -14,7 +14,7 @@ from profscope.analysis.span_rows import (
     narrow_sites,
     numbers_of_groups,
 )
-from profscope.analysis.summing import in_order
+from profscope.analysis.spans.summing import in_order
 from profscope.schema import Tables, empty_frame
 
 __all__ = ["BALANCE_DTYPES", "balance"]

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
-from profscope.analysis.replay import replay_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.kernels.replay import replay_of
 from profscope.errors import OptionError
 from profscope.schema import Tables
 

@@ -10,10 +10,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.kernel_analysis import DURATION, KernelAnalysis, SkippedKernel, kernel_analyses
-from profscope.analysis.replay import slices_of
-from profscope.analysis.roof_rows import copies_unknown
-from profscope.analysis.span_rows import Ints, covered, united
+from profscope.analysis.kernels.kernel_analysis import (
+    DURATION,
+    KernelAnalysis,
+    SkippedKernel,
+    kernel_analyses,
+)
+from profscope.analysis.kernels.replay import slices_of
+from profscope.analysis.kernels.roof_rows import copies_unknown
+from profscope.analysis.spans.rows import Ints, covered, united
 from profscope.schema import Tables
 
 __all__ = ["OVERLAP_DTYPES", "overlap", "overlap_of"]

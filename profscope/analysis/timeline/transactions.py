@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.spans.rows import Ints
 from profscope.schema import Tables
 
 __all__ = ["Ended", "ended_work", "transactions"]

@@ -21,7 +21,7 @@ from profscope.emulator.machine.memory import GlobalMemory
 from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
-__all__ = ["Batch", "Grid", "SharedChecks", "compact"]
+__all__ = ["Batch", "Grid", "compact"]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from profscope.emulator.ptx_syntax import Address, Instruction, Register, Symbol
 from profscope.emulator.translation.graph import Graph, pointer_sources, reads, sources, writes
 from profscope.errors import EmulatorError
 
-__all__ = ["LOAD", "STORE", "Plan", "constant", "converter", "raw", "record_instructions", "width"]
+__all__ = ["LOAD", "STORE", "Plan", "constant", "converter", "raw", "width"]
 
 
 def raw(kind: str) -> str:

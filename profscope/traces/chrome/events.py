@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import SITE_COLUMNS
+from profscope.analysis.spans.rows import SITE_COLUMNS
 from profscope.schema import payload_names
 from profscope.traces.chrome.lines import (
     Column,
@@ -122,7 +122,7 @@ class EventLines:
     def __init__(
         self, df: pd.DataFrame, site: Ints, table: pd.DataFrame, tracks: Tracks, origin_ns: int
     ) -> None:
-        """`site` and `table` are those of `profscope.analysis.span_rows.sites`."""
+        """`site` and `table` are those of `profscope.analysis.spans.rows.sites`."""
         self._start = df["start_ns"].to_numpy() - origin_ns
         self._duration = df["duration_ns"].to_numpy()
         self._iteration = df["iteration"].to_numpy()

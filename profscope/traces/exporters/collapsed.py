@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.corrections import are_corrected, weighed
-from profscope.analysis.span_rows import row_scales, self_times
+from profscope.analysis.spans.corrections import are_corrected, weighed
+from profscope.analysis.spans.rows import row_scales, self_times
 from profscope.analysis.texts import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece

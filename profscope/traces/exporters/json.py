@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from functools import partial
 
 from profscope.analysis.program.host_times import unix_ns
-from profscope.analysis.span_rows import sites
+from profscope.analysis.spans.rows import sites
 from profscope.schema import Tables
 from profscope.traces.above import worked_out
 from profscope.traces.around_tracks import around_tracks

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
 from concurrent.futures import Executor
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
@@ -25,7 +24,14 @@ from profscope.traces.html.spans import Ctas, times
 from profscope.traces.html.verdicts import about, findings_of, heading_of, kernel_table
 from profscope.version import __version__
 
-__all__ = ["WEB", "built_from", "document", "json_block", "page_of", "script", "style", "written_down"]
+__all__ = [
+    "WEB",
+    "document",
+    "json_block",
+    "page_of",
+    "script",
+    "style",
+]
 
 _NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
     ("findings", "Findings"),
@@ -180,8 +186,6 @@ def _needs_script() -> Markup:
 
 
 WEB = Path(__file__).parent / "web"
-_SOURCES = ("src/*.js", "src/*.css", "package.json", "package-lock.json", "build.mjs")
-_BUNDLE = ("report.css", "report.js")
 
 
 @cache
@@ -195,25 +199,6 @@ def script() -> tuple[str, str]:
 def style() -> str:
     """The text of the style."""
     return (WEB / "report.css").read_text()
-
-
-def built_from(folder: Path = WEB) -> dict[str, str]:
-    """A digest of what the bundle is built from, and one of the bundle: of names and texts, by name."""
-    sources = {path for pattern in _SOURCES for path in folder.glob(pattern)}
-    return {"sources": _digest(folder, sources), "bundle": _digest(folder, map(folder.joinpath, _BUNDLE))}
-
-
-def written_down(folder: Path = WEB) -> dict[str, str]:
-    """The same digests, as the build wrote them down."""
-    return dict(line.split() for line in (folder / "report.sha256").read_text().splitlines())
-
-
-def _digest(folder: Path, paths: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    named = {path.relative_to(folder).as_posix(): path for path in paths}
-    for name, path in sorted(named.items()):
-        digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def json_block(identity: str, value: Any) -> Markup:

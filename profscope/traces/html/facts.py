@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.cta_rows import took
-from profscope.analysis.devices import peak_of
+from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.scope_colours import site_colours
-from profscope.analysis.span_rows import Ints, grid_ctas
+from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.rows import Ints, grid_ctas
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, number
 from profscope.traces.html.kernels import Kernel

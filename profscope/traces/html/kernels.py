@@ -12,17 +12,17 @@ import pandas as pd
 from instrument_passes.errors import IRError
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.kernels.roof_rows import roof_frame, roof_rows_of
 from profscope.analysis.model.build import ModelSources, by_configuration, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
-from profscope.analysis.roof_rows import roof_frame, roof_rows_of
 from profscope.analysis.sources import sampled_code
 from profscope.schema import Tables
 from profscope.traces.above import attempted
 
-__all__ = ["MOST_KERNELS", "Kernel", "Sampled", "kernels_of", "model_of", "sampled_by_line"]
+__all__ = ["Kernel", "Sampled", "kernels_of", "model_of"]
 
 Sampled = dict[tuple[str, int], list[dict[str, Any]]]
 """By file and line: pc, text, class, samples, stalls [[reason, samples]] and blamed (file, class, line), the

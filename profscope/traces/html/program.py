@@ -11,7 +11,7 @@ import pandas as pd
 from profscope.analysis.program.gpu_gaps import gpu_gaps
 from profscope.analysis.program.gpu_time import gpu_time
 from profscope.analysis.program.host_scopes import host_scopes
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, tag
 from profscope.schema import CALL_ARROW, Tables
 from profscope.traces.around_tracks import AroundTracks, around_tracks

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.op_labels import stages_of
-from profscope.analysis.span_rows import GROUP_COLUMNS, Ints, launch_groups, numbered, sites
+from profscope.analysis.spans.rows import GROUP_COLUMNS, Ints, launch_groups, numbered, sites
 from profscope.analysis.timeline.transactions import ended_work
 from profscope.schema import Tables
 

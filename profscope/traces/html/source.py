@@ -24,7 +24,7 @@ from profscope.traces.html.figures import count_text, duration_text, percent_tex
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.sites import Pairing, Sites
 
-__all__ = ["LineFigures", "ScopeFigures", "coloured", "details_of", "figures_of", "source_of"]
+__all__ = ["coloured", "source_of"]
 
 _WORD: Final = re.compile(
     r"(?P<comment>#.*)|(?P<string>\"\"\".*?(?:\"\"\"|$)|\"[^\"]*\"|'[^']*')"

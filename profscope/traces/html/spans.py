@@ -13,20 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.span_rows import Floats, Ints, OfLaunches
+from profscope.analysis.spans.rows import Floats, Ints, OfLaunches
 from profscope.schema import Tables
 from profscope.traces.tracks import interval_slots, run_starts
 
-__all__ = [
-    "MOST_CTAS",
-    "MOST_SPANS",
-    "Ctas",
-    "chosen_ctas",
-    "ctas_of",
-    "kept_launches",
-    "span_columns",
-    "times",
-]
+__all__ = ["MOST_SPANS", "Ctas", "chosen_ctas", "ctas_of", "kept_launches", "span_columns", "times"]
 
 
 def times(tables: Tables) -> tuple[Ints, Ints]:

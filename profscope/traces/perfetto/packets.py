@@ -61,7 +61,7 @@ class EventPackets:
         tracks: Tracks,
         drawing: Drawing,
     ) -> None:
-        """`site` and `sites` are those of `profscope.analysis.span_rows.sites`; the table has rows."""
+        """`site` and `sites` are those of `profscope.analysis.spans.rows.sites`; the table has rows."""
         self._drawing, self._site = drawing, site
         self._start, self._duration = df["start_ns"].to_numpy(), df["duration_ns"].to_numpy()
         self._origin_ns = int(self._start.min())

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.analysis.cta_rows import took
 from profscope.analysis.sources import sampled_code
+from profscope.analysis.spans.ctas import took
 from profscope.analysis.texts import NO_TIME, plain, tag
 from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile, diff, load

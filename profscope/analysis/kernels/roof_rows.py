@@ -10,22 +10,11 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer, joined_frame
-from profscope.analysis.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
-from profscope.analysis.span_rows import Floats, Ints
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
+from profscope.analysis.spans.rows import Floats, Ints
 from profscope.schema import Tables
 
-__all__ = [
-    "GLOBAL",
-    "bytes_unknown",
-    "copies_unknown",
-    "global_bytes",
-    "loop_of",
-    "narrowest_bits",
-    "roof_frame",
-    "roof_rows_of",
-    "roof_table",
-    "rows_of",
-]
+__all__ = ["GLOBAL", "copies_unknown", "roof_frame", "roof_rows_of", "roof_table", "rows_of"]
 
 _PLACE: Final = ("scope", "kind", "file", "line", "call_path")
 _DTYPES: Final = {
@@ -60,8 +49,8 @@ def roof_table(tables: Tables) -> pd.DataFrame:
     so that lines of a loop add up to it; gb_per_s, tflop_per_s; flops_per_byte, missing without bytes.
 
     bound, "memory" or "tensor cores": the roof that is lower there; peak_pct, how much of it is reached, in
-    percent; peak, where the peaks of the device stand, which go by its name (profscope/analysis/devices.py).
-    The roof is the dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and
+    percent; peak, where the peaks of the device stand, which go by its name (`devices.py`). The roof is the
+    dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and
     the peak of DRAM. Bytes that types count are held against DRAM only in kernels without dots, whose tiles
     are not read again, and where they are no more than it can move: others come from caches. Without a roof,
     as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing. Bytes of

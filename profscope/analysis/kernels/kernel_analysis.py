@@ -6,7 +6,7 @@ larger launch the CTAs of some SMs: shares of time settle long before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from instrument_passes.ops import OPS, OpInfo
 from profscope.analysis.answers import Answer
-from profscope.analysis.corrections import are_corrected, record_cost, weighed
-from profscope.analysis.cta_rows import Shape, ctas_of_spans, every_cta, shape_of
-from profscope.analysis.devices import Peak, max_resident_ctas, peak_of, sm_count_of
-from profscope.analysis.span_rows import Floats, Ints, grid_scales, not_samples, own_times, sites
-from profscope.analysis.summing import SummedSpans
-from profscope.analysis.work import works
+from profscope.analysis.kernels.devices import Peak, max_resident_ctas, peak_of, sm_count_of
+from profscope.analysis.kernels.work import works
+from profscope.analysis.spans.corrections import are_corrected, record_cost, weighed
+from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, shape_of
+from profscope.analysis.spans.rows import Floats, Ints, grid_scales, not_samples, own_times, sites
+from profscope.analysis.spans.summing import SummedSpans
 from profscope.schema import Tables
 
 __all__ = [
@@ -260,9 +260,9 @@ MOST_SPANS: Final = 300_000
 
 
 def kernel_analyses(
-    tables: Tables, only: Collection[tuple[str, int]] | None = None, known: SummedSpans | None = None
+    tables: Tables, known: SummedSpans | None = None
 ) -> Iterator[KernelAnalysis | SkippedKernel]:
-    """Each configuration of each kernel, or of these kernels and variants only.
+    """Each configuration of each kernel.
 
     known: what the summary adds up; what is in it is not worked out again.
     """
@@ -279,8 +279,6 @@ def kernel_analyses(
     )
     for key, every in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(key[0]), int(every["variant"].iloc[0])
-        if only is not None and (kernel, variant) not in only:
-            continue
         sound = every[every["sound"]]
         if sound.empty:
             yield SkippedKernel(kernel, variant, _why_none(every))

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.pieces import each_piece, pieces
-from profscope.analysis.span_rows import Flags, Floats, Ints, begins_of_runs
+from profscope.analysis.spans.pieces import each_piece, pieces
+from profscope.analysis.spans.rows import Flags, Floats, Ints, begins_of_runs
 from profscope.schema import CORRECTED_DTYPES, Tables
 
 __all__ = [

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profscope.analysis.kernel_analysis import KernelAnalysis
-from profscope.analysis.span_rows import Ints
-from profscope.analysis.sync_points import meetings_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernels.sync_points import meetings_of
+from profscope.analysis.spans.rows import Ints
 
 __all__ = ["Replay", "replay_of", "slices_of"]
 

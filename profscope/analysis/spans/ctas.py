@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import Floats, Ints, ended, grid_ctas
+from profscope.analysis.spans.rows import Floats, Ints, ended, grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
-    "ALIKE",
     "Shape",
     "busiest_sms",
     "ctas_of",

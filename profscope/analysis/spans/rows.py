@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.pieces import Numbers, even_pieces, numbers_by
+from profscope.analysis.spans.pieces import Numbers, even_pieces, numbers_by
 from profscope.schema import Tables
 
 __all__ = [

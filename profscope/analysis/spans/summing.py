@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.corrections import Durations, are_corrected, narrow_durations
-from profscope.analysis.pieces import each_piece, numbers_by, pieces
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.corrections import Durations, are_corrected, narrow_durations
+from profscope.analysis.spans.pieces import each_piece, numbers_by, pieces
+from profscope.analysis.spans.rows import (
     SITE_COLUMNS,
     Flags,
     Floats,

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.kernel_analysis import KernelAnalysis, op_info
-from profscope.analysis.span_rows import Ints
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, op_info
+from profscope.analysis.spans.rows import Ints
 
 __all__ = ["may_meet", "meetings", "meetings_of", "partition_of_warp", "partitions_of"]
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.span_rows import (
+from profscope.analysis.spans.rows import (
     GROUP_COLUMNS,
     SITE_COLUMNS,
     Flags,

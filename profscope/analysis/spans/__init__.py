@@ -1,0 +1,1 @@
+"""The span table as analyses ask for it: its rows, CTAs, pieces, sums and corrected durations."""
