@@ -70,15 +70,22 @@ def selection_notes(launches: Sequence[TimedBundle]) -> list[str]:
         off = "" if ids else _how_far_off(launches)
         estimated = f"; {off}" if off else ""
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
-    if any(
-        recorded < raw.ctas > MAX_STAMPED
+    return notes + [f"{kernel}: prof.ctas has recorded CTAs only, {why}" for why in _without_stamps(launches)]
+
+
+def _without_stamps(launches: Sequence[TimedBundle]) -> list[str]:
+    """Why CTAs of one kernel's launches have neither records nor a stamp; empty if none are so."""
+    left_out = [
+        bundle.manifest
         for bundle in launches
         for raw, recorded in zip(bundle.raws, bundle.recorded.tolist(), strict=True)
-    ):
-        notes.append(
-            f"{kernel}: prof.ctas has recorded CTAs only, of launches of more than {MAX_STAMPED:,} CTAs"
-        )
-    return notes
+        if recorded < raw.ctas and not bundle.manifest.stamps_of(raw.ctas)
+    ]
+    reasons = {
+        f"of launches of more than {MAX_STAMPED:,} CTAs": any(each.stamps for each in left_out),
+        "because it was built without stamps": not all(each.stamps for each in left_out),
+    }
+    return [why for why, is_so in reasons.items() if is_so]
 
 
 class _Sample(NamedTuple):

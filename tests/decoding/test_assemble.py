@@ -19,7 +19,7 @@ from tests.support.programs import BODY, bodies, launches
 from tests.support.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
 
 LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))
-_ONE_BODY = "made_up: prof.ctas has recorded CTAs only, because its CTAs share one body"
+_NO_STAMPS = "made_up: prof.ctas has recorded CTAs only, because it was built without stamps"
 
 
 def assembled(made: Sequence[Launch], ctas: int | None = None, notes: Sequence[str] = ()) -> Profile:
@@ -117,7 +117,7 @@ def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() ->
         "made_up: 16 of 64 CTAs were recorded, spread over the grid; by how these differ, a launch's totals "
         "have a standard error below 0.1%; up to 15.6% of its CTAs may be unlike all of these (95% "
         "confidence), and longer",
-        _ONE_BODY,
+        _NO_STAMPS,
     ]
 
 
@@ -128,7 +128,7 @@ def test_sampled_ctas_are_reported(strides: int) -> None:
     recorded = len(read_buffer(made.buffer, made.manifest).ctas)
     assert recorded in (9 >> strides, 1 + (9 >> strides))  # the last area may be of no CTA
     said = [note.partition(";")[0] for note in notes]
-    sampled = [f"made_up: {recorded} of 9 CTAs were recorded, spread over the grid", _ONE_BODY]
+    sampled = [f"made_up: {recorded} of 9 CTAs were recorded, spread over the grid", _NO_STAMPS]
     assert said == (sampled if strides else [])
 
 

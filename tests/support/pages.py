@@ -49,7 +49,10 @@ RECORDINGS: Final = {
     "model.pftrace.gz": "tests/data/compiled_model.pftrace.gz",
     "one-stage.pftrace.gz": "tests/data/diff/matmul-1-stage.pftrace.gz",
     "three-stages.pftrace.gz": "tests/data/diff/matmul-3-stages-0.pftrace.gz",
-    **{file.name: f"tests/data/evidence/{file.name}" for file in ROOT.glob("tests/data/evidence/*.pftrace.gz")},
+    **{
+        file.name: f"tests/data/evidence/{file.name}"
+        for file in ROOT.glob("tests/data/evidence/*.pftrace.gz")
+    },
 }
 _HEAD: Final = re.compile(r"(.*?)\s*\| head -(\d+)$")
 
