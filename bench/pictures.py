@@ -31,11 +31,11 @@ from rich.text import Text
 
 import profscope
 from bench import figures
+from profscope.analysis.source_code.texts import source_lines
 from tests.support.browser import opened, why_no_browser, window
 from tests.support.pages import RECORDINGS
 from viewer.cli import main as view
 from viewer.interactive.app import ExplorerApp
-from viewer.source import source_lines
 
 __all__ = ["main"]
 
@@ -155,7 +155,7 @@ def _between(rows: Sequence[str], first: int, last: int) -> list[str]:
 async def _interactive(trace: str) -> str:
     app = ExplorerApp(profscope.load(trace), "cycles", source_lines(0.0))
     async with app.run_test(size=(_COLUMNS, 34)) as pilot:
-        for key in ("w", "w", "w", "tab", "tab", "tab"):
+        for key in ("w", "w", "w", "tab", "tab", "tab", "enter"):
             await pilot.press(key)
         await pilot.pause()
         return app.export_screenshot(title="profscope view --interactive")

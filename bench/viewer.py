@@ -230,8 +230,8 @@ def _screen(folder: Path, _: float) -> dict[str, Any]:
     import asyncio
 
     import profscope
+    from profscope.analysis.source_code.texts import source_lines
     from viewer.interactive.app import ExplorerApp
-    from viewer.source import source_lines
 
     profile = profscope.load(folder / "t.parquet")
 

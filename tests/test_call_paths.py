@@ -14,12 +14,13 @@ from triton.experimental.gluon import language as gl
 
 import profscope
 from profscope.analysis.model.labels import Group
+from profscope.analysis.scopes.table import make_tables
+from profscope.analysis.scopes.tree import make_trees
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import session
-from viewer.table import make_tables, render_table
-from viewer.tree import make_trees, render_tree
+from viewer.scopes import render_table, render_tree
 
 # ruff: noqa: N803
 
@@ -152,8 +153,8 @@ def test_events_name_the_path(prof: Profile, tmp_path: Path) -> None:
 def test_table_and_tree_show_the_path_where_rows_would_read_the_same(prof: Profile) -> None:
     line = line_of("both = first_of")
     columns = columns_in(set(prof.df["call_path"]), "both = first_of", "first_of")
-    (table,) = make_tables(prof, "cycles", 0, [Group("normed_kernel")])
-    (tree,) = make_trees(prof, [Group("normed_kernel")], "cycles", 0, lambda file, line: "")
+    (table,) = make_tables(prof.tables, "cycles", 0, [Group("normed_kernel")])
+    (tree,) = make_trees(prof.tables, [Group("normed_kernel")], "cycles", 0, lambda file, line: "")
     for lines in (render_table(table, 200), render_tree(tree, 200)):
         text = [line.plain for line in lines]
         for column in columns:

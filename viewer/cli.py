@@ -1,16 +1,221 @@
-"""`profscope view`, of old profscope-view: look at a trace in the terminal.
+"""The command line of `profscope view`. Nothing heavy is imported, so `--help` answers at once."""
 
-Only the command line is here and in `arguments`, and both import little: `--help` answers at once.
-"""
-
+import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from profscope.errors import run_command
-from viewer.arguments import parsed
-from viewer.presence import check_there
+from profscope.errors import OptionError, exit_status, run_command
+from profscope.version import __version__
+from viewer.option_types import (
+    ANSWERS,
+    BY,
+    FIRST,
+    FORMATS,
+    KERNELS,
+    NO_TABLE,
+    SECTIONS,
+    SORTS,
+    TRACE,
+    VIEWS,
+    WHOLE_FORMATS,
+    Zoom,
+    add_no_verify,
+    add_width,
+    check_there,
+    count,
+    parse_zoom,
+    pattern,
+    place,
+    sections,
+)
+from viewer.units import UNITS
 
-__all__ = ["main"]
+__all__ = ["main", "parsed"]
+
+EPILOG = f"""\
+examples:
+  profscope view trace.json --source                  every function's lines
+  profscope view trace.json --source kernels.py:16    one line, unfolded
+  profscope view trace.json --show findings,scopes
+  profscope view trace.json --by cta --top 5
+  profscope view trace.json --kernel matmul --launch 3 --zoom 1us:2us
+  profscope view trace.json --show lines --format csv > lines.csv
+  profscope view trace.json --format report | jq '.kernels[0].findings'
+  zcat trace.json.gz | profscope view -
+
+A page for a browser: profscope convert trace.json report.html
+Two traces: profscope diff A B
+
+{exit_status("shown", "a trace that cannot be read, or nothing to show")}
+"""
+
+
+def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
+    """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
+    parser = _parser(tool)
+    options = parser.parse_args(arguments)
+    if options.trace is None and options.source and Path(options.source).exists():
+        options.trace, options.source = options.source, ""  # "view --source trace.json"
+    if options.trace is None:
+        parser.error("the following arguments are required: trace")
+    return _agreeing(parser, options)
+
+
+def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
+    """Options that mean the same are made one, and those that exclude each other are refused."""
+    asked = [name for name in VIEWS if getattr(options, name) not in (None, False)]
+    if len(asked) > 1:
+        parser.error(f"--{asked[0]} and --{asked[1]} are two views: ask for one")
+    options.view = asked[0] if asked else ""
+    if options.view in ("interactive", "serve") and options.format != "table":
+        parser.error(f"--{options.view} has one form only: leave --format out")
+    if options.format in WHOLE_FORMATS:
+        if options.view:
+            parser.error(f"--format {options.format} is a view of its own: leave --{options.view} out")
+        options.view = options.format
+    if options.view == "" and options.sort is not None:
+        options.view, options.show = "show", ["scopes"]
+    sorts = options.view in ("by", "show") and (options.view == "by" or options.show == ["scopes"])
+    if options.sort is not None and not sorts:
+        parser.error("--sort goes with --show scopes and --by")
+    _check_tables(parser, options)
+    _check_effect(parser, options)
+    return options
+
+
+def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """What would change nothing in the view that is asked for is refused."""
+    view = options.view
+    shown = FIRST if options.show is None else options.show
+    parts = [] if view not in ("", "show") else shown
+    effects = {
+        "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
+        "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
+        "--zoom": "timeline" in parts,
+        "--top": view in ("by", "source") or bool({*parts} - {"header", "limits"}),
+        "--unit": view in ("by", "source", "interactive")
+        or bool({*parts} - {"header", "lines", "findings", *ANSWERS}),
+    }
+    for name, has_effect in effects.items():
+        if getattr(options, name[2:]) is not None and not has_effect:
+            parser.error(f"{name} changes nothing in {_called(view, shown)}: leave it out")
+
+
+def _called(view: str, shown: Sequence[str]) -> str:
+    if view in WHOLE_FORMATS:
+        return f"--format {view}"
+    return f"--show {','.join(shown)}" if view == "show" else f"--{view}"
+
+
+def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """CSV and Markdown are one table."""
+    if options.format in ("csv", "md") and options.view in ("", "show"):
+        tables = [name for name in SECTIONS if name not in NO_TABLE]
+        if options.view == "" or len(options.show) != 1 or options.show[0] in NO_TABLE:
+            names = ", ".join(tables)
+            parser.error(
+                f"--format {options.format} prints one table: add --show NAME ({names}), --by or --source"
+            )
+
+
+def _parser(tool: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=tool,
+        usage=f"{tool} [options] TRACE",
+        description="Show a trace: verdict, kernels, findings, lines, scopes and a CTA's timeline.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("trace", nargs="?", metavar="TRACE", help=TRACE)
+    add_no_verify(parser)
+    _add_views(parser)
+    _add_selection(parser)
+    _add_form(parser)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    return parser
+
+
+def _add_views(parser: argparse.ArgumentParser) -> None:
+    views = parser.add_argument_group("views", "at most one; it replaces the first screen")
+    views.add_argument(
+        "--source",
+        nargs="?",
+        const="",
+        metavar="WHAT",
+        help="source with its time in the margin, of all functions or of WHAT: FILE, FILE:LINE, or ttgir, "
+        "ptx or sass for the code of each line",
+    )
+    views.add_argument("--show", type=sections, metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
+    views.add_argument("--by", choices=BY, metavar="WHAT", help=f"a row for each {', '.join(BY)}")
+    views.add_argument(
+        "--interactive", action="store_true", help="explore with the keyboard; needs profscope[interactive]"
+    )
+    views.add_argument(
+        "--serve",
+        action="store_true",
+        help="open in Perfetto until Ctrl-C; offline with profscope[perfetto]",
+    )
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_argument_group("selection", "show only this part of the trace")
+    chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
+    chosen.add_argument("--rank", type=count, metavar="N", help="launches of this rank of a job")
+    chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
+    chosen.add_argument("--cta", type=count, metavar="N", help="this CTA (linear id) of each launch")
+    chosen.add_argument("--warp", type=count, metavar="N", help="this warp of each CTA")
+    chosen.add_argument(
+        "--line",
+        type=place,
+        metavar="[FILE:]LINE",
+        help="rows of this line; shares stay those of the whole kernel",
+    )
+    chosen.add_argument(
+        "--scope",
+        type=pattern,
+        metavar="REGEX",
+        help="rows of these scopes; shares stay those of the whole kernel",
+    )
+    chosen.add_argument(
+        "--zoom",
+        type=_zoom,
+        metavar="A:B",
+        help="this part of the timeline: 1us:2us, 900:2k in cycles, or 900: to its end",
+    )
+
+
+def _add_form(parser: argparse.ArgumentParser) -> None:
+    form = parser.add_argument_group("form")
+    form.add_argument("--unit", choices=UNITS, help="of durations (default: ns, of emulated traces cycles)")
+    form.add_argument(
+        "--top",
+        type=count,
+        metavar="N",
+        help="rows of each table, or instructions of each line; 0: all (default: 20; csv and md: all)",
+    )
+    form.add_argument(
+        "--sort",
+        choices=SORTS,
+        metavar="COLUMN",
+        help=f"order of --show scopes and --by: {', '.join(SORTS)}",
+    )
+    add_width(form)
+    form.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="json, csv and md have exact figures, csv and md of one table; report is JSON for programs; "
+        "collapsed is stacks for flame graphs (default: table)",
+    )
+
+
+def _zoom(text: str) -> Zoom:
+    try:
+        return parse_zoom(text)
+    except OptionError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -> int:

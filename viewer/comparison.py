@@ -14,17 +14,16 @@ from rich.text import Text
 from profscope.analysis.comparing.differences import differences, heading_text, program_text, status_text
 from profscope.analysis.comparing.operands import LAUNCH
 from profscope.analysis.comparing.pairs import COMPARED
+from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
 from profscope.progress import working
 from profscope.traces.html.comparison import comparison_page
 from profscope.traces.saving import write_page
-from viewer.cells import pad, wrap
-from viewer.grid import Column, grid
+from profscope.traces.trace_filter import TraceFilter
+from viewer.grid import Column, grid, pad, wrap
 from viewer.header import EMULATED
-from viewer.input import read
-from viewer.paths import told_apart
-from viewer.select import Selection, select
+from viewer.input import part_of, read
 from viewer.units import count_text, duration_text, printable
 
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
@@ -160,7 +159,7 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     if options.a == options.b == "-":
         raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
-    profiles = [select(trace.profile, Selection(kernel=options.kernel)) for trace in traces]
+    profiles = [part_of(trace.profile, TraceFilter(kernel=options.kernel)) for trace in traces]
     with working("comparing two profiles"):
         table = differences(profiles[0].tables, profiles[1].tables)
     verdicts = [profile.verdict.headline for profile in profiles]
@@ -223,7 +222,7 @@ def _says(launch: RowDiff | None, unit: str) -> str:
         return "only in B" if launch.status == "appeared" else "only in A"
     before, after = (f"{duration_text(each, unit)}" for each in (launch.self_a, launch.self_b))
     cycles = " cycles" if unit == "cycles" else ""
-    times = f"{before} to {after}{cycles} a launch"
+    times = f"mean launch {before} to {after}{cycles}"
     if not launch.change:
         return f"the same, {times}"
     scale = 100 / launch.self_a

@@ -8,8 +8,16 @@ from collections.abc import Sequence
 
 from profscope.errors import exit_status
 from profscope.version import __version__
-from viewer.option_types import KERNELS, TRACE, add_no_verify, add_width, count, pattern
-from viewer.presence import check_apart, check_there
+from viewer.option_types import (
+    KERNELS,
+    TRACE,
+    add_no_verify,
+    add_width,
+    check_apart,
+    check_there,
+    count,
+    pattern,
+)
 
 __all__ = ["NOT_JUDGED", "REGRESSED", "diff_main"]
 

@@ -1,5 +1,5 @@
 """What one wants to see first of a profile: what ran, whether its figures can be trusted, which kernels took
-the time, and of those that took most where it goes, what holds them back, and which lines take it."""
+the time, and of those that took most where it goes, the findings, and the lines that take it."""
 
 from collections.abc import Iterator
 from typing import TextIO
@@ -11,11 +11,14 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import KernelEntry, KernelFinding
 from profscope.analysis.model.labels import differs_text
 from profscope.profiles import Profile
-from viewer.accounts import MOST_ACCOUNTS, render_account, render_missing
-from viewer.findings import render_findings
 from viewer.header import Shown, of_launches, render_foot, render_top
-from viewer.kernels import render_kernels
-from viewer.lines import render_lines
+from viewer.kernels import (
+    MOST_ACCOUNTS,
+    render_account,
+    render_findings,
+    render_kernels,
+    render_lines,
+)
 from viewer.units import count_text, printable
 
 __all__ = ["render_first", "show_first_screen"]
@@ -24,7 +27,7 @@ MOST_KERNELS = 10
 """Rows of the table of kernels."""
 
 FINDINGS_EACH = 3
-"""Kinds of findings of each kernel where there are several."""
+"""Kinds of findings of each kernel."""
 
 
 def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
@@ -50,8 +53,7 @@ def render_first(shown: Shown, width: int, most: int) -> list[Text]:
     for entry in longest:
         lines += _kernel(entry, width, told, alone=len(model.kernels) == 1)
         told += () if entry.lines is None else entry.lines.not_measured
-    missing = render_missing(longest, width)
-    lines += [Text(), *missing] if missing else []
+        told += () if entry.account is None else entry.account.caveats
     left = sum(len(entry.findings) for entry in model.kernels[MOST_ACCOUNTS:])
     if left:
         more = f"{count_text(left, 'more finding')}, of other kernels; --show findings has all"
@@ -60,21 +62,18 @@ def render_first(shown: Shown, width: int, most: int) -> list[Text]:
 
 
 def _kernel(entry: KernelEntry, width: int, told: list[str], *, alone: bool) -> Iterator[Text]:
-    """One kernel's bar, findings and lines, as far as there are any. told: of what is not known of lines."""
+    """One kernel's bar, findings and lines, as far as there are any. told: what was said not to be known."""
     if entry.account is not None:
         what = f"{printable(entry.name)} {differs_text(entry.differs)}".strip()
         title = "Where its time goes" if alone else f"Where the time of {what} goes"
         yield Text()
-        yield from render_account(entry.name, entry.account, title, width)
+        yield from render_account(entry.name, entry.account, title, width, told)
     if entry.findings:
         own = [KernelFinding(entry, finding) for finding in entry.findings]
         whose = "its" if alone else "all kernels'"
-        title = f"What holds it back, and how much of {whose} time it costs"
+        title = f"Findings, and how much of {whose} time fixing each saves"
         yield Text()
-        if alone:
-            yield from render_findings(own, width, title=title)
-        else:
-            yield from render_findings(own, width, FINDINGS_EACH, title=title)
+        yield from render_findings(own, width, FINDINGS_EACH, title=title)
     if entry.lines is not None and any(row.line for row in entry.lines.rows):  # other tools tell of none
         yield Text()
         yield from render_lines(entry, width, told)

@@ -16,7 +16,7 @@ from profscope.analysis.model.header_entries import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
 from profscope.analysis.texts import UNSEEN
 from profscope.analysis.trust_rules import DISTRUST
-from viewer.cells import pad, wrap
+from viewer.grid import pad, wrap
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
 __all__ = [
@@ -31,9 +31,7 @@ __all__ = [
 ]
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
-CORRECTED = (
-    "of scopes and warps are without what recording took, those of launches and CTAs as they were read"
-)
+CORRECTED = "scopes and warps: recording time subtracted; launches and CTAs: as read"
 _SHOWN_BOUND = 3
 _SHOWN_VARIANTS = 4
 MEASURED = {
@@ -179,7 +177,7 @@ def of_ctas(header: Header) -> list[str]:
 
 def of_scopes(header: Header) -> list[str]:
     """What is to be known of the times of scopes and warps, beside them."""
-    return ["without what recording took"] if header.corrected else []
+    return ["recording time subtracted"] if header.corrected else []
 
 
 def _banner(header: Header) -> list[Text]:

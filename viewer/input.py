@@ -14,11 +14,12 @@ from typing import IO
 from profscope.errors import TraceError
 from profscope.profiles import Profile, load
 from profscope.traces.loading import load_part
+from profscope.traces.selecting import selected
 from profscope.traces.trace_file import free_bytes, may_be_trace
 from profscope.traces.trace_filter import TraceFilter
 from viewer.own_process import keep_freed_memory, temporary_folder
 
-__all__ = ["Trace", "read"]
+__all__ = ["Trace", "part_of", "read"]
 
 _PIECE_BYTES = 1 << 20
 _SIGNALS_EVERY_S = 0.2
@@ -53,6 +54,11 @@ def read(argument: str, *, verify: bool = True, only: TraceFilter | None = None)
     profile = Profile.of(part.tables)
     spans = len(part.tables.df) + part.left_out
     return Trace(profile, path.name or argument, path.stat().st_mtime, spans)
+
+
+def part_of(profile: Profile, selection: TraceFilter) -> Profile:
+    """The profile of what is asked for alone, see `selected`; the same one where that is everything."""
+    return profile if selection.is_all else Profile.of(selected(profile.tables, selection))
 
 
 def _is_stream(path: Path) -> bool:

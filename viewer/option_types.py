@@ -1,9 +1,16 @@
 """What the values of command-line options may be, and what several commands say alike. Nothing heavy is
-imported."""
+imported: pandas and rich are loaded after the command line is checked."""
 
 import argparse
+import math
+import os
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
+
+from profscope.errors import OptionError, TraceError
+from viewer.units import STEPS, duration_text
 
 __all__ = [
     "ANSWERS",
@@ -18,9 +25,13 @@ __all__ = [
     "VIEWS",
     "WHOLE_FORMATS",
     "Place",
+    "Zoom",
     "add_no_verify",
     "add_width",
+    "check_apart",
+    "check_there",
     "count",
+    "parse_zoom",
     "pattern",
     "place",
     "sections",
@@ -53,6 +64,13 @@ WHOLE_FORMATS = ("report", "collapsed")
 """Of FORMATS, those of all that is chosen, in which there is one view only."""
 
 FORMATS = ("table", "json", "csv", "md", *WHOLE_FORMATS)
+
+
+TIME = r"(?:(\d+(?:\.\d*)?|\.\d+)([a-zA-Z]*))?"
+
+RANGE = re.compile(f"{TIME}:{TIME}", re.ASCII)
+
+SCALES = {name: (unit, scale) for unit, steps in STEPS.items() for name, scale in steps if name}
 
 
 def add_no_verify(parser: argparse.ArgumentParser) -> None:
@@ -118,3 +136,81 @@ def sections(text: str) -> list[str]:
         known = ", ".join(SECTIONS)
         raise argparse.ArgumentTypeError(f"there is no {unknown[0]!r}; there are: {known}, and all")
     return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A time since the CTA's start, in "ns" or "cycles"; unit "": in what the view is in."""
+
+    value: float
+    unit: str
+
+    def to(self, unit: str, clock_ghz: float) -> int:
+        """In `unit`, by the launch's clock where that is the other one."""
+        if self.unit in ("", unit):
+            return round(self.value)
+        if not (math.isfinite(clock_ghz) and clock_ghz > 0):
+            raise TraceError(
+                f"--zoom is in {self.unit} and the view in {unit}; the launch's clock is not known"
+            )
+        return round(self.value * clock_ghz if unit == "cycles" else self.value / clock_ghz)
+
+
+@dataclass(frozen=True)
+class Zoom:
+    """From one time to another; None: from the start, to the end."""
+
+    begin: Point | None
+    end: Point | None
+
+    def within(self, duration: int, unit: str, clock_ghz: float) -> tuple[int, int]:
+        """Begin and end in `unit`, in a CTA that takes `duration`; TraceError if no part of it is meant."""
+        begin = self.begin.to(unit, clock_ghz) if self.begin else 0
+        end = self.end.to(unit, clock_ghz) if self.end else duration
+        if begin >= duration:
+            took, asked = duration_text(duration, unit), duration_text(begin, unit)
+            raise TraceError(f"--zoom begins at {asked}{_cycles(unit)}; the CTA takes {took}{_cycles(unit)}")
+        if begin >= end:
+            raise OptionError(f"--zoom ends before it begins, or where it does: {begin}:{end} {unit}")
+        return begin, end
+
+
+def parse_zoom(text: str) -> Zoom:
+    """A range of time as the command line has it. Raises OptionError for anything else."""
+    match = RANGE.fullmatch(text.replace(" ", ""))
+    units = {"", *SCALES}
+    if match and (match[1] or match[3]) and {match[2] or "", match[4] or ""} <= units:
+        begin, end = _point(match[1], match[2]), _point(match[3], match[4])
+        if not (begin and end and begin.unit == end.unit and begin.value >= end.value):
+            return Zoom(begin, end)
+    raise OptionError(f"not a range of time: {text!r}; write it like 1us:2us, 900:2k (cycles) or 900:")
+
+
+def _point(number: str | None, name: str) -> Point | None:
+    if number is None:
+        return None
+    unit, scale = SCALES.get(name, ("", 1))
+    return Point(float(number) * scale, unit)
+
+
+def _cycles(unit: str) -> str:
+    return " cycles" if unit == "cycles" else ""
+
+
+def check_there(*arguments: str) -> None:
+    """Raises TraceError for the first of these paths where nothing is; "-" is standard input."""
+    for argument in arguments:
+        if argument != "-" and not os.path.exists(argument):
+            from profscope.traces.trace_file import TraceFile
+
+            TraceFile(Path(argument))  # which says why
+
+
+def check_apart(output: str | None, *traces: str) -> None:
+    """Raises OptionError where a file would take the place of one of the traces that it is made of; None
+    where none is written."""
+    for trace in traces:
+        if output is not None and os.path.realpath(output) == os.path.realpath(trace):
+            from profscope.errors import OptionError
+
+            raise OptionError(f"{output!r} is a trace that is read: name another file to write")

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from viewer.cells import wrap
+from viewer.grid import wrap
 from viewer.units import printable
 
 __all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows"]

@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.model.entries import KernelEntry
 from profscope.profiles import Profile
-from viewer.cells import fit
 from viewer.grid import Column, grid, heading
 from viewer.outlet import Row
-from viewer.units import printable, share_text
+from viewer.units import count_text, printable, share_text, source_text
 
 __all__ = ["answer_rows", "render_breakdown", "render_limits"]
 
@@ -24,7 +24,9 @@ def answer_rows(profile: Profile, name: str, shown: Collection[str]) -> list[Row
     return rows
 
 
-def render_breakdown(rows: Sequence[Row], width: int, most: int) -> list[Text]:
+def render_breakdown(
+    rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int, most: int
+) -> list[Text]:
     """A table of each configuration: the parts of its time, which add up to all of it, the largest first."""
     columns = [
         Column("part", "name"),
@@ -34,10 +36,16 @@ def render_breakdown(rows: Sequence[Row], width: int, most: int) -> list[Text]:
         Column("from", "name", 1),
     ]
     lines: list[Text] = []
-    for title, own in _by_configuration(rows).items():
+    for title, own in _by_configuration(rows, kernels).items():
         ordered = sorted(own, key=lambda row: -row["share"])
         cells = [
-            [row["part"], row["reason"], _place(row), share_text(row["share"]), row["basis"]]
+            [
+                row["part"],
+                row["reason"],
+                source_text(row["file"], row["line"]),
+                share_text(row["share"]),
+                row["basis"],
+            ]
             for row in ordered[: most or None]
         ]
         lines += [Text(), *heading("breakdown", [title], width), *_table(columns, cells, width)]
@@ -45,7 +53,7 @@ def render_breakdown(rows: Sequence[Row], width: int, most: int) -> list[Text]:
     return lines
 
 
-def render_limits(rows: Sequence[Row], width: int) -> list[Text]:
+def render_limits(rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int) -> list[Text]:
     """A table of each configuration: how much of each resource it uses."""
     columns = [
         Column("resource", "name"),
@@ -56,7 +64,7 @@ def render_limits(rows: Sequence[Row], width: int) -> list[Text]:
         Column("from", "name", 1),
     ]
     lines: list[Text] = []
-    for title, own in _by_configuration(rows).items():
+    for title, own in _by_configuration(rows, kernels).items():
         cells = [
             [
                 row["resource"],
@@ -72,13 +80,12 @@ def render_limits(rows: Sequence[Row], width: int) -> list[Text]:
     return lines
 
 
-def _by_configuration(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """By kernel, with the configuration where it has several, its rows."""
-    several = {row["kernel"] for row in rows if row["variant"]}
+def _by_configuration(rows: Sequence[Row], kernels: Sequence[KernelEntry]) -> dict[str, list[Row]]:
+    """By the name of each kernel, as the model has it, its rows."""
+    names = {(entry.kernel, entry.variant): entry.name for entry in kernels}
     parts: dict[str, list[Row]] = {}
     for row in rows:
-        label = f" #{row['variant']}" if row["kernel"] in several else ""
-        parts.setdefault(printable(str(row["kernel"])) + label, []).append(row)
+        parts.setdefault(printable(names[row["kernel"], row["variant"]]), []).append(row)
     return parts
 
 
@@ -88,12 +95,11 @@ def _table(columns: Sequence[Column], cells: list[list[str]], width: int) -> lis
 
 
 def _left_out(count: int) -> list[Text]:
-    return [Text(fit(f"{count} more; --top 0 shows all", 80), style="dim")] if count > 0 else []
+    return [Text(f"{count_text(count, 'more part')}; --top 0 shows them", style="dim")] if count > 0 else []
 
 
 def _place(row: Row) -> str:
-    file = str(row["file"]).replace("\\", "/").rpartition("/")[2]
-    return f"{file}:{row['line']}" if row["line"] else ""
+    return source_text(row["file"], row["line"])
 
 
 def _number(value: Any) -> str:

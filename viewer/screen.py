@@ -11,15 +11,17 @@ from rich.text import Text
 from profscope.analysis.model.build import ModelSources, profile_model
 from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.labels import Group
+from profscope.analysis.model.missing import bare_kernels, more_spans
 from profscope.analysis.model.numbers import plain
-from profscope.analysis.spans.rows import outermost
+from profscope.analysis.scopes.row_filter import RowFilter
+from profscope.analysis.scopes.table import KernelTable, make_tables
+from profscope.analysis.scopes.tree import ScopeTree, make_trees
+from profscope.analysis.source_code.texts import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from viewer.cells import wrap
-from viewer.drawing import LABEL_WIDTH, render_timeline
-from viewer.filters import Rows
-from viewer.findings import render_findings
+from profscope.traces.trace_filter import TraceFilter
 from viewer.first_screen import render_first
+from viewer.grid import wrap
 from viewer.header import (
     EMULATED,
     Shown,
@@ -30,17 +32,18 @@ from viewer.header import (
     render_header,
 )
 from viewer.input import Trace
-from viewer.kernels import render_kernels
-from viewer.lines import render_lines
+from viewer.kernels import render_findings, render_kernels, render_lines
 from viewer.option_types import ANSWERS, FIRST
 from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
 from viewer.question_tables import answer_rows, render_breakdown, render_limits
-from viewer.select import Choice, Selection, choose_cta
-from viewer.source import source_lines
-from viewer.table import KernelTable, make_tables, render_heading, render_table, render_uncovered
-from viewer.timeline import Timeline, make_timeline
-from viewer.tree import ScopeTree, make_trees, render_tree
-from viewer.uncovered import advice, bare_kernels
+from viewer.scopes import render_heading, render_table, render_tree, render_uncovered
+from viewer.timeline import (
+    LABEL_WIDTH,
+    Timeline,
+    choose_cta,
+    make_timeline,
+    render_timeline,
+)
 from viewer.units import printable
 
 __all__ = ["View", "show_screen"]
@@ -59,12 +62,12 @@ BARE_NAMES = 3
 
 NOTHING = {
     "kernels": "no launches were recorded",
-    "lines": "nothing was recorded of any line",
+    "lines": "no line of any kernel was recorded",
     "breakdown": "where the time goes is not known: no launch was recorded to its end",
     "limits": "no limits are known: session(hardware=True) counts what a kernel uses",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
-    "timeline": "no single spans were kept: there is no timeline to draw",
+    "timeline": "no spans were kept, so there is no timeline",
 }
 """What is said where nothing is there of what --show names."""
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
@@ -100,7 +103,7 @@ class View:
 
 def show_screen(
     trace: Trace,
-    selection: Selection,
+    selection: TraceFilter,
     whole: Profile,
     profile: Profile,
     options: argparse.Namespace,
@@ -127,7 +130,7 @@ def show_screen(
 
 def _view(
     trace: Trace,
-    selection: Selection,
+    selection: TraceFilter,
     whole: Profile,
     profile: Profile,
     options: argparse.Namespace,
@@ -135,7 +138,7 @@ def _view(
     width: int,
     shown: Collection[str],
 ) -> View:
-    rows = Rows(options.line, options.scope)
+    rows = RowFilter(options.line, options.scope)
     # What several parts add up is worked out once; percentiles are in the table of scopes alone.
     adds_up = bool({*shown} - _APART) or not rows.are_all
     sources = ModelSources(profile.tables, percentiles="scopes" in shown)
@@ -155,11 +158,13 @@ def _view(
     # Everything below a kernel's own row goes by these.
     wants_tables = bool({*shown} - _APART - {"lines"}) or not rows.are_all
     tables = (
-        make_tables(profile, unit, top, groups, rows, options.sort, sources.summary) if wants_tables else []
+        make_tables(profile.tables, unit, top, groups, rows, options.sort, sources.summary)
+        if wants_tables
+        else []
     )
     detailed = tables[: most_kernels or None]
     spans = sources.spans if adds_up else None
-    choice = _choose(profile, groups) if "timeline" in shown else None
+    choice = choose_cta(profile.tables, groups) if "timeline" in shown else None
     drawn = None
     if choice is not None:
         cells = width - LABEL_WIDTH
@@ -167,29 +172,29 @@ def _view(
     trees = []
     if "tree" in shown:
         disk = source_lines(trace.written_s)
-        trees = make_trees(profile, detailed, unit, top, disk, rows, spans)
+        trees = make_trees(profile.tables, detailed, unit, top, disk, rows, spans)
     view = View(
         shown=Shown(model, trace.name, selection.chosen, trace.spans),
         breakdown=answer_rows(profile, "breakdown", shown),
         limits=answer_rows(profile, "limits", shown),
-        bare=bare_kernels(profile, list(dict.fromkeys(each.kernel for each in groups)), spans),
-        advice=advice(profile.metadata.get("options") or {}),
+        bare=bare_kernels(profile.tables, list(dict.fromkeys(each.kernel for each in groups)), spans),
+        advice=more_spans(profile.metadata.get("options") or {}),
         tables=detailed,
         trees=trees,
         omitted=len(tables) - len(detailed),
         timeline=drawn,
     )
-    rows.check(profile)
+    rows.check(profile.tables)
     return view
 
 
-def _parts(selection: Selection, shown: Collection[str], *, is_first: bool) -> set[str]:
+def _parts(selection: TraceFilter, shown: Collection[str], *, is_first: bool) -> set[str]:
     """Those of the model that are shown. A part of launches says nothing of what holds the whole back."""
     of_whole = {"findings"} & {*shown} | ({"accounts"} if is_first else set())
     return ({"lines"} & {*shown}) | (set() if selection.inside else of_whole)
 
 
-def _with_rows(entry: KernelEntry, rows: Rows, most: int) -> KernelEntry:
+def _with_rows(entry: KernelEntry, rows: RowFilter, most: int) -> KernelEntry:
     """The entry with the findings and lines that were asked for; of lines `most` (0: all)."""
     entry = replace(entry, findings=tuple(rows.chosen(entry.findings)))
     if entry.lines is None:
@@ -222,18 +227,6 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
     }
     if not any(there[name] for name in asked):
         raise TraceError("; ".join(NOTHING[name] for name in asked))
-
-
-def _choose(profile: Profile, groups: Sequence[Group]) -> Choice | None:
-    """The CTA to draw: of the first group that has any."""
-    launches, df = profile.launches, profile.tables.df
-    roots = df.iloc[outermost(df)]
-    for group in groups:
-        is_own = launches["variant"] == group.variant
-        own = roots[roots["launch"].isin(launches["launch"][is_own])]
-        if choice := choose_cta(own, [group.kernel]):
-            return choice
-    return None
 
 
 def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
@@ -286,8 +279,8 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     lines = (
         _render_first(view, options, width) if options.show is None else _render_parts(view, options, width)
     )
-    lines += render_breakdown(view.breakdown, width, _most_rows(options))
-    lines += render_limits(view.limits, width)
+    lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
+    lines += render_limits(view.limits, view.kernels, width)
     if options.show and "lines" in shown:
         lines += _lines(view, width)
     lines += _scopes(view, width, shown)
@@ -338,6 +331,7 @@ def _lines(view: View, width: int) -> list[Text]:
 def _scopes(view: View, width: int, shown: Collection[str]) -> list[Text]:
     lines: list[Text] = []
     said = of_scopes(view.shown.header)
+    told: set[str] = set()
     for at, table in enumerate(view.tables):
         if not (table.rows or (view.trees and view.trees[at].nodes)):
             continue  # none of its scopes was asked for
@@ -347,7 +341,8 @@ def _scopes(view: View, width: int, shown: Collection[str]) -> list[Text]:
             lines += [Text(), *([] if "scopes" in shown else render_heading(table, width, said))]
             lines += render_tree(view.trees[at], width)
         if "scopes" in shown or view.trees:
-            lines += render_uncovered(table, width)
+            lines += render_uncovered(table, width, with_advice=table.advice not in told)
+            told.add(table.advice)
     return lines
 
 

@@ -1,28 +1,53 @@
-"""`profscope view TRACE --source`: which functions and lines were asked for, and how they are shown."""
+"""`profscope view TRACE --source`: the lines that were asked for, the time in the margin, notes below."""
 
 import argparse
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from profscope.analysis.model.labels import named
+from profscope.analysis.model.missing import FRAMES
+from profscope.analysis.scopes.row_filter import ends_with
+from profscope.analysis.source_code.annotated import Annotated, Block, Line, LineScope, annotate
+from profscope.analysis.source_code.listings import FORMS
+from profscope.analysis.source_code.texts import SourceLines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from viewer.annotated import Annotated, annotate
-from viewer.annotated_text import MOST_CODE, render_annotated
-from viewer.filters import ends_with
+from viewer.grid import fit, heading, pad, words, wrap
 from viewer.header import EMULATED
-from viewer.listings import FORMS
 from viewer.option_types import Place
 from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows
-from viewer.source import SourceLines
-from viewer.units import source_text
+from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
-__all__ = ["Wanted", "show_source", "wanted"]
+__all__ = ["AROUND", "MOST_CODE", "Wanted", "annotated_rows", "render_annotated", "show_source", "wanted"]
 
 MOST_KERNELS = 5
+
+
+AROUND = 4
+"""Lines that are shown before and behind one that was asked for."""
+
+_BAR = 6
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+_WITH_BAR, _WITH_COUNTS = 72, 52
+"""From these widths on: narrower margins leave the text more room."""
+
+_WORTH_A_NOTE = 0.01
+
+_WORTH_A_ROW = 0.0005
+"""Of what is of no line: less is shown as 0.0 %."""
+
+MOST_CODE = 12
+"""Instructions that are shown of a line, unless it is asked for."""
+
+_HOT, _WARM = 0.2, 0.05
 
 
 @dataclass(frozen=True)
@@ -57,7 +82,7 @@ def parse_line(text: str) -> Wanted:
 def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: SourceLines) -> None:
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
-    made, omitted = annotate(profile, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
+    made, omitted = annotate(profile.tables, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
     if not made:
         raise TraceError("nothing was recorded of any line; `profscope view` prints notes that may say why")
     if asked.form and all(source.no_code for source in made):
@@ -127,3 +152,197 @@ def _rows(source: Annotated) -> list[dict[str, Any]]:
             shares = {f"by_{name}": share for name, share in line.shares.items()}
             rows.append({**about, **figures, **shares, "unit": source.unit, "text": line.text})
     return rows
+
+
+@dataclass(frozen=True)
+class _Form:
+    width: int
+    unit: str
+    digits: int
+    top: int
+    whole: bool
+
+
+def render_annotated(source: Annotated, width: int, *, at: int = 0, top: int = MOST_CODE) -> list[Text]:
+    """The lines, the first a title. at: a line that is asked for, which is shown with those around it and
+    with the lines that were inlined there; 0: all. top: instructions of a line, the first ones; 0: all."""
+    return [text for text, _ in annotated_rows(source, width, at=at, top=top)]
+
+
+def annotated_rows(
+    source: Annotated, width: int, *, at: int = 0, top: int = MOST_CODE, whole: bool = False
+) -> list[tuple[Text, Line | None]]:
+    """As `render_annotated`; with the first row of each line of the source, the line. whole: long lines go on
+    in the next row, they are not cut."""
+    name = printable(named(source.kernel, source.label))
+    share = f"share of warp time by {source.witness}"
+    if source.witness == "samples":
+        share = f"share of {count_text(source.samples)} samples"
+    differs = [source.differs] if source.differs else []
+    coded = any(each.samples for block in source.blocks for line in block.lines for each in line.code)
+    counted = ["count: of spans; of instructions, of samples"] if coded else []
+    lines = heading(name, [*differs, "source", share, *_units(source), *counted], width)
+    longest = max((line.line for block in source.blocks for line in block.lines), default=1)
+    form = _Form(width, source.unit, len(str(longest)), top, whole)
+    head = _margin(form, "line", "share", "count", "self") + "source"
+    rows: list[tuple[Text, Line | None]] = [(text, None) for text in lines]
+    rows.append((Text(fit(head, width), style="dim"), None))
+    for number, block in enumerate(source.blocks):
+        shown = [line for line in block.lines if not at or abs(line.line - at) <= AROUND]
+        if not shown or (not block.file and (block.share or 0) < _WORTH_A_ROW):
+            continue
+        if number or not block.function:
+            rows += [(Text(), None), (_title(block, form), None)]
+        for line in shown:
+            is_asked = 0 < at == line.line
+            drawn = [*_line(line, form, 0, every=is_asked, unfold=is_asked)]
+            first = 0 if block.file else 1  # the title has all that the line itself has
+            own: list[Line | None] = [line, *[None] * len(drawn)]
+            rows += list(zip(drawn[first:], own[first:], strict=False))
+    no_time = any(line.self_mean == 0 for block in source.blocks for line in block.lines)
+    for note in [*([NO_TIME] if no_time else []), *source.notes]:
+        rows += [(Text(text, style="dim"), None) for text in wrap(printable(note).split(), width)]
+    return rows
+
+
+def _units(source: Annotated) -> list[str]:
+    return ["self: one span less those in it", *(["cycles"] if source.unit == "cycles" else [])]
+
+
+def _title(block: Block, form: _Form) -> Text:
+    """A further function's head, or that of lines without a text."""
+    if not block.function and not block.file:
+        text = "of no line"
+    else:
+        place = source_text(block.file, block.lines[0].line)
+        text = (
+            f"{printable(block.function)}  {place}" if block.function else f"{place}: its text is not known"
+        )
+    return Text(fit(_margin(form, "", _share(block.share), None, None) + text, form.width), style="bold")
+
+
+def _margin(form: _Form, number: str, share: str | None, count: str | None, each: str | None) -> str:
+    """ " 27.7% ██▏     4,096    421   16  ": what there is room for of it."""
+    parts = [pad(share or "", 6, right=True)]
+    if form.width >= _WITH_BAR:
+        parts.append(pad("", _BAR))
+    if form.width >= _WITH_COUNTS:
+        parts += [pad(count or "", 6, right=True), pad(each or "", 6, right=True)]
+    return " ".join([*parts, pad(number, max(form.digits, 4), right=True)]) + "  "
+
+
+def _line(
+    line: Line, form: _Form, indent: int, *, every: bool = False, unfold: bool = False
+) -> Iterator[Text]:
+    """every: all that is known of it; unfold: the lines that were inlined there, too."""
+    count = None if line.count is None else _count(line.count)
+    each = None if line.self_mean is None else duration_text(line.self_mean, form.unit)
+    margin = _margin(form, str(line.line or ""), _share(line.share), count, each)
+    room = form.width - cell_len(margin) - indent
+    text, *more = wrap([printable(line.text)], room) if form.whole else [fit(printable(line.text), room)]
+    share = line.share or 0.0
+    style = "bold red" if share >= _HOT else "bold yellow" if share >= _WARM else ""
+    drawn = Text(margin, style=style or "dim")
+    if form.width >= _WITH_BAR and share:
+        drawn = Text.assemble(
+            (margin[:7], style), (_bar(share), style or "dim"), (margin[7 + _BAR :], style or "dim")
+        )
+    drawn.append(" " * indent + text, style=style if share >= _WARM else "default")
+    drawn.rstrip()
+    yield drawn
+    before = " " * (cell_len(margin) + indent)
+    yield from (Text(f"{before}{piece}", style=style if share >= _WARM else "default") for piece in more)
+    for number, note in enumerate(_notes(line, every)):
+        for part, piece in enumerate(wrap(words(note), max(room - 4, 16))):
+            mark = "  " if number or part else "└ "
+            yield Text(f"{before}{mark}{'  ' * (part > 0)}{piece}", style="cyan")
+    yield from _code(line, form, indent, every)
+    if unfold:
+        yield from _calls(line, form, indent)
+
+
+def _calls(line: Line, form: _Form, indent: int) -> Iterator[Text]:
+    """The functions that were inlined at a line, each with its lines."""
+    for call in line.calls:
+        margin = _margin(form, "", _share(call.share), None, None)
+        place = source_text(call.lines[0].file, call.lines[0].line)
+        text = fit(f"in {printable(call.function or place)}:", form.width - cell_len(margin) - indent - 2)
+        yield Text(margin + " " * (indent + 2) + text, style="dim")
+        for inner in call.lines:
+            yield from _line(inner, form, indent + 4, unfold=True)
+
+
+def _notes(line: Line, every: bool) -> Iterator[str]:
+    """What a line is, and what it waits for. every: also where it takes next to no time."""
+    if not every and (line.share or 0) < _WORTH_A_NOTE:
+        if line.inside:
+            yield _inside(line)
+        return
+    told = line.scopes[: None if every else 3]
+    if told:
+        more = len(line.scopes) - len(told)
+        yield ", ".join([*map(_scope, told), *([f"{more} more"] if more else [])])
+    if line.waits_for:
+        yield f"waits for {line.waits_for}"
+    if line.stalls:
+        yield f"stalls: {line.stalls}"
+    for flight in line.flights[: None if every else 2]:
+        yield f"waited for {flight}"
+    if line.inside:
+        yield _inside(line)
+    if every:
+        shares = [
+            f"{share_text(share)} by {name}" for name, share in line.shares.items() if share is not None
+        ]
+        yield f"share: {', '.join(shares)}" if shares else "no time was seen at this line"
+
+
+def _scope(scope: LineScope) -> str:
+    """What holds other spans is said to be: its own time is that of none of them."""
+    own = " outside the spans in it" * (scope.kind in FRAMES)
+    stages = f"; {scope.stages}" if scope.stages else ""
+    return f"{scope.scope}{own} ({_count(scope.count)}{stages})"
+
+
+def _inside(line: Line) -> str:
+    names = ", ".join(call.function or "what is called" for call in line.calls)
+    return f"{share_text(line.inside)} in {names}, inlined here"
+
+
+def _code(line: Line, form: _Form, indent: int, every: bool) -> Iterator[Text]:
+    """The instructions behind a line: the first ones, of sampled code those with most samples."""
+    most = len(line.code) if every or not form.top else form.top
+    heaviest = sorted(line.code, key=lambda each: -each.samples)[:most]
+    shown = [each for each in line.code if each in heaviest]
+    for each in shown:
+        share = "" if each.share is None else _share(each.share)
+        margin = _margin(form, "", share, _count(each.samples) if each.samples else None, None)
+        place = f"{each.number:>5x}" if each.is_pc else f"{each.number:>5}"
+        text = f"{place}  {printable(' '.join(each.text.split()))}"
+        stalls = f"  {each.stalls}" if each.stalls else ""
+        room = form.width - cell_len(margin) - indent
+        yield Text(
+            margin + " " * indent + fit(text + stalls, room),
+            style="yellow" if (each.share or 0) >= _WARM else "dim",
+        )
+
+    if len(shown) < len(line.code):
+        margin = _margin(form, "", None, None, None)
+        more = f"{len(line.code) - len(shown)} more; --top 0, or --line {line.line}, shows them"
+        yield Text(fit(margin + " " * indent + "       " + more, form.width), style="dim")
+
+
+def _bar(share: float) -> str:
+    """A share as a bar of _BAR cells, in eighths of a cell."""
+    eighths = min(round(share * _BAR * 8), _BAR * 8)
+    full, rest = divmod(max(eighths, 1), 8)
+    return pad("█" * full + (_EIGHTHS[rest] if rest else ""), _BAR)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else share_text(share)
+
+
+def _count(count: int) -> str:
+    """At most six cells: "4,096", "1.23M"."""
+    return count_text(count) if count < 100_000 else duration_text(count, "cycles")

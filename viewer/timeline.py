@@ -1,20 +1,46 @@
 """The timeline of one CTA: a row of cells per warp, each cell the scope that took most of its time."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.text import Text
 
-from profscope.analysis.model.labels import groups_of
-from profscope.analysis.scope_colours import FRAMES, site_colours
+from profscope.analysis.model.labels import Group, named
+from profscope.analysis.scope_colours import FRAMES, INK, site_colours
+from profscope.analysis.spans.ctas import ctas_with_spans
 from profscope.analysis.spans.rows import narrow_sites, sites
 from profscope.profiles import Profile
-from viewer.select import Choice
-from viewer.zoom import Zoom
+from profscope.schema import Tables
+from viewer.grid import fit, heading, pad
+from viewer.option_types import Zoom
+from viewer.units import STEPS, duration_text, printable, share_text
 
-__all__ = ["Lane", "LegendEntry", "Timeline", "draw_lanes", "make_timeline"]
+__all__ = [
+    "LABEL_WIDTH",
+    "Choice",
+    "Lane",
+    "LegendEntry",
+    "Timeline",
+    "choose_cta",
+    "draw_lanes",
+    "lane_name",
+    "make_timeline",
+    "render_legend",
+    "render_timeline",
+    "scale_text",
+    "symbol_styles",
+]
+
+LABEL_WIDTH = 10
+LONGEST_SCOPE = 28
+TICK_CELLS = 12
 
 FRAME_SYMBOLS = {"kernel": ".,_", "loop": "-=~+*#%&@$", "iteration": ":;|!^/", "gap": "`"}
 """What holds other scopes gets punctuation, for the time that is its own; so does what is not recorded. The
@@ -67,6 +93,33 @@ class Timeline:
     legend: list[LegendEntry]
 
 
+@dataclass(frozen=True)
+class Choice:
+    """One CTA of one launch: which it is, and its rank by duration among `candidates` CTAs of that kernel;
+    label is that of its `Group`."""
+
+    kernel: str
+    label: str
+    launch: int
+    cta: int
+    rank: int
+    candidates: int
+
+
+def choose_cta(tables: Tables, groups: Sequence[Group]) -> Choice | None:
+    """The CTA of median duration of the first of these groups that has any; None if none has."""
+    ctas = ctas_with_spans(tables)
+    for group in groups:
+        own = ctas[(ctas["kernel"] == group.kernel) & (ctas["variant"] == group.variant)]
+        if len(own):
+            rank = (len(own) - 1) // 2
+            chosen = own.sort_values("ns", kind="stable").iloc[rank]
+            return Choice(
+                group.kernel, group.label, int(chosen["launch"]), int(chosen["cta"]), rank, len(own)
+            )
+    return None
+
+
 def make_timeline(
     profile: Profile,
     choice: Choice,
@@ -96,7 +149,7 @@ def make_timeline(
     lanes, legend = draw_lanes(rows, start, end, begin, finish, cells, known)
     return Timeline(
         kernel=choice.kernel,
-        label=_label(profile, choice.launch),
+        label=choice.label,
         launch=choice.launch,
         cta=choice.cta,
         sm=int(rows["sm"].iloc[0]),
@@ -145,7 +198,7 @@ def draw_lanes(
             weights = canvas.weigh(((start[i], max(end[i], start[i] + 1), beside) for i in at), len(table))
             lane = Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols))
             lanes.append((cta, lane))
-    return lanes, _legend(
+    return lanes, _legend_entries(
         table, symbols, site_colours(table, known), busy, "".join(lane.cells for _, lane in lanes)
     )
 
@@ -214,7 +267,7 @@ def _symbols(table: pd.DataFrame) -> list[str]:
     return symbols
 
 
-def _legend(
+def _legend_entries(
     table: pd.DataFrame, symbols: list[str], colours: list[str], busy: NDArray[np.float64], drawn: str
 ) -> list[LegendEntry]:
     total = busy.sum()
@@ -230,8 +283,89 @@ def _legend(
     return sorted(entries, key=lambda entry: -(entry.share or 0))
 
 
-def _label(profile: Profile, launch: int) -> str:
-    """That of the launch's configuration."""
-    rows = profile.launches[profile.launches["launch"] == launch]
-    keys = zip(rows["kernel"], rows["variant"].tolist(), strict=True)
-    return next((groups_of(profile.tables)[str(kernel), variant].label for kernel, variant in keys), "")
+def render_timeline(timeline: Timeline, width: int, said: Sequence[str] = ()) -> list[Text]:
+    """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells. said: of its times, in the title."""
+    styles = symbol_styles(timeline.legend)
+    lines = heading(printable(named(timeline.kernel, timeline.label)), [*_title(timeline), *said], width)
+    scale = scale_text(timeline.begin, timeline.end, timeline.unit, width - LABEL_WIDTH)
+    lines.append(Text(" " * LABEL_WIDTH + scale, style="dim"))
+    for lane in timeline.lanes:
+        label = f"  {lane_name(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
+        for symbol, cells in groupby(lane.cells):
+            line.append("".join(cells), style=styles.get(symbol, "default"))
+        lines.append(line)
+    return [*lines, *render_legend(timeline.legend, width)]
+
+
+def lane_name(scope: str) -> str:
+    """The name of a lane below its warp's: of "async copy k in flight" what tells it from others."""
+    return printable(scope.removeprefix("async ").removesuffix(" in flight"))
+
+
+def _title(timeline: Timeline) -> list[str]:
+    unit = "" if timeline.unit == "ns" else " cycles"
+    place = f"CTA {timeline.cta} on SM {timeline.sm}"
+    parts = [f"launch {timeline.launch}", f"{place}: {duration_text(timeline.duration, timeline.unit)}{unit}"]
+    return parts + ([f"the median of {timeline.candidates:,} CTAs"] if timeline.candidates > 1 else [])
+
+
+def scale_text(begin: int, end: int, unit: str, cells: int) -> str:
+    """Ticks at round times, labelled in one unit: "|0us     |0.5us"."""
+    length = end - begin
+    least = length * TICK_CELLS / cells
+    step = next(size for size in _round_numbers() if size >= least)
+    name, scale = next((name, size) for name, size in reversed(STEPS[unit]) if end >= size or size == 1)
+    line = ""
+    for time in range(-(-begin // step) * step, end + 1, step):
+        at = (time - begin) * cells // length
+        label = f"|{time / scale:g}{name}" if time else "|0"
+        if at + len(label) <= cells:
+            line = line.ljust(at) + label
+    return line
+
+
+def _round_numbers() -> Iterable[int]:
+    power = 1
+    while True:
+        yield from (power, 2 * power, 5 * power)
+        power *= 10
+
+
+def symbol_styles(legend: list[LegendEntry]) -> dict[str, str]:
+    """The style of each letter of a legend; a terminal of few colours shows the nearest of its own."""
+    return {
+        entry.symbol: f"{INK} on {entry.colour}"
+        for entry in legend
+        if entry.colour and entry.symbol.isalnum()
+    }
+
+
+def render_legend(legend: list[LegendEntry], width: int, longest: int = LONGEST_SCOPE) -> list[Text]:
+    """Entries in columns, read down. longest: cells of a scope's name."""
+    styles = symbol_styles(legend)
+    texts = []
+    for entry in legend:
+        is_named_by_line = not entry.line or entry.scope.endswith(f" L{entry.line}")
+        name = printable(entry.scope) + ("" if is_named_by_line else f":{entry.line}")
+        own = " itself" if entry.kind in ("kernel", "loop", "iteration") else ""
+        share = (
+            "in flight"
+            if entry.kind == "async"
+            else "mark"
+            if entry.kind == "mark"
+            else share_text(entry.share)
+        )
+        texts.append((entry.symbol, f"{fit(name, longest)}{own} {share}"))
+    widest = max((cell_len(text) for _, text in texts), default=0) + 4
+    columns = max(width // widest, 1)
+    rows = -(-len(texts) // columns)
+    lines = []
+    for row in range(rows):
+        line = Text()
+        for symbol, text in texts[row::rows]:
+            line.append(symbol, style=styles.get(symbol, "default"))
+            line.append(f" {pad(text, widest - 2)}", style="default")
+        line.rstrip()
+        lines.append(line)
+    return lines

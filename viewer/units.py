@@ -3,7 +3,7 @@
 The command line reads its options with this: so it imports nothing heavy.
 """
 
-from profscope.analysis.texts import NO_TIME, STEPS, count_text, printable, three_digits
+from profscope.analysis.texts import NO_TIME, STEPS, count_text, printable, source_text, three_digits
 
 __all__ = [
     "NO_TIME",
@@ -45,9 +45,3 @@ def rate_text(rate: float | None) -> str:
     if rate is None:
         return "-"
     return f"{rate:,.0f}" if rate >= 99.95 else f"{rate:#.3g}"
-
-
-def source_text(file: str, line: int) -> str:
-    """ "matmul.py:26", or "" when the source is unknown."""
-    name = printable(file.replace("\\", "/").rsplit("/", 1)[-1])
-    return f"{name}:{line}" if file and line else name or (f":{line}" if line else "")

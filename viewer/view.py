@@ -8,11 +8,13 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from profscope.analysis.source_code.texts import source_lines
+from profscope.errors import OptionError
+from profscope.installed import require
 from profscope.profiles import Profile
-from viewer.input import Trace, read
+from profscope.traces.trace_filter import TraceFilter
+from viewer.input import Trace, part_of, read
 from viewer.own_process import imported_beside
-from viewer.select import Selection, select
-from viewer.source import source_lines
 
 __all__ = ["show"]
 
@@ -43,12 +45,25 @@ def show(options: argparse.Namespace) -> None:
         from viewer.source_view import show_source
 
         show_source(profile, options, unit, source_lines(trace.written_s))
-    elif options.view in ("by", "interactive", "serve"):
+    elif options.view == "interactive":
+        _explore(profile, unit)
+    elif options.view in ("by", "serve"):
         import_module(f"viewer.{options.view}_view").show(profile, options, unit)
     else:
         from viewer.screen import show_screen
 
         show_screen(trace, selection, whole, profile, options, unit)
+
+
+def _explore(profile: Profile, unit: str) -> None:
+    """Run the interactive view until the user leaves it. Raises OptionError if textual is not installed or
+    there is no terminal."""
+    require("interactive", "--interactive", OptionError)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise OptionError("--interactive needs a terminal; leave it out in a pipe")
+    from viewer.interactive.app import ExplorerApp
+
+    ExplorerApp(profile, unit, source_lines(0.0)).run()
 
 
 def _prepare(options: argparse.Namespace) -> None:
@@ -58,8 +73,8 @@ def _prepare(options: argparse.Namespace) -> None:
         import_module("profscope.analysis.diagnosis.diagnose")
 
 
-def _selection(options: argparse.Namespace) -> Selection:
-    return Selection(**{each.name: getattr(options, each.name, None) for each in fields(Selection)})
+def _selection(options: argparse.Namespace) -> TraceFilter:
+    return TraceFilter(**{each.name: getattr(options, each.name, None) for each in fields(TraceFilter)})
 
 
 def _is_ready(options: argparse.Namespace) -> bool:
@@ -68,14 +83,14 @@ def _is_ready(options: argparse.Namespace) -> bool:
     return path.name.endswith((".pftrace", ".pftrace.gz")) and path.is_file() and _selection(options).is_all
 
 
-def _chosen(options: argparse.Namespace) -> tuple[Trace, Selection, Profile, Profile]:
+def _chosen(options: argparse.Namespace) -> tuple[Trace, TraceFilter, Profile, Profile]:
     """The trace, what the command line asks for of it, the launches of which that is a part, whole where a
     view judges them, and that alone."""
     selection = _selection(options)
     judges = options.view in ("", "show", "report")
     needed = selection.of_launches if judges else selection
     trace = read(options.trace, verify=options.verify, only=needed)
-    profile = select(trace.profile, selection)
+    profile = part_of(trace.profile, selection)
     has_part = judges and selection != selection.of_launches
-    whole = select(trace.profile, selection.of_launches) if has_part else profile
+    whole = part_of(trace.profile, selection.of_launches) if has_part else profile
     return trace, selection, whole, profile

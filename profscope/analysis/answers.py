@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from profscope.analysis.texts import joined, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
-__all__ = ["Answer", "WholeTexts", "answer_frame", "joined_frame", "rows_of_kernels", "slim"]
+__all__ = ["Answer", "FindingsTable", "answer_frame", "joined_frame", "rows_of_kernels", "slim"]
 
 
 class Answer(NamedTuple):
@@ -21,15 +22,25 @@ class Answer(NamedTuple):
     not_measured: list[str]
 
 
-class WholeTexts(pd.DataFrame):
-    """A table whose sentences a notebook shows to their end; pandas cuts a cell at 50 characters. So is what
-    is made of it: copies, rows, columns, what was pickled."""
+class FindingsTable(pd.DataFrame):
+    """Findings, whose sentences a notebook shows to their end; pandas cuts a cell at 50 characters. If there
+    are none, it says so, and what is known of each kernel. So does what is made of it: copies, rows, columns,
+    what was pickled."""
 
     @property
-    def _constructor(self) -> Callable[..., WholeTexts]:
-        return WholeTexts
+    def _constructor(self) -> Callable[..., FindingsTable]:
+        return FindingsTable
+
+    def __repr__(self) -> str:
+        return super().__repr__() if len(self) else "\n".join(self._no_findings())
+
+    def _no_findings(self) -> list[str]:
+        clean: dict[str, str] = self.attrs.get("clean") or {}
+        return ["No findings.", *(f"{kernel}: {text}" for kernel, text in clean.items())]
 
     def _repr_html_(self) -> str | None:
+        if not len(self):
+            return str(joined(tag("p", text) for text in self._no_findings()))
         with pd.option_context("display.max_colwidth", None):
             shown: str | None = super()._repr_html_()  # type: ignore[misc]  # not in its stubs
         return shown

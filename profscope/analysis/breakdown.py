@@ -21,7 +21,18 @@ from profscope.analysis.spans.ctas import every_cta, shape_of
 from profscope.analysis.spans.rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
-__all__ = ["OTHER", "PARTS", "UNKNOWN", "TimeAccount", "apportioned", "breakdown", "sm_time", "time_accounts"]
+__all__ = [
+    "OTHER",
+    "PARTS",
+    "UNKNOWN",
+    "TimeAccount",
+    "apportioned",
+    "bar_of",
+    "bar_symbols",
+    "breakdown",
+    "sm_time",
+    "time_accounts",
+]
 
 BREAKDOWN_DTYPES: Final = {
     "kernel": "str",
@@ -187,7 +198,7 @@ def _parts_of_sms(
     known = whole is not None and len(whole) > 0 and (grid_ctas(whole) > 0).all()
     ctas = every_cta(tables, whole) if known and whole is not None else None
     if ctas is None or not sms or (ctas["sm"] < 0).any():
-        why = "of some launch not every CTA is known" if sms else "how many SMs the device has is not known"
+        why = "not every CTA of its launches is known" if sms else "the number of SMs is not known"
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
         return [], 1.0
     time = sm_time(ctas, sms)
@@ -271,6 +282,8 @@ def _row(part: str, reason: str, basis: str, share: float) -> dict[str, Any]:
 UNKNOWN: Final = "unknown"
 OTHER: Final = "other"
 
+_CELLS: Final = "█▓▒░▚▖"
+_CELL_OF: Final = {UNKNOWN: "·", OTHER: "-"}
 _MOST_SHARES: Final = 6
 _SMALL: Final = 0.02
 _MUCH_UNKNOWN: Final = 0.3
@@ -311,6 +324,19 @@ def apportioned(shares: Collection[float], whole: int) -> list[int]:
     left = whole - int(least.sum())
     least[np.argsort(least - exact, kind="stable")[:left]] += 1
     return [int(count) for count in least]
+
+
+def bar_symbols(shares: Collection[str]) -> dict[str, str]:
+    """The character that each share is drawn with."""
+    named = [name for name in shares if name not in _CELL_OF]
+    return dict(zip(named, _CELLS, strict=False)) | _CELL_OF
+
+
+def bar_of(shares: Mapping[str, float], cells: int) -> str:
+    """All shares as one bar of so many characters."""
+    symbols = bar_symbols(shares)
+    counts = zip(shares, apportioned(shares.values(), cells), strict=True)
+    return "".join(symbols[name] * count for name, count in counts)
 
 
 def _account(answer: Answer, *, emulated: bool) -> TimeAccount:

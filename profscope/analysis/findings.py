@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import Answer, WholeTexts, joined_frame
+from profscope.analysis.answers import Answer, FindingsTable, joined_frame
 from profscope.analysis.cause import NOISE_PCT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.spans.ctas import longest_first
@@ -127,7 +127,7 @@ def _clean(known: frozenset[str], emulated: bool) -> str:
     return f"{_NOT_LOOKED_FOR}: session(hardware=True) takes the evidence"
 
 
-def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
+def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
     """The table that `findings` returns, in its order."""
     table = joined_frame((each.answer for each in told), FINDING_DTYPES)
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
@@ -136,7 +136,7 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> WholeTexts:
     own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))
     table["program_pct"] = table["gain_pct"] * own.to_numpy(np.float64)
     order = ["program_pct", "gain_pct"]
-    shown = WholeTexts(table.sort_values(order, ascending=False, kind="stable", ignore_index=True))
+    shown = FindingsTable(table.sort_values(order, ascending=False, kind="stable", ignore_index=True))
     shown.attrs = attrs
     return shown
 

@@ -23,6 +23,7 @@ __all__ = [
     "kernel_of_note",
     "plain",
     "printable",
+    "source_text",
     "tag",
     "three_digits",
 ]
@@ -71,6 +72,12 @@ def printable(text: str, keep: str = "") -> str:
         char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii")
         for char in text
     )
+
+
+def source_text(file: str, line: int) -> str:
+    """ "matmul.py:26", or "" when the source is unknown."""
+    name = printable(file.replace("\\", "/").rsplit("/", 1)[-1])
+    return f"{name}:{line}" if file and line else name or (f":{line}" if line else "")
 
 
 class Markup(str):

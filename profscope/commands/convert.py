@@ -12,8 +12,7 @@ from profscope.commands.output import FORMATS, check_place
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.traces.formats import exporter_named, format_names, is_folder_name
 from profscope.version import __version__
-from viewer.option_types import TRACE, add_no_verify
-from viewer.presence import check_apart
+from viewer.option_types import TRACE, add_no_verify, check_apart
 
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
     from profscope.schema import Tables

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from profscope.analysis.breakdown import bar_of, bar_symbols
+from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
@@ -20,15 +22,21 @@ __all__ = ["overview"]
 
 _MOST_SPANS: Final = 3_000_000
 """Of more, a cell would take seconds to say what is found in them."""
-_KERNELS, _FINDINGS, _LINES, _LETTERS = 5, 3, 5, 80
+_KERNELS, _DETAILED, _FINDINGS, _LINES, _LETTERS = 5, 3, 3, 5, 80
+_BAR: Final = 60
+"""Characters of the bar of an account."""
 _QUIET: Final = "opacity: 0.75"
 _LEFT: Final = "text-align: left; white-space: nowrap; color: inherit"
 
 
 def overview(tables: Tables, held: str) -> Markup:
-    """The verdict, kernels, what holds them back, and the lines that take most time. held: what there is."""
+    """The verdict, kernels, and of the longest where their time goes, findings and the lines that take most.
+
+    held: what there is.
+    """
     is_large = len(tables.df) > _MOST_SPANS
-    model = profile_model(tables, parts=() if is_large else ("findings", "lines"), detailed=1)
+    parts_of_model = () if is_large else ("accounts", "findings", "lines")
+    model = profile_model(tables, parts=parts_of_model, detailed=_DETAILED)
     device = model.header.device.name
     on = f", {device}" if device and not model.emulated else ""
     head = tag("p", tag("b", "profscope"), " ", held, on)
@@ -40,7 +48,13 @@ def overview(tables: Tables, held: str) -> Markup:
     if is_large:
         parts.append(tag("p", "prof.findings() and prof.lines() say more, and take a while.", style=_QUIET))
     else:
-        parts += [_findings(model), _lines(model.kernels[0]), _missing(model)]
+        for entry in model.kernels[:_DETAILED]:
+            parts += [_account(entry), _findings(entry), _lines(entry)]
+        left = sum(len(entry.findings) for entry in model.kernels[_DETAILED:])
+        parts.append(
+            _quiet(f"{count_text(left, 'more finding')} of other kernels: prof.findings()") if left else None
+        )
+        parts.append(_missing(model))
     parts.append(
         tag("p", tag("code", "prof.show()"), " has the whole report, ", tag("code", "prof.plot"), " figures.",
             style=_QUIET)
@@ -73,24 +87,37 @@ def _kernels(model: ProfileModel) -> Markup:
     return joined([_table(heads, rows), tag("p", f"and {left} more", style=_QUIET) if left > 0 else None])
 
 
-def _findings(model: ProfileModel) -> Markup:
-    """What holds the kernels back; where there is nothing, what is known of them."""
-    found = model.findings
-    if not found:
-        clean = list(dict.fromkeys(entry.clean for entry in model.kernels if entry.clean))
-        return joined(tag("p", text) for text in clean[:_FINDINGS])
+def _account(entry: KernelEntry) -> Markup | None:
+    """Where a kernel's time goes: one bar of characters, as a notebook that is not trusted has no styles."""
+    account = entry.account
+    if account is None:
+        return None
+    symbols = bar_symbols(account.shares)
+    legend: list[Child] = []
+    for name, share in account.shares.items():
+        legend += [tag("code", symbols[name]), f" {name} {percent_text(share)}  "]
+    title = tag("p", "Where the time of ", tag("b", clipped(entry.name, _LETTERS)), " goes")
+    bar = tag("p", tag("code", bar_of(account.shares, _BAR)), f" from {', '.join(account.basis)}")
+    return joined([title, bar, tag("p", *legend), *(_quiet(text) for text in account.caveats)])
+
+
+def _findings(entry: KernelEntry) -> Markup:
+    """Those that save most, each with its gain, line and evidence; if there are none, what is known."""
+    if not entry.findings:
+        return joined([tag("p", entry.clean)] if entry.clean else [])
     items = []
-    for entry, own in found[:_FINDINGS]:
-        gain = f"up to {own.program_pct:.0f} %: " if own.program_pct else ""
-        of = f" of {clipped(entry.name, _LETTERS)}" if len(model.kernels) > 1 else ""
+    for own in entry.findings[:_FINDINGS]:
+        between = between_text(own.gain.low, own.gain.high)
+        gain = f" ({between}, confidence: {own.confidence})" if between else ""
         items.append(
-            tag("li", tag("b", gain, own.finding), f" at {_place(own)}{of}. {own.evidence}. ",
-                tag("i", "Try: "), own.advice)
+            tag("li", tag("b", gain_text(own.gain.expected), " ", own.finding), f" at {_place(own)}{gain}. ",
+                f"{own.evidence}. ", tag("i", "Try: "), own.advice)
         )  # fmt: skip
-    left = len(found) - len(items)
-    more = tag("p", f"and {left} more in prof.findings()", style=_QUIET) if left > 0 else None
-    title = "What holds it back, and how much of the kernels' time fixing it saves at most:"
-    return joined([tag("p", title), tag("ul", *items), more])
+    left = len(entry.findings) - len(items)
+    more = _quiet(f"and {left} more in prof.findings()") if left > 0 else None
+    return joined(
+        [tag("p", "Findings, and how much of its time fixing each saves:"), tag("ul", *items), more]
+    )
 
 
 def _lines(entry: KernelEntry) -> Markup:
@@ -104,6 +131,10 @@ def _lines(entry: KernelEntry) -> Markup:
         if row.share
     ]
     return _table((by, "line", clipped(entry.name, _LETTERS)), rows, code=2) if rows else Markup("")
+
+
+def _quiet(text: str) -> Markup:
+    return tag("p", text, style=_QUIET)
 
 
 def _place(row: FindingEntry | LineEntry) -> str:

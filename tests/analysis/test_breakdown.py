@@ -126,7 +126,7 @@ def test_idle_sms_are_known_if_each_cta_is_whether_it_recorded_or_not() -> None:
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.attrs["not_measured"][0] == (
-        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: of some launch not every CTA is known"
+        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: not every CTA of its launches is known"
     )
 
 
@@ -166,7 +166,7 @@ def test_what_a_foreign_trace_does_not_know_is_not_called_idle(cut: Callable[[Ta
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
     assert table.attrs["not_measured"][0] == (
-        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: of some launch not every CTA is known"
+        "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: not every CTA of its launches is known"
     )
 
 

@@ -15,6 +15,7 @@ import triton.language as tl
 
 import profscope
 from profscope.analysis.model.labels import Group
+from profscope.analysis.scopes.table import make_tables
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.errors import OptionError
@@ -25,7 +26,7 @@ from tests.support.models import shown
 from tests.support.programs import BODY
 from tests.support.synth import Loop, Program, Work, launch
 from viewer.header import render_header
-from viewer.table import make_tables, render_table
+from viewer.scopes import render_table
 
 # ruff: noqa: N803
 
@@ -163,7 +164,7 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
 
 def test_the_viewer_says_that_it_scaled() -> None:
     profile = add(16 * 1024, ctas=2).profile
-    (table,) = make_tables(profile, "cycles", 0, [Group("add_kernel")])
+    (table,) = make_tables(profile.tables, "cycles", 0, [Group("add_kernel")])
     title = render_table(table, 200)[0].plain
     assert "8 CTAs" in title
     assert "scaled up from 50.0% of its CTAs" in title
@@ -238,7 +239,7 @@ def test_a_loaded_trace_has_the_same_summary(tmp_path: Path) -> None:
 
 
 def test_the_viewers_table_has_the_rates_where_they_fit() -> None:
-    (table,) = make_tables(captured("matmul-heavy-0"), "ns", 0, [Group("matmul_kernel")])
+    (table,) = make_tables(captured("matmul-heavy-0").tables, "ns", 0, [Group("matmul_kernel")])
     wide, narrow = (render_table(table, width)[1].plain for width in (140, 80))
     assert wide.split()[-2:] == ["GB/s", "TFLOP/s"]
     assert "GB/s" not in narrow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -64,19 +65,48 @@ def shown(profile: Profile) -> Shown:
     return page
 
 
+def shown_html(table: pd.DataFrame) -> str:
+    html = str(table._repr_html_())
+    assert Shown(html).elements <= ELEMENTS
+    return Shown(html).text
+
+
 def test_it_has_verdict_findings_and_lines() -> None:
     prof = load(DATA / "findings" / "starving-partition.json.gz")
     text = shown(prof).text
     finding = prof.findings().iloc[0]
     assert "1 kernel, 1 launch, 3,484 spans, 0 dropped records, gpu, NVIDIA H200" in text
     assert "Verdict: trust with care" in text
-    assert f"up to {finding['gain_pct']:.0f} %: partition-starved at planted_kernels.py:67" in text
+    assert f"{finding['gain_pct']:.0f} % partition-starved at planted_kernels.py:67" in text
     assert str(finding["evidence"]) in text
     assert str(finding["advice"]) in text
     top = prof.lines().iloc[0]
     assert f"{100 * top['self_share']:.1f} %planted_kernels.py:{top['line']}" in text
     assert "What could not be judged" in text
     assert len(text) < 3000
+
+
+def test_the_account_is_one_bar_that_adds_up() -> None:
+    prof = load(DATA / "findings" / "starving-partition.json.gz")
+    shares = prof.report()["kernels"][0]["account"]["shares"]
+    text = shown(prof).text
+    bar = re.search(r"[█▓▒░▚▖·-]{60}(?= from )", text)
+    assert bar is not None
+    assert len({*bar.group()}) <= len(shares)
+    told = [f"{name} {100 * share:.1f} %" for name, share in shares.items()]
+    assert all(each in text for each in told)
+    assert text.index(bar.group()) < text.index("Findings, and how much of its time fixing each saves")
+
+
+def test_a_table_without_findings_says_so() -> None:
+    findings = load(DATA / "compiled_model.pftrace.gz").findings()
+    first, text = next(iter(findings.attrs["clean"].items()))
+    for said in (repr(findings), str(findings), shown_html(findings)):
+        assert said.startswith("No findings.")
+        assert f"{first}: {text}" in said
+    found = load(DATA / "findings" / "starving-partition.json.gz").findings()
+    assert repr(found[found["gain_pct"] > 1000]) == "No findings."
+    assert "matmul_ws_kernel" in repr(found)
 
 
 def test_findings_are_a_table_whose_sentences_are_whole() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from profscope.analysis.scopes.by import make_rows
+from profscope.analysis.scopes.row_filter import RowFilter
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.profiles import Profile, load
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
-from viewer.by_view import make_rows
-from viewer.filters import Rows
 from viewer.outlet import print_rows
 
 DATA = Path(__file__).parents[1] / "data"
@@ -59,7 +59,7 @@ def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
 def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
     profile = load(DATA / "events" / "gpt.pftrace.gz")
     assert are_corrected(profile.tables)
-    told = {by: make_rows(profile, by, "ns", Rows(), None) for by in ("cta", "warp", "sm")}
+    told = {by: make_rows(profile.tables, by, "ns", RowFilter(), None) for by in ("cta", "warp", "sm")}
     df = profile.df[(profile.df["depth"] == 0) & (profile.df["kind"] != "async")]
     for by, rows in told.items():
         assert sum(row.self for row in rows) == df["corrected_ns"].sum(), by

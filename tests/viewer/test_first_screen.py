@@ -84,7 +84,7 @@ def test_what_a_figure_is_of_stands_beside_it(tmp_path: Path) -> None:
         for said in ("kernels  launches from", ", spans on loads end at their issue", " on SM ")
     )
     assert re.search(r"last, as read, timestamps \+-\d+ ns$", kernels.splitlines()[0])
-    assert " of warp time, without what recording took, " in tree.splitlines()[0]
+    assert " of warp time, recording time subtracted, " in tree.splitlines()[0]
     assert timeline.splitlines()[0].endswith(", as read")
 
 
@@ -110,9 +110,7 @@ def test_the_order_is_program_trust_kernels_and_then_each_of_the_three_longest(t
     ends = [*at[2:], text.index(", spans on loads end at their issue")]
     for begin, end in zip(at[1:], ends, strict=True):  # bar, findings, lines
         part = text[begin:end]
-        assert (
-            part.index("(from ctas, model)") < part.index("\nWhat holds it back") < part.index("\nline spans")
-        )
+        assert part.index("(from ctas, model)") < part.index("\nFindings, ") < part.index("\nline spans")
     assert re.search(r"\n\d+ more findings?, of other kernels; --show findings has all\n", text)
 
 

@@ -87,7 +87,7 @@ def test_launches_without_a_time_are_counted() -> None:
     entries = kernels(Profile(one.df.iloc[:0], launches, one.metadata))
     lines = [line.plain for line in render_kernels(entries, "ns", 100, 0)]
     assert lines[2].split() == ["matmul_kernel", "1", "-", "0ns", *"----"]
-    assert lines[-1] == "matmul_kernel: 1 launch without records or without an end, in no time."
+    assert lines[-1] == "matmul_kernel: 1 launch without records or without an end: no time known."
 
 
 def test_other_tools_launches_have_no_records_but_times() -> None:

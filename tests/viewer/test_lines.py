@@ -11,12 +11,13 @@ import pytest
 from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
 from viewer.cli import main
-from viewer.lines import render_lines
-from viewer.select import Selection, select
+from viewer.input import part_of
+from viewer.kernels import render_lines
 
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLE = sample_rows(
@@ -53,10 +54,10 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
 
 
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
-    chosen = select(SAMPLED, Selection(kernel="matmul"))
+    chosen = part_of(SAMPLED, TraceFilter(kernel="matmul"))
     assert chosen.samples.equals(TABLE)
     assert validate(chosen.tables) == []
-    assert not len(select(SAMPLED, Selection(launch=0)).samples)
+    assert not len(part_of(SAMPLED, TraceFilter(launch=0)).samples)
 
 
 def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ def test_the_breakdown_is_the_questions(capsys: pytest.CaptureFixture[str]) -> N
     largest = table.loc[table["share"].idxmax()]
     assert first.split()[0] == largest["part"]
     assert f"{100 * largest['share']:.1f}%" in first
-    assert text.splitlines()[-1] == f"{len(table) - 2} more; --top 0 shows all"
+    assert text.splitlines()[-1] == f"{len(table) - 2} more parts; --top 0 shows them"
     assert shown(capsys, str(MATMUL), "--show", "breakdown", "--format", "csv").count("\n") == len(table) + 1
 
 

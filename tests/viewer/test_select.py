@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profscope.analysis.model.labels import Group
+from profscope.analysis.scopes.table import make_tables
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
+from profscope.traces.trace_filter import TraceFilter
 from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
 from viewer.cli import main
-from viewer.select import Selection, choose_cta, select
-from viewer.table import make_tables
+from viewer.input import part_of
+from viewer.timeline import choose_cta
 
 SPAN_CHOICES = ("launch", "cta", "sm", "warp")
 
@@ -40,7 +42,7 @@ def test_a_selection_is_a_sound_profile_of_just_the_spans_asked_for(
     span = profile.df.iloc[data.draw(st.integers(0, len(profile.df) - 1), label="row")]
     names = data.draw(st.sets(st.sampled_from(SPAN_CHOICES)), label="choices")
     chosen = {name: int(span[name]) for name in names}
-    part = select(profile, Selection(**chosen))
+    part = part_of(profile, TraceFilter(**chosen))
     assert validate(part.tables) == []
     wanted = np.logical_and.reduce(
         [np.ones(len(profile.df), np.bool_)]
@@ -55,16 +57,16 @@ def test_a_selection_is_a_sound_profile_of_just_the_spans_asked_for(
 
 
 def test_nothing_asked_for_is_the_whole(profile: Profile) -> None:
-    assert select(profile, Selection()) is profile
+    assert part_of(profile, TraceFilter()) is profile
 
 
 def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> None:
-    part = select(profile, Selection(launch=1))
+    part = part_of(profile, TraceFilter(launch=1))
     (kernel,) = kernels(part)
     assert (kernel.launches, kernel.ctas.recorded) == (1, 8)
-    (table,) = make_tables(part, "ns", 0, groups([kernel]))
+    (table,) = make_tables(part.tables, "ns", 0, groups([kernel]))
     assert (table.launches, table.ctas, table.warps) == (1, 8, 32)
-    choice = choose_cta(part.df, [kernel.kernel])
+    choice = choose_cta(part.tables, groups([kernel]))
     assert choice is not None
     assert (choice.launch, choice.candidates) == (1, 8)
 
@@ -81,14 +83,14 @@ def test_a_launch_restricts_kernels_tables_and_timeline(profile: Profile) -> Non
 def test_a_part_of_launches_restricts_counts_times_and_sums(
     profile: Profile, chosen: dict[str, int], ctas: int, warps: int
 ) -> None:
-    part = select(profile, Selection(**chosen))
+    part = part_of(profile, TraceFilter(**chosen))
     (kernel,) = kernels(part)
     assert kernel.ctas.recorded == ctas
     end = part.df["start_ns"] + part.df["duration_ns"]
     times = [rows.max() - part.df["start_ns"][rows.index].min() for _, rows in end.groupby(part.df["launch"])]
     assert kernel.time is not None
     assert kernel.time.total == sum(times)
-    (table,) = make_tables(part, "ns", 0, groups([kernel]))
+    (table,) = make_tables(part.tables, "ns", 0, groups([kernel]))
     assert (table.ctas, table.warps) == (ctas, warps)
     roots = part.df[part.df["depth"] == 0]
     assert table.warp_time == roots["duration_ns"].sum(), "never scaled up to the grid"
@@ -99,7 +101,7 @@ def test_launches_without_a_span_of_the_part_go() -> None:
     profile = regular_profile(launches=2, ctas=4)
     gone = ((profile.df["launch"] == 0) & (profile.df["cta"] == 3)).to_numpy()
     df = profile.df[~gone].reset_index(drop=True).assign(parent=-1, wait=-1)
-    part = select(Profile(df, profile.launches, profile.metadata), Selection(cta=3))
+    part = part_of(Profile(df, profile.launches, profile.metadata), TraceFilter(cta=3))
     assert part.launches["launch"].tolist() == [1]
 
 
@@ -115,16 +117,16 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
     metadata = profile_metadata(kernels={"matmul_kernel": about})
     profile = Profile(profile.df, profile.launches, metadata)
 
-    def load(selection: Selection) -> Any:
-        (table,) = make_tables(select(profile, selection), "ns", 0, [Group("matmul_kernel")])
+    def load(selection: TraceFilter) -> Any:
+        (table,) = make_tables(part_of(profile, selection).tables, "ns", 0, [Group("matmul_kernel")])
         return next(row for row in table.rows if row.scope == "load A")
 
-    assert (load(Selection()).bytes_at_most, load(Selection()).gb_per_s_at_most) == (4000, 4.0)
+    assert (load(TraceFilter()).bytes_at_most, load(TraceFilter()).gb_per_s_at_most) == (4000, 4.0)
     assert (
-        load(Selection(kernel="matmul")).bytes_at_most,
-        load(Selection(kernel="matmul")).gb_per_s_at_most,
+        load(TraceFilter(kernel="matmul")).bytes_at_most,
+        load(TraceFilter(kernel="matmul")).gb_per_s_at_most,
     ) == (4000, 4.0)
-    for part in (Selection(launch=0), Selection(cta=1), Selection(warp=0)):
+    for part in (TraceFilter(launch=0), TraceFilter(cta=1), TraceFilter(warp=0)):
         assert (load(part).bytes_at_most, load(part).gb_per_s_at_most) == (None, None)
         assert load(part).measures == "issue"
 
@@ -151,12 +153,12 @@ def test_a_part_of_what_a_session_recorded_is_shown(
 def test_variants() -> None:
     profile = regular_profile(launches=3, ctas=2)
     with pytest.raises(TraceError, match="no variant 1; there are: 0"):
-        select(profile, Selection(variant=1))
+        part_of(profile, TraceFilter(variant=1))
     launches = profile.launches.assign(variant=np.array([0, 1, 0], np.int32))
     profile = Profile(profile.df, launches, profile.metadata)
-    assert select(profile, Selection(variant=0)).df["launch"].unique().tolist() == [0, 2]
+    assert part_of(profile, TraceFilter(variant=0)).df["launch"].unique().tolist() == [0, 2]
     with pytest.raises(TraceError, match=r"no variant 7; there are: 0-1"):
-        select(profile, Selection(variant=7))
+        part_of(profile, TraceFilter(variant=7))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_a_choice_of_nothing_names_what_there_is(
     profile: Profile, chosen: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TraceError) as raised:
-        select(profile, Selection(**chosen))
+        part_of(profile, TraceFilter(**chosen))
     assert str(raised.value) == message
 
 
@@ -182,7 +184,7 @@ def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
     df = whole.tables.df[whole.tables.df["launch"] == 0]
     notes = ["other: 3 launches ran bare", "other #1: no time", "matmul_kernel: kept", "the GPU was idle: so"]
     profile = Profile(df, launches, whole.metadata | {"notes": notes})
-    shown = select(profile, Selection(kernel="^matmul"))
+    shown = part_of(profile, TraceFilter(kernel="^matmul"))
     assert shown.metadata["notes"] == notes[2:]
     assert profile.report()["header"]["notes"][0] == notes[3]
 

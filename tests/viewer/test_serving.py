@@ -23,7 +23,7 @@ from profscope.errors import TraceError
 from tests.support.browser import NEEDED, why_no_browser, window
 from tests.support.profiles import regular_profile
 from viewer.cli import main
-from viewer.trace_server import ORIGIN, TraceServer, installed_ui
+from viewer.serve_view import ORIGIN, TraceServer, installed_ui
 
 ROOT = Path(__file__).parents[2]
 

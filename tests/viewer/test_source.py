@@ -15,6 +15,7 @@ import pytest
 
 from instrument_passes.kept_text import packed, unpacked
 from profscope.analysis.line_rows import placed
+from profscope.analysis.source_code.annotated import Annotated, Line, annotate
 from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
@@ -23,8 +24,7 @@ from tests.support.command_line import run
 from tests.support.profiles import launch_table, profile_metadata, regular_profile
 from tests.support.samples import sample_rows
 from tests.support.sessions import launch_add, session
-from viewer.annotated import Annotated, Line, annotate
-from viewer.annotated_text import render_annotated
+from viewer.source_view import render_annotated
 
 DATA = Path(__file__).parents[1] / "data" / "findings"
 CAPTURES = sorted(DATA.glob("*.json.gz"))
@@ -47,7 +47,7 @@ def no_disk(file: str, line: int) -> str:
 
 
 def annotated(profile: Profile, form: str = "") -> list[Annotated]:
-    return annotate(profile, "ns", no_disk, form)[0]
+    return annotate(profile.tables, "ns", no_disk, form)[0]
 
 
 def all_lines(source: Annotated) -> list[Line]:

@@ -13,6 +13,9 @@ from rich.cells import cell_len
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import FindingEntry, KernelFinding
 from profscope.analysis.model.labels import Group
+from profscope.analysis.scopes.table import make_tables
+from profscope.analysis.scopes.tree import make_trees
+from profscope.analysis.source_code.texts import source_lines
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
@@ -20,24 +23,19 @@ from tests.support.examples import examples
 from tests.support.models import groups, kernels, shown
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
-from viewer.cells import fit, fit_end
-from viewer.drawing import LABEL_WIDTH, render_timeline
-from viewer.findings import render_findings
+from viewer.grid import fit, fit_end
 from viewer.header import render_header
-from viewer.kernels import render_kernels
-from viewer.select import Choice, choose_cta
-from viewer.source import source_lines
-from viewer.table import make_tables, render_table, render_uncovered
-from viewer.timeline import make_timeline
-from viewer.tree import make_trees, render_tree
+from viewer.kernels import render_findings, render_kernels
+from viewer.option_types import parse_zoom
+from viewer.scopes import render_table, render_tree, render_uncovered
+from viewer.timeline import LABEL_WIDTH, Choice, choose_cta, make_timeline, render_timeline
 from viewer.units import duration_text, printable, source_text
-from viewer.zoom import parse_zoom
 
 KERNELS = [Group("matmul_kernel")]
 
 
 def chosen(profile: Profile) -> Choice:
-    choice = choose_cta(profile.df, sorted(set(profile.df["kernel"])))
+    choice = choose_cta(profile.tables, groups(kernels(profile)))
     assert choice is not None
     return choice
 
@@ -63,7 +61,7 @@ def test_header_counts(profile: Profile) -> None:
 def test_table_agrees_with_the_summary(profile: Profile) -> None:
     summary = profile.summary()
     for unit in ("ns", "cycles"):
-        table = make_tables(profile, unit, 0, KERNELS)[0]
+        table = make_tables(profile.tables, unit, 0, KERNELS)[0]
         roots = profile.df[profile.df["depth"] == 0]
         assert table.warp_time == roots[f"duration_{unit}"].sum()
         assert (table.launches, table.ctas, table.warps) == (2, 16, 64)
@@ -74,14 +72,14 @@ def test_table_agrees_with_the_summary(profile: Profile) -> None:
 
 
 def test_top_leaves_out_the_lightest(profile: Profile) -> None:
-    table = make_tables(profile, "ns", 2, KERNELS)[0]
+    table = make_tables(profile.tables, "ns", 2, KERNELS)[0]
     assert [row.scope for row in table.rows] == ["wait", "dot"]
     assert table.omitted == 6
     assert "6 more scopes" in render_table(table, 80)[-1].plain
 
 
 def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
-    tree = make_trees(profile, KERNELS, "ns", 0, no_source)[0]
+    tree = make_trees(profile.tables, KERNELS, "ns", 0, no_source)[0]
     assert [(node.scope, node.depth) for node in tree.nodes] == [
         ("matmul_kernel", 0),
         ("loop L22", 1),
@@ -101,7 +99,7 @@ def test_tree_is_in_program_order_with_its_depths(profile: Profile) -> None:
 @given(profiles(max_actions=8))
 def test_tree_counts_every_row_once(profile: Profile) -> None:
     kernels = [Group(name) for name in profile.df["kernel"].unique()]
-    trees = make_trees(profile, kernels, "cycles", 0, no_source)
+    trees = make_trees(profile.tables, kernels, "cycles", 0, no_source)
     assert sum(node.count for tree in trees for node in tree.nodes) == len(profile.df)
     total = sum(node.total for tree in trees for node in tree.nodes)
     assert total == profile.df["duration_cycles"].sum()
@@ -169,12 +167,12 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
     lines = render_header(shown(profile), width)
     for unit in ("ns", "cycles"):
         entries = kernels(profile, unit)
-        tables = make_tables(profile, unit, 20, groups(entries))
+        tables = make_tables(profile.tables, unit, 20, groups(entries))
         lines += render_kernels(entries, unit, width, 20)
-        trees = make_trees(profile, tables, unit, 20, no_source)
+        trees = make_trees(profile.tables, tables, unit, 20, no_source)
         lines += [line for table in tables for line in render_table(table, width)]
         lines += [line for tree in trees for line in render_tree(tree, width)]
-        choice = choose_cta(profile.df, [row.kernel for row in entries])
+        choice = choose_cta(profile.tables, groups(entries))
         assert (choice is None) == profile.df.empty
         if choice is not None:
             timeline = make_timeline(profile, choice, unit, width - LABEL_WIDTH, None)
@@ -229,7 +227,7 @@ def test_kernels_of_several_names_are_kept_apart() -> None:
     one = regular_profile(launches=2, ctas=2)
     df = one.df.copy()
     df["kernel"] = pd.Categorical(np.where(df["launch"] == 0, "a", "b"))
-    tables = make_tables(Profile(df, one.launches), "ns", 0, [Group("b"), Group("a"), Group("c")])
+    tables = make_tables(Profile(df, one.launches).tables, "ns", 0, [Group("b"), Group("a"), Group("c")])
     assert [table.kernel for table in tables] == ["b", "a"]
     assert all(len(table.rows) == 8 for table in tables)
 
@@ -248,7 +246,7 @@ def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) ->
 
 
 def test_the_tree_shows_source_lines() -> None:
-    tree = make_trees(STORY, [Group("k")], "ns", 0, lambda file, line: f"{file} has {line}")[0]
+    tree = make_trees(STORY.tables, [Group("k")], "ns", 0, lambda file, line: f"{file} has {line}")[0]
     assert tree.nodes[0].text == "/a/k.py has 7"
     lines = render_tree(tree, 100)
     assert all(line.plain.endswith("/a/k.py has 7") for line in lines[1 : len(tree.nodes) + 1])
@@ -294,7 +292,7 @@ def test_the_table_is_ordered_by_the_unit_shown() -> None:
     df = profile.df.assign(duration_cycles=[700, 600, 60])
     profile = Profile(df, profile.launches, profile.metadata)
     orders = {
-        unit: [row.scope for row in make_tables(profile, unit, 0, [Group("k")])[0].rows]
+        unit: [row.scope for row in make_tables(profile.tables, unit, 0, [Group("k")])[0].rows]
         for unit in ("ns", "cycles")
     }
     assert orders == {"ns": ["b", "a", "k"], "cycles": ["a", "b", "k"]}
@@ -341,7 +339,7 @@ def advised(options: dict[str, object], share: int) -> str:
     rows = [("k", "kernel", 0, -1, 0, 100), ("load", "op", 1, 0, 0, share)]
     profile = story(rows)
     profile = Profile(profile.df, profile.launches, profile_metadata(options=options))
-    lines = render_uncovered(make_tables(profile, "ns", 0, [Group("k")])[0], 300)
+    lines = render_uncovered(make_tables(profile.tables, "ns", 0, [Group("k")])[0], 300)
     return lines[-1].plain if lines else ""
 
 
@@ -366,7 +364,7 @@ def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:
 
 
 def test_time_that_a_loop_keeps_for_itself_is_in_no_ops_span() -> None:
-    table = make_tables(STORY, "ns", 0, [Group("k")])[0]
+    table = make_tables(STORY.tables, "ns", 0, [Group("k")])[0]
     assert table.uncovered == pytest.approx(0.3), "4 of the kernel and 8 of the loop, of 40"
 
 
@@ -376,7 +374,7 @@ def test_ctas_that_are_no_sample_are_not_said_to_be_scaled_up() -> None:
     titles = []
     for sample in (True, False):
         metadata = profile_metadata(kernels={"matmul_kernel": {"recorded": {"sample": sample}}})
-        table = make_tables(Profile(profile.df, launches, metadata), "ns", 0, KERNELS)[0]
+        table = make_tables(Profile(profile.df, launches, metadata).tables, "ns", 0, KERNELS)[0]
         titles.append(" ".join(line.plain for line in render_table(table, 200)[:1]))
     assert titles[0].endswith(", scaled up from 25.0% of its CTAs")
     assert titles[1].endswith(" of warp time, 25.0% of its CTAs")

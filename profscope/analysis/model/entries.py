@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from profscope.analysis.breakdown import UNKNOWN
 from profscope.analysis.cause import Gain
 from profscope.analysis.model.header_entries import Header, Program
 
@@ -149,6 +150,13 @@ class Account:
     advice: str
     not_measured: tuple[str, ...]
 
+    @property
+    def caveats(self) -> list[str]:
+        """What the shares do not tell, and what would: a sentence each."""
+        told = [f"{UNKNOWN}: {self.advice}"] if self.advice else []
+        split = (text.rpartition(": ") for text in self.not_measured if text.startswith("idle-sms"))
+        return told + [f"{parts} are not in the bar: {why}" for parts, _, why in split]
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -231,6 +239,11 @@ class LineEntry:
     def share(self) -> float | None:
         """By the witness that leads."""
         return self.self_share if self.sample_share is None else self.sample_share
+
+    @property
+    def stalls_text(self) -> str:
+        """ "long_scoreboard 62 %, wait 11 %"."""
+        return ", ".join(f"{each.stall} {100 * each.share:.0f} %" for each in self.stalls)
 
 
 @dataclass(frozen=True)

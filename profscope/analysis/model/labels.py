@@ -1,16 +1,17 @@
-"""How configurations of a kernel are told apart: the one rule for all views."""
+"""How configurations of a kernel, and scopes of one name, are told apart: the one rule for all views."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.texts import printable
 from profscope.analysis.variants import differing
 from profscope.schema import Tables
 
-__all__ = ["Group", "differs_text", "groups_of", "named", "short_name"]
+__all__ = ["Group", "differs_text", "groups_of", "named", "short_name", "told_apart"]
 
 _LONGEST: Final = 40
 
@@ -71,3 +72,25 @@ def groups_of(tables: Tables) -> dict[tuple[str, int], Group]:
 def differs_text(differs: Mapping[str, Any]) -> str:
     """ "BLOCK=256 num_warps=8"."""
     return printable(" ".join(f"{name}={value}" for name, value in differs.items()))
+
+
+def told_apart(rows: Sequence[tuple[Hashable, str]]) -> list[str]:
+    """For each (what a row reads as, its call path) what to add to its name; "" where nothing need.
+
+    That is " via " and the path without the steps at either end that all rows share which read the same.
+    """
+    paths: dict[Hashable, set[tuple[str, ...]]] = {}
+    for reads, path in rows:
+        paths.setdefault(reads, set()).add(tuple(path.split(PATH_SEPARATOR)))
+    return [_own_part(tuple(path.split(PATH_SEPARATOR)), list(paths[reads])) for reads, path in rows]
+
+
+def _own_part(path: tuple[str, ...], alike: list[tuple[str, ...]]) -> str:
+    if len(alike) < 2:
+        return ""
+    shortest = min(map(len, alike))
+    first = next((i for i in range(shortest) if len({p[i] for p in alike}) > 1), shortest)
+    room = shortest - first
+    last = next((i for i in range(room) if len({p[-1 - i] for p in alike}) > 1), room)
+    own = PATH_SEPARATOR.join(path[first : len(path) - last])
+    return f" via {own}" if own else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -25,9 +25,9 @@ __all__ = [
     "SPANS",
     "identity",
     "lines_entry",
-    "merged_stalls",
-    "merged_waits",
+    "merged_line",
     "total_of",
+    "witness_of",
 ]
 
 SAMPLES: Final = "samples"
@@ -45,12 +45,16 @@ def lines_entry(
     samples = int(rows["samples"].sum())
     names = _short_names(timed["file"])
     entries = [
-        _line(kernel_id, names[str(place[0])], paths, own.get(place), samples)
+        merged_line(kernel_id, names[str(place[0])], paths, own.get(place), samples)
         for place, paths in _by_line(timed)
     ]
-    witness = SAMPLES if rows["share_samples"].notna().any() else SPANS
     entries.sort(key=lambda entry: (-(entry.share or 0.0), entry.file, entry.line))
-    return Lines(witness, samples, tuple(entries), tuple(not_measured))
+    return Lines(witness_of(rows), samples, tuple(entries), tuple(not_measured))
+
+
+def witness_of(rows: pd.DataFrame) -> str:
+    """What ranks the lines of a kernel. rows: its, of `lines`."""
+    return SAMPLES if rows["share_samples"].notna().any() else SPANS
 
 
 def total_of(values: Iterable[Any]) -> float | None:
@@ -59,7 +63,7 @@ def total_of(values: Iterable[Any]) -> float | None:
     return sum(known) if known else None
 
 
-def merged_stalls(lists: Iterable[Sequence[Any]]) -> list[list[Any]]:
+def _merged_stalls(lists: Iterable[Sequence[Any]]) -> list[list[Any]]:
     """[stall, samples] of several paths added up, most first."""
     counts: Counter[str] = Counter()
     for stall, count in (each for one in lists for each in one):
@@ -67,7 +71,7 @@ def merged_stalls(lists: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [[stall, count] for stall, count in counts.most_common()]
 
 
-def merged_waits(lists: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _merged_waits(lists: Iterable[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """What several paths waited for, added up, most first."""
     together: dict[tuple[Any, ...], dict[str, Any]] = {}
     for wait in (each for one in lists for each in one):
@@ -82,12 +86,12 @@ def identity(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 
 
-def _line(
-    kernel_id: str, name: str, paths: list[dict[Hashable, Any]], own: dict[str, Any] | None, samples: int
+def merged_line(
+    kernel_id: str, name: str, paths: Sequence[Mapping[Any, Any]], own: dict[str, Any] | None, samples: int
 ) -> LineEntry:
     """paths: the rows of a line; own: what its spans say; samples: of the kernel."""
     first = paths[0]
-    line, counts = int(first["line"]), merged_stalls(path["stall_counts"] for path in paths)
+    line, counts = int(first["line"]), _merged_stalls(path["stall_counts"] for path in paths)
     stalled = sum(count for _, count in counts)
     here = sum(int(path["samples"]) for path in paths)
     share = total_of(path["share_samples"] for path in paths)
@@ -111,7 +115,7 @@ def _line(
         recorded_share=total_of(path["share_samples_recorded"] for path in paths),
         samples=here,
         stalls=_stalls(counts),
-        waits_for=wait_text(merged_waits(path["waits"] for path in paths), stalled),
+        waits_for=wait_text(_merged_waits(path["waits"] for path in paths), stalled),
         bytes_at_most=known_count(total_of(path["bytes_at_most"] for path in paths)),
         flops=known_count(total_of(path["flops"] for path in paths)),
     )

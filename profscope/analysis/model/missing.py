@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -13,13 +13,26 @@ from profscope.analysis.model.header import peaks_of
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.spans.corrections import record_cost
+from profscope.analysis.spans.rows import narrow_sites
+from profscope.analysis.spans.summing import SummedSpans
 from profscope.analysis.texts import count_text
 from profscope.schema import Tables
 
-__all__ = ["not_measured", "reasons_once"]
+__all__ = ["FRAMES", "MOSTLY_UNCOVERED", "bare_kernels", "more_spans", "not_measured", "reasons_once"]
 
 _MOST_REASONS: Final = 4  # of what one section could not tell
 _MOST_LETTERS: Final = 80  # of the names of kernels
+FRAMES: Final = ("kernel", "loop", "iteration")
+"""Spans that say where a warp was, not what it did: their own time is that of no op."""
+
+MOSTLY_UNCOVERED: Final = 0.5
+"""From this share of a kernel's warp time on, the view says what would show more."""
+
+_DEFAULT: Final = 'instrument="default" records loads, stores, waits and MMAs'
+_HEAVY: Final = 'instrument="heavy" adds reductions, barriers, layout conversions, shared memory and copies'
+_LATENCY: Final = 'measure="latency" ends spans on loads with the arrival of their data'
+_ARITHMETIC: Final = 'instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic'
+_REST: Final = "arithmetic has spans: the rest is scalars, addresses and control flow"
 
 
 def not_measured(
@@ -88,3 +101,24 @@ def reasons_once(name: str, texts: Iterable[str]) -> list[str]:
 def _names(names: Sequence[str]) -> str:
     text = ", ".join(names)
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 3]}..."
+
+
+def more_spans(options: dict[str, Any]) -> str:
+    """The options that show more of what these left in no span; "" if they are not known."""
+    level, measure = options.get("instrument"), options.get("measure")
+    if level is None:
+        return ""
+    if level == "light":
+        return f"{_DEFAULT}, {_HEAVY}"
+    steps = [_HEAVY] if level == "default" else []
+    steps += [] if measure == "latency" else [_LATENCY]
+    steps += [] if "elementwise" in str(level) else [_ARITHMETIC]
+    return ", ".join(steps or [_REST])
+
+
+def bare_kernels(tables: Tables, kernels: Sequence[str], spans: SummedSpans | None = None) -> list[str]:
+    """Those of some kernels that have spans, but none inside their own. spans: what the summary adds up,
+    where that is known."""
+    sites = narrow_sites(tables.df)[1] if spans is None else spans.rows
+    inside = {*sites.loc[sites["kind"] != "kernel", "kernel"]}
+    return [name for name in kernels if name in {*sites["kernel"]} - inside]

@@ -11,7 +11,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.spans.rows import Floats, Ints, ended, grid_ctas
+from profscope.analysis.spans.corrections import are_corrected, weighed
+from profscope.analysis.spans.rows import (
+    GROUP_COLUMNS,
+    Floats,
+    Ints,
+    ended,
+    grid_ctas,
+    launch_groups,
+    outermost,
+)
 from profscope.schema import Tables
 
 __all__ = [
@@ -19,13 +28,17 @@ __all__ = [
     "busiest_sms",
     "ctas_of",
     "ctas_of_spans",
+    "ctas_with_spans",
     "every_cta",
     "longest_first",
+    "recorded_counts",
     "shape_of",
     "took",
+    "whole_warps",
 ]
 
 _COLUMNS = ["launch", "cta", "sm", "start_ns", "end_ns", "start_cycle", "cycles"]
+_WARP = ["launch", "cta", "warp"]
 
 
 def every_cta(tables: Tables, launches: pd.DataFrame) -> pd.DataFrame | None:
@@ -46,12 +59,22 @@ def ctas_of(tables: Tables) -> pd.DataFrame:
     return ctas_of_spans(tables.df, np.array([0]), np.array([len(tables.df)]))[0]
 
 
+def ctas_with_spans(tables: Tables) -> pd.DataFrame:
+    """kernel, variant, launch, cta, sm, ns and cycles of each CTA whose spans are there: how long it took as
+    read, in order of launch."""
+    ctas = ctas_of_spans(tables.df, np.array([0]), np.array([len(tables.df)]))[0]
+    ctas = ctas[ctas["cta"] >= 0].assign(ns=ctas["end_ns"] - ctas["start_ns"])
+    launches = tables.launches.drop_duplicates("launch").set_index("launch")[["kernel", "variant"]]
+    return ctas.join(launches, on="launch")
+
+
 def ctas_of_spans(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.DataFrame, Ints]:
     """The CTAs of ranges of rows of the span table, in their order; and the first row of each."""
     depth = df["depth"].to_numpy()
     rows = np.concatenate(
         [b + np.flatnonzero(depth[b : b + n] == 0) for b, n in zip(begins, counts, strict=True)]
     )
+    rows = rows[np.asarray(df["kind"].array[rows] != "async")]
     launch, cta = df["launch"].to_numpy()[rows], df["cta"].to_numpy()[rows]
     change = np.ones(len(rows), np.bool_)
     change[1:] = (launch[1:] != launch[:-1]) | (cta[1:] != cta[:-1])
@@ -259,3 +282,43 @@ def _most_at_once(ctas: pd.DataFrame) -> int:
     change = np.repeat([1, -1], len(ctas))
     order = np.lexsort((change, np.concatenate([start, end]), np.tile(sm, 2)))
     return int(np.cumsum(change[order]).max(initial=1))
+
+
+def whole_warps(tables: Tables, unit: str) -> pd.DataFrame:
+    """One row for each warp: kernel, launch, cta, warp, sm; and length, of all its outermost spans together,
+    without what recording took if the summary leaves that out.
+
+    A warp that runs several partitions one after the other has several such spans.
+    """
+    df = tables.df
+    rows = outermost(df)
+    roots = df.iloc[rows]
+    weighs = are_corrected(tables)
+    lengths = (weighed(df, tables.metadata).iloc[rows] if weighs else roots)[f"duration_{unit}"]
+    table = pd.DataFrame(
+        {
+            "kernel": roots["kernel"].astype("str"),
+            **{name: roots[name] for name in (*_WARP, "sm")},
+            "length": lengths,
+        }
+    )
+    of_warp = table.groupby(["kernel", *_WARP], as_index=False, sort=False)
+    return of_warp.agg(sm=("sm", "first"), length=("length", "sum"))
+
+
+def recorded_counts(tables: Tables) -> pd.DataFrame:
+    """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of; int64."""
+    df, key = tables.df, list(GROUP_COLUMNS)
+    roots = df[["kernel", *_WARP]].iloc[outermost(df)]
+    number, groups = launch_groups(replace(tables, df=roots))
+    # Numbers in place of names, which take pandas long to tell apart; a launch has one variant.
+    warps = roots.assign(kernel=roots["kernel"].cat.codes, group=number).drop_duplicates()
+    ctas = warps.drop_duplicates(["kernel", "group", "launch", "cta"])
+    launches = ctas.drop_duplicates(["kernel", "group", "launch"])
+    parts = {"launches": launches, "ctas": ctas, "warps": warps}
+    counts = pd.DataFrame({name: rows.groupby(["kernel", "group"]).size() for name, rows in parts.items()})
+    counts = counts.reset_index()
+    names = roots["kernel"].cat.categories[counts["kernel"]].astype("str")
+    variant = groups["variant"].to_numpy()[counts["group"]]
+    both = counts[[*parts]].assign(kernel=names, variant=variant)
+    return both.groupby(key, as_index=False).sum().astype(dict.fromkeys(parts, "int64"))

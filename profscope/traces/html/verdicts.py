@@ -98,14 +98,12 @@ def _account(account: Account | None) -> Markup | None:
         text = f"{name} {percent_text(share)}"
         parts.append(tag("i", class_=colour, title=text, style=f"width:{100 * share:.1f}%"))
         names.append(tag("li", tag("i", class_=colour), text))
-    missing = [f"{UNKNOWN}: {account.advice}"] if account.advice else []
-    missing += [f"without {text}" for text in account.not_measured if text.startswith("idle-sms")]
     return tag(
         "div",
         tag("h2", "Where its time goes"),
         tag("div", *parts, class_="stack"),
         tag("ul", *names, tag("li", f"from {', '.join(account.basis)}", class_="dim")),
-        *(tag("p", text, class_="dim") for text in missing),
+        *(tag("p", text, class_="dim") for text in account.caveats),
         class_="account",
     )
 

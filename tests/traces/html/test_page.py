@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profscope.analysis.source_code.annotated import annotate
 from profscope.analysis.sources import sampled_code
 from profscope.analysis.spans.ctas import took
 from profscope.analysis.texts import NO_TIME, plain, tag
@@ -33,7 +34,6 @@ from tests.support.captures import captured
 from tests.support.command_line import run
 from tests.support.examples import examples
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
-from viewer.annotated import annotate
 
 DATA = Path(__file__).parents[2] / "data"
 RESULTS = Path(__file__).parents[3] / "bench" / "results"
@@ -326,7 +326,7 @@ def test_the_margin_says_what_the_terminal_does(tmp_path: Path) -> None:
     """By line: the spans of the scope with most self time, and the self time of one of them."""
     profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
     page = page_of(profile, tmp_path)
-    ((source,), _) = annotate(profile, "ns", lambda file, line: "")
+    ((source,), _) = annotate(profile.tables, "ns", lambda file, line: "")
     lines = [line for block in source.blocks for line in block.lines if line.scopes and line.share]
     assert lines
     for line in lines:

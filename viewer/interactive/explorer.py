@@ -1,16 +1,19 @@
-"""What the interactive view stands on: a CTA or an SM, a window of its time, a warp and a moment in it."""
+"""What the interactive view shows: a kernel, one of its CTAs or an SM, a window of time, a warp, a moment."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.model.build import by_configuration
+from profscope.analysis.model.entries import KernelEntry, ProfileModel
+from profscope.analysis.spans.ctas import ctas_with_spans
 from profscope.analysis.spans.rows import narrow_sites
 from profscope.errors import TraceError
-from profscope.profiles import Profile
+from profscope.schema import Tables
 from viewer.timeline import Lane, LegendEntry, draw_lanes
 
 __all__ = ["Cta", "Drawn", "Explorer"]
@@ -24,7 +27,6 @@ _LEAST = 8
 class Cta:
     """One CTA of one launch, and how long it took in the view's unit."""
 
-    kernel: str
     launch: int
     cta: int
     sm: int
@@ -40,34 +42,41 @@ class Drawn:
 
 
 class Explorer:
-    """Times are in `unit` since the start of what is shown. at: the CTA's place in `ctas`, slowest first;
-    begin, end: the window; cursor: the chosen moment; lane: the chosen warp's place among the lanes of warps.
+    """Times are in `unit` since the start of what is shown. kernels: those with spans of CTAs, by the time of
+    their launches; kernel: the chosen one's place among them; at: the CTA's place in `ctas`, the kernel's,
+    slowest first; lane_scopes: what has lanes below a warp's; begin, end: the window; cursor: the chosen
+    moment; lane: the chosen warp's place among the lanes of warps.
 
     Raises TraceError for a profile without spans of CTAs.
     """
 
-    def __init__(self, profile: Profile, unit: str) -> None:
-        self._df, self.unit = profile.tables.df, unit
-        self._start, self._length = ("start_ns" if unit == "ns" else "start_cycle"), f"duration_{unit}"
+    def __init__(self, tables: Tables, model: ProfileModel) -> None:
+        self._df, self.unit = tables.df, model.unit
+        self._start, self._length = (
+            ("start_ns" if self.unit == "ns" else "start_cycle"),
+            f"duration_{self.unit}",
+        )
         self._sites = narrow_sites(self._df)[1]
-        self.ctas = self._slowest_first()
-        if not self.ctas:
-            raise TraceError("there are no spans of CTAs to look at")
+        ctas = ctas_with_spans(tables).sort_values(self.unit, ascending=False, kind="stable")
+        self._ctas = by_configuration(ctas)
+        self.kernels = [entry for entry in model.kernels if (entry.kernel, entry.variant) in self._ctas]
+        if not self.kernels:
+            raise TraceError("this trace has no spans of CTAs to explore")
         self.whole_sm, self.pattern = False, ""
+        self.choose_kernel(0)
+
+    def choose_kernel(self, kernel: int) -> None:
+        """Show the slowest CTA of a kernel."""
+        self.kernel = kernel
+        own = self._ctas[self.entry.kernel, self.entry.variant]
+        columns = (own[name].tolist() for name in ("launch", "cta", "sm", self.unit))
+        self.ctas = [Cta(*numbers) for numbers in zip(*columns, strict=True)]
         self._show(0)
 
-    def _slowest_first(self) -> list[Cta]:
-        roots = self._df[(self._df["depth"] == 0) & (self._df["kind"] != "async") & (self._df["cta"] >= 0)]
-        roots = roots.assign(
-            end=roots[self._start] + roots[self._length], kernel=roots["kernel"].astype("str")
-        )
-        ctas = roots.groupby(["kernel", "launch", "cta"]).agg(
-            start=(self._start, "min"), end=("end", "max"), sm=("sm", "first")
-        )
-        ctas["took"] = ctas["end"] - ctas["start"]
-        ordered = ctas.sort_values("took", ascending=False, kind="stable").reset_index()
-        columns = (ordered[name].tolist() for name in ("kernel", "launch", "cta", "sm", "took"))
-        return [Cta(str(kernel), *numbers) for kernel, *numbers in zip(*columns, strict=True)]
+    @property
+    def entry(self) -> KernelEntry:
+        """What the model says of the kernel."""
+        return self.kernels[self.kernel]
 
     def _show(self, at: int) -> None:
         """Show another CTA, or its SM, from start to end."""
@@ -79,11 +88,15 @@ class Explorer:
         )
         self.rows: pd.DataFrame = df[chosen]
         start = self.rows[self._start].to_numpy(np.int64)
+        beside = self.rows["kind"].isin(["async", "mark"])
+        self.lane_scopes = [str(scope) for scope in self.rows["scope"][beside].unique()]
         self._starts: Ints = start - start.min()
         self._ends: Ints = self._starts + self.rows[self._length].to_numpy(np.int64)
         is_sync = (self.rows["kind"] != "async").to_numpy()
         self.duration = max(int(self._ends[is_sync].max()), 1)
         self.begin, self.end, self.cursor, self.lane = 0, self.duration, 0, 0
+        is_first = (self.rows["cta"] == self.warps[0][0]) & (self.rows["warp"] == self.warps[0][1])
+        self.go(int(self._starts[is_first.to_numpy()].min()))
 
     @property
     def cta(self) -> Cta:
@@ -136,15 +149,18 @@ class Explorer:
         self.cursor = min(max(self.cursor, self.begin), self.end - 1)
 
     def filter(self, pattern: str) -> bool:
-        """Draw what scopes match alone; "" draws all. A pattern that is none is searched for as it is.
+        """Draw only scopes that match; "" draws all. A pattern that is no regular expression is searched for
+        as it is.
 
-        False where no scope matches: all stays as it is.
+        False if no scope of the kernel matches: the filter stays as it was.
         """
         try:
             re.compile(pattern)
         except re.error:
             pattern = re.escape(pattern)
-        if not any(re.search(pattern, str(scope)) for scope in self._df["scope"].unique()):
+        launches = self._ctas[self.entry.kernel, self.entry.variant]["launch"].unique()
+        scopes = self._df["scope"][self._df["launch"].isin(launches)].unique()
+        if not any(re.search(pattern, str(scope)) for scope in scopes):
             return False
         self.pattern = pattern
         return True
@@ -158,15 +174,9 @@ class Explorer:
         symbols = {entry.symbol for entry in kept} | {" "}
         if self.pattern:
             lanes = [
-                (
-                    cta,
-                    Lane(
-                        lane.warp,
-                        lane.scope,
-                        "".join(cell if cell in symbols else "·" for cell in lane.cells),
-                    ),
-                )
+                (cta, replace(lane, cells="".join(cell if cell in symbols else "·" for cell in lane.cells)))
                 for cta, lane in lanes
+                if not lane.scope or re.search(self.pattern, lane.scope)
             ]
         return Drawn(lanes, kept)
 

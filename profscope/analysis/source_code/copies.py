@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.texts import count_text
 from profscope.analysis.timeline.transactions import ended_work
-from profscope.profiles import Profile
-from viewer.units import count_text
+from profscope.schema import Tables
 
 __all__ = ["Flight", "Flights", "flights"]
 
@@ -43,9 +43,9 @@ class Flights:
         return [_text(flight) for flight in self.by_place.get((file, line), ())]
 
 
-def flights(profile: Profile) -> dict[tuple[str, int], Flights]:
+def flights(tables: Tables) -> dict[tuple[str, int], Flights]:
     """By kernel and variant."""
-    df, launches = profile.tables.df, profile.launches
+    df, launches = tables.df, tables.launches
     issued, op, waited = ended_work(df)
     if not len(issued):
         return {}

@@ -1,18 +1,25 @@
-"""The texts of a kernel's functions, and the call paths that lead to their lines."""
+"""The texts of a kernel's functions and lines, and the call paths that lead to their lines."""
 
+import linecache
 import re
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.sources import file_with_source
-from profscope.profiles import Profile
+from profscope.schema import Tables
 
-__all__ = ["Step", "Text", "steps_of", "texts_of"]
+__all__ = ["SourceLines", "Step", "Text", "source_lines", "steps_of", "texts_of"]
 
 _STEP = re.compile(r"(?:(?P<function>\w+) )?(?P<file>.+?):(?P<line>\d+)(?::\d+)?", re.DOTALL)
+
+
+SourceLines = Callable[[str, int], str]
+"""(file, line) to the line's text, "" when unknown."""
 
 
 class Step(NamedTuple):
@@ -79,12 +86,32 @@ class Text:
         )
 
 
-def texts_of(profile: Profile) -> list[Text]:
+def texts_of(tables: Tables) -> list[Text]:
     """Those of all functions, each place once: the last one is that which was compiled last."""
-    entries = profile.metadata.get("sources") or []
+    entries = tables.metadata.get("sources") or []
     known = frozenset(str(entry["file"]) for entry in entries)
     texts = {(str(entry["file"]), int(entry["line"])): entry for entry in entries}
     return [
         Text(str(entry["name"]), file, line, str(entry["text"]), known)
         for (file, line), entry in texts.items()
     ]
+
+
+def source_lines(written_s: float) -> SourceLines:
+    """Look lines up in Python files that have not changed since the trace was written, in seconds since the
+    epoch."""
+    known: dict[str, bool] = {}
+
+    def look_up(file: str, line: int) -> str:
+        if file not in known:
+            known[file] = _is_unchanged(Path(file), written_s)
+        return linecache.getline(file, line).strip() if known[file] and line > 0 else ""
+
+    return look_up
+
+
+def _is_unchanged(file: Path, written_s: float) -> bool:
+    try:
+        return file.suffix == ".py" and file.is_absolute() and file.stat().st_mtime <= written_s
+    except OSError:
+        return False

@@ -6,20 +6,20 @@ from typing import Any, TypeVar
 
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
+from profscope.analysis.texts import printable
 from profscope.errors import TraceError
-from profscope.profiles import Profile
-from viewer.option_types import Place
-from viewer.units import printable
+from profscope.schema import Tables
 
-__all__ = ["Rows", "ends_with"]
+__all__ = ["RowFilter", "ends_with"]
 
 Row = TypeVar("Row")
 
 
-class Rows:
-    """line: those of this line alone; scope: those whose scope this regular expression matches somewhere."""
+class RowFilter:
+    """line: only rows of this line, by the end of its file's path and its number. scope: only rows whose
+    scope this regular expression matches."""
 
-    def __init__(self, line: Place | None = None, scope: str | None = None) -> None:
+    def __init__(self, line: tuple[str, int] | None = None, scope: str | None = None) -> None:
         self._line, self._scope = line, scope
         self._any = False
 
@@ -29,7 +29,7 @@ class Rows:
 
     def has(self, file: str, line: int, scope: str | None = None) -> bool:
         """Whether a row is shown. scope: None of rows that are of a line and of no scope."""
-        if self._line is not None and not (line == self._line.line and ends_with(file, self._line.file)):
+        if self._line is not None and not (line == self._line[1] and ends_with(file, self._line[0])):
             return False
         fits = self._scope is None or scope is None or re.search(self._scope, scope) is not None
         self._any |= fits and (scope is not None or self._scope is None)
@@ -39,20 +39,18 @@ class Rows:
         """Those of some rows that are shown: objects with file, line and, mostly, a scope."""
         return [row for row in rows if self._shows(row, scope)]
 
-    def findings(self, rows: Sequence[Row]) -> list[Row]:
-        return self.chosen(rows)
-
     def _shows(self, row: Any, scope: str) -> bool:
         return self.are_all or self.has(row.file, row.line, getattr(row, scope, None))
 
-    def check(self, profile: Profile) -> None:
+    def check(self, tables: Tables) -> None:
         """Raise TraceError where nothing was shown for it, naming what there is."""
         if self.are_all or self._any:
             return
-        summary = summary_of(profile.tables, summed_spans(profile.tables))
+        summary = summary_of(tables, summed_spans(tables))
         if self._line is not None:
             lines = sorted({int(line) for line in summary["line"] if line})
-            asked = f"{self._line.file}:{self._line.line}" if self._line.file else f"line {self._line.line}"
+            file, line = self._line
+            asked = f"{file}:{line}" if file else f"line {line}"
             there = ", ".join(map(str, lines[:20])) or "none"
             raise TraceError(f"no scope stands at {asked}; there are scopes at lines {there}")
         names = list(dict.fromkeys(printable(str(name)) for name in summary["scope"]))

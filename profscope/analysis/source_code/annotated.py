@@ -9,34 +9,25 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.line_rows import (
-    CONFIGURATION,
-    GAP,
-    configurations,
-    placed,
-    stall_text,
-    wait_text,
-    witnesses,
-)
+from profscope.analysis.line_rows import CONFIGURATION, GAP, configurations, placed, witnesses
 from profscope.analysis.lines import lines_of
 from profscope.analysis.model.labels import Group, differs_text, groups_of
-from profscope.analysis.model.lines import merged_stalls, merged_waits, total_of
+from profscope.analysis.model.lines import SAMPLES, SPANS, merged_line, total_of, witness_of
 from profscope.analysis.op_labels import stages_of
+from profscope.analysis.source_code.copies import Flights, flights
+from profscope.analysis.source_code.listings import Instruction, Listing, listings
+from profscope.analysis.source_code.texts import SourceLines, Step, Text, steps_of, texts_of
 from profscope.analysis.sources import file_with_source
 from profscope.analysis.spans.rows import SITE_COLUMNS, sites
-from profscope.profiles import Profile
-from viewer.flights import Flights, flights
-from viewer.listings import Instruction, Listing, listings
-from viewer.source import SourceLines
-from viewer.source_texts import Step, Text, steps_of, texts_of
+from profscope.schema import Tables
 
 __all__ = ["Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
 
 _Below = tuple[tuple[Step, ...], dict[str, Any]]
 """The rest of a way, from the function that is called, and the row at its end."""
 
-WITNESSES = {"share_samples": "samples", "self_share": "spans"}
-"""The shares of `Profile.lines()` in the order in which they rank lines, and what each is by."""
+_SHARES = {SAMPLES: "share_samples", SPANS: "self_share"}
+"""The columns of `Profile.lines()` that have the shares by each witness."""
 
 
 @dataclass(frozen=True)
@@ -121,27 +112,27 @@ class Annotated:
 
 
 def annotate(
-    profile: Profile, unit: str, disk: SourceLines, form: str = "", most: int = 5
+    tables: Tables, unit: str, disk: SourceLines, form: str = "", most: int = 5
 ) -> tuple[list[Annotated], int]:
     """The `most` kernels and variants that took longest (0: all), and how many others there are.
 
     unit: "ns" or "cycles". disk: for lines whose text the profile has not. form: "ttgir", "ptx" or "sass", to
     have that code behind the lines; "" has none.
     """
-    known = witnesses(profile.tables)
-    lines = lines_of(profile.tables, known)
-    scopes = _with_stages(profile.tables.df, known.summary)
+    known = witnesses(tables)
+    lines = lines_of(tables, known)
+    scopes = _with_stages(tables.df, known.summary)
     scopes = placed(scopes[~scopes["kind"].isin(["async", GAP])])
-    in_flight = flights(profile)
-    texts = texts_of(profile)
+    in_flight = flights(tables)
+    texts = texts_of(tables)
     of_scopes = {key: list(_records(own)) for key, own in scopes.groupby(CONFIGURATION)}
     groups = list(configurations(lines))
-    labels = groups_of(profile.tables)
+    labels = groups_of(tables)
     made = []
     for at, (key, own) in enumerate(groups[: most or None]):
         kernel, variant = str(key[0]), int(key[1])
-        witness = next((name for name in WITNESSES if own[name].notna().any()), "self_share")
-        listing = listings(profile, kernel, variant, form) if form else Listing({}, [])
+        witness = witness_of(own)
+        listing = listings(tables, kernel, variant, form) if form else Listing({}, [])
         rows = list(_records(own)), of_scopes.get(key, [])
         maker = _Maker(kernel, *rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
         notes = lines.attrs["not_measured"] if not at else []
@@ -153,7 +144,7 @@ def annotate(
                 label=group.label,
                 differs=differs_text(group.differs),
                 unit=unit,
-                witness=WITNESSES[witness],
+                witness=witness,
                 samples=int(own["samples"].sum()),
                 form=form,
                 blocks=maker.blocks(),
@@ -203,6 +194,7 @@ class _Maker:
         root = next(((row["file"], row["line"]) for row in scopes if row["kind"] == "kernel"), ("", 0))
         self._root = file_with_source(str(root[0]), self._known), int(root[1])
         timed = {(row["file"], row["line"]) for row in scopes}
+        self._samples = sum(int(row["samples"]) for row in rows)
         self._rows = [(self._steps(row), row) for row in rows if _has_time(row, timed)]
         self._scopes = [(self._steps(row), row) for row in scopes]
 
@@ -267,22 +259,23 @@ class _Maker:
         below: list[_Below],
     ) -> Line:
         told = self._told(scopes)
-        counts = merged_stalls(row["stall_counts"] for row in own)
-        waits = merged_waits(row["waits"] for row in own)
-        sampled = sum(count for _, count in counts)
+        entry = merged_line("", "", own, None, self._samples) if own else None
         return Line(
             file=file,
             line=number,
             text=text,
-            share=total_of(row[self._witness] for row in own),
-            inside=total_of(row[self._witness] for _, row in below),
+            share=None if entry is None else entry.share,
+            inside=total_of(row[_SHARES[self._witness]] for _, row in below),
             count=told[0].count if told else None,
             self_mean=told[0].each if told else None,
-            samples=sum(int(row["samples"]) for row in own),
-            shares={WITNESSES[name]: total_of(row[name] for row in own) for name in WITNESSES},
+            samples=0 if entry is None else entry.samples,
+            shares={
+                SAMPLES: None if entry is None else entry.sample_share,
+                SPANS: None if entry is None else entry.self_share,
+            },
             scopes=told,
-            stalls=stall_text(counts),
-            waits_for=wait_text(waits, sampled),
+            stalls="" if entry is None else entry.stalls_text,
+            waits_for="" if entry is None else entry.waits_for,
             flights=self._flights.texts(file, number),
             code=self._listing.code.get((file, number), []),
             calls=self._calls(below),
@@ -326,7 +319,7 @@ class _Maker:
                 ]
                 further = [(steps[1:], row) for steps, row in there if len(steps) > 1]
                 lines.append(self._made(file, number, self._text(file, number), own, scopes, further))
-            calls.append(Call(name, total_of(row[self._witness] for _, row in rows), lines))
+            calls.append(Call(name, total_of(row[_SHARES[self._witness]] for _, row in rows), lines))
         return sorted(calls, key=lambda call: -(call.share or 0))
 
     def _text(self, file: str, number: int) -> str:

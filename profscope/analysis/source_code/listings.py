@@ -15,7 +15,7 @@ from profscope.analysis.line_rows import stall_counts, stall_text
 from profscope.analysis.overhead import variant_entry
 from profscope.analysis.sources import sampled_code
 from profscope.binaries.ptx import read_ptx
-from profscope.profiles import Profile
+from profscope.schema import Tables
 
 __all__ = ["FORMS", "Instruction", "Listing", "listings"]
 
@@ -47,11 +47,11 @@ class Listing:
     notes: list[str]
 
 
-def listings(profile: Profile, kernel: str, variant: int, form: str) -> Listing:
+def listings(tables: Tables, kernel: str, variant: int, form: str) -> Listing:
     """What one variant's binary has at each line of the source. form: one of FORMS."""
     if form == "sass":
-        return _sass(profile, kernel, variant)
-    entry = _entry(profile, kernel, variant)
+        return _sass(tables, kernel, variant)
+    entry = _entry(tables, kernel, variant)
     if entry is None:
         return Listing(
             {}, [f"{kernel}: this profile has no {form.upper()}: one that a session has recorded has it"]
@@ -64,21 +64,21 @@ def listings(profile: Profile, kernel: str, variant: int, form: str) -> Listing:
     for place, number, text in placed:
         code.setdefault(place, []).append(Instruction(number, False, text, None, 0, ""))
     note = f"{kernel}: {form.upper()} of the binary that recorded, with its records"
-    if _has_second_body(profile, kernel, variant):
+    if _has_second_body(tables, kernel, variant):
         note += "; each line twice, for CTAs that do not record have code of their own"
     return Listing(code, [note])
 
 
-def _entry(profile: Profile, kernel: str, variant: int) -> dict[str, Any] | None:
+def _entry(tables: Tables, kernel: str, variant: int) -> dict[str, Any] | None:
     """The binary that recorded."""
-    variants = (profile.metadata.get("variants") or {}).get(kernel) or []
+    variants = (tables.metadata.get("variants") or {}).get(kernel) or []
     key = next((each["key"] for each in variants if each["variant"] == variant), "")
-    code = profile.metadata.get("code") or []
+    code = tables.metadata.get("code") or []
     return next((entry for entry in code if (entry["kernel"], entry["key"]) == (kernel, key)), None)
 
 
-def _has_second_body(profile: Profile, kernel: str, variant: int) -> bool:
-    builds = variant_entry(profile.metadata, kernel, variant).get("builds") or []
+def _has_second_body(tables: Tables, kernel: str, variant: int) -> bool:
+    builds = variant_entry(tables.metadata, kernel, variant).get("builds") or []
     return any(build.get("twin") for build in builds)
 
 
@@ -97,10 +97,10 @@ def _ptx(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
             yield (frame.file, frame.line), number, line.partition("//")[0].rstrip()
 
 
-def _sass(profile: Profile, kernel: str, variant: int) -> Listing:
+def _sass(tables: Tables, kernel: str, variant: int) -> Listing:
     """Of the binary whose samples `lines()` ranks by: the bare one, else one that records."""
     try:
-        kept = sampled_code(profile.metadata, kernel, variant)
+        kept = sampled_code(tables.metadata, kernel, variant)
     except (IRError, ValueError) as error:
         return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
     if kept is None:
@@ -108,7 +108,7 @@ def _sass(profile: Profile, kernel: str, variant: int) -> Listing:
             {}, [f"{kernel}: this profile has no SASS: session(hardware=True) keeps that of what it samples"]
         )
     binary, instructions = kept
-    samples = profile.samples
+    samples = tables.samples
     chosen = (samples["kernel"] == kernel) & (samples["variant"] == variant)
     mine = samples[chosen & (samples["binary"] == binary)]
     total = int(mine["samples"].sum())

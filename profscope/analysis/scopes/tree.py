@@ -6,27 +6,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.text import Text
 
-from profscope.analysis.model.labels import Group, named
-from profscope.analysis.spans.pieces import numbers_by
-from profscope.analysis.spans.rows import (
-    GROUP_COLUMNS,
-    SITE_COLUMNS,
-    Ints,
-    Numbers,
-    scales,
-)
+from profscope.analysis.model.labels import Group
+from profscope.analysis.scopes.row_filter import RowFilter
+from profscope.analysis.source_code.texts import SourceLines
+from profscope.analysis.spans.pieces import Numbers, numbers_by
+from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, Ints, scales
 from profscope.analysis.spans.summing import SummedSpans, summed_spans, sums_by
-from profscope.profiles import Profile
-from viewer.cells import fit
-from viewer.filters import Rows
-from viewer.grid import Column, grid
-from viewer.paths import told_apart
-from viewer.source import SourceLines
-from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
+from profscope.schema import Tables
 
-__all__ = ["Node", "ScopeTree", "make_trees", "render_tree"]
+__all__ = ["Node", "ScopeTree", "make_trees"]
 
 
 @dataclass(frozen=True)
@@ -56,12 +45,12 @@ class ScopeTree(Group):
 
 
 def make_trees(
-    profile: Profile,
+    tables: Tables,
     groups: Sequence[Group],
     unit: str,
     limit: int,
     lines: SourceLines,
-    chosen: Rows | None = None,
+    chosen: RowFilter | None = None,
     spans: SummedSpans | None = None,
 ) -> list[ScopeTree]:
     """The trees of some groups, the `limit` heaviest nodes of each (0: all), with their source lines.
@@ -69,8 +58,8 @@ def make_trees(
     chosen: the nodes that are shown, with those around them. spans: what the summary adds up, where that is
     known.
     """
-    chosen = chosen or Rows()
-    drawn = _of_spans(profile, unit, spans)
+    chosen = chosen or RowFilter()
+    drawn = _of_spans(tables, unit, spans)
     children: dict[int, list[int]] = {}
     for at, scope in enumerate(drawn):
         children.setdefault(scope.parent, []).append(at)
@@ -115,7 +104,7 @@ def _heaviest(nodes: list[Node], most: int) -> list[Node]:
     return [nodes[at] for at in sorted(kept)]
 
 
-def _leading_to(nodes: list[Node], chosen: Rows) -> list[Node]:
+def _leading_to(nodes: list[Node], chosen: RowFilter) -> list[Node]:
     """The nodes that are chosen, and those on the way to them."""
     if chosen.are_all:
         return nodes
@@ -141,14 +130,14 @@ class _Scope:
     total: int
 
 
-def _of_spans(profile: Profile, unit: str, spans: SummedSpans | None) -> list[_Scope]:
+def _of_spans(tables: Tables, unit: str, spans: SummedSpans | None) -> list[_Scope]:
     """In order of first appearance."""
-    if profile.tables.df.empty:
+    if tables.df.empty:
         return []
-    spans = summed_spans(profile.tables) if spans is None else spans
+    spans = summed_spans(tables) if spans is None else spans
     node, parent, first_row = _paths(spans)
     duration, launch = spans.durations._asdict()[unit], spans.df["launch"].to_numpy()
-    scale = scales(profile.tables)  # estimates for the whole grid, as in the summary
+    scale = scales(tables)  # estimates for the whole grid, as in the summary
 
     def values(part: slice) -> dict[str, Any]:
         weight = np.ones(part.stop - part.start, np.int64) if scale is None else scale.of(launch[part])
@@ -205,46 +194,3 @@ def _preorder(roots: list[int], children: dict[int, list[int]]) -> list[tuple[in
         order.append((node, depth))
         stack += [(child, depth + 1) for child in reversed(children.get(node, ()))]
     return order
-
-
-def render_tree(tree: ScopeTree, width: int) -> list[Text]:
-    """The tree's lines: scope, source, count, total, its share of warp time, mean, source text."""
-    rows = []
-    apart = told_apart([((node.scope, node.file, node.line), node.call_path) for node in tree.nodes])
-    for at, node in enumerate(tree.nodes):
-        source = source_text(node.file, node.line)
-        label = "" if node.depth else tree.label
-        name = f"{_branch(tree.nodes, at)}{printable(named(node.scope + apart[at], label))}"
-        figures = [
-            duration_text(node.total, tree.unit),
-            share_text(node.share),
-            duration_text(node.mean, tree.unit),
-        ]
-        rows.append([name, source, count_text(node.count), *figures, printable(node.text)])
-    styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
-    columns = [Column("scope", "name"), Column("source", "path", spare=1), Column("count"), Column("total")]
-    columns += [Column("total %"), Column("mean", spare=2), Column("", "name", spare=3)]
-    lines = grid(columns, rows, styles, width)
-    if any(not node.total and node.kind != "mark" for node in tree.nodes):
-        lines.append(Text(fit(NO_TIME, width), style="dim"))
-    if tree.omitted:
-        lines.append(Text(f"{tree.omitted} more scopes with less time; --top 0 shows them", style="dim"))
-    return lines
-
-
-def _branch(nodes: list[Node], at: int) -> str:
-    depth = nodes[at].depth
-    if depth == 0:
-        return ""
-    marks = ["└ " if _is_last(nodes, at) else "├ "]
-    for level in range(depth - 1, 0, -1):
-        above = next(index for index in range(at, -1, -1) if nodes[index].depth == level)
-        marks.append("  " if _is_last(nodes, above) else "│ ")
-    return "".join(reversed(marks))
-
-
-def _is_last(nodes: list[Node], at: int) -> bool:
-    for node in nodes[at + 1 :]:
-        if node.depth <= nodes[at].depth:
-            return node.depth < nodes[at].depth
-    return True

@@ -1,0 +1,157 @@
+"""The table of scopes: one row per kernel, variant and scope, heaviest first."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from profscope.analysis.model.labels import Group
+from profscope.analysis.model.missing import FRAMES, MOSTLY_UNCOVERED, more_spans
+from profscope.analysis.scopes.row_filter import RowFilter
+from profscope.analysis.spans.ctas import recorded_counts
+from profscope.analysis.spans.rows import not_samples
+from profscope.analysis.spans.summing import summed_spans
+from profscope.analysis.summary import summary_of
+from profscope.schema import Tables
+
+__all__ = ["STATISTICS", "KernelTable", "ScopeRow", "make_tables"]
+
+WORK = ("bytes_at_most", "flops")
+RATES = ("gb_per_s_at_most", "tflop_per_s")
+STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
+LONGEST = ("p50", "p90", "p99", "max")
+
+
+@dataclass(frozen=True)
+class ScopeRow:
+    """One scope's figures in the table's unit; share is of the table's warp time, None if in flight.
+
+    The percentiles and max are None where they were not asked for. measures, bytes_at_most, flops
+    and the rates are those of `analysis.work.with_work`, None where there are none.
+    """
+
+    variant: int
+    scope: str
+    kind: str
+    file: str
+    line: int
+    call_path: str
+    count: int
+    total: int
+    self: int
+    mean: float
+    p50: int | None
+    p90: int | None
+    p99: int | None
+    max: int | None
+    share: float | None
+    measures: str
+    bytes_at_most: int | None
+    flops: int | None
+    gb_per_s_at_most: float | None
+    tflop_per_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelTable(Group):
+    """The scopes of a group of launches. `warp_time` is the sum over their warps, in `unit`; `omitted` rows
+    were left out.
+
+    sampled: the part of their CTAs that is shown. scaled: whether the figures of the rows and `warp_time` are
+    scaled up from it to all CTAs; launches, ctas and warps are those recorded. uncovered: the share of
+    `warp_time` that is in no op's span nor a named scope's; advice: what would show more, "" where most is
+    covered.
+    """
+
+    unit: str
+    launches: int
+    ctas: int
+    warps: int
+    warp_time: int
+    sampled: float
+    scaled: bool
+    uncovered: float
+    advice: str
+    rows: list[ScopeRow]
+    omitted: int
+
+
+def make_tables(
+    tables: Tables,
+    unit: str,
+    top: int,
+    groups: Sequence[Group],
+    chosen: RowFilter | None = None,
+    sort: str | None = None,
+    summary: pd.DataFrame | None = None,
+) -> list[KernelTable]:
+    """A table for each of some groups, in their order, that has spans inside; `top` rows of each (0: all).
+
+    Rows are ordered by self time in `unit`, or by `sort`, a column. chosen: which rows are shown.
+    summary: the profile's, if known.
+    """
+    keys = [f"self_{unit}", f"total_{unit}", "scope", "line"]
+    summary = summary_of(tables, summed_spans(tables)) if summary is None else summary
+    summary = summary.sort_values(keys, ascending=[False, False, True, True], kind="stable")
+    if sort is not None and sort not in ("self", "share"):
+        column = {"name": "scope", "count": "count"}.get(sort, f"{sort}_{unit}")
+        summary = summary.sort_values(column, ascending=sort == "name", kind="stable")
+    chosen = chosen or RowFilter()
+    counts = recorded_counts(tables)
+    unscaled = not_samples(tables.metadata)
+    options = tables.metadata.get("options") or {}
+    made = []
+    for group in groups:
+        rows = _of(summary, group)
+        if rows.empty or (len(rows) == 1 and rows["kind"].iloc[0] == "kernel"):
+            continue
+        own = _of(counts, group).iloc[0]
+        warp_time = int(rows[f"self_{unit}"].sum())
+        frames = int(rows.loc[rows["kind"].isin(FRAMES), f"self_{unit}"].sum())
+        uncovered = frames / warp_time if warp_time else 0.0
+        sampled = float(rows["sampled"].iloc[0])
+        shown = chosen.chosen([_row(row, unit, warp_time) for row in rows.to_dict("records")])
+        made.append(
+            KernelTable(
+                **group.identity,
+                unit=unit,
+                launches=int(own["launches"]),
+                ctas=int(own["ctas"]),
+                warps=int(own["warps"]),
+                warp_time=warp_time,
+                sampled=sampled,
+                scaled=sampled < 1 and group.kernel not in unscaled,
+                uncovered=uncovered,
+                advice=more_spans(options) if uncovered >= MOSTLY_UNCOVERED else "",
+                rows=shown[: top or None],
+                omitted=max(len(shown) - top, 0) if top else 0,
+            )
+        )
+    return made
+
+
+def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
+    is_own = (table["kernel"] == group.kernel) & (table["variant"] == group.variant)
+    return table[is_own]
+
+
+def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
+    figures = {name: row[f"{name}_{unit}"] for name in STATISTICS}
+    figures |= {name: None if pd.isna(figures[name]) else int(figures[name]) for name in LONGEST}
+    in_flight = row["kind"] == "async"
+    work: dict[str, Any] = {name: None if pd.isna(row[name]) else int(row[name]) for name in WORK}
+    work |= {name: None if pd.isna(row[name]) else float(row[name]) for name in RATES}
+    return ScopeRow(
+        variant=int(row["variant"]),
+        scope=str(row["scope"]),
+        kind=str(row["kind"]),
+        file=str(row["file"]),
+        line=int(row["line"]),
+        call_path=str(row["call_path"]),
+        count=int(row["count"]),
+        **figures,
+        share=None if in_flight or not warp_time else float(figures["self"] / warp_time),
+        measures=str(row["measures"]),
+        **work,
+    )

@@ -1,0 +1,127 @@
+"""The table and the tree of scopes as terminal text."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from profscope.analysis.model.labels import differs_text, named, told_apart
+from profscope.analysis.scopes.table import STATISTICS, KernelTable
+from profscope.analysis.scopes.tree import Node, ScopeTree
+from viewer.grid import Column, fit, grid, heading, wrap
+from viewer.units import NO_TIME, count_text, duration_text, printable, rate_text, share_text, source_text
+
+__all__ = ["render_heading", "render_table", "render_tree", "render_uncovered"]
+
+_RATES = {"gb_per_s_at_most": "≤ GB/s", "tflop_per_s": "TFLOP/s"}
+
+_LOADS = {"issue": "spans on loads end at their issue", "data": "spans on loads end with their data"}
+
+_SPARE = {"mean": 3, "p50": 6, "p90": 7, "p99": 5, "max": 4}
+"""The statistics behind the share, and which of them short lines leave out first: see `Column`."""
+
+
+def render_table(table: KernelTable, width: int, said: Sequence[str] = ()) -> list[Text]:
+    """The table's lines, the first a title. said: of all times in it, in the title."""
+    rates = [name for name in _RATES if any(getattr(row, name) is not None for row in table.rows)]
+    columns = [Column("scope", "name"), Column("line", spare=1), Column("count"), Column("total", spare=2)]
+    columns += [
+        Column("self"),
+        Column("self %"),
+        *(Column(name, spare=spare) for name, spare in _SPARE.items()),
+    ]
+    columns += [Column(_RATES[name], spare=8) for name in rates]
+    rows = []
+    apart = told_apart([((row.scope, row.line), row.call_path) for row in table.rows])
+    for row, path in zip(table.rows, apart, strict=True):
+        values = {name: getattr(row, name) for name in STATISTICS}
+        figures = {
+            name: "-" if value is None else duration_text(value, table.unit) for name, value in values.items()
+        }
+        if row.kind == "async":
+            figures["self"] = "-"
+        durations = [figures[name] for name in STATISTICS]
+        place = [printable(row.scope + path), str(row.line or "")]
+        rows.append([*place, count_text(row.count), *durations[:2], share_text(row.share), *durations[2:]])
+        rows[-1] += [rate_text(getattr(row, name)) for name in rates]
+    styles = ["" if row.share is None or row.share >= 0.01 else "dim" for row in table.rows]
+    lines = [*render_heading(table, width, said), *grid(columns, rows, styles, width)]
+    if table.omitted:
+        lines.append(
+            Text(f"{table.omitted} more scopes with less self time; --top 0 shows them", style="dim")
+        )
+    return lines
+
+
+def render_heading(table: KernelTable, width: int, said: Sequence[str] = ()) -> list[Text]:
+    """The kernel, how many launches, CTAs and warps there were of it, and their time; what is `said` of it;
+    and with what spans on its loads end."""
+    ends = {row.measures for row in table.rows if row.kind == "op" and row.scope.startswith("load ")}
+    loads = [text for measures, text in _LOADS.items() if measures in ends]
+    return heading(printable(table.name), [*_title(table), *said, *loads], width)
+
+
+def render_uncovered(table: KernelTable, width: int, *, with_advice: bool = True) -> list[Text]:
+    """How much of the time no op's span covers, if that is much, and what would show more."""
+    if not table.advice:
+        return []
+    advice = f"; {table.advice}" if with_advice else ""
+    note = f"{share_text(table.uncovered)} of the warp time is in no op's span{advice}."
+    return [Text(line) for line in wrap(note.split(), width)]
+
+
+def _title(table: KernelTable) -> list[str]:
+    counts = (
+        (table.launches, "launch", "launches"),
+        (table.ctas, "CTA", "CTAs"),
+        (table.warps, "warp", "warps"),
+    )
+    parts = [f"{count_text(count)} {one if count == 1 else many}" for count, one, many in counts]
+    unit = "" if table.unit == "ns" else " cycles"
+    parts = [differs_text(table.differs), *parts] if table.differs else parts
+    parts.append(f"{duration_text(table.warp_time, table.unit)}{unit} of warp time")
+    if table.sampled < 1:
+        parts.append(f"{'scaled up from ' if table.scaled else ''}{share_text(table.sampled)} of its CTAs")
+    return parts
+
+
+def render_tree(tree: ScopeTree, width: int) -> list[Text]:
+    """The tree's lines: scope, source, count, total, its share of warp time, mean, source text."""
+    rows = []
+    apart = told_apart([((node.scope, node.file, node.line), node.call_path) for node in tree.nodes])
+    for at, node in enumerate(tree.nodes):
+        source = source_text(node.file, node.line)
+        label = "" if node.depth else tree.label
+        name = f"{_branch(tree.nodes, at)}{printable(named(node.scope + apart[at], label))}"
+        figures = [
+            duration_text(node.total, tree.unit),
+            share_text(node.share),
+            duration_text(node.mean, tree.unit),
+        ]
+        rows.append([name, source, count_text(node.count), *figures, printable(node.text)])
+    styles = ["bold" if node.depth == 0 else "dim" if (node.share or 0) < 0.01 else "" for node in tree.nodes]
+    columns = [Column("scope", "name"), Column("source", "path", spare=1), Column("count"), Column("total")]
+    columns += [Column("total %"), Column("mean", spare=2), Column("", "name", spare=3)]
+    lines = grid(columns, rows, styles, width)
+    if any(not node.total and node.kind != "mark" for node in tree.nodes):
+        lines.append(Text(fit(NO_TIME, width), style="dim"))
+    if tree.omitted:
+        lines.append(Text(f"{tree.omitted} more scopes with less time; --top 0 shows them", style="dim"))
+    return lines
+
+
+def _branch(nodes: list[Node], at: int) -> str:
+    depth = nodes[at].depth
+    if depth == 0:
+        return ""
+    marks = ["└ " if _is_last(nodes, at) else "├ "]
+    for level in range(depth - 1, 0, -1):
+        above = next(index for index in range(at, -1, -1) if nodes[index].depth == level)
+        marks.append("  " if _is_last(nodes, above) else "│ ")
+    return "".join(reversed(marks))
+
+
+def _is_last(nodes: list[Node], at: int) -> bool:
+    for node in nodes[at + 1 :]:
+        if node.depth <= nodes[at].depth:
+            return node.depth < nodes[at].depth
+    return True
