@@ -56,7 +56,8 @@ class KernelFacts:
     `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name.
     counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
-    launch. room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file
+    launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no warp
+    is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is. cta_cycles: durations of recorded CTAs. place: file
     and line of the kernel. capability: 90 for 9.0, 0 if
     unknown. analysis: its spans.
     """
@@ -74,6 +75,7 @@ class KernelFacts:
     sms: int
     room: int
     spills: int
+    idle: float
     cta_cycles: np.ndarray[Any, Any]
     ttgir: str
     ptx: str
@@ -115,24 +117,6 @@ class KernelFacts:
     def local_bytes(self) -> float:
         """What loads and stores of local memory move in a launch, in bytes."""
         return 32.0 * float((self.counts["local_sectors"] / self.counts["launches"]).sum())
-
-    @cached_property
-    def unfilled(self) -> float:
-        """What part of the time of the places that its CTAs have on the device no CTA runs: of recorded CTAs,
-        and of the time of a launch by the counters; 0 if unknown."""
-        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
-        places = min(self.grid, self.sms * self.room)
-        if not cycles or not places or not len(self.cta_cycles):
-            return 0.0
-        return max(0.0, 1 - self.grid * float(self.cta_cycles.mean()) / (places * cycles))
-
-    @cached_property
-    def outside(self) -> float:
-        """What part of the time of a single wave is not that of its longest recorded CTA; 0 if unknown."""
-        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
-        if not cycles or not len(self.cta_cycles) or not 0 < self.waves <= 1:
-            return 0.0
-        return max(0.0, 1 - float(self.cta_cycles.max()) / cycles)
 
     @cached_property
     def slots(self) -> pd.DataFrame:
@@ -348,6 +332,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         sms=sm_count_of(tables.metadata) or 0,
         room=int(build.get("ctas_per_sm") or judged.room),
         spills=int(build.get("spills") or 0),
+        idle=_idle(judged, values),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         ttgir=ttgir,
         ptx=_text_of(judged, "ptx"),
@@ -366,6 +351,20 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
         time = bare_time(judged.tables, durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+
+
+def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
+    """By the samples of the bare binary, and the time of a launch by counters; 0 if one of them is unknown."""
+    sampler, sms = judged.tables.metadata.get("sampler") or {}, sm_count_of(judged.tables.metadata)
+    cycles = counters.get("time", 0.0) * 1e-9 * counters.get("clock", 0.0)
+    for binary in sampler.get("binaries") or ():
+        of = binary.get("kernel"), binary.get("variant"), binary.get("binary")
+        periods, launches = binary.get("period_cycles") or (), int(binary.get("launches") or 0)
+        if of == (judged.kernel, judged.variant, "bare") and len(periods) == 1 and launches and sms:
+            taken = int(binary.get("samples") or 0) + int(binary.get("dropped") or 0)
+            whole = launches * sms * cycles / periods[0]
+            return max(0.0, 1 - taken / whole) if taken and math.isfinite(whole) and whole > 0 else 0.0
+    return 0.0
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

@@ -58,9 +58,9 @@ def gain(
 ) -> Gain:
     """least, most: if the cause knows bounds of its own. is_exact: `removed` was not sampled, and
     nothing else runs in that time."""
-    if any(
-        facts.used.get(name, 0.0) >= thresholds.NEAR_ROOF and name not in expected.kept for name in _ROOFS
-    ):
+    idle = 0.0 if is_exact else facts.idle
+    at_roof = thresholds.NEAR_ROOF * (1 - idle)
+    if any(facts.used.get(name, 0.0) * expected.kept.get(name, 1.0) >= at_roof for name in _ROOFS):
         return NO_GAIN
     lowest, highest = least or expected, most or expected
     low, high = lowest.removed, highest.removed
@@ -69,7 +69,7 @@ def gain(
         meeting = facts.stalled("barrier")
         high = min(1.0, _between(facts, high)[1] / max(1 - meeting, 1e-9))
     pct = 100 * (1 - max(1 - expected.removed, _left(facts.used, expected.kept)))
-    kept_time = max(1 - low * (1 - facts.outside), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
+    kept_time = max(1 - low * (1 - idle), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
     must = {name: used for name, used in facts.used.items() if name in _WHATEVER_CODE}
     high_pct = 100 * (1 - max(1 - high, _left(must, highest.kept) * thresholds.ATTAINABLE))
     noise = thresholds.NOISE_PCT / 100

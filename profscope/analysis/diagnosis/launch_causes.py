@@ -41,6 +41,7 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
         of_sm, of_places = (1 - each / math.ceil(each) for each in (facts.grid / facts.sms, facts.waves))
         idle = 1 - min(1.0, max(facts.used.values(), default=0.0))
         lost = of_sm + max(0.0, of_places - of_sm) * idle
+        lost = min(lost, facts.idle) if facts.idle else lost
         yield Finding(
             "tail", *facts.place,
             cited(
@@ -65,7 +66,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
         return
     extra = (cycles.max() - cycles.mean()) / waves
-    lost = max(float(extra / (cycles.mean() + extra)), facts.unfilled if waves == 1 else 0.0)
+    lost = facts.idle or float(extra / (cycles.mean() + extra))
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
     loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
     yield Finding(
@@ -76,7 +77,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
             mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
         ),
         "sort or interleave the work, or fetch the next tile from a counter",
-        gain(facts, Without(lost)), "medium",
+        gain(facts, Without(lost), is_exact=True), "medium",
     )  # fmt: skip
 
 

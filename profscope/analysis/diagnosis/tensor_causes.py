@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.dataflow import early_reductions, unoverlapped_products
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
@@ -27,7 +27,6 @@ _PRODUCT_WAITS: Final = (
     "warpgroup_arrive",
 )
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
-_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
 @needs("counts", "ttgir")
@@ -109,30 +108,36 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@needs("counters", "samples", "ttgir")
+@needs("counters", "counts", "samples", "ttgir")
 def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples and the TTGIR. Without it the next product is issued before this one's result is
-    used."""
-    waits = [text for text in facts.text_of("ttng.warp_group_dot_wait") if _PENDING.search(text)]
+    """mma-not-overlapped; conversions if only these are in the way. Needs counts, PC samples and the TTGIR.
+    Without it the next product is issued before this one's result is used, and operands come from shared
+    memory as they are: no instruction makes them."""
     tensor = facts.used.get("tensor", 0.0)
-    if not waits or tensor > thresholds.NEAR_ROOF or not facts.lines_of("warp_group_dot_wait", loop=True):
+    found = unoverlapped_products([op for op, _, _ in facts.located_ops])
+    if not found or not facts.has("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
         return
-    share = facts.stalled(
+    lines = {line for each in found for line in each.operand_lines}
+    rows = facts.at(lines) & ~facts.counts["op"].isin([*_MMA, "LDG", "LDGSTS"])
+    waits = facts.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
-    used = facts.lines_of(r"arith\.(mulf|addf|truncf|extf|sitofp)|tt\.(fp_to_fp|reduce)", loop=True)
-    if share < thresholds.MUCH or not used:
+    making = facts.blamed_share(rows)
+    if waits + making < thresholds.MUCH:
         return
     place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
+    by_casts = all(each.by_casts for each in found)
+    place = facts.most_executed(rows)[0] if by_casts and rows.any() else place
     yield Finding(
-        "mma-not-overlapped", *place,
+        "conversions" if by_casts else "mma-not-overlapped", *place,
         cited(
             "each step waits for its product, no other one is pending; the tensor pipe is at {tensor}, "
-            "{waiting} wait for products or for other warps",
-            tensor=of_peak(tensor), waiting=of_samples(share),
+            "{waiting} wait for products or for other warps, {making} make operands in registers",
+            tensor=of_peak(tensor), waiting=of_samples(waits), making=of_samples(making),
         ),
-        "issue the next product before this one's result is used; scale outside of the loop",
-        gain(facts, Without(share)), "low",
+        "store operands in the type of the product; convert once, in a kernel before" if by_casts
+        else "issue the next product before this one's result is used; scale outside of the loop",
+        gain(facts, Without(waits + making, kept_without(facts, rows))), "low",
     )  # fmt: skip
 
 
@@ -166,7 +171,7 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
-    lines = facts.lines_of(r"^tt\.reduce", loop=True) - {0}
+    lines = early_reductions([op for op, _, _ in facts.located_ops])
     here = facts.samples["blamed_file"].astype("str") == facts.place[0]
     mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
