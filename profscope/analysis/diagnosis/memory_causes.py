@@ -9,6 +9,7 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, 
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
+from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import binding
 
@@ -218,17 +219,17 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counters", "counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters, counts and PC samples. Without it, loads ask L2 and DRAM for half as much: tiles are
-    twice as large, or neighbours in time share what they read. What spills and atomics move stays."""
+    """Needs counters, counts and PC samples. Without it tiles are as large as those of good products. If they
+    are, neighbours in time share what they read, and DRAM sends half as much."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
     dot = facts.has(r"dot|wgmma|mma")
-    read = facts.counters.get("dram_read", 0.0)
-    asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
-    spared = 0.5 * asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
-    bound, waits = max(l2, dram), facts.stalled(*_QUEUES, "barrier")
-    if not dot or bound < thresholds.BOUND or tensor > bound or asked < thresholds.REREAD * read:
-        return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    read = facts.counters.get("dram_read", 0.0)
+    asked = 32.0 * facts.sectors("LDG", "LDGSTS")
+    larger = without_small_tiles(facts)
+    if not dot or max(l2, dram) < max(thresholds.BOUND, tensor) or asked < thresholds.REREAD * read:
+        return
+    without = larger if larger.removed else Without(min(dram / 2, facts.stalled(*_QUEUES)), {"dram": 0.5})
     place, _ = facts.most_executed(loads)
     yield Finding(
         "tile-reread", *place,
@@ -239,8 +240,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
             l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
         ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain(facts, Without(min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared))),
-        "medium",
+        gain(facts, without), "medium",
     )  # fmt: skip
 
 

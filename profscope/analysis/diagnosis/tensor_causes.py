@@ -10,6 +10,7 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import early_reductions, unoverlapped_products
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
+from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.products import summed_products
 from profscope.analysis.diagnosis.witnesses import needs
@@ -57,7 +58,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counters", "counts", "samples")
 def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
-    memory, and a side of the tile is twice as long; at the least none is, at the most both are."""
+    memory, and tiles are as large as those of good products; at the least they stay as they are."""
     wide = facts.counts["op"].isin(_WGMMA)
     sync = facts.counts["op"].isin(_MMA) & ~wide
     tensor = facts.used.get("tensor", 0.0)
@@ -78,15 +79,13 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(sync | wide)
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
+    larger = without_small_tiles(facts)
+    both = {name: kept.get(name, 1.0) * larger.kept.get(name, 1.0) for name in kept | larger.kept}
     yield Finding(
         "small-mma", *place,
         cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
         "larger tiles in M and N, 4 or 8 warps",
-        gain(
-            facts, Without(waits, kept | {"l2": 0.75}), Without(waits, kept),
-            Without(waits, kept | {"l2": 0.5}),
-        ),
-        "medium",
+        gain(facts, Without(max(waits, larger.removed), both), Without(waits, kept)), "medium",
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ VECTOR_BYTES: Final = 16
 WGMMA_COLUMNS: Final = 64
 """A narrower wgmma does not reach the tensor cores' rate of 4,096 FLOP a cycle and SM (NVIDIA, "PTX ISA",
 wgmma)."""
+TILE_SIDE: Final = 128
+"""Of a product's tile: two warp groups of 64 rows each, as good products of the open half have."""
 
 # Published, or derived.
 BOUND: Final = BOUND_PCT / 100
