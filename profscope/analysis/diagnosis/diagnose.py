@@ -22,10 +22,10 @@ __all__ = ["diagnose"]
 
 _CAUSES: Final = (
     *launch_causes.CAUSES,
+    *tensor_causes.CAUSES,
     *memory_causes.CAUSES,
     *repeated_loads.CAUSES,
     *arithmetic_causes.CAUSES,
-    *tensor_causes.CAUSES,
     *warp_causes.CAUSES,
 )
 # What is seen whatever the cause is: it stands behind a cause that explains at least half as much.

@@ -81,7 +81,8 @@ def gain(
 def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
     """Of waits for data that others hide if more is in flight: four times as much, at least twice as much, at
     most any amount."""
-    return gain(facts, Without(waits * 3 / 4), Without(waits / 2), Without(waits))
+    met = waits / max(1 - facts.stalled("barrier"), waits)
+    return gain(facts, Without(met * 3 / 4), Without(waits / 2), Without(waits))
 
 
 def _between(facts: KernelFacts, share: float) -> tuple[float, float]:
