@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from instrument_passes.ir.model import Op, Value
 from profscope.analysis.diagnosis.ttgir_ops import elements, line_of
 
-__all__ = ["Unoverlapped", "avoidable_casts", "early_reductions", "unoverlapped_products"]
+__all__ = ["Unoverlapped", "avoidable_casts", "conversion_lines", "early_reductions", "unoverlapped_products"]
 
 _LOOPS: Final = ("scf.for", "scf.while")
 _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
@@ -96,6 +96,33 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
                 by_casts = all(_CASTS.match(each.name) for each in of_result + of_operand)
                 found.append(Unoverlapped(line_of(op), {line_of(each) for each in of_operand} - {0}, by_casts))
     return found
+
+
+def conversion_lines(ops: list[Op]) -> dict[int, int]:
+    """The lines of layout conversions in loops, and where the source asks for them: at a transposition that
+    has the layout of one side, if there is one. At the line of a reduction, which exchanges data, too, only
+    those of a tensor as large as the one that it reduces."""
+    reduced: dict[int, int] = defaultdict(int)
+    turned: dict[tuple[Op, str], int] = {}
+    for op in ops:
+        if op.name == "tt.reduce":
+            reduced[line_of(op)] = max(reduced[line_of(op)], *(elements(each) for each in op.operand_types))
+        elif op.name == "tt.trans" and (loop := _around(op)) is not None:
+            turned |= {(loop, _layout(each.type)): line_of(op) for each in op.results}
+    found = {}
+    for op in ops:
+        loop = _around(op)
+        if op.name == "ttg.convert_layout" and loop is not None and line_of(op):
+            value, source = op.results[0], op.resolve(op.operands[0])
+            if elements(value.type) >= reduced[line_of(op)]:
+                sides = [_layout(each.type) for each in (value, source) if each is not None]
+                lines = [turned[loop, side] for side in sides if (loop, side) in turned]
+                found[line_of(op)] = lines[0] if lines else line_of(op)
+    return found
+
+
+def _layout(kind: str) -> str:
+    return kind.partition(", ")[2]
 
 
 def _is_arithmetic(op: Op) -> bool:

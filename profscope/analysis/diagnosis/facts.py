@@ -227,14 +227,15 @@ class KernelFacts:
         return 0
 
     @cached_property
-    def is_uneven(self) -> bool:
-        """Whether a loop's upper bound depends on the program's id."""
-        return any(op.name == "scf.for" and is_of_program(op) for op, _, _ in self.located_ops)
+    def uneven_loops(self) -> set[int]:
+        """The lines of loops whose upper bound depends on the program's id."""
+        return {line for op, line, _ in self.located_ops if op.name == "scf.for" and is_of_program(op)} - {0}
 
     @cached_property
     def carried_line(self) -> int:
-        """The line of the largest tensor that a loop carries in registers: of the product that adds to it, or
-        of what it is at first; 0 if there is none."""
+        """The line of the largest tensor that a loop carries in registers: of the product that adds to it, of
+        the constant that it is at first, or, if it is loaded, of what it becomes in a step; 0 if there is
+        none."""
         most, line = 0, 0
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
@@ -247,6 +248,9 @@ class KernelFacts:
                     made = loop.resolve(first)
                     initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
                     given = loop.regions[0].entry.ops[-1].operands[value.index]
+                    new = loop.resolve(given) or loop.regions[0].entry.ops[-1].resolve(given)
+                    if initial and new is not None and isinstance(new.owner, Op):
+                        initial = line_of(new.owner)
                     initial = initial or self._assigned(_NUMBERED.sub("", given), line_of(loop))
                     line = products[0] if products else initial or line_of(loop)
         return line

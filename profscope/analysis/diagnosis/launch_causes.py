@@ -63,12 +63,12 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     waves = max(1, math.ceil(facts.waves))
     if not cycles.any() or facts.grid < facts.sms:
         return
-    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
+    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.uneven_loops):
         return
     extra = (cycles.max() - cycles.mean()) / waves
     lost = facts.idle or float(extra / (cycles.mean() + extra))
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
-    loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
+    loops = sorted(facts.uneven_loops) or sorted(facts.lines_of("scf.for|scf.while") - {0})
     yield Finding(
         "load-imbalance", facts.place[0], loops[0] if loops else place[1],
         cited(

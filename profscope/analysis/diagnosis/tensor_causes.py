@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.dataflow import early_reductions, unoverlapped_products
+from profscope.analysis.diagnosis.dataflow import conversion_lines, early_reductions, unoverlapped_products
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.tiles import without_small_tiles
@@ -27,6 +27,7 @@ _PRODUCT_WAITS: Final = (
     "gmma",
     "warpgroup_arrive",
 )
+_MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 
@@ -96,6 +97,9 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
         return
     waits = facts.stalled("long_scoreboard", "barrier")
     place, _ = facts.most_stalled("long_scoreboard", "barrier", by=("mma", "tma", "barrier"))
+    if place == facts.place:  # of what the compiler has put there for the kernel
+        products = sorted(facts.lines_of(r"tt\.dot$|warp_group_dot$", loop=True) - {0})
+        place = (place[0], products[0]) if products else place
     yield Finding(
         "partition-starved", *place,
         cited(
@@ -190,14 +194,19 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
-    lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
-    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(lines)
-    moves = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
+    """Needs counts and the TTGIR. Without it data stays in the layout that its producer has. If shared memory
+    binds the kernel, the waits for its queue are of what fills it, by the part that it puts in."""
+    lines = conversion_lines([op for op, _, _ in facts.located_ops])
+    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(set(lines))
+    moves = facts.at(set(lines)) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
     share = facts.blamed_share(moves)
+    kept = kept_without(facts, rows)
+    if max(facts.used.get(name, 0.0) for name in ("shared", "l1", "lsu")) >= thresholds.BOUND:
+        share = max(share, (1 - kept["lsu"]) * facts.stalled("short_scoreboard", "mio_throttle"))
     if share < thresholds.MUCH:
         return
-    place, _ = facts.most_executed(rows)
+    (file, line), _ = facts.most_executed(rows)
+    place = file, lines.get(line, line)
     yield Finding(
         "layout-conversion", *place,
         cited(
@@ -206,7 +215,7 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
             moving=of_instructions(facts.executed_share(rows)), sampled=of_samples(share),
         ),
         "an order of ops in which both sides share a layout; transpose once",
-        gain(facts, Without(share, kept_without(facts, rows))), "medium",
+        gain(facts, Without(share, kept)), "medium",
     )  # fmt: skip
 
 
@@ -227,24 +236,41 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@needs("counts")
+@needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. Without it no lane of loads and stores is masked off."""
-    rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
-    lanes = facts.counts[rows]
-    active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
-    if active < 1 and facts.executed_share(rows) >= thresholds.NOISE_PCT / 100:
-        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1"), active)
-        place, _ = facts.most_executed(rows)
+    """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
+    waits for memory stay. Of a copy for a product the whole step is thrown away: what it does for that part."""
+    loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
+    masked = 1 - float(loads["threads"].sum()) / max(1.0, 32.0 * float(loads["executed"].sum()))
+    removed, place = masked * (1 - facts.stalled(*_MEMORY_WAITS)), facts.most_executed(facts.counts["op"] == "LDG")[0]
+    what = "loads"
+    copies = _masked_copies(facts)
+    if len(loads) == 0 or copies[1] > masked:
+        (place, masked), what = copies, "copies of an operand"
+        removed = masked
+    if masked > 0:
+        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
         yield Finding(
             "masked-work", *place,
-            cited(
-                "{masked} of loads and stores are masked off",
-                masked=Quantity(100 * (1 - active), "% of the lanes"),
-            ),
-            "a block that fits the row: the next smaller power of two and a loop, or several rows a program",
-            gain(facts, Without(1 - active, scaled)), "medium",
+            cited("{masked} of {what} are masked off", masked=Quantity(100 * masked, "% of the lanes"), what=what),
+            "a block that fits the row: the next smaller power of two and a loop, or several rows a program; "
+            "end the loop of a tile without rows",
+            gain(facts, Without(removed, scaled)), "medium",
         )  # fmt: skip
+
+
+def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
+    """The line of the copies from global to shared memory with most lanes masked off, and their share. They
+    run, but touch fewer sectors than those of the operand that touches most: a pipelined loop masks both in
+    its last steps."""
+    copies = facts.counts[(facts.counts["op"] == "LDGSTS") & (facts.counts["line"] > 0)]
+    by_line = copies.assign(whole=32.0 * copies["executed"] * copies["bytes"], moved=32.0 * copies["sectors_ideal"])
+    sums = by_line.groupby(["file", "line"], observed=True)[["whole", "moved"]].sum()
+    if len(sums) < 2:
+        return facts.place, 0.0
+    share = sums["moved"] / sums["whole"].clip(lower=1)
+    file, line = cast(Place, share.idxmin())
+    return (str(file), int(line)), 1 - float(share.min() / max(share.max(), 1e-9))
 
 
 CAUSES: Final = (
