@@ -39,6 +39,8 @@ Place = tuple[str, int]
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
+_ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
+_EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -222,9 +224,23 @@ class KernelFacts:
             if has_dot and masks and "arith.cmpi" in names:
                 return line_of(masks[0])
             for op in inside:
-                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and compares_both(op, loop):
-                    return line_of(masks[0] if masks else op)
+                is_mask = any("xi1" in each.type for each in op.results)
+                if op.name == "arith.cmpi" and is_mask and compares_both(op, loop):
+                    return line_of(masks[0] if masks else loop)
         return 0
+
+    def threads_have_neighbours(self, line: int) -> bool:
+        """Whether a thread has several neighbouring elements of what is loaded or stored at a line, by the
+        layouts there; true if they are unknown."""
+        accesses = [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
+        aliases = accesses[0].module.aliases if accesses else {}
+        sizes = [
+            math.prod(int(each) for each in size[1].split(","))
+            for op in accesses
+            for kind in op.operand_types[:1]
+            if (size := _EACH.search(aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), kind)))
+        ]
+        return not sizes or max(sizes) > 1
 
     @cached_property
     def uneven_loops(self) -> set[int]:

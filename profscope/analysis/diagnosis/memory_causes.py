@@ -49,6 +49,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             if ratio < thresholds.EXCESS:
                 continue
             vector = ratio * int(here["bytes"].min()) <= thresholds.VECTOR_BYTES and len(here) >= ratio
+            is_shifted = sectors - ideal <= int(here["executed"].sum())  # a run that starts within a sector
+            vector &= is_shifted or facts.threads_have_neighbours(int(line))
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
             spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)

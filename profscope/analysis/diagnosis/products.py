@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from instrument_passes.ir.model import Op
+from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.ttgir_ops import line_of
 
@@ -29,6 +29,7 @@ def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
             continue
         made = _made_of(op)
         products = [each for each in made if each.name == "arith.mulf"]
+        made += [each for product in products for each in _squared_difference(product, op)]
         broadcast = [each for each in made if each.name == "tt.broadcast"]
         needed = 1 if op.name == "tt.reduce" else 2  # a column times a row
         if not products or len(broadcast) < needed:
@@ -36,6 +37,18 @@ def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
         sums |= {line, *map(line_of, products)}
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
     return sums - {0}, casts - {0}
+
+
+def _squared_difference(product: Op, total: Op) -> list[Op]:
+    """Of (x - y)**2, summed by a loop: x and y, and what they are made of. It is x**2 + y**2 less 2 * x * y,
+    whose sum is a product of matrices."""
+    first, second = (product.resolve(name) for name in product.operands[:2])
+    owner = None if first is None or first != second else first.owner
+    if not isinstance(owner, Op) or owner.name != "arith.subf":
+        return []
+    added = [total.resolve(name) for name in total.operands]
+    is_carried = any(value is not None and isinstance(value.owner, Block) for value in added)
+    return _made_of(owner) if is_carried or total.name == "tt.reduce" else []
 
 
 def _is_sum(op: Op) -> bool:
