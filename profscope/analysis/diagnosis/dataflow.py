@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from instrument_passes.ir.model import Op, Value
 from profscope.analysis.diagnosis.ttgir_ops import elements, line_of
 
-__all__ = ["Unoverlapped", "avoidable_casts", "conversion_lines", "early_reductions", "unoverlapped_products"]
+__all__ = ["Unoverlapped", "avoidable_casts", "conversion_lines", "copies_of_loops", "early_reductions", "unoverlapped_products"]
 
 _LOOPS: Final = ("scf.for", "scf.while")
 _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
@@ -119,6 +119,16 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
                 lines = [turned[loop, side] for side in sides if (loop, side) in turned]
                 found[line_of(op)] = lines[0] if lines else line_of(op)
     return found
+
+
+def copies_of_loops(ops: list[Op]) -> list[set[int]]:
+    """Of each loop the lines of its copies from global to shared memory."""
+    found: dict[Op, set[int]] = defaultdict(set)
+    for op in ops:
+        loop = _around(op)
+        if op.name == "ttg.async_copy_global_to_local" and loop is not None:
+            found[loop].add(line_of(op))
+    return list(found.values())
 
 
 def _layout(kind: str) -> str:

@@ -58,10 +58,11 @@ def gain(
 ) -> Gain:
     """least, most: if the cause knows bounds of its own. is_exact: `removed` was not sampled, and
     nothing else runs in that time."""
-    idle = 0.0 if is_exact else facts.idle
-    at_roof = thresholds.NEAR_ROOF * (1 - idle)
-    if any(facts.used.get(name, 0.0) * expected.kept.get(name, 1.0) >= at_roof for name in _ROOFS):
+    if any(
+        facts.used.get(name, 0.0) * expected.kept.get(name, 1.0) >= thresholds.NEAR_ROOF for name in _ROOFS
+    ):
         return NO_GAIN
+    idle = 0.0 if is_exact else facts.idle
     lowest, highest = least or expected, most or expected
     low, high = lowest.removed, highest.removed
     if not is_exact:
@@ -80,7 +81,11 @@ def gain(
 
 def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
     """Of waits for data that others hide if more is in flight: four times as much, at least twice as much, at
-    most any amount."""
+    most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the issue slots
+    or a pipe, has others to run in these waits."""
+    at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
+    if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", *PIPES)):
+        return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
     return gain(facts, Without(met * 3 / 4), Without(waits / 2), Without(waits))
 

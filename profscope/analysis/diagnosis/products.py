@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.ttgir_ops import line_of
 
-__all__ = ["summed_products"]
+__all__ = ["SummedProducts", "summed_products"]
 
 _THROUGH: Final = re.compile(
     r"arith\.(extf|truncf|sitofp|uitofp|mulf|select)$|tt\.(broadcast|expand_dims|reshape|trans|fp_to_fp)$|"
     r"ttg\.convert_layout$"
 )
 """Ops through which an element of a product stays one."""
+_LOAD: Final = "tt.load"
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 
 
-def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
+class SummedProducts(NamedTuple):
     """The lines of multiplications of a broadcast tensor whose results are summed, by a reduction or by
-    additions, with the lines of these sums; and the lines that convert what is multiplied."""
+    additions, with the lines of these sums; and the lines that convert and load what is multiplied."""
+
+    sums: set[int]
+    casts: set[int]
+    loads: set[int]
+
+
+def summed_products(facts: KernelFacts) -> SummedProducts:
     sums: set[int] = set()
     casts: set[int] = set()
+    loads: set[int] = set()
     for op, line, _ in facts.located_ops:
         if not _is_sum(op):
             continue
@@ -36,7 +45,8 @@ def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
             continue
         sums |= {line, *map(line_of, products)}
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
-    return sums - {0}, casts - {0}
+        loads |= {line_of(each) for each in made if each.name == _LOAD}
+    return SummedProducts(sums - {0}, casts - {0}, loads - {0})
 
 
 def _squared_difference(product: Op, total: Op) -> list[Op]:
@@ -58,14 +68,18 @@ def _is_sum(op: Op) -> bool:
 
 
 def _made_of(op: Op) -> list[Op]:
-    """The ops that an op's operands are made by, as far as elements stay the same ones."""
+    """The ops that an op's operands are made by, as far as elements stay the same ones, back to loads."""
     found: list[Op] = []
     left = [(op, name) for name in op.operands]
     while left:
         user, name = left.pop()
         value = user.resolve(name)
         owner = None if value is None else value.owner
-        if isinstance(owner, Op) and _THROUGH.match(owner.name) and owner not in found:
+        if not isinstance(owner, Op) or owner in found:
+            continue
+        if _THROUGH.match(owner.name):
             found.append(owner)
             left += [(owner, each) for each in owner.operands]
+        elif owner.name == _LOAD:
+            found.append(owner)
     return found

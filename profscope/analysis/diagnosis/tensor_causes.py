@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.dataflow import conversion_lines, early_reductions, unoverlapped_products
+from profscope.analysis.diagnosis.dataflow import conversion_lines, copies_of_loops, early_reductions, unoverlapped_products
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.tiles import without_small_tiles
@@ -33,20 +33,24 @@ _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 @needs("counts", "ttgir")
 def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and the TTGIR. Without it tensor cores do the products, at a tenth of the time or less."""
+    """Needs counts and the TTGIR. Without it tensor cores do the products, at a
+    tenth of the time or less, and a CTA loads each operand once."""
     if facts.executed_ops(*_MMA) > 0:
         return
     dots = facts.lines_of(r"^tt\.dot") - {0}
-    sums, casts = summed_products(facts)
-    lines = dots or sums
+    summed = summed_products(facts)
+    lines = dots or summed.sums
     rows = facts.at(lines) & facts.counts["op"].isin(["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"])
-    rows |= facts.at(casts) & facts.counts["op"].isin(CONVERSIONS) if lines and not dots else False
+    if not dots:
+        rows |= facts.at(summed.casts) & facts.counts["op"].isin(CONVERSIONS)
     share = facts.executed_share(rows)
     if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
     rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
-    removed = facts.most_sampled(rows)[1] if "samples" in facts.known else share
+    if not dots:  # which each thread loads for itself
+        rows |= facts.at(summed.loads) & facts.counts["op"].eq("LDG")
+    removed = facts.blamed_share(rows) if "samples" in facts.known else share
     yield Finding(
         "no-tensor-cores", *place,
         cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
@@ -261,16 +265,18 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
 
 def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
     """The line of the copies from global to shared memory with most lanes masked off, and their share. They
-    run, but touch fewer sectors than those of the operand that touches most: a pipelined loop masks both in
-    its last steps."""
-    copies = facts.counts[(facts.counts["op"] == "LDGSTS") & (facts.counts["line"] > 0)]
-    by_line = copies.assign(whole=32.0 * copies["executed"] * copies["bytes"], moved=32.0 * copies["sectors_ideal"])
-    sums = by_line.groupby(["file", "line"], observed=True)[["whole", "moved"]].sum()
-    if len(sums) < 2:
-        return facts.place, 0.0
-    share = sums["moved"] / sums["whole"].clip(lower=1)
-    file, line = cast(Place, share.idxmin())
-    return (str(file), int(line)), 1 - float(share.min() / max(share.max(), 1e-9))
+    run, but touch fewer sectors than those of the loop's operand that touches most: a pipelined loop masks
+    both in its last steps."""
+    copies = facts.counts[facts.counts["op"] == "LDGSTS"]
+    copies = copies.assign(whole=copies["executed"] * copies["bytes"])
+    most = facts.place, 0.0
+    for lines in copies_of_loops([op for op, _, _ in facts.located_ops]):
+        sums = copies[facts.at(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
+        moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
+        if len(moved) and moved.max() > 0:
+            masked = 1 - float(moved.min() / moved.max())
+            most = max(most, ((facts.place[0], int(moved.idxmin())), masked), key=lambda each: each[1])
+    return most
 
 
 CAUSES: Final = (
