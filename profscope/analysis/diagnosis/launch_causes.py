@@ -14,9 +14,12 @@ from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
+_Z: Final = 1.96  # 95 % of a normal distribution are within so many standard deviations
+
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the grid. Without it the same work runs on all SMs."""
+    """Needs the grid. Without it the same work runs on all SMs; at the least it costs as much again to
+    divide it and to put the parts together."""
     if 0 < facts.grid < facts.sms:
         part = facts.grid / facts.sms
         yield Finding(
@@ -28,7 +31,8 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
             gain(
-                facts, Without(1 - part), most=Without(1 - part / max(1, facts.room)), is_exact=True
+                facts, Without(1 - part), Without(max(0.0, 1 - 2 * part)), Without(1 - part / max(1, facts.room)),
+                is_exact=True,
             ),
             "high",
         )  # fmt: skip
@@ -65,8 +69,9 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
         return
     if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.uneven_loops):
         return
-    extra = (cycles.max() - cycles.mean()) / waves
-    lost = facts.idle or float(extra / (cycles.mean() + extra))
+    error = float(cycles.std() / math.sqrt(len(cycles)))
+    lost, least, most = (_uneven(cycles.max(), cycles.mean() + each * error, waves) for each in (0, _Z, -_Z))
+    lost, least = facts.idle or lost, min(facts.idle or lost, least)
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
     loops = sorted(facts.uneven_loops) or sorted(facts.lines_of("scf.for|scf.while") - {0})
     yield Finding(
@@ -77,8 +82,15 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
             mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
         ),
         "sort or interleave the work, or fetch the next tile from a counter",
-        gain(facts, Without(lost), is_exact=True), "medium",
+        gain(facts, Without(lost), Without(least), Without(max(lost, most)), is_exact=True), "medium",
     )  # fmt: skip
+
+
+def _uneven(longest: float, mean: float, waves: int) -> float:
+    """What part of the time SMs have nothing to do behind their last CTA, if one takes longest."""
+    mean = min(max(mean, 0.0), longest)
+    extra = (longest - mean) / waves
+    return extra / (mean + extra) if longest else 0.0
 
 
 @needs("counters")

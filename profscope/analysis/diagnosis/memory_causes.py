@@ -72,7 +72,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
 
 def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
     """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors."""
-    return dict(left) | {"l2": left["l2"] / 4}
+    return dict(left) | {"l2": left["l2"] / thresholds.LINE_SECTORS}
 
 
 def _waits_at(facts: KernelFacts, place: Place) -> float:
@@ -132,7 +132,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                     waiting=of_samples(waits),
                 ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25))), "medium",
+                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS))), "medium",
             )  # fmt: skip
 
 
@@ -171,19 +171,21 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def register_spills(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone. The line is
+    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone, at the
+    most all other waits. The line is
     that of the largest tensor that a loop carries, if there is one."""
     local = facts.counts["op"].isin(["LDL", "STL"])
     share = facts.executed_share(local)
     if not facts.spills or not share:
         return
-    place, at = facts.most_sampled(local)
+    place, _ = facts.most_sampled(local)
     held = facts.carried_line
     place = (facts.place[0], held) if held else place
     waits = facts.stalled("long_scoreboard", "lg_throttle", by=("local load", "local store"))
     left = left_of_traffic(facts, facts.sectors("LDG", "LDGSTS"), facts.sectors("STG"))
     global_bytes = 32 * facts.sectors("LDG", "LDGSTS", "STG")
     kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
+    without = left | dict.fromkeys(("l1", "l2", "lsu"), kept)
     yield Finding(
         "register-spills", *place,
         cited(
@@ -192,7 +194,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
             waiting=of_samples(waits),
         ),
         "more warps, smaller tiles, or a larger maxnreg",
-        gain(facts, Without(max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept))),
+        gain(facts, Without(max(share, facts.blamed_share(local)), without), most=Without(1.0, without)),
         "high",
     )  # fmt: skip
 
@@ -200,7 +202,8 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples. Without it nobody waits for atomics, for their queue, for the fences around them, nor
-    at their lines for those that do, and L2 has less to do: an atomic reads its sector and writes it."""
+    at their lines for those that do, and L2 has less to do: an atomic reads its sector and writes it. At the
+    most, all others wait behind them in L2."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(_ATOMICS)
@@ -215,7 +218,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             "atomics", *place,
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
-            gain(facts, Without(held, {"l2": kept}), most=Without(held, {"l2": kept / 4})), "medium",
+            gain(facts, Without(held, {"l2": kept}), most=Without(1.0, {"l2": kept / thresholds.LINE_SECTORS})), "medium",
         )  # fmt: skip
 
 
@@ -261,7 +264,7 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
     is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
-    few = facts.stages <= 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
+    few = facts.stages <= thresholds.IN_FLIGHT / 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
     name = "few-stages" if pipelined and few else "exposed-latency"
     yield Finding(
         name, *place,

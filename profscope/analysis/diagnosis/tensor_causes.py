@@ -55,8 +55,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
         "no-tensor-cores", *place,
         cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
         "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
-        gain(facts, Without(removed, kept_without(facts, rows))),
-        "high",
+        gain(facts, Without(removed, kept_without(facts, rows)), most=Without(1.0)), "high",
     )  # fmt: skip
 
 
@@ -72,7 +71,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     shapes = (
         facts.counts.loc[wide, "opcode"].astype("str").str.extract(r"\.64x(\d+)x")[0].dropna().astype(int)
     )
-    narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_COLUMNS
+    narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_SIDE
     columns: dict[str, Quantity] = {}
     if sync.any() and not wide.any():
         what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
@@ -226,7 +225,7 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
 @needs("ttgir")
 def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
-    triangle."""
+    triangle; for a narrow window, at the most, nearly all."""
     line = facts.masked_loop
     if line:
         yield Finding(
@@ -236,7 +235,11 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
                 "for all programs: about half of the tiles are thrown away"
             ),
             "end the loop at the diagonal, and mask only the tiles that it crosses",
-            gain(facts, Without(0.5, dict.fromkeys(facts.used, 0.5))), "medium",
+            gain(
+                facts, Without(1 - thresholds.TRIANGLE, dict.fromkeys(facts.used, thresholds.TRIANGLE)),
+                most=Without(1.0, dict.fromkeys(facts.used, 0.0)),
+            ),
+            "medium",
         )  # fmt: skip
 
 

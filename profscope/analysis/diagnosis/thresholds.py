@@ -19,9 +19,17 @@ SCHEDULERS: Final = 4
 capabilities)."""
 VECTOR_BYTES: Final = 16
 """The widest access of a thread (NVIDIA, "PTX ISA", ld)."""
-WGMMA_COLUMNS: Final = 64
-"""A narrower wgmma does not reach the tensor cores' rate of 4,096 FLOP a cycle and SM (NVIDIA, "PTX ISA",
-wgmma)."""
+WGMMA_SIDE: Final = 64
+"""Rows of a wgmma; one of fewer columns does not reach the tensor cores' rate of 4,096 FLOP a cycle and SM
+(NVIDIA, "PTX ISA", wgmma)."""
+LINE_SECTORS: Final = 4
+"""Of a line of L1 or L2, of 32 bytes each; as many as L1 passes in a cycle (NVIDIA, "Nsight Compute", memory
+tables)."""
+IN_FLIGHT: Final = 4
+"""Times as many loads hide latencies: the stages of tuned pipelines, where a faulty one has one (Triton, "Matrix
+Multiplication" tutorial: num_stages of 3 to 5)."""
+TRIANGLE: Final = 0.5
+"""Of a square, which is what a mask by positions leaves."""
 TILE_SIDE: Final = 128
 """Of a product's tile: two warp groups of 64 rows each, as good products of the open half have."""
 
