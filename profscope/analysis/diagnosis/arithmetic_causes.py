@@ -48,7 +48,7 @@ def _is_busiest(facts: KernelFacts) -> bool:
         "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
     )
     busy = max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
-    return busy > max(thresholds.BUSY, *(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor")))
+    return busy > max(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor"))
 
 
 def _finding(

@@ -18,8 +18,7 @@ _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard de
 
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the grid. Without it the same work runs on all SMs; at the least it costs as much again to
-    divide it and to put the parts together."""
+    """Needs the grid. Without it the same work runs on all SMs."""
     if 0 < facts.grid < facts.sms:
         part = facts.grid / facts.sms
         yield Finding(
@@ -31,8 +30,7 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
             gain(
-                facts, Without(1 - part), Without(max(0.0, 1 - 2 * part)), Without(1 - part / max(1, facts.room)),
-                is_exact=True,
+                facts, Without(1 - part), most=Without(1 - part / max(1, facts.room)), is_exact=True
             ),
             "high",
         )  # fmt: skip
@@ -139,7 +137,8 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and PC samples. Without it a warp for each scheduler does the work of all."""
+    """Needs counts, PC samples and the TTGIR. A block that is loaded once, not in a loop, is divided among so
+    many warps that the reduction is what they do. Without it a warp for each scheduler does the work of all."""
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     warps = facts.grid * facts.warps
@@ -149,7 +148,7 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     if (
         facts.warps >= thresholds.MANY_WARPS
         and facts.has("tt.reduce")
-        and each <= thresholds.FEW_LOADS
+        and not facts.has(r"^tt\.load$|async_copy|descriptor_load", loop=True)
         and waits > thresholds.MUCH
     ):
         yield Finding(

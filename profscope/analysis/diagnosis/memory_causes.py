@@ -148,7 +148,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     reduces = facts.lines_of("tt.reduce")
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
-    is_busy = facts.emulated or used >= thresholds.BUSY
+    is_busy = facts.emulated or used >= thresholds.BOUND
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
@@ -224,17 +224,14 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counters", "counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters, counts and PC samples. Without it tiles are as large as those of good products. If they
-    are, neighbours in time share what they read, and DRAM sends half as much."""
+    """Needs counters, counts and the TTGIR. Without it tiles are as large as those of good products."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
-    dot = facts.has(r"dot|wgmma|mma")
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     larger = without_small_tiles(facts)
-    if not dot or max(l2, dram) < max(thresholds.BOUND, tensor) or asked < thresholds.REREAD * read:
+    if not larger.removed or max(l2, dram) < max(thresholds.BOUND, tensor) or asked < thresholds.REREAD * read:
         return
-    without = larger if larger.removed else Without(min(dram / 2, facts.stalled(*_QUEUES)), {"dram": 0.5})
     place, _ = facts.most_executed(loads)
     yield Finding(
         "tile-reread", *place,
@@ -245,7 +242,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
             l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
         ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain(facts, without), "medium",
+        gain(facts, larger), "medium",
     )  # fmt: skip
 
 

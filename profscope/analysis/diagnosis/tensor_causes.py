@@ -274,7 +274,7 @@ def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
     copies = copies.assign(whole=copies["executed"] * copies["bytes"])
     most = facts.place, 0.0
     for lines in copies_of_loops([op for op, _, _ in facts.located_ops]):
-        sums = copies[facts.at(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
+        sums = copies[copies["line"].isin(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
         moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
         if len(moved) and moved.max() > 0:
             masked = 1 - float(moved.min() / moved.max())
