@@ -118,9 +118,9 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     rows |= facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(plain)
     share = facts.executed_share(rows)
     place, _ = facts.most_executed(rows)
+    taken = max(share * facts.used.get("issue", 0.0), facts.blamed_share(rows))
     yield _finding(
-        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), facts.blamed_share(rows)), rows,
-        "conversions between types",
+        facts, "conversions", place, taken, rows, "conversions between types",
         "keep one type inside the loop; convert once before or behind it",
     )  # fmt: skip
 

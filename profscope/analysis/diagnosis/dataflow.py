@@ -10,7 +10,14 @@ from typing import Final, NamedTuple
 from instrument_passes.ir.model import Op, Value
 from profscope.analysis.diagnosis.ttgir_ops import elements, line_of
 
-__all__ = ["Unoverlapped", "avoidable_casts", "conversion_lines", "copies_of_loops", "early_reductions", "unoverlapped_products"]
+__all__ = [
+    "Unoverlapped",
+    "avoidable_casts",
+    "conversion_lines",
+    "copies_of_loops",
+    "early_reductions",
+    "unoverlapped_products",
+]
 
 _LOOPS: Final = ("scf.for", "scf.while")
 _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
@@ -20,16 +27,18 @@ _MOVES: Final = re.compile(
 )
 """Ops that pass elements on as they are."""
 _PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
-_STORES: Final = re.compile(r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$")
+_STORES: Final = re.compile(
+    r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$"
+)
 _ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
 def avoidable_casts(ops: list[Op]) -> set[int]:
-    """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of an
-    operand of a product, which each program that loads it converts again. To widen what has been loaded, and
-    to narrow what is stored or multiplied, is what memory and tensor cores ask for."""
+    """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
+    an operand of a product, which each program that loads it converts again. To widen what has been loaded,
+    and to narrow what is stored or multiplied, is what memory and tensor cores ask for."""
     uses = _Uses(ops)
     lines = set()
     for op in ops:
@@ -61,8 +70,8 @@ def early_reductions(ops: list[Op]) -> set[int]:
 
 
 class Unoverlapped(NamedTuple):
-    """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product is
-    issued, or arithmetic that makes an operand in registers.
+    """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product
+    is issued, or arithmetic that makes an operand in registers.
 
     operand_lines: of the latter. by_casts: whether that converts types, and nothing else.
     """
@@ -89,12 +98,16 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
         if any(_PRODUCTS.search(each.name) for made in made_by.values() for each in made):
             continue
         for op, made in made_by.items():
-            waits = [each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and _around(each) is loop]
+            waits = [
+                each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and _around(each) is loop
+            ]
             of_result = [goal for wait in waits for goal in uses.goals(wait) if _is_arithmetic(goal)]
             of_operand = [each for each in made if _is_arithmetic(each)]
             if (of_result or of_operand) and line_of(op):
                 by_casts = all(_CASTS.match(each.name) for each in of_result + of_operand)
-                found.append(Unoverlapped(line_of(op), {line_of(each) for each in of_operand} - {0}, by_casts))
+                found.append(
+                    Unoverlapped(line_of(op), {line_of(each) for each in of_operand} - {0}, by_casts)
+                )
     return found
 
 

@@ -43,7 +43,9 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
     """What holds it back, by all causes; the largest gain first, and last those whose gain nobody knows."""
     found = [finding for cause in _CAUSES for finding in cause(facts)]
     told = set()
-    causes = [each for each in found if each.finding not in _SYMPTOMS and each.gain.expected >= thresholds.NOISE_PCT]
+    causes = [
+        each for each in found if each.finding not in _SYMPTOMS and each.gain.expected >= thresholds.NOISE_PCT
+    ]
     explained = max((each.gain.high for each in causes), default=0.0)
     for each in sorted(found, key=_rank):
         is_finding = each.gain.expected >= thresholds.NOISE_PCT or each.finding.endswith(_RESULT)

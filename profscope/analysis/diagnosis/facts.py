@@ -58,9 +58,9 @@ class KernelFacts:
     `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name.
     counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
-    launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no warp
-    is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is. cta_cycles: durations of recorded CTAs. place: file
-    and line of the kernel. capability: 90 for 9.0, 0 if
+    launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no
+    warp is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is.
+    cta_cycles: durations of recorded CTAs. place: file and line of the kernel. capability: 90 for 9.0, 0 if
     unknown. analysis: its spans.
     """
 
@@ -234,12 +234,11 @@ class KernelFacts:
         layouts there; true if they are unknown."""
         accesses = [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
         aliases = accesses[0].module.aliases if accesses else {}
-        sizes = [
-            math.prod(int(each) for each in size[1].split(","))
-            for op in accesses
-            for kind in op.operand_types[:1]
-            if (size := _EACH.search(aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), kind)))
+        layouts = [
+            "#" + kind.rpartition("#")[2].rstrip(">") for op in accesses for kind in op.operand_types[:1]
         ]
+        found = (_EACH.search(aliases.get(layout, "")) for layout in layouts)
+        sizes = [math.prod(int(each) for each in size[1].split(",")) for size in found if size is not None]
         return not sizes or max(sizes) > 1
 
     @cached_property
@@ -374,12 +373,13 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
 
 
 def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
-    """By the samples of the bare binary, and the time of a launch by counters; 0 if one of them is unknown."""
+    """By the samples of the bare binary and the time of a launch by counters; 0 if one of them is unknown."""
     sampler, sms = judged.tables.metadata.get("sampler") or {}, sm_count_of(judged.tables.metadata)
     cycles = counters.get("time", 0.0) * 1e-9 * counters.get("clock", 0.0)
     for binary in sampler.get("binaries") or ():
         of = binary.get("kernel"), binary.get("variant"), binary.get("binary")
-        periods, launches = binary.get("period_cycles") or (), int(binary.get("launches") or 0)
+        periods: list[float] = binary.get("period_cycles") or []
+        launches = int(binary.get("launches") or 0)
         if of == (judged.kernel, judged.variant, "bare") and len(periods) == 1 and launches and sms:
             taken = int(binary.get("samples") or 0) + int(binary.get("dropped") or 0)
             whole = launches * sms * cycles / periods[0]

@@ -12,8 +12,8 @@ L2 and the tensor pipe reach their peaks, L1 holds what L2 sends again, and othe
 Queues: at the most, waits for the instructions of other warps shrink with what the cause puts into a queue.
 Code placement: the time without the cause is known to `NOISE_PCT`.
 Whether waits overlap. At the least, other warps issue in the time that is removed as often as in the rest,
-so that part is no loss, and the time in which SMs are idle stays. At the most, warps that wait at barriers for
-those that are held up come as much earlier.
+so that part is no loss, and the time in which SMs are idle stays. At the most, warps that wait at barriers
+for those that are held up come as much earlier.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _of_dram(facts: KernelFacts) -> float:
 
 def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
     """Of waits for data that others hide if `IN_FLIGHT` times as much is in flight, at least half as much of
-    it, at most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the issue slots
-    or a pipe, has others to run in these waits."""
+    it, at most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the
+    issue slots or a pipe, has others to run in these waits."""
     at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
     if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", *PIPES)):
         return NO_GAIN

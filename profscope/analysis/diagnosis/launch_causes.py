@@ -138,7 +138,7 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts, PC samples and the TTGIR. A block that is loaded once, not in a loop, is divided among so
-    many warps that the reduction is what they do. Without it a warp for each scheduler does the work of all."""
+    many warps that the reduction is what they do. Without it a warp for each scheduler does all."""
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     warps = facts.grid * facts.warps

@@ -132,7 +132,8 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                     waiting=of_samples(waits),
                 ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS))), "medium",
+                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS))),
+                "medium",
             )  # fmt: skip
 
 
@@ -218,7 +219,11 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             "atomics", *place,
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
-            gain(facts, Without(held, {"l2": kept}), most=Without(1.0, {"l2": kept / thresholds.LINE_SECTORS})), "medium",
+            gain(
+                facts, Without(held, {"l2": kept}),
+                most=Without(1.0, {"l2": kept / thresholds.LINE_SECTORS}),
+            ),
+            "medium",
         )  # fmt: skip
 
 
@@ -230,7 +235,11 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     larger = without_small_tiles(facts)
-    if not larger.removed or max(l2, dram) < max(thresholds.BOUND, tensor) or asked < thresholds.REREAD * read:
+    if (
+        not larger.removed
+        or max(l2, dram) < max(thresholds.BOUND, tensor)
+        or asked < thresholds.REREAD * read
+    ):
         return
     place, _ = facts.most_executed(loads)
     yield Finding(

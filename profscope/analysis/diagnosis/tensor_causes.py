@@ -7,12 +7,17 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.dataflow import conversion_lines, copies_of_loops, early_reductions, unoverlapped_products
+from profscope.analysis.diagnosis.dataflow import (
+    conversion_lines,
+    copies_of_loops,
+    early_reductions,
+    unoverlapped_products,
+)
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
-from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.products import summed_products
+from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -84,7 +89,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
     larger = without_small_tiles(facts)
-    both = {name: kept.get(name, 1.0) * larger.kept.get(name, 1.0) for name in kept | larger.kept}
+    both = {name: kept.get(name, 1.0) * larger.kept.get(name, 1.0) for name in {*kept, *larger.kept}}
     yield Finding(
         "small-mma", *place,
         cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
@@ -246,10 +251,13 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
-    waits for memory stay. Of a copy for a product the whole step is thrown away: what it does for that part."""
+    waits for memory stay. Of a copy for a product the step is thrown away: all it does for that part."""
     loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
     masked = 1 - float(loads["threads"].sum()) / max(1.0, 32.0 * float(loads["executed"].sum()))
-    removed, place = masked * (1 - facts.stalled(*_MEMORY_WAITS)), facts.most_executed(facts.counts["op"] == "LDG")[0]
+    removed, place = (
+        masked * (1 - facts.stalled(*_MEMORY_WAITS)),
+        facts.most_executed(facts.counts["op"] == "LDG")[0],
+    )
     what = "loads"
     copies = _masked_copies(facts)
     if len(loads) == 0 or copies[1] > masked:
@@ -259,7 +267,10 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
         scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
         yield Finding(
             "masked-work", *place,
-            cited("{masked} of {what} are masked off", masked=Quantity(100 * masked, "% of the lanes"), what=what),
+            cited(
+                "{masked} of {what} are masked off",
+                masked=Quantity(100 * masked, "% of the lanes"), what=what,
+            ),
             "a block that fits the row: the next smaller power of two and a loop, or several rows a program; "
             "end the loop of a tile without rows",
             gain(facts, Without(removed, scaled)), "medium",
@@ -277,8 +288,8 @@ def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
         sums = copies[copies["line"].isin(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
         moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
         if len(moved) and moved.max() > 0:
-            masked = 1 - float(moved.min() / moved.max())
-            most = max(most, ((facts.place[0], int(moved.idxmin())), masked), key=lambda each: each[1])
+            place = facts.place[0], int(cast(int, moved.idxmin()))
+            most = max(most, (place, 1 - float(moved.min() / moved.max())), key=lambda each: each[1])
     return most
 
 

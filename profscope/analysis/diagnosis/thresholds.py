@@ -26,8 +26,8 @@ LINE_SECTORS: Final = 4
 """Of a line of L1 or L2, of 32 bytes each; as many as L1 passes in a cycle (NVIDIA, "Nsight Compute", memory
 tables)."""
 IN_FLIGHT: Final = 4
-"""Times as many loads hide latencies: the stages of tuned pipelines, where a faulty one has one (Triton, "Matrix
-Multiplication" tutorial: num_stages of 3 to 5)."""
+"""Times as many loads hide latencies: the stages of tuned pipelines, where a faulty one has one (Triton,
+"Matrix Multiplication" tutorial: num_stages of 3 to 5)."""
 TRIANGLE: Final = 0.5
 """Of a square, which is what a mask by positions leaves."""
 TILE_SIDE: Final = 128

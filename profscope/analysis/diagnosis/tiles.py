@@ -17,7 +17,7 @@ _GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")  # with the bytes
 
 
 def without_small_tiles(facts: KernelFacts) -> Without:
-    """A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for each multiplication.
+    """A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
     Sides shorter than those of good products could be as long if other tiles load the same again: the one
     operand's bytes are asked for several times as often as DRAM sends any. What is loaded once, stays."""
     rows, columns = _tile(facts)
@@ -26,7 +26,9 @@ def without_small_tiles(facts: KernelFacts) -> Without:
     if not rows or not asked:
         return Without(0.0)
     longer_rows, longer_columns = (
-        max(side, thresholds.TILE_SIDE) if asked * other / (rows + columns) >= thresholds.REREAD * read else side
+        max(side, thresholds.TILE_SIDE)
+        if asked * other / (rows + columns) >= thresholds.REREAD * read
+        else side
         for side, other in ((rows, columns), (columns, rows))
     )
     left = (1 / longer_rows + 1 / longer_columns) / (1 / rows + 1 / columns)
