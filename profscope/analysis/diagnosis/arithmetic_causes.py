@@ -10,6 +10,7 @@ import pandas as pd
 
 from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.dataflow import avoidable_casts
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
@@ -23,7 +24,7 @@ _SLOW: Final = (
     r"math\.(sin|cos|tan|pow|powf|log1p|expm1|erf|fpowi)|extern_elementwise|divf|precise_divf|precise_sqrt"
 )
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
-_CASTS: Final = r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)|tt\.fp_to_fp"
+_INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
 _ROOFS: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
 _BY_OPS: Final = (
@@ -40,11 +41,14 @@ _BY_OPS: Final = (
 )
 
 
-def _busy(facts: KernelFacts) -> float:
+def _is_busiest(facts: KernelFacts) -> bool:
+    """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
+    memory or the tensor cores are used. Otherwise they pass while those work."""
     stalled = facts.stalled(
         "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
     )
-    return max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
+    busy = max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
+    return busy > max(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor"))
 
 
 def _finding(
@@ -71,7 +75,7 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(rows)
     lines = facts.counts.loc[rows, "line"].unique()
     slow = rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
-    _, share = facts.most_sampled(slow)
+    share = facts.blamed_share(slow)
     yield _finding(
         facts, "fp64-arithmetic", place, share, slow, "lines that compute in float64",
         "float32: cast constants and inputs; look for Python floats",
@@ -82,7 +86,7 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
     lines with such ops are gone; loads and stores stay."""
-    if _busy(facts) < thresholds.BUSY:
+    if not _is_busiest(facts):
         return
     memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
     for name, pattern, advice in _BY_OPS:
@@ -95,31 +99,28 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         if facts.executed_share(rows) < thresholds.MUCH:
             continue
         place, _ = facts.most_executed(rows)
-        _, share = facts.most_sampled(rows)
+        share = facts.blamed_share(rows)
         ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
         yield _finding(facts, name, place, share, rows, f"lines with {', '.join(ops[:3])}", advice)
 
 
 @needs("counts", "samples", "ttgir")
 def conversions(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts, PC samples and the TTGIR. Without it conversions between types in loops are gone."""
-    lines = facts.lines_of(_CASTS, loop=True) - {0}
-    halves = facts.counts["opcode"].astype("str").str.startswith("HADD2.F32")
-    rows = (
-        facts.counts["op"].isin(CONVERSIONS)
-        | halves
-        | (facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(lines))
-    )
-    share = facts.executed_share(rows)
-    if not share or _busy(facts) < thresholds.BUSY:
+    """Needs counts, PC samples and the TTGIR. Without it conversions that need not be there are gone; which
+    integer instructions belong to one is only known if its line has no other integer arithmetic."""
+    ops = [op for op, _, _ in facts.located_ops]
+    lines = avoidable_casts(ops)
+    if not lines or not _is_busiest(facts):
         return
-    place, sampled = facts.most_sampled(rows)
-    cast = rows & facts.at(lines)
-    if cast.any():
-        place, _ = facts.most_executed(cast)
+    plain = lines - facts.lines_of(_INTEGERS)
+    halves = facts.counts["opcode"].astype("str").str.startswith("HADD2.F32")
+    rows = (facts.counts["op"].isin(CONVERSIONS) | halves) & (facts.at(lines) | (facts.counts["line"] == 0))
+    rows |= facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(plain)
+    share = facts.executed_share(rows)
+    place, _ = facts.most_executed(rows)
+    taken = max(share * facts.used.get("issue", 0.0), facts.blamed_share(rows))
     yield _finding(
-        facts, "conversions", place, max(share * facts.used.get("issue", 0.0), sampled), rows,
-        "conversions between types",
+        facts, "conversions", place, taken, rows, "conversions between types",
         "keep one type inside the loop; convert once before or behind it",
     )  # fmt: skip
 

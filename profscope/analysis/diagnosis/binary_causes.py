@@ -21,7 +21,6 @@ _NARROW: Final = re.compile(r"(?:@!?%p\d+\s+)?(ld|st)\.global\.(?:\w+\.)*?(?:b|u
 _VERSION: Final = re.compile(r"nvidia_mma<\{versionMajor = (\d+).*?instrShape = \[([\d, ]+)\]")
 _PRODUCT: Final = re.compile(r"^tt\.dot$|warp_group_dot$")
 _WGMMA_CAPABILITY: Final = 90
-_WGMMA_ROWS: Final = 64  # fewer do without it
 
 
 def register_spills(facts: KernelFacts) -> Iterator[Finding]:
@@ -60,14 +59,14 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
         return
     shapes = [(int(version), shape.split(",")) for version, shape in _VERSION.findall(facts.ttgir)]
     products = [(op, line) for op, line, _ in facts.located_ops if _PRODUCT.search(op.name) and line]
-    lines = [line for op, line in products if _rows(op) >= _WGMMA_ROWS]
+    lines = [line for op, line in products if _rows(op) >= thresholds.WGMMA_SIDE]
     if not shapes or not lines:
         return
     version = max(version for version, _ in shapes)
     columns = max(int(shape[1]) for at, shape in shapes if at == version)
     if version == 2:
         what = "mma.sync of {columns} in place of wgmma"
-    elif columns < thresholds.WGMMA_COLUMNS:
+    elif columns < thresholds.WGMMA_SIDE:
         what = "wgmma of {columns}"
     else:
         return

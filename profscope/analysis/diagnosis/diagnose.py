@@ -22,13 +22,13 @@ __all__ = ["diagnose"]
 
 _CAUSES: Final = (
     *launch_causes.CAUSES,
+    *tensor_causes.CAUSES,
     *memory_causes.CAUSES,
     *repeated_loads.CAUSES,
     *arithmetic_causes.CAUSES,
-    *tensor_causes.CAUSES,
     *warp_causes.CAUSES,
 )
-# What is seen whatever the cause is: it stands behind a cause that explains at least half as much.
+# What is seen whatever the cause is: nothing is said of it if a cause may explain all of it.
 _SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
 # What a kernel has reached: a result, not a fault, and no gain.
 _RESULT: Final = "-bound"
@@ -40,14 +40,16 @@ def _rank(finding: Finding) -> tuple[float, int]:
 
 
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:
-    """What holds it back, by all causes; the largest gain first, symptoms behind causes, and last those whose
-    gain nobody knows."""
+    """What holds it back, by all causes; the largest gain first, and last those whose gain nobody knows."""
     found = [finding for cause in _CAUSES for finding in cause(facts)]
     told = set()
-    most = max((each.gain.expected for each in found if each.finding not in _SYMPTOMS), default=0.0)
+    causes = [
+        each for each in found if each.finding not in _SYMPTOMS and each.gain.expected >= thresholds.NOISE_PCT
+    ]
+    explained = max((each.gain.high for each in causes), default=0.0)
     for each in sorted(found, key=_rank):
         is_finding = each.gain.expected >= thresholds.NOISE_PCT or each.finding.endswith(_RESULT)
-        if is_finding and (each.finding not in _SYMPTOMS or most < each.gain.high / 2):
+        if is_finding and (each.finding not in _SYMPTOMS or each.gain.expected > explained):
             told.add(each.finding)
             yield each
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))

@@ -39,6 +39,8 @@ Place = tuple[str, int]
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
+_ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
+_EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -56,8 +58,9 @@ class KernelFacts:
     `limits`) what part of its peak is used, 0 to 1; without what is unknown. counters: values by name.
     counts: rows of `prof.counts`, with `op`, the opcode in SASS's words without its suffixes, `bytes`, what
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
-    launch. room: CTAs that fit on an SM, 0 if not known. cta_cycles: durations of recorded CTAs. place: file
-    and line of the kernel. capability: 90 for 9.0, 0 if
+    launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no
+    warp is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is.
+    cta_cycles: durations of recorded CTAs. place: file and line of the kernel. capability: 90 for 9.0, 0 if
     unknown. analysis: its spans.
     """
 
@@ -74,6 +77,7 @@ class KernelFacts:
     sms: int
     room: int
     spills: int
+    idle: float
     cta_cycles: np.ndarray[Any, Any]
     ttgir: str
     ptx: str
@@ -115,24 +119,6 @@ class KernelFacts:
     def local_bytes(self) -> float:
         """What loads and stores of local memory move in a launch, in bytes."""
         return 32.0 * float((self.counts["local_sectors"] / self.counts["launches"]).sum())
-
-    @cached_property
-    def unfilled(self) -> float:
-        """What part of the time of the places that its CTAs have on the device no CTA runs: of recorded CTAs,
-        and of the time of a launch by the counters; 0 if unknown."""
-        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
-        places = min(self.grid, self.sms * self.room)
-        if not cycles or not places or not len(self.cta_cycles):
-            return 0.0
-        return max(0.0, 1 - self.grid * float(self.cta_cycles.mean()) / (places * cycles))
-
-    @cached_property
-    def outside(self) -> float:
-        """What part of the time of a single wave is not that of its longest recorded CTA; 0 if unknown."""
-        cycles = self.counters.get("time", 0.0) * 1e-9 * self.counters.get("clock", 0.0)
-        if not cycles or not len(self.cta_cycles) or not 0 < self.waves <= 1:
-            return 0.0
-        return max(0.0, 1 - float(self.cta_cycles.max()) / cycles)
 
     @cached_property
     def slots(self) -> pd.DataFrame:
@@ -238,19 +224,33 @@ class KernelFacts:
             if has_dot and masks and "arith.cmpi" in names:
                 return line_of(masks[0])
             for op in inside:
-                if op.name == "arith.cmpi" and _TENSOR_MASK.search(str(op)) and compares_both(op, loop):
-                    return line_of(masks[0] if masks else op)
+                is_mask = any("xi1" in each.type for each in op.results)
+                if op.name == "arith.cmpi" and is_mask and compares_both(op, loop):
+                    return line_of(masks[0] if masks else loop)
         return 0
 
+    def threads_have_neighbours(self, line: int) -> bool:
+        """Whether a thread has several neighbouring elements of what is loaded or stored at a line, by the
+        layouts there; true if they are unknown."""
+        accesses = [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
+        aliases = accesses[0].module.aliases if accesses else {}
+        layouts = [
+            "#" + kind.rpartition("#")[2].rstrip(">") for op in accesses for kind in op.operand_types[:1]
+        ]
+        found = (_EACH.search(aliases.get(layout, "")) for layout in layouts)
+        sizes = [math.prod(int(each) for each in size[1].split(",")) for size in found if size is not None]
+        return not sizes or max(sizes) > 1
+
     @cached_property
-    def is_uneven(self) -> bool:
-        """Whether a loop's upper bound depends on the program's id."""
-        return any(op.name == "scf.for" and is_of_program(op) for op, _, _ in self.located_ops)
+    def uneven_loops(self) -> set[int]:
+        """The lines of loops whose upper bound depends on the program's id."""
+        return {line for op, line, _ in self.located_ops if op.name == "scf.for" and is_of_program(op)} - {0}
 
     @cached_property
     def carried_line(self) -> int:
-        """The line of the largest tensor that a loop carries in registers: of the product that adds to it, or
-        of what it is at first; 0 if there is none."""
+        """The line of the largest tensor that a loop carries in registers: of the product that adds to it, of
+        the constant that it is at first, or, if it is loaded, of what it becomes in a step; 0 if there is
+        none."""
         most, line = 0, 0
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
@@ -263,6 +263,9 @@ class KernelFacts:
                     made = loop.resolve(first)
                     initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
                     given = loop.regions[0].entry.ops[-1].operands[value.index]
+                    new = loop.resolve(given) or loop.regions[0].entry.ops[-1].resolve(given)
+                    if initial and new is not None and isinstance(new.owner, Op):
+                        initial = line_of(new.owner)
                     initial = initial or self._assigned(_NUMBERED.sub("", given), line_of(loop))
                     line = products[0] if products else initial or line_of(loop)
         return line
@@ -348,6 +351,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         sms=sm_count_of(tables.metadata) or 0,
         room=int(build.get("ctas_per_sm") or judged.room),
         spills=int(build.get("spills") or 0),
+        idle=_idle(judged, values),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         ttgir=ttgir,
         ptx=_text_of(judged, "ptx"),
@@ -366,6 +370,21 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
         time = bare_time(judged.tables, durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+
+
+def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
+    """By the samples of the bare binary and the time of a launch by counters; 0 if one of them is unknown."""
+    sampler, sms = judged.tables.metadata.get("sampler") or {}, sm_count_of(judged.tables.metadata)
+    cycles = counters.get("time", 0.0) * 1e-9 * counters.get("clock", 0.0)
+    for binary in sampler.get("binaries") or ():
+        of = binary.get("kernel"), binary.get("variant"), binary.get("binary")
+        periods: list[float] = binary.get("period_cycles") or []
+        launches = int(binary.get("launches") or 0)
+        if of == (judged.kernel, judged.variant, "bare") and len(periods) == 1 and launches and sms:
+            taken = int(binary.get("samples") or 0) + int(binary.get("dropped") or 0)
+            whole = launches * sms * cycles / periods[0]
+            return max(0.0, 1 - taken / whole) if taken and math.isfinite(whole) and whole > 0 else 0.0
+    return 0.0
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

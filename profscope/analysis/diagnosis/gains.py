@@ -4,15 +4,16 @@
 
 removed: the part of the launch's time, as samples and counts measure it, in which the cause holds warps up.
 
-Five things are uncertain, and set how low and how high the gain may be.
+Six things are uncertain, and set how low and how high the gain may be.
 What is removed, and what stays of other resources' use: each cause says it.
 Sampling: a share of the samples is known to its Wilson interval.
 Which limit remains: at the least, resources reach `ATTAINABLE` times what is expected of them; at the most,
-L2 and the tensor pipe reach their peaks, and other instructions take no time.
+L2 and the tensor pipe reach their peaks, L1 holds what L2 sends again, and other instructions take no time.
+Queues: at the most, waits for the instructions of other warps shrink with what the cause puts into a queue.
 Code placement: the time without the cause is known to `NOISE_PCT`.
 Whether waits overlap. At the least, other warps issue in the time that is removed as often as in the rest,
-so that part is no loss, and the time of a single wave in which no CTA runs stays. At the most, warps that
-wait at barriers for those that are held up come as much earlier.
+so that part is no loss, and the time in which SMs are idle stays. At the most, warps that wait at barriers
+for those that are held up come as much earlier.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ __all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
 _ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
-_L1_SECTORS = 4  # that L1 passes in a cycle, as many bytes as a wavefront of shared memory
+_SHARED_WAITS = (
+    "lg_throttle", "mio_throttle", "tex_throttle", "short_scoreboard", "math_pipe_throttle", "not_selected",
+    "dispatch_stall", "no_instructions",
+)  # fmt: skip
+"""Stalls that are waits for other warps' instructions."""
 
 
 @dataclass(frozen=True)
@@ -59,29 +64,44 @@ def gain(
     """least, most: if the cause knows bounds of its own. is_exact: `removed` was not sampled, and
     nothing else runs in that time."""
     if any(
-        facts.used.get(name, 0.0) >= thresholds.NEAR_ROOF and name not in expected.kept for name in _ROOFS
+        facts.used.get(name, 0.0) * expected.kept.get(name, 1.0) >= thresholds.NEAR_ROOF for name in _ROOFS
     ):
         return NO_GAIN
+    idle = 0.0 if is_exact else facts.idle
     lowest, highest = least or expected, most or expected
     low, high = lowest.removed, highest.removed
     if not is_exact:
         low = _between(facts, low)[0] * (1 - min(1.0, facts.used.get("issue", 0.0)))
-        meeting = facts.stalled("barrier")
-        high = min(1.0, _between(facts, high)[1] / max(1 - meeting, 1e-9))
+        high = _between(facts, high)[1]
+        high += (1 - high) * facts.stalled(*_SHARED_WAITS) * (1 - min([1.0, *expected.kept.values()]))
+        high = min(1.0, high / max(1 - facts.stalled("barrier"), 1e-9))
     pct = 100 * (1 - max(1 - expected.removed, _left(facts.used, expected.kept)))
-    kept_time = max(1 - low * (1 - facts.outside), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
+    kept_time = max(1 - low * (1 - idle), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
     must = {name: used for name, used in facts.used.items() if name in _WHATEVER_CODE}
-    high_pct = 100 * (1 - max(1 - high, _left(must, highest.kept) * thresholds.ATTAINABLE))
+    fewest = dict(highest.kept) | {"l2": min(highest.kept.get("l2", 1.0), _of_dram(facts))}
+    high_pct = 100 * (1 - max(1 - high, _left(must, fewest) * thresholds.ATTAINABLE))
     noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
     return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0)
 
 
+def _of_dram(facts: KernelFacts) -> float:
+    """What part of the bytes that loads and stores ask L2 for DRAM moves: L1 may hold the others."""
+    moved = facts.counters.get("dram_read", 0.0) + facts.counters.get("dram_write", 0.0)
+    return min(1.0, moved / max(1.0, 32.0 * facts.sectors("LDG", "LDGSTS", "STG")))
+
+
 def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
-    """Of waits for data that others hide if more is in flight: four times as much, at least twice as much, at
-    most any amount."""
-    return gain(facts, Without(waits * 3 / 4), Without(waits / 2), Without(waits))
+    """Of waits for data that others hide if `IN_FLIGHT` times as much is in flight, at least half as much of
+    it, at most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the
+    issue slots or a pipe, has others to run in these waits."""
+    at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
+    if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", *PIPES)):
+        return NO_GAIN
+    met = waits / max(1 - facts.stalled("barrier"), waits)
+    expected, least = (1 - 1 / times for times in (thresholds.IN_FLIGHT, thresholds.IN_FLIGHT / 2))
+    return gain(facts, Without(met * expected), Without(waits * least), Without(waits))
 
 
 def _between(facts: KernelFacts, share: float) -> tuple[float, float]:
@@ -108,7 +128,7 @@ def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict
         return 1 - part * float(amount[rows].sum()) / every if every else 1.0
 
     counts = facts.counts
-    passed = counts["wavefronts"] + counts["sectors"] / _L1_SECTORS
+    passed = counts["wavefronts"] + counts["sectors"] / thresholds.LINE_SECTORS
     pipes = {pipe: kept(facts.slots[pipe]) for pipe in PIPES}
     return pipes | {
         "issue": kept(counts["executed"]),

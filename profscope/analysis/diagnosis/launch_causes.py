@@ -14,6 +14,8 @@ from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
+_Z: Final = 1.96  # 95 % of a normal distribution are within so many standard deviations
+
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
     """Needs the grid. Without it the same work runs on all SMs."""
@@ -41,6 +43,7 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
         of_sm, of_places = (1 - each / math.ceil(each) for each in (facts.grid / facts.sms, facts.waves))
         idle = 1 - min(1.0, max(facts.used.values(), default=0.0))
         lost = of_sm + max(0.0, of_places - of_sm) * idle
+        lost = min(lost, facts.idle) if facts.idle else lost
         yield Finding(
             "tail", *facts.place,
             cited(
@@ -62,12 +65,13 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     waves = max(1, math.ceil(facts.waves))
     if not cycles.any() or facts.grid < facts.sms:
         return
-    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.is_uneven):
+    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.uneven_loops):
         return
-    extra = (cycles.max() - cycles.mean()) / waves
-    lost = max(float(extra / (cycles.mean() + extra)), facts.unfilled if waves == 1 else 0.0)
+    error = float(cycles.std() / math.sqrt(len(cycles)))
+    lost, least, most = (_uneven(cycles.max(), cycles.mean() + each * error, waves) for each in (0, _Z, -_Z))
+    lost, least = facts.idle or lost, min(facts.idle or lost, least)
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
-    loops = sorted(line for line in facts.lines_of("scf.for|scf.while") if line)
+    loops = sorted(facts.uneven_loops) or sorted(facts.lines_of("scf.for|scf.while") - {0})
     yield Finding(
         "load-imbalance", facts.place[0], loops[0] if loops else place[1],
         cited(
@@ -76,8 +80,15 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
             mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
         ),
         "sort or interleave the work, or fetch the next tile from a counter",
-        gain(facts, Without(lost)), "medium",
+        gain(facts, Without(lost), Without(least), Without(max(lost, most)), is_exact=True), "medium",
     )  # fmt: skip
+
+
+def _uneven(longest: float, mean: float, waves: int) -> float:
+    """What part of the time SMs have nothing to do behind their last CTA, if one takes longest."""
+    mean = min(max(mean, 0.0), longest)
+    extra = (longest - mean) / waves
+    return extra / (mean + extra) if longest else 0.0
 
 
 @needs("counters")
@@ -126,7 +137,8 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and PC samples. Without it a warp for each scheduler does the work of all."""
+    """Needs counts, PC samples and the TTGIR. A block that is loaded once, not in a loop, is divided among so
+    many warps that the reduction is what they do. Without it a warp for each scheduler does all."""
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     warps = facts.grid * facts.warps
@@ -136,7 +148,7 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     if (
         facts.warps >= thresholds.MANY_WARPS
         and facts.has("tt.reduce")
-        and each <= thresholds.FEW_LOADS
+        and not facts.has(r"^tt\.load$|async_copy|descriptor_load", loop=True)
         and waits > thresholds.MUCH
     ):
         yield Finding(

@@ -9,6 +9,7 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, 
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
+from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import binding
 
@@ -48,6 +49,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             if ratio < thresholds.EXCESS:
                 continue
             vector = ratio * int(here["bytes"].min()) <= thresholds.VECTOR_BYTES and len(here) >= ratio
+            is_shifted = sectors - ideal <= int(here["executed"].sum())  # a run that starts within a sector
+            vector &= is_shifted or facts.threads_have_neighbours(int(line))
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
             spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
@@ -69,7 +72,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
 
 def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
     """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors."""
-    return dict(left) | {"l2": left["l2"] / 4}
+    return dict(left) | {"l2": left["l2"] / thresholds.LINE_SECTORS}
 
 
 def _waits_at(facts: KernelFacts, place: Place) -> float:
@@ -129,7 +132,8 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                     waiting=of_samples(waits),
                 ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 0.25))), "medium",
+                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS))),
+                "medium",
             )  # fmt: skip
 
 
@@ -145,7 +149,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     reduces = facts.lines_of("tt.reduce")
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
-    is_busy = facts.emulated or used >= thresholds.BUSY
+    is_busy = facts.emulated or used >= thresholds.BOUND
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
@@ -168,19 +172,21 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def register_spills(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone. The line is
+    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone, at the
+    most all other waits. The line is
     that of the largest tensor that a loop carries, if there is one."""
     local = facts.counts["op"].isin(["LDL", "STL"])
     share = facts.executed_share(local)
     if not facts.spills or not share:
         return
-    place, at = facts.most_sampled(local)
+    place, _ = facts.most_sampled(local)
     held = facts.carried_line
     place = (facts.place[0], held) if held else place
     waits = facts.stalled("long_scoreboard", "lg_throttle", by=("local load", "local store"))
     left = left_of_traffic(facts, facts.sectors("LDG", "LDGSTS"), facts.sectors("STG"))
     global_bytes = 32 * facts.sectors("LDG", "LDGSTS", "STG")
     kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
+    without = left | dict.fromkeys(("l1", "l2", "lsu"), kept)
     yield Finding(
         "register-spills", *place,
         cited(
@@ -189,7 +195,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
             waiting=of_samples(waits),
         ),
         "more warps, smaller tiles, or a larger maxnreg",
-        gain(facts, Without(max(share, waits, at), left | dict.fromkeys(("l1", "l2", "lsu"), kept))),
+        gain(facts, Without(max(share, facts.blamed_share(local)), without), most=Without(1.0, without)),
         "high",
     )  # fmt: skip
 
@@ -197,7 +203,8 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples. Without it nobody waits for atomics, for their queue, for the fences around them, nor
-    at their lines for those that do, and L2 has less to do: an atomic reads its sector and writes it."""
+    at their lines for those that do, and L2 has less to do: an atomic reads its sector and writes it. At the
+    most, all others wait behind them in L2."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(_ATOMICS)
@@ -212,23 +219,28 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             "atomics", *place,
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
-            gain(facts, Without(held, {"l2": kept}), most=Without(held, {"l2": kept / 4})), "medium",
+            gain(
+                facts, Without(held, {"l2": kept}),
+                most=Without(1.0, {"l2": kept / thresholds.LINE_SECTORS}),
+            ),
+            "medium",
         )  # fmt: skip
 
 
 @needs("counters", "counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters, counts and PC samples. Without it, loads ask L2 and DRAM for half as much: tiles are
-    twice as large, or neighbours in time share what they read. What spills and atomics move stays."""
+    """Needs counters, counts and the TTGIR. Without it tiles are as large as those of good products."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
-    dot = facts.has(r"dot|wgmma|mma")
-    read = facts.counters.get("dram_read", 0.0)
-    asked = 32.0 * float(facts.counts.loc[facts.counts["op"].isin(["LDG", "LDGSTS"]), "sectors"].sum())
-    spared = 0.5 * asked / (asked + 32.0 * facts.sectors(*_ATOMICS, "STG") + facts.local_bytes + 1.0)
-    bound, waits = max(l2, dram), facts.stalled(*_QUEUES, "barrier")
-    if not dot or bound < thresholds.BOUND or tensor > bound or asked < thresholds.REREAD * read:
-        return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    read = facts.counters.get("dram_read", 0.0)
+    asked = 32.0 * facts.sectors("LDG", "LDGSTS")
+    larger = without_small_tiles(facts)
+    if (
+        not larger.removed
+        or max(l2, dram) < max(thresholds.BOUND, tensor)
+        or asked < thresholds.REREAD * read
+    ):
+        return
     place, _ = facts.most_executed(loads)
     yield Finding(
         "tile-reread", *place,
@@ -239,8 +251,7 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
             l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
         ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
-        gain(facts, Without(min(spared * bound, waits), dict.fromkeys(("l2", "dram"), 1 - spared))),
-        "medium",
+        gain(facts, larger), "medium",
     )  # fmt: skip
 
 
@@ -259,7 +270,7 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
     is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
-    few = facts.stages <= 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
+    few = facts.stages <= thresholds.IN_FLIGHT / 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
     name = "few-stages" if pipelined and few else "exposed-latency"
     yield Finding(
         name, *place,

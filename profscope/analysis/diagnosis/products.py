@@ -3,39 +3,62 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Op
+from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.ttgir_ops import line_of
 
-__all__ = ["summed_products"]
+__all__ = ["SummedProducts", "summed_products"]
 
 _THROUGH: Final = re.compile(
     r"arith\.(extf|truncf|sitofp|uitofp|mulf|select)$|tt\.(broadcast|expand_dims|reshape|trans|fp_to_fp)$|"
     r"ttg\.convert_layout$"
 )
 """Ops through which an element of a product stays one."""
+_LOAD: Final = "tt.load"
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 
 
-def summed_products(facts: KernelFacts) -> tuple[set[int], set[int]]:
+class SummedProducts(NamedTuple):
     """The lines of multiplications of a broadcast tensor whose results are summed, by a reduction or by
-    additions, with the lines of these sums; and the lines that convert what is multiplied."""
+    additions, with the lines of these sums; and the lines that convert and load what is multiplied."""
+
+    sums: set[int]
+    casts: set[int]
+    loads: set[int]
+
+
+def summed_products(facts: KernelFacts) -> SummedProducts:
     sums: set[int] = set()
     casts: set[int] = set()
+    loads: set[int] = set()
     for op, line, _ in facts.located_ops:
         if not _is_sum(op):
             continue
         made = _made_of(op)
         products = [each for each in made if each.name == "arith.mulf"]
+        made += [each for product in products for each in _squared_difference(product, op)]
         broadcast = [each for each in made if each.name == "tt.broadcast"]
         needed = 1 if op.name == "tt.reduce" else 2  # a column times a row
         if not products or len(broadcast) < needed:
             continue
         sums |= {line, *map(line_of, products)}
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
-    return sums - {0}, casts - {0}
+        loads |= {line_of(each) for each in made if each.name == _LOAD}
+    return SummedProducts(sums - {0}, casts - {0}, loads - {0})
+
+
+def _squared_difference(product: Op, total: Op) -> list[Op]:
+    """Of (x - y)**2, summed by a loop: x and y, and what they are made of. It is x**2 + y**2 less 2 * x * y,
+    whose sum is a product of matrices."""
+    first, second = (product.resolve(name) for name in product.operands[:2])
+    owner = None if first is None or first != second else first.owner
+    if not isinstance(owner, Op) or owner.name != "arith.subf":
+        return []
+    added = [total.resolve(name) for name in total.operands]
+    is_carried = any(value is not None and isinstance(value.owner, Block) for value in added)
+    return _made_of(owner) if is_carried or total.name == "tt.reduce" else []
 
 
 def _is_sum(op: Op) -> bool:
@@ -45,14 +68,18 @@ def _is_sum(op: Op) -> bool:
 
 
 def _made_of(op: Op) -> list[Op]:
-    """The ops that an op's operands are made by, as far as elements stay the same ones."""
+    """The ops that an op's operands are made by, as far as elements stay the same ones, back to loads."""
     found: list[Op] = []
     left = [(op, name) for name in op.operands]
     while left:
         user, name = left.pop()
         value = user.resolve(name)
         owner = None if value is None else value.owner
-        if isinstance(owner, Op) and _THROUGH.match(owner.name) and owner not in found:
+        if not isinstance(owner, Op) or owner in found:
+            continue
+        if _THROUGH.match(owner.name):
             found.append(owner)
             left += [(owner, each) for each in owner.operands]
+        elif owner.name == _LOAD:
+            found.append(owner)
     return found

@@ -31,7 +31,8 @@ class _Repeated(NamedTuple):
 
 @needs("counts", "samples", "ttgir")
 def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
-    """Without it the later load is gone, and nobody waits for it. That no store changes the data between is
+    """Without it the later load is gone, and nobody waits for it, at the most for none behind it.
+    That no store changes the data between is
     not known."""
     found = _repeated(facts)
     every = max(1.0, float(facts.counts["sectors"].sum()))
@@ -43,6 +44,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
         waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+        queue = facts.stalled("long_scoreboard", "lg_throttle") if waits else 0.0
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
         left = left_of_traffic(facts, (1 - again.share) * sectors + others, stores)
         yield Finding(
@@ -54,7 +56,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain(facts, Without(waits, left)), "medium",
+            gain(facts, Without(waits, left), most=Without(max(waits, queue), left)), "medium",
         )  # fmt: skip
 
 

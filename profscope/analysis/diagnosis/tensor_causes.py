@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.dataflow import (
+    conversion_lines,
+    copies_of_loops,
+    early_reductions,
+    unoverlapped_products,
+)
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.products import summed_products
+from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -26,39 +32,42 @@ _PRODUCT_WAITS: Final = (
     "gmma",
     "warpgroup_arrive",
 )
+_MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
-_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
 @needs("counts", "ttgir")
 def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and the TTGIR. Without it tensor cores do the products, at a tenth of the time or less."""
+    """Needs counts and the TTGIR. Without it tensor cores do the products, at a
+    tenth of the time or less, and a CTA loads each operand once."""
     if facts.executed_ops(*_MMA) > 0:
         return
     dots = facts.lines_of(r"^tt\.dot") - {0}
-    sums, casts = summed_products(facts)
-    lines = dots or sums
+    summed = summed_products(facts)
+    lines = dots or summed.sums
     rows = facts.at(lines) & facts.counts["op"].isin(["FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2"])
-    rows |= facts.at(casts) & facts.counts["op"].isin(CONVERSIONS) if lines and not dots else False
+    if not dots:
+        rows |= facts.at(summed.casts) & facts.counts["op"].isin(CONVERSIONS)
     share = facts.executed_share(rows)
     if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
     rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
-    removed = facts.most_sampled(rows)[1] if "samples" in facts.known else share
+    if not dots:  # which each thread loads for itself
+        rows |= facts.at(summed.loads) & facts.counts["op"].eq("LDG")
+    removed = facts.blamed_share(rows) if "samples" in facts.known else share
     yield Finding(
         "no-tensor-cores", *place,
         cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
         "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
-        gain(facts, Without(removed, kept_without(facts, rows))),
-        "high",
+        gain(facts, Without(removed, kept_without(facts, rows)), most=Without(1.0)), "high",
     )  # fmt: skip
 
 
 @needs("counters", "counts", "samples")
 def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
-    memory, and a side of the tile is twice as long; at the least none is, at the most both are."""
+    memory, and tiles are as large as those of good products; at the least they stay as they are."""
     wide = facts.counts["op"].isin(_WGMMA)
     sync = facts.counts["op"].isin(_MMA) & ~wide
     tensor = facts.used.get("tensor", 0.0)
@@ -67,7 +76,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     shapes = (
         facts.counts.loc[wide, "opcode"].astype("str").str.extract(r"\.64x(\d+)x")[0].dropna().astype(int)
     )
-    narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_COLUMNS
+    narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_SIDE
     columns: dict[str, Quantity] = {}
     if sync.any() and not wide.any():
         what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
@@ -79,15 +88,13 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(sync | wide)
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
+    larger = without_small_tiles(facts)
+    both = {name: kept.get(name, 1.0) * larger.kept.get(name, 1.0) for name in {*kept, *larger.kept}}
     yield Finding(
         "small-mma", *place,
         cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
         "larger tiles in M and N, 4 or 8 warps",
-        gain(
-            facts, Without(waits, kept | {"l2": 0.75}), Without(waits, kept),
-            Without(waits, kept | {"l2": 0.5}),
-        ),
-        "medium",
+        gain(facts, Without(max(waits, larger.removed), both), Without(waits, kept)), "medium",
     )  # fmt: skip
 
 
@@ -98,6 +105,9 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
         return
     waits = facts.stalled("long_scoreboard", "barrier")
     place, _ = facts.most_stalled("long_scoreboard", "barrier", by=("mma", "tma", "barrier"))
+    if place == facts.place:  # of what the compiler has put there for the kernel
+        products = sorted(facts.lines_of(r"tt\.dot$|warp_group_dot$", loop=True) - {0})
+        place = (place[0], products[0]) if products else place
     yield Finding(
         "partition-starved", *place,
         cited(
@@ -109,30 +119,36 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@needs("counters", "samples", "ttgir")
+@needs("counters", "counts", "samples", "ttgir")
 def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples and the TTGIR. Without it the next product is issued before this one's result is
-    used."""
-    waits = [text for text in facts.text_of("ttng.warp_group_dot_wait") if _PENDING.search(text)]
+    """mma-not-overlapped; conversions if only these are in the way. Needs counts, PC samples and the TTGIR.
+    Without it the next product is issued before this one's result is used, and operands come from shared
+    memory as they are: no instruction makes them."""
     tensor = facts.used.get("tensor", 0.0)
-    if not waits or tensor > thresholds.NEAR_ROOF or not facts.lines_of("warp_group_dot_wait", loop=True):
+    found = unoverlapped_products([op for op, _, _ in facts.located_ops])
+    if not found or not facts.has("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
         return
-    share = facts.stalled(
+    lines = {line for each in found for line in each.operand_lines}
+    rows = facts.at(lines) & ~facts.counts["op"].isin([*_MMA, "LDG", "LDGSTS"])
+    waits = facts.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
-    used = facts.lines_of(r"arith\.(mulf|addf|truncf|extf|sitofp)|tt\.(fp_to_fp|reduce)", loop=True)
-    if share < thresholds.MUCH or not used:
+    making = facts.blamed_share(rows)
+    if waits + making < thresholds.MUCH:
         return
     place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
+    by_casts = all(each.by_casts for each in found)
+    place = facts.most_executed(rows)[0] if by_casts and rows.any() else place
     yield Finding(
-        "mma-not-overlapped", *place,
+        "conversions" if by_casts else "mma-not-overlapped", *place,
         cited(
             "each step waits for its product, no other one is pending; the tensor pipe is at {tensor}, "
-            "{waiting} wait for products or for other warps",
-            tensor=of_peak(tensor), waiting=of_samples(share),
+            "{waiting} wait for products or for other warps, {making} make operands in registers",
+            tensor=of_peak(tensor), waiting=of_samples(waits), making=of_samples(making),
         ),
-        "issue the next product before this one's result is used; scale outside of the loop",
-        gain(facts, Without(share)), "low",
+        "store operands in the type of the product; convert once, in a kernel before" if by_casts
+        else "issue the next product before this one's result is used; scale outside of the loop",
+        gain(facts, Without(waits + making, kept_without(facts, rows))), "low",
     )  # fmt: skip
 
 
@@ -166,7 +182,7 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
-    lines = facts.lines_of(r"^tt\.reduce", loop=True) - {0}
+    lines = early_reductions([op for op, _, _ in facts.located_ops])
     here = facts.samples["blamed_file"].astype("str") == facts.place[0]
     mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
@@ -186,14 +202,19 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and the TTGIR. Without it data stays in the layout that its producer has."""
-    lines = facts.lines_of(r"ttg\.convert_layout", loop=True) - {0} - facts.lines_of(r"^tt\.reduce")
-    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(lines)
-    moves = facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
+    """Needs counts and the TTGIR. Without it data stays in the layout that its producer has. If shared memory
+    binds the kernel, the waits for its queue are of what fills it, by the part that it puts in."""
+    lines = conversion_lines([op for op, _, _ in facts.located_ops])
+    rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(set(lines))
+    moves = facts.at(set(lines)) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
     share = facts.blamed_share(moves)
+    kept = kept_without(facts, rows)
+    if max(facts.used.get(name, 0.0) for name in ("shared", "l1", "lsu")) >= thresholds.BOUND:
+        share = max(share, (1 - kept["lsu"]) * facts.stalled("short_scoreboard", "mio_throttle"))
     if share < thresholds.MUCH:
         return
-    place, _ = facts.most_executed(rows)
+    (file, line), _ = facts.most_executed(rows)
+    place = file, lines.get(line, line)
     yield Finding(
         "layout-conversion", *place,
         cited(
@@ -202,14 +223,14 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
             moving=of_instructions(facts.executed_share(rows)), sampled=of_samples(share),
         ),
         "an order of ops in which both sides share a layout; transpose once",
-        gain(facts, Without(share, kept_without(facts, rows))), "medium",
+        gain(facts, Without(share, kept)), "medium",
     )  # fmt: skip
 
 
 @needs("ttgir")
 def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
-    triangle."""
+    triangle; for a narrow window, at the most, nearly all."""
     line = facts.masked_loop
     if line:
         yield Finding(
@@ -219,28 +240,57 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
                 "for all programs: about half of the tiles are thrown away"
             ),
             "end the loop at the diagonal, and mask only the tiles that it crosses",
-            gain(facts, Without(0.5, dict.fromkeys(facts.used, 0.5))), "medium",
+            gain(
+                facts, Without(1 - thresholds.TRIANGLE, dict.fromkeys(facts.used, thresholds.TRIANGLE)),
+                most=Without(1.0, dict.fromkeys(facts.used, 0.0)),
+            ),
+            "medium",
         )  # fmt: skip
 
 
-@needs("counts")
+@needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. Without it no lane of loads and stores is masked off."""
-    rows = facts.counts["op"].isin(["LDG", "STG"]) & (facts.counts["sectors"] > 0)
-    lanes = facts.counts[rows]
-    active = float(lanes["threads"].sum()) / max(1.0, 32.0 * float(lanes["executed"].sum()))
-    if active < 1 and facts.executed_share(rows) >= thresholds.NOISE_PCT / 100:
-        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1"), active)
-        place, _ = facts.most_executed(rows)
+    """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
+    waits for memory stay. Of a copy for a product the step is thrown away: all it does for that part."""
+    loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
+    masked = 1 - float(loads["threads"].sum()) / max(1.0, 32.0 * float(loads["executed"].sum()))
+    removed, place = (
+        masked * (1 - facts.stalled(*_MEMORY_WAITS)),
+        facts.most_executed(facts.counts["op"] == "LDG")[0],
+    )
+    what = "loads"
+    copies = _masked_copies(facts)
+    if len(loads) == 0 or copies[1] > masked:
+        (place, masked), what = copies, "copies of an operand"
+        removed = masked
+    if masked > 0:
+        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
         yield Finding(
             "masked-work", *place,
             cited(
-                "{masked} of loads and stores are masked off",
-                masked=Quantity(100 * (1 - active), "% of the lanes"),
+                "{masked} of {what} are masked off",
+                masked=Quantity(100 * masked, "% of the lanes"), what=what,
             ),
-            "a block that fits the row: the next smaller power of two and a loop, or several rows a program",
-            gain(facts, Without(1 - active, scaled)), "medium",
+            "a block that fits the row: the next smaller power of two and a loop, or several rows a program; "
+            "end the loop of a tile without rows",
+            gain(facts, Without(removed, scaled)), "medium",
         )  # fmt: skip
+
+
+def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
+    """The line of the copies from global to shared memory with most lanes masked off, and their share. They
+    run, but touch fewer sectors than those of the loop's operand that touches most: a pipelined loop masks
+    both in its last steps."""
+    copies = facts.counts[facts.counts["op"] == "LDGSTS"]
+    copies = copies.assign(whole=copies["executed"] * copies["bytes"])
+    most = facts.place, 0.0
+    for lines in copies_of_loops([op for op, _, _ in facts.located_ops]):
+        sums = copies[copies["line"].isin(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
+        moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
+        if len(moved) and moved.max() > 0:
+            place = facts.place[0], int(cast(int, moved.idxmin()))
+            most = max(most, (place, 1 - float(moved.min() / moved.max())), key=lambda each: each[1])
+    return most
 
 
 CAUSES: Final = (

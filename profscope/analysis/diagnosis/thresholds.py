@@ -19,9 +19,19 @@ SCHEDULERS: Final = 4
 capabilities)."""
 VECTOR_BYTES: Final = 16
 """The widest access of a thread (NVIDIA, "PTX ISA", ld)."""
-WGMMA_COLUMNS: Final = 64
-"""A narrower wgmma does not reach the tensor cores' rate of 4,096 FLOP a cycle and SM (NVIDIA, "PTX ISA",
-wgmma)."""
+WGMMA_SIDE: Final = 64
+"""Rows of a wgmma; one of fewer columns does not reach the tensor cores' rate of 4,096 FLOP a cycle and SM
+(NVIDIA, "PTX ISA", wgmma)."""
+LINE_SECTORS: Final = 4
+"""Of a line of L1 or L2, of 32 bytes each; as many as L1 passes in a cycle (NVIDIA, "Nsight Compute", memory
+tables)."""
+IN_FLIGHT: Final = 4
+"""Times as many loads hide latencies: the stages of tuned pipelines, where a faulty one has one (Triton,
+"Matrix Multiplication" tutorial: num_stages of 3 to 5)."""
+TRIANGLE: Final = 0.5
+"""Of a square, which is what a mask by positions leaves."""
+TILE_SIDE: Final = 128
+"""Of a product's tile: two warp groups of 64 rows each, as good products of the open half have."""
 
 # Published, or derived.
 BOUND: Final = BOUND_PCT / 100
@@ -40,9 +50,6 @@ and 0.96 of the issue slots."""
 NEAR_ROOF: Final = 0.8
 """Of the peak of DRAM or the tensor pipe: nothing but less work is faster. Good products have 0.8 to 0.94 of
 the tensor pipe, good copies 0.84 to 0.89 of DRAM."""
-BUSY: Final = 0.4
-"""Of the issue slots, a pipe or shared memory: below, other work hides it. Chosen: it separates the faults of
-the open half from its kernels without one."""
 MUCH: Final = 0.15
 """Of samples or instructions, before a cause explains them. Chosen: it separates the faults of the open half
 from its kernels without one."""
@@ -56,8 +63,6 @@ UNEVEN: Final = 0.35
 """The standard deviation of CTA times over their mean: alike CTAs have up to 0.3."""
 MANY_WARPS: Final = 16
 """Of a CTA: more are a fault if they have too little to do. Chosen."""
-FEW_LOADS: Final = 4
-"""Of a warp: with more, a row is large enough for its warps."""
 CTA_START_CYCLES: Final = 256
 """Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
 of one or two warps do next to nothing."""

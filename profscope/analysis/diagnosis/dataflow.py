@@ -1,0 +1,220 @@
+"""What values of a loop are made of, and what they are for, by the TTGIR."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from instrument_passes.ir.model import Op, Value
+from profscope.analysis.diagnosis.ttgir_ops import elements, line_of
+
+__all__ = [
+    "Unoverlapped",
+    "avoidable_casts",
+    "conversion_lines",
+    "copies_of_loops",
+    "early_reductions",
+    "unoverlapped_products",
+]
+
+_LOOPS: Final = ("scf.for", "scf.while")
+_CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
+_LOADS: Final = re.compile(r"tt\.load$|ttg\.local_load$|tt\.descriptor_load$")
+_MOVES: Final = re.compile(
+    r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
+)
+"""Ops that pass elements on as they are."""
+_PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
+_STORES: Final = re.compile(
+    r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$"
+)
+_ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
+_OPERANDS: Final = 2  # of a product, in front of what it adds to
+_NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
+
+
+def avoidable_casts(ops: list[Op]) -> set[int]:
+    """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
+    an operand of a product, which each program that loads it converts again. To widen what has been loaded,
+    and to narrow what is stored or multiplied, is what memory and tensor cores ask for."""
+    uses = _Uses(ops)
+    lines = set()
+    for op in ops:
+        if not _CASTS.match(op.name) or not any(elements(each.type) for each in op.results):
+            continue
+        around = _around(op)
+        source = _moved_from(op)
+        is_loaded = source is not None and bool(_LOADS.match(source.name)) and _around(source) is around
+        goals = list(uses.goals(op))
+        is_operand = any(_PRODUCTS.search(goal.name) for goal in goals)
+        is_asked_for = all(_PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
+        if is_operand if is_loaded else not is_asked_for:
+            lines.add(line_of(op))
+    return lines - {0}
+
+
+def early_reductions(ops: list[Op]) -> set[int]:
+    """The lines of reductions in loops that could come behind the loop. In loops with a reduction of values
+    that no earlier step has a part in, these are all; a recurrence needs its reductions in each step."""
+    found: dict[Op, set[int]] = defaultdict(set)
+    fresh = set()
+    for op in ops:
+        loop = _around(op)
+        if op.name == "tt.reduce" and loop is not None:
+            found[loop].add(line_of(op))
+            if not any(_computed_by(op, name, loop)[1] for name in op.operands):
+                fresh.add(loop)
+    return {line for loop, lines in found.items() if loop in fresh for line in lines} - {0}
+
+
+class Unoverlapped(NamedTuple):
+    """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product
+    is issued, or arithmetic that makes an operand in registers.
+
+    operand_lines: of the latter. by_casts: whether that converts types, and nothing else.
+    """
+
+    line: int
+    operand_lines: set[int]
+    by_casts: bool
+
+
+def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
+    """Products of which others in the same step are made are left out: those wait for them in any order."""
+    uses = _Uses(ops)
+    products: dict[Op, list[Op]] = defaultdict(list)
+    for op in ops:
+        loop = _around(op)
+        if _PRODUCTS.search(op.name) and loop is not None:
+            products[loop].append(op)
+    found = []
+    for loop, inside in products.items():
+        made_by = {
+            op: [each for name in op.operands[:_OPERANDS] for each in _computed_by(op, name, loop)[0]]
+            for op in inside
+        }
+        if any(_PRODUCTS.search(each.name) for made in made_by.values() for each in made):
+            continue
+        for op, made in made_by.items():
+            waits = [
+                each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and _around(each) is loop
+            ]
+            of_result = [goal for wait in waits for goal in uses.goals(wait) if _is_arithmetic(goal)]
+            of_operand = [each for each in made if _is_arithmetic(each)]
+            if (of_result or of_operand) and line_of(op):
+                by_casts = all(_CASTS.match(each.name) for each in of_result + of_operand)
+                found.append(
+                    Unoverlapped(line_of(op), {line_of(each) for each in of_operand} - {0}, by_casts)
+                )
+    return found
+
+
+def conversion_lines(ops: list[Op]) -> dict[int, int]:
+    """The lines of layout conversions in loops, and where the source asks for them: at a transposition that
+    has the layout of one side, if there is one. At the line of a reduction, which exchanges data, too, only
+    those of a tensor as large as the one that it reduces."""
+    reduced: dict[int, int] = defaultdict(int)
+    turned: dict[tuple[Op, str], int] = {}
+    for op in ops:
+        if op.name == "tt.reduce":
+            reduced[line_of(op)] = max(reduced[line_of(op)], *(elements(each) for each in op.operand_types))
+        elif op.name == "tt.trans" and (loop := _around(op)) is not None:
+            turned |= {(loop, _layout(each.type)): line_of(op) for each in op.results}
+    found = {}
+    for op in ops:
+        loop = _around(op)
+        if op.name == "ttg.convert_layout" and loop is not None and line_of(op):
+            value, source = op.results[0], op.resolve(op.operands[0])
+            if elements(value.type) >= reduced[line_of(op)]:
+                sides = [_layout(each.type) for each in (value, source) if each is not None]
+                lines = [turned[loop, side] for side in sides if (loop, side) in turned]
+                found[line_of(op)] = lines[0] if lines else line_of(op)
+    return found
+
+
+def copies_of_loops(ops: list[Op]) -> list[set[int]]:
+    """Of each loop the lines of its copies from global to shared memory."""
+    found: dict[Op, set[int]] = defaultdict(set)
+    for op in ops:
+        loop = _around(op)
+        if op.name == "ttg.async_copy_global_to_local" and loop is not None:
+            found[loop].add(line_of(op))
+    return list(found.values())
+
+
+def _layout(kind: str) -> str:
+    return kind.partition(", ")[2]
+
+
+def _is_arithmetic(op: Op) -> bool:
+    """Of tensors of floating point."""
+    is_float = any(elements(each.type) and re.search(r"x(f|bf)\d", each.type) for each in op.results)
+    return is_float and bool(_ARITHMETIC.match(op.name))
+
+
+class _Uses:
+    """Who uses the results of ops."""
+
+    def __init__(self, ops: list[Op]) -> None:
+        self._of: dict[int, list[Op]] = defaultdict(list)
+        for op in ops:
+            for name in op.operands:
+                value = op.resolve(name)
+                if value is not None and isinstance(value.owner, Op):
+                    self._of[id(value.owner)].append(op)
+
+    def of(self, op: Op) -> list[Op]:
+        return self._of[id(op)]
+
+    def goals(self, op: Op) -> Iterator[Op]:
+        """The ops that use a result, or what is the same in another place or shape."""
+        left, seen = [op], {id(op)}
+        while left:
+            for user in self.of(left.pop()):
+                if id(user) not in seen:
+                    seen.add(id(user))
+                    if _MOVES.match(user.name):
+                        left.append(user)
+                    else:
+                        yield user
+
+
+def _around(op: Op) -> Op | None:
+    """The innermost loop that an op is in."""
+    return next((each for each in op.ancestors() if each.name in _LOOPS), None)
+
+
+def _moved_from(op: Op) -> Op | None:
+    """The op that makes the first operand, in another place or shape."""
+    while op.operands:
+        value = op.resolve(op.operands[0])
+        if value is None or not isinstance(value.owner, Op):
+            return None
+        op = value.owner
+        if not _MOVES.match(op.name):
+            return op
+    return None
+
+
+def _computed_by(user: Op, name: str, loop: Op) -> tuple[list[Op], bool]:
+    """The ops of a loop that a value is computed by, back to what is loaded, and whether a value of the step
+    before is among what it is computed from."""
+    found: list[Op] = []
+    carried = False
+    left, seen = [(user, name)], set()
+    while left:
+        op, used = left.pop()
+        value: Value | None = op.resolve(used)
+        if value is None or (id(value.owner), value.index) in seen:
+            continue
+        owner = value.owner
+        seen.add((id(owner), value.index))
+        if not isinstance(owner, Op):
+            carried |= owner.parent_op is loop and value.index > 0
+        elif loop in owner.ancestors():
+            found.append(owner)
+            if not _LOADS.match(owner.name):
+                left += [(owner, each) for each in owner.operands]
+    return found, carried
