@@ -7,8 +7,8 @@ round 2 were written by somebody who had not read the rules, and recorded once t
 them that is kept apart is what the rules are worth on kernels that nobody has tried them on.
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
-`bench/corpus/h200` has a recording of each case, and in `times.json` the expected causes and lines, and what
-mending it brought.
+`bench/corpus/h200`, of round 4 `h100`, has a recording of each case, and in `times.json` the expected causes
+and lines, and what mending it brought. Of cases with very many spans round 4 keeps those of some CTAs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from profscope.profiles import Profile, load
 
 __all__ = ["RECORDINGS", "Judged", "cases", "emulated", "emulated_names", "judge", "main", "totals"]
 
-RECORDINGS: Final = Path(__file__).parent / "corpus" / "h200"
+RECORDINGS: Final = Path(__file__).parent / "corpus"
+_GPUS: Final = ("h200", "h100")  # folders
 _LEAST_REAL_PCT: Final = 10.0  # what mending must bring for a fault to be judged
 _WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicted one
 _SHOWN: Final = 3  # findings of a row
@@ -86,10 +87,14 @@ class Judged:
         return self.real_pct is not None and self.bounds[0] <= self.real_pct <= self.bounds[1]
 
 
-def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
-    """Rows of `times.json`: name, half, causes, lines, file, gain (a share of the time), and times in us."""
-    rows: list[dict[str, Any]] = json.loads((folder / "times.json").read_text())["rows"]
-    return rows
+def cases() -> list[dict[str, Any]]:
+    """Rows of `times.json`: name, half, causes, lines, file below RECORDINGS, gain (a share of the time), and
+    times in us."""
+    return [
+        row | {"file": f"{gpu}/{row['file']}"}
+        for gpu in _GPUS
+        for row in json.loads((RECORDINGS / gpu / "times.json").read_text())["rows"]
+    ]
 
 
 def emulated(name: str) -> Judged:
@@ -166,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
     half.add_argument("--all", action="store_true", help="both halves")
-    parser.add_argument("--round", type=int, help="only the cases that were written then: 1 or 2")
+    parser.add_argument("--round", type=int, help="only the cases that were written then: 1 to 4")
     parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
     chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"
