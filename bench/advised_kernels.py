@@ -217,11 +217,11 @@ def _bev_pool(device: str, small: bool) -> Callable[[], Any]:
 
 
 def _topk(device: str, small: bool) -> Callable[[], Any]:
-    """The 50 best of 128,256 words, for 64 sequences."""
-    rows, words = (2, 2000) if small else (64, 128256)
-    x = _normal(device, rows, words, dtype=torch.float32)
+    """The eight best of 256 experts, for 65,536 tokens."""
+    tokens, experts = (16, 256) if small else (65536, 256)
+    x = _normal(device, tokens, experts, dtype=torch.float32)
     run = function("flag_gems.ops.topk")
-    return lambda: run(x, 50)
+    return lambda: run(x, 8)
 
 
 def _batch_norm(device: str, small: bool) -> Callable[[], Any]:
@@ -231,16 +231,6 @@ def _batch_norm(device: str, small: bool) -> Callable[[], Any]:
     w, b, mean = (_normal(device, channels, dtype=torch.float32) for _ in range(3))
     run = function("flag_gems.ops.batch_norm")
     return lambda: run(x, w, b, mean, torch.ones_like(mean), True)
-
-
-def _mlstm_xl_chunk(device: str, small: bool) -> Callable[[], Any]:
-    """The heads of xLSTM 7B: 8, of 256 and 512 dimensions."""
-    batch, heads, tokens, width = (1, 1, 128, 64) if small else (2, 8, 4096, 256)
-    q, k = (_normal(device, batch, heads, tokens, width) for _ in range(2))
-    v = _normal(device, batch, heads, tokens, 2 * width)
-    i, f = _normal(device, batch, heads, tokens) - 2, _normal(device, batch, heads, tokens) + 4
-    run = function("mlstm_kernels.torch.chunkwise.triton_xl_chunk.mlstm_chunkwise__xl_chunk")
-    return lambda: run(q, k, v, i, f, autocast_kernel_dtype=torch.bfloat16)
 
 
 def _mlstm_backward(device: str, small: bool) -> Callable[[], Any]:
@@ -345,10 +335,7 @@ CHOSEN: Final = (
     Kernel("conch.kernels.vision.bev_pool._bev_pool_kernel", _bev_pool),
     Kernel("flag_gems.ops.topk.topk_stage1_kernel", _topk),
     Kernel("flag_gems.ops.batch_norm.batch_norm_forward_kernel", _batch_norm),
-    Kernel(
-        "mlstm_kernels.torch.chunkwise.triton_xl_chunk.fw_parallel.mlstm_chunkwise__parallel_fw_Hintra_kernel",
-        _mlstm_xl_chunk,
-    ),
+    Kernel(f"{_MLSTM}.bw_recurrent.mlstm_chunkwise__recurrent_bw_dC_kernel", _mlstm_backward),
     Kernel(f"{_MLSTM}.bw_parallel.mlstm_chunkwise__parallel_bw_dQKV_kernel", _mlstm_backward),
 )
 KERNELS: Final = (*_LOOKED_AT, *CHOSEN)
