@@ -303,6 +303,24 @@ def _masked_fill(small: bool) -> Launch:
     return Launch(masked_fill_kernel, (n // 2048,), (x, mask, out, -1e4), (out,), options)
 
 
+@triton.jit
+def mixed_average_kernel(x_ptr, y_ptr, share_ptr, out_ptr, COLUMNS: tl.constexpr):
+    """Mixup: each image of a batch, and another one, by a share of its own."""
+    at = tl.program_id(1).to(tl.int64) * tl.num_programs(0) * COLUMNS
+    at += tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    share = tl.load(share_ptr + tl.program_id(1))
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
+    tl.store(out_ptr + at, y + share * (x - y))
+
+
+def _mixed_average(small: bool) -> Launch:
+    images, pixels = (2, 2048) if small else (256, 3 * 65536)
+    x, y, share = random(images, pixels), random(images, pixels), torch.rand(images)
+    out = torch.empty_like(x)
+    options = {"COLUMNS": 1024, "num_warps": 4}
+    return Launch(mixed_average_kernel, (pixels // 1024, images), (x, y, share, out), (out,), options)
+
+
 def _case(name: str, prepare: Prepare) -> Case:
     return Case(name, (), (), True, prepare, round=4)
 
@@ -323,4 +341,5 @@ CASES = (
     _case("good option prices", _option_price),
     _case("good squared norm", _squared_norm),
     _case("good masked fill", _masked_fill),
+    _case("good mixup", _mixed_average),
 )
