@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 import triton
-from triton.runtime.autotuner import Heuristics
+from triton.runtime.autotuner import Autotuner, Heuristics
 
 __all__ = ["Kernel", "Launch", "Make", "edited", "launch_of", "pipelined", "trials", "with_options"]
 
@@ -26,6 +27,11 @@ class Launch:
 
     def __call__(self) -> Any:
         return self.kernel[self.grid](*self.args, **self.kwargs)
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """Everything that the kernel may read or write."""
+        return [each for each in (*self.args, *self.kwargs.values()) if isinstance(each, torch.Tensor)]
 
     def changed(self, grid: Any = None, **options: Any) -> Launch:
         return Launch(self.kernel, grid or self.grid, self.args, {**self.kwargs, **options})
@@ -84,13 +90,30 @@ def _watched(at: str) -> Iterator[_Watched]:
 
 
 def launch_of(kernel: Kernel, device: str, small: bool) -> Launch:
-    """The last launch of a kernel in a call of its library. Raises RuntimeError where there was none."""
+    """The last launch of a kernel in a call of its library, with the options that its autotuner chose.
+
+    Raises RuntimeError if there was none.
+    """
     call = kernel.make(device, small)
     with _watched(kernel.at) as watched:
         call()
     if watched.last is None:
         raise RuntimeError(f"{kernel.name} was not launched")
-    return watched.last
+    kernel, options = _without_tuner(watched.last.kernel)
+    return replace(watched.last, kernel=kernel).changed(**options)
+
+
+def _without_tuner(kernel: Any) -> tuple[Any, dict[str, Any]]:
+    """A kernel without the wrappers that choose or cache a configuration, and the one chosen last."""
+    if isinstance(kernel, triton.JITFunction) or not hasattr(kernel, "fn"):
+        return kernel, {}
+    inner, options = _without_tuner(kernel.fn)
+    if isinstance(kernel, Heuristics):
+        return Heuristics(inner, kernel.arg_names, kernel.values), options
+    if isinstance(kernel, Autotuner):
+        chosen = {name: value for name, value in kernel.best_config.all_kwargs().items() if value is not None}
+        return inner, options | chosen
+    return inner, options
 
 
 def with_options(**options: Any) -> Callable[[Launch], Launch]:

@@ -8,6 +8,7 @@ from bench.corpus import (
     dots,
     faultless,
     fourth_faultless,
+    fourth_faultless_products,
     fourth_launch,
     fourth_math,
     fourth_memory,
@@ -57,6 +58,7 @@ _MODULES = (
     fourth_math,
     fourth_products,
     fourth_faultless,
+    fourth_faultless_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -243,36 +243,6 @@ def _rotated_heads(group: int, warps: int) -> Prepare:
 
 
 @triton.jit
-def cholesky_kernel(a_ptr, out_ptr, SIDE: tl.constexpr):
-    """Cholesky factors of small positive matrices, a matrix a program."""
-    row, column = tl.arange(0, SIDE), tl.arange(0, SIDE)
-    at = tl.program_id(0) * SIDE * SIDE + row[:, None] * SIDE + column[None, :]
-    a = tl.load(a_ptr + at)
-    factor = tl.zeros((SIDE, SIDE), dtype=tl.float32)
-    for k in range(SIDE):
-        down = tl.sum(tl.where(column[None, :] == k, a, 0.0), 1)
-        across = tl.sum(tl.where(row[:, None] == k, a, 0.0), 0)
-        scale = tl.rsqrt(tl.sum(tl.where(column == k, across, 0.0), 0))
-        down = tl.where(row >= k, down * scale, 0.0)
-        across = tl.where(column >= k, across * scale, 0.0)
-        factor = tl.where(column[None, :] == k, down[:, None], factor)
-        a -= down[:, None] * across[None, :]
-    tl.store(out_ptr + at, factor)
-
-
-def _cholesky(warps: int) -> Prepare:
-    def prepare(small: bool) -> Launch:
-        matrices = 2 if small else 1 << 14
-        half = random(matrices, 32, 32)
-        a = half + half.transpose(1, 2) + 32.0 * torch.eye(32)
-        out = torch.empty_like(a)
-        options = {"SIDE": 32, "num_warps": warps}
-        return Launch(cholesky_kernel, (matrices,), (a.contiguous(), out), (out,), options)
-
-    return prepare
-
-
-@triton.jit
 def pooled_sentences_kernel(
     x_ptr, length_ptr, out_ptr, longest, STOP: tl.constexpr, DIM: tl.constexpr, TOKENS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -379,51 +349,6 @@ def _heads_of_80(padded: bool) -> Prepare:
     return prepare
 
 
-@triton.jit
-def common_divisors_kernel(a_ptr, b_ptr, out_ptr, steps, BLOCK: tl.constexpr):
-    """The sum of the greatest common divisors of pairs; a pair goes on until its remainder is 0."""
-    lanes = tl.arange(0, BLOCK)
-    total = 0
-    for step in range(steps):
-        offs = (tl.program_id(0) * steps + step) * BLOCK + lanes
-        divisor = tl.inline_asm_elementwise(
-            """{
-            .reg .pred p; .reg .u32 a, b, t;
-            mov.u32 a, $1; mov.u32 b, $2;
-            more:
-            rem.u32 t, a, b;
-            mov.u32 a, b; mov.u32 b, t;
-            setp.ne.u32 p, b, 0;
-            @p bra more;
-            mov.u32 $0, a; }""",
-            "=r,r,r", [tl.load(a_ptr + offs), tl.load(b_ptr + offs)], dtype=tl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
-        total += tl.sum(divisor & 255, 0)  # fault
-    tl.store(out_ptr + tl.program_id(0), total)
-
-
-def _common_divisors(in_step: bool) -> Prepare:
-    """One warp of eight has pairs that take long: in every step, or (in_step) all of them in one of eight."""
-
-    def prepare(small: bool) -> Launch:
-        programs, steps = (1, 8) if small else (1056, 64)
-        step, warp = torch.arange(8)[:, None], torch.arange(8)[None, :]
-        hard = (step == warp)[None, :, :, None]
-        shape = (programs * steps // 8, 8, 8, 32)
-        factor = 1 + integers(*shape, below=200)
-        a = torch.where(hard, 832040 * factor, 6 * factor)
-        b = torch.where(hard, 514229 * factor, 2 * factor)
-        if in_step:
-            old_step = (step + warp) % 8  # the hard pairs of each warp come in step 0
-            a, b = a[:, old_step, warp], b[:, old_step, warp]
-        out = empty(programs, dtype=torch.int32)
-        args = (a.int().contiguous(), b.int().contiguous(), out, steps)
-        options = {"BLOCK": 256, "num_warps": 8}
-        return Launch(common_divisors_kernel, (programs,), args, (out,), options)
-
-    return prepare
-
-
 def _case(name: str, causes: tuple[str, ...], needs: tuple[str, ...], emulator: bool, *pair: Prepare) -> Case:
     fault, mended = pair
     return Case(name, causes, needs, emulator, fault, mended, round=4)
@@ -479,14 +404,6 @@ CASES = (
         _staged_attention(2),
     ),
     _case(
-        "small factors of 8 warps",
-        ("too-many-warps", "serial-reduction"),
-        ("counts", "resources"),
-        True,
-        _cholesky(8),
-        _cholesky(1),
-    ),
-    _case(
         "padding pooled",
         ("masked-work",),
         ("counts", "counters"),
@@ -501,13 +418,5 @@ CASES = (
         True,
         _heads_of_80(True),
         _heads_of_80(False),
-    ),
-    _case(
-        "hard divisors of one warp",
-        ("late-warp",),
-        ("spans", "samples"),
-        False,
-        _common_divisors(False),
-        _common_divisors(True),
     ),
 )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 import triton
 
+from bench import advice
 from bench.advice import main
-from bench.library_launches import Kernel, Launch, edited, launch_of
+from bench.kernels import surroundings
+from bench.library_launches import Kernel, Launch, edited, launch_of, with_options
 from bench.planted_kernels import strided_kernel
 
 
@@ -60,6 +65,46 @@ def test_a_kernel_with_one_line_changed() -> None:
         edited("while", "for")(launch)
 
 
-def test_without_a_gpu_it_says_how_to_try_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 1
+def _sums(library: ModuleType) -> Kernel:
+    """A library's call that sums every second element; one of its changes is wrong."""
+    vars(library)["kernel"] = triton.autotune([triton.Config({"BLOCK": 64}, num_warps=2)], key=["steps"])(
+        strided_kernel
+    )
+
+    def make(device: str, small: bool) -> Any:
+        x, out = torch.ones(1024), torch.empty(128)
+        return lambda: library.kernel[(2,)](x, out, 4, STRIDE=2)
+
+    half = edited("range(steps)", "range(steps // 2)")
+    return Kernel("a_library.kernel", make, {"half": half, "num_warps=1": with_options(num_warps=1)})
+
+
+def test_a_launch_has_the_options_that_its_autotuner_chose(library: ModuleType) -> None:
+    with surroundings():
+        launch = launch_of(_sums(library), "cpu", True)
+    assert launch.kernel is strided_kernel
+    assert launch.kwargs["BLOCK"] == 64
+    assert launch.kwargs["num_warps"] == 2
+
+
+def test_advice_json_has_what_was_found_and_what_changes_bring(
+    library: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(advice, "CHOSEN", (_sums(library),))
+    monkeypatch.setattr(advice, "is_installed", lambda name: True)
+    assert main(["--dry-run", "--rounds", "1", "--out", str(tmp_path)]) == 0
+    (row,) = json.loads((tmp_path / "advice.json").read_text())["rows"]
+    assert row["options"]["BLOCK"] == 64
+    assert sum(part["share"] for part in row["account"]) == pytest.approx(1.0, abs=0.1)
+    assert len(row["findings"]) == len({(each["finding"], each["line"]) for each in row["findings"]}) > 0
+    assert [(each["name"], each["same_results"]) for each in row["changes"]] == [
+        ("half", False),
+        ("num_warps=1", True),
+    ]
+    assert "half: " in (printed := capsys.readouterr().out)
+    assert printed.count("OTHER RESULTS") == 1
+
+
+def test_without_a_gpu_it_says_how_to_try_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--out", str(tmp_path)]) == 1
     assert "--dry-run" in capsys.readouterr().err
