@@ -14,6 +14,7 @@ and lines, and what mending it brought. Of cases with very many spans round 4 ke
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import math
 import sys
@@ -124,7 +125,10 @@ def judge(case: dict[str, Any], profile: Profile, besides: Collection[str] = ())
     found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
     cause, line = found[0][:2] if found else ("", 0)
     bounds = tuple(table[["gain_low_pct", "gain_high_pct"]].iloc[0]) if found else (0.0, 0.0)
-    lines = {*case["lines"], *(_lines_of_dots(profile) if cause in _OF_DOTS else ())}
+    lines = {
+        *_lines_of_statements(profile, case["lines"]),
+        *(_lines_of_dots(profile) if cause in _OF_DOTS else ()),
+    }
     return Judged(
         case["name"],
         tuple(case["causes"]),
@@ -222,6 +226,17 @@ def _totals(judged: Sequence[Judged]) -> Iterator[str]:
         yield f"{what}: {count} of {of}"
     small = [f"{each.name} ({each.real_pct:.0f} %)" for each in judged if each.listed_only]
     yield f"not judged, mending brings less than {_LEAST_REAL_PCT:.0f} %: {', '.join(small) or 'none'}"
+
+
+def _lines_of_statements(profile: Profile, marked: Collection[int]) -> set[int]:
+    """All lines of the statements that have a marked line."""
+    found = set(marked)
+    for source in profile.metadata["sources"]:
+        for node in ast.walk(ast.parse(source["text"])):
+            if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.end_lineno is not None:
+                lines = range(source["line"] + node.lineno - 1, source["line"] + node.end_lineno)
+                found |= set(lines) if found.intersection(lines) else set()
+    return found
 
 
 def _lines_of_dots(profile: Profile) -> set[int]:

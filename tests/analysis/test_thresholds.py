@@ -78,9 +78,10 @@ def with_waits(share: float) -> KernelFacts:
 
 
 def with_queue(line: int) -> KernelFacts:
-    """All wait for the queue that takes the narrow accesses at a line."""
+    """All wait for the queue that takes the narrow accesses at a line, and L2 alone is busy."""
     facts = of_case("bytes one by one")
-    return replace(facts, samples=facts.samples.assign(stall="lg_throttle", blamed_line=line))
+    waiting = facts.samples.assign(stall="lg_throttle", blamed_line=line)
+    return replace(facts, samples=waiting, used={"l2": 0.9})
 
 
 def with_tensor(used: float) -> KernelFacts:

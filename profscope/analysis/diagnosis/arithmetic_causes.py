@@ -43,12 +43,14 @@ _BY_OPS: Final = (
 
 def _is_busiest(facts: KernelFacts) -> bool:
     """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
-    memory or the tensor cores are used. Otherwise they pass while those work."""
+    memory or the tensor cores are used. Otherwise they pass while those work. If nobody knows how busy memory
+    is, waits for it say so."""
     stalled = facts.stalled(
         "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
     )
     busy = max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
-    return busy > max(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor"))
+    waits = 0.0 if "counters" in facts.known else facts.stalled("long_scoreboard", "lg_throttle", "drain")
+    return busy > max(waits, *(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor")))
 
 
 def _finding(
