@@ -90,6 +90,12 @@ class InductorLaunches:
         self._lock = threading.Lock()
         self._kernels: dict[int, _Kernel] = {}
 
+    @property
+    def looks(self) -> int:
+        """How many launches came by the door and ran bare, since their kernels had no recorded binary."""
+        with self._lock:
+            return self.left_bare.total()
+
     def describe(self) -> tuple[dict[str, Any], list[str]]:
         """See `_described`."""
         with self._lock:

@@ -185,7 +185,7 @@ class Running:
         self.inductor.shut(is_shut=is_shut)
 
     def _looks(self) -> int:
-        return self.dispatcher.configurations.launches().total() + self.inductor.left_bare.total()
+        return self.dispatcher.configurations.launches().total() + self.inductor.looks
 
     def _launch_sampling(self) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "sampling" if only some launches are recorded, and notes.
