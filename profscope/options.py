@@ -82,7 +82,7 @@ class Options:
         "Which CTAs record: one in n (n is rounded up to a power of two), at least 8 and other ones in each "
         "launch, or those with the linear ids of a list",
         "ctas=64",
-        "record one CTA in N, or those in a list, such as 0,17",
+        "record one CTA in N, at least 8 of a launch, or those in a list, such as 0,17",
     )
     every: int = _option(
         1,

@@ -36,6 +36,8 @@ class FindingsTable(pd.DataFrame):
 
     def _no_findings(self) -> list[str]:
         clean: dict[str, str] = self.attrs.get("clean") or {}
+        if self.attrs.get("launches") == 0:
+            return ["No findings: no launch was recorded."]
         return ["No findings.", *(f"{kernel}: {text}" for kernel, text in clean.items())]
 
     def _repr_html_(self) -> str | None:

@@ -68,7 +68,8 @@ def findings(tables: Tables) -> pd.DataFrame:
     TTGIR. A cause without its evidence has no row. Gains below `NOISE_PCT` are no findings.
 
     attrs["not_measured"]: list of str, which evidence is missing. attrs["clean"]: by kernel, or
-    "kernel #variant" where it has several, what is known of those without a finding.
+    "kernel #variant" where it has several, what is known of those without a finding. attrs["launches"]:
+    how many were recorded.
     """
     return findings_with(tables, None)
 
@@ -131,6 +132,7 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
     """The table that `findings` returns, in its order."""
     table = joined_frame((each.answer for each in told), FINDING_DTYPES)
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
+    attrs |= {"launches": len(tables.launches)}
     time = longest_first(tables, tables.launches)
     share = time / time.sum() if time.sum() > 0 else time.where(time > 0)
     own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))

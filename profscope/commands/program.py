@@ -31,6 +31,7 @@ LAUNCHERS: Final = (
 )  # fmt: skip
 """Programs that start others, a process for each rank, and launch no kernel themselves."""
 
+_TRACES: Final = (".pftrace", ".pftrace.gz", ".json", ".json.gz", ".parquet")
 _RUN_MODULE: Final[Callable[..., None]] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
 _OURS: Final = str(Path(__file__).parents[1])
 
@@ -87,6 +88,8 @@ def program(how: str, words: list[str]) -> Program:
     if how or Path(name).exists():
         if not how and Path(name).is_file() and not os.access(name, os.R_OK):
             raise OptionError(f"cannot read {name!r}")
+        if not how and name.lower().endswith(_TRACES) and Path(name).is_file():
+            raise OptionError(f"{name!r} is no program; profscope view shows a trace")
         return Program(how, name, arguments)
     command = None if os.sep in name else shutil.which(name)
     if command is None:

@@ -120,7 +120,8 @@ def _said_by(number: int | None) -> Callable[[Any, Output], None]:
             from viewer.first_screen import show_first_screen
 
             show_first_screen(profile, Path(output.name).name, sys.stderr)
-        sys.stderr.write(f"profscope run: wrote {output.name}; profscope view {output.whole} shows all\n")
+        more = f"; profscope view {output.whole} shows all" if len(profile.launches) else ", without a launch"
+        sys.stderr.write(f"profscope run: wrote {output.name}{more}\n")
         sys.stderr.flush()
 
     return report

@@ -170,7 +170,12 @@ class TraceFile:
         """What it looks like, for a reader who expected a trace."""
         if self.is_folder:
             return "a folder with no profile in it: no trace in Parquet, no spool, and no parts of ranks"
-        return _name_document(self.documents[0]) if self.documents else _name_content(self.head)
+        if self.documents:
+            return _name_document(self.documents[0])
+        content = _name_content(self.head)
+        if content == _TEXT and self.path.suffix == ".py":
+            return "a program, not a trace; profscope run records one"
+        return content
 
     def _stream(self) -> Iterator[bytes]:
         try:
@@ -263,6 +268,9 @@ def _name_document(document: Any) -> str:
     return f"JSON but no trace: {'an array' if isinstance(document, list) else 'a single value'}"
 
 
+_TEXT: Final = "text, not JSON"
+
+
 def _name_content(head: bytes) -> str:
     if not head:
         return "empty"
@@ -282,7 +290,7 @@ def _name_content(head: bytes) -> str:
             "a protobuf, perhaps a Perfetto trace of another tool; profscope reads its own .pftrace files, "
             "and Chrome JSON traces of torch.profiler and Proton"
         )
-    return "a binary file of unknown kind" if control else "text, not JSON"
+    return "a binary file of unknown kind" if control else _TEXT
 
 
 # Whether spans fit into memory, asked before they are read: else the kernel would end the process.

@@ -309,6 +309,13 @@ def test_no_launch_is_one_line_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_trace_without_a_launch_is_called_so(run: Run) -> None:
+    ran = run("", "--kernels", "softmax")
+    assert ran.stderr.endswith("\nprofscope run: wrote t.json, without a launch\n")
+    assert "kernels='softmax' matches none" in ran.stderr
+    loaded("t.json", launches=0)
+
+
 @pytest.mark.exhaustive
 def test_nothing_is_imported_before_the_program_asks_for_it(tmp_path: Path) -> None:
     """In a process that has imported nothing; a spawned child runs, and runs bare."""

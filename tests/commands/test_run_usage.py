@@ -28,6 +28,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "code", "said"),
     [
         (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
+        (["there.json"], 2, "'there.json' is no program; profscope view shows a trace"),
         (["ls"], 2, "which is no Python program"),
         (["--every", "0", "never.py"], 2, "every=0 must be"),
         (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),

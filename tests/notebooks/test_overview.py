@@ -109,6 +109,14 @@ def test_a_table_without_findings_says_so() -> None:
     assert "matmul_ws_kernel" in repr(found)
 
 
+def test_findings_of_nothing_recorded_say_so() -> None:
+    prof = load(DATA / "compiled_model.pftrace.gz")
+    tables = prof.tables
+    nothing = replace(tables, launches=tables.launches.iloc[:0])
+    for said in (repr(findings_frame(nothing, [])), shown_html(findings_frame(nothing, []))):
+        assert said.startswith("No findings: no launch was recorded.")
+
+
 def test_findings_are_a_table_whose_sentences_are_whole() -> None:
     row = {
         "kernel": "k",

@@ -200,6 +200,7 @@ BAD_FILES: list[tuple[str, bytes, str]] = [
     ("zip", b"PK\x03\x04xxxx", "is a zip archive; unpack it first"),
     ("zstd", b"\x28\xb5\x2f\xfdxxxx", "is zstd-compressed"),
     ("text", b"hello world\n", "is text, not JSON"),
+    ("train.py", b"import torch\n", "is a program, not a trace; profscope run records one"),
     ("binary", bytes(range(200, 256)) + bytes(9), "is a binary file of unknown kind"),
     ("not-json", b'{"traceEvents": [{]}', "is not valid JSON: .* at line 1, column 19"),
     ("number", b"[1, 2]", "is JSON but no trace: an array"),
