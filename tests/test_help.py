@@ -10,13 +10,13 @@ import pytest
 from profscope import __main__ as overview
 from profscope.commands import convert, explain, export, opt
 from profscope.commands.run import make_parser
-from viewer import arguments, diff_command
+from viewer import cli, diff_command
 
 PARSERS = {
     "run": make_parser()[0],
     "explain": explain.make_parser()[0],
     "export": export.make_parser(),
-    "view": arguments._parser("profscope view"),
+    "view": cli._parser("profscope view"),
     "diff": diff_command._parser("profscope diff"),
     "convert": convert._parser("convert", "IN OUT", "", convert._CONVERT),
     "merge": convert._parser("merge", "TRACE... -o OUT", "", convert._MERGE),
