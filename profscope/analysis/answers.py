@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
@@ -15,6 +18,15 @@ from profscope.schema import empty_frame
 __all__ = ["Answer", "FindingsTable", "answer_frame", "joined_frame", "rows_of_kernels", "slim"]
 
 
+_TOLD: Final = (
+    "kernel", "variant", "finding", "file", "line", "evidence", "advice", "gain_pct", "gain_low_pct",
+    "gain_high_pct", "confidence",
+)  # fmt: skip
+_MOST_TOLD: Final = 20  # rows
+_WIDTH: Final = 100
+_INDENT: Final = " " * 8
+
+
 class Answer(NamedTuple):
     """What a question has to say of one configuration: rows, and what could not be told of it, and why."""
 
@@ -23,16 +35,22 @@ class Answer(NamedTuple):
 
 
 class FindingsTable(pd.DataFrame):
-    """Findings, whose sentences a notebook shows to their end; pandas cuts a cell at 50 characters. If there
-    are none, it says so, and what is known of each kernel. So does what is made of it: copies, rows, columns,
-    what was pickled."""
+    """Findings, whose sentences a notebook and a terminal show to their end; pandas cuts a cell at 50
+    characters, and leaves out columns. If there are none, it says so, and what is known of each kernel. So
+    does what is made of it: copies, rows, columns, what was pickled."""
 
     @property
     def _constructor(self) -> Callable[..., FindingsTable]:
         return FindingsTable
 
     def __repr__(self) -> str:
-        return super().__repr__() if len(self) else "\n".join(self._no_findings())
+        if not len(self):
+            return "\n".join(self._no_findings())
+        if not set(_TOLD) <= set(self.columns):
+            return super().__repr__()
+        rows = self.head(_MOST_TOLD).to_dict("records")
+        left = [f"{len(self) - _MOST_TOLD} more rows"] * (len(self) > _MOST_TOLD)
+        return "\n".join([*(line for row in rows for line in _told(row)), *left])
 
     def _no_findings(self) -> list[str]:
         clean: dict[str, str] = self.attrs.get("clean") or {}
@@ -46,6 +64,19 @@ class FindingsTable(pd.DataFrame):
         with pd.option_context("display.max_colwidth", None):
             shown: str | None = super()._repr_html_()  # type: ignore[misc]  # not in its stubs
         return shown
+
+
+def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
+    """A finding in lines of a terminal: gain and place, evidence, advice."""
+    where = [row["kernel"] + f" #{row['variant']}" * (row["variant"] > 0)]
+    where += [f"{Path(row['file']).name}:{row['line']}"] * (row["line"] > 0)
+    gain, low, high = (row[f"gain_{name}pct"] for name in ("", "low_", "high_"))
+    known = [f"{low:.0f} to {high:.0f} %"] * bool(gain > 0)  # neither a roof that is reached, nor unknown
+    saved = "   ?" if math.isnan(gain) else f"{gain:4.0f} %"
+    said = ", ".join([*known, f"confidence: {row['confidence']}"])
+    yield f"{saved}  {row['finding']}, {', '.join(where)} ({said})"
+    for text in (row["evidence"], f"Try: {row['advice']}."):
+        yield from wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
 
 def answer_frame(

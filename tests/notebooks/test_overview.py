@@ -107,6 +107,9 @@ def test_a_table_without_findings_says_so() -> None:
     found = load(DATA / "findings" / "starving-partition.json.gz").findings()
     assert repr(found[found["gain_pct"] > 1000]) == "No findings."
     assert "matmul_ws_kernel" in repr(found)
+    for name in ("finding", "evidence", "advice"):
+        assert str(found[name].iloc[0]) in " ".join(repr(found).split())
+    assert repr(found[["finding", "line"]]) == repr(pd.DataFrame(found[["finding", "line"]]))
 
 
 def test_findings_of_nothing_recorded_say_so() -> None:
