@@ -31,7 +31,17 @@ from bench.kernels import surroundings
 from profscope.analysis.cause import NOISE_PCT
 from profscope.profiles import Profile, load
 
-__all__ = ["RECORDINGS", "Judged", "cases", "emulated", "emulated_names", "judge", "main", "totals"]
+__all__ = [
+    "EMULATED",
+    "RECORDINGS",
+    "Judged",
+    "cases",
+    "emulated",
+    "emulated_names",
+    "judge",
+    "main",
+    "totals",
+]
 
 RECORDINGS: Final = Path(__file__).parent / "corpus"
 _GPUS: Final = ("h200", "h100")  # folders
@@ -42,7 +52,7 @@ _SHOWN: Final = 3  # findings of a row
 _OF_LAUNCHES: Final = ("idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps")
 # What a small launch has whatever the kernel.
 _OF_SIZE: Final = ("idle-sms", "tail", "tiny-ctas")
-_EMULATED: Final = 80  # the compute capability that the emulator stands for
+EMULATED: Final = 80  # the compute capability that the emulator stands for
 # Faults of a product may stand at the product as well as at what it is given.
 _OF_DOTS: Final = (
     "small-mma", "no-tensor-cores", "mma-not-overlapped", "partition-starved", "too-many-warps",
@@ -114,7 +124,7 @@ def emulated_names(half: str) -> list[str]:
     return [
         name
         for name, case in CASES.items()
-        if (case.emulator or not case.causes) and case.least <= _EMULATED and half in (case.half, "all")
+        if (case.emulator or not case.causes) and case.least <= EMULATED and half in (case.half, "all")
     ]
 
 
