@@ -1,4 +1,4 @@
-"""Sectors and wavefronts over the ideal, by line: the emulator's beside a GPU's, of the corpus' memory cases.
+"""Sectors and wavefronts over the ideal, by line: the emulator's and a GPU's, of the corpus' memory cases.
 
     python -m bench.access_patterns          needs no GPU
 
@@ -14,9 +14,7 @@ from typing import Final
 import profscope
 from bench.corpus import addressing, fourth_memory, second_memory, shared, third_memory
 from bench.corpus.cases import CASES
-from bench.corpus.recording import prepared
-from bench.diagnose import EMULATED, RECORDINGS, cases
-from bench.kernels import surroundings
+from bench.diagnose import EMULATED, RECORDINGS, cases, emulated_profile
 from profscope.profiles import Profile
 
 __all__ = ["main"]
@@ -34,19 +32,11 @@ def main() -> None:
         if name not in files or CASES[name].least > EMULATED:
             continue
         on_gpu = profscope.load(RECORDINGS / files[name])
-        for column, line, gpu, emulator in _compared(on_gpu, _emulated(name)):
+        for column, line, gpu, emulator in _compared(on_gpu, emulated_profile(name)):
             is_equal = abs(gpu - emulator) <= _NEAR * max(gpu, emulator)
             equal, different = equal + is_equal, different + (not is_equal)
             print(f"{'' if is_equal else 'OTHER':6}{name:40}{line:5}  {column:24}{gpu:8.2f}{emulator:8.2f}")
     print(f"{equal} of {equal + different} are equal within {100 * _NEAR:.0f} %")
-
-
-def _emulated(name: str) -> Profile:
-    with surroundings():
-        launch = prepared(CASES[name].prepare, True)
-        with profscope.session() as profile:
-            launch()
-    return profile
 
 
 def _compared(gpu: Profile, emulator: Profile) -> Iterator[tuple[str, int, float, float]]:

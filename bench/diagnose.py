@@ -8,7 +8,7 @@ them that is kept apart is what the rules are worth on kernels that nobody has t
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/h200`, of round 4 `h100`, has a recording of each case, and in `times.json` the expected causes
-and lines, and what mending it brought. Of cases with very many spans round 4 keeps those of some CTAs.
+and lines, and what fixing it saved. Of cases with very many spans round 4 keeps those of some CTAs.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ __all__ = [
     "cases",
     "emulated",
     "emulated_names",
+    "emulated_profile",
     "judge",
     "main",
     "totals",
@@ -108,13 +109,18 @@ def cases() -> list[dict[str, Any]]:
     ]
 
 
-def emulated(name: str) -> Judged:
-    """A case of the corpus, run on the emulator."""
-    case = CASES[name]
+def emulated_profile(name: str) -> Profile:
+    """A case of the corpus, run small on the emulator."""
     with surroundings():
-        launch = prepared(case.prepare, True)
+        launch = prepared(CASES[name].prepare, True)
         with profscope.session() as profile:
             launch()
+    return profile
+
+
+def emulated(name: str) -> Judged:
+    """What is found of a case that the emulator has run."""
+    case, profile = CASES[name], emulated_profile(name)
     row = {"name": name, "causes": case.causes, "lines": case.lines, "gain": math.nan}
     return judge(row, profile, besides=_OF_SIZE)
 

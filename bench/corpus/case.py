@@ -10,7 +10,18 @@ from typing import Any
 
 import torch
 
-__all__ = ["MARKER", "Case", "Launch", "Prepare", "agree", "empty", "integers", "random", "zeros"]
+__all__ = [
+    "MARKER",
+    "Case",
+    "Launch",
+    "Prepare",
+    "agree",
+    "empty",
+    "faults_of",
+    "integers",
+    "random",
+    "zeros",
+]
 
 MARKER = "# fault"
 
@@ -102,3 +113,20 @@ def agree(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
         if not torch.isfinite(a).all() or (a - b).abs().max() > 0.02 * b.abs().max():
             return False
     return True
+
+
+def faults_of(number: int) -> Callable[..., Case]:
+    """Makes cases of a round from name, causes, needs, whether the emulator shows the fault, the fault, and
+    its twin."""
+
+    def fault(
+        name: str,
+        causes: tuple[str, ...],
+        needs: tuple[str, ...],
+        emulator: bool,
+        prepare: Prepare,
+        mended: Prepare,
+    ) -> Case:
+        return Case(name, causes, needs, emulator, prepare, mended, round=number)
+
+    return fault

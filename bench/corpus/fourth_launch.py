@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random
+from bench.corpus.case import Launch, Prepare, empty, faults_of, integers, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -349,9 +349,7 @@ def _heads_of_80(padded: bool) -> Prepare:
     return prepare
 
 
-def _case(name: str, causes: tuple[str, ...], needs: tuple[str, ...], emulator: bool, *pair: Prepare) -> Case:
-    fault, mended = pair
-    return Case(name, causes, needs, emulator, fault, mended, round=4)
+_case = faults_of(4)
 
 
 CASES = (

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random, zeros
+from bench.corpus.case import Launch, Prepare, empty, faults_of, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES", "attention_window", "convolution", "decode_product", "gate_and_up"]
@@ -344,11 +344,7 @@ def _peaks_of_heads(together: bool) -> Prepare:
     return prepare
 
 
-def _fault(
-    name: str, causes: tuple[str, ...], needs: tuple[str, ...], emulator: bool, *pair: Prepare
-) -> Case:
-    fault, mended = pair
-    return Case(name, causes, needs, emulator, fault, mended, round=2)
+_fault = faults_of(2)
 
 
 CASES = (

@@ -8,7 +8,7 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
+from bench.corpus.case import Launch, Prepare, empty, faults_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -341,9 +341,7 @@ def _recurrent(each: bool) -> Prepare:
     return prepare
 
 
-def _case(name: str, causes: tuple[str, ...], needs: tuple[str, ...], emulator: bool, *pair: Prepare) -> Case:
-    fault, mended = pair
-    return Case(name, causes, needs, emulator, fault, mended, round=3)
+_case = faults_of(3)
 
 
 CASES = (

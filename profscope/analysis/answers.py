@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.texts import joined, tag
+from profscope.analysis.cause import between_text
+from profscope.analysis.texts import joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
@@ -68,13 +68,13 @@ class FindingsTable(pd.DataFrame):
 
 def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
     """A finding in lines of a terminal: gain and place, evidence, advice."""
-    where = [row["kernel"] + f" #{row['variant']}" * (row["variant"] > 0)]
-    where += [f"{Path(row['file']).name}:{row['line']}"] * (row["line"] > 0)
+    kernel = row["kernel"] + f" #{row['variant']}" * (row["variant"] > 0)
+    where = ", ".join(filter(None, [row["finding"], kernel, source_text(row["file"], row["line"])]))
     gain, low, high = (row[f"gain_{name}pct"] for name in ("", "low_", "high_"))
-    known = [f"{low:.0f} to {high:.0f} %"] * bool(gain > 0)  # neither a roof that is reached, nor unknown
+    between = between_text(low, high) if gain else ""  # of a roof that is reached there is nothing to save
+    said = ", ".join(filter(None, [between, f"confidence: {row['confidence']}"]))
     saved = "   ?" if math.isnan(gain) else f"{gain:4.0f} %"
-    said = ", ".join([*known, f"confidence: {row['confidence']}"])
-    yield f"{saved}  {row['finding']}, {', '.join(where)} ({said})"
+    yield f"{saved}  {where} ({said})"
     for text in (row["evidence"], f"Try: {row['advice']}."):
         yield from wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
 

@@ -131,8 +131,8 @@ class Graphs:
     def _begin(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         def capture_begin(graph: Any, *args: Any, **options: Any) -> Any:
             with self._beginning:
-                self.beginning()
                 captured = self._new(torch.cuda.current_device())
+                self.beginning()  # last: a window of a budget, which opens for it, may end meanwhile
                 result = begin(graph, *args, **options)
                 setattr(graph, _ATTRIBUTE, captured)
                 with self._lock:

@@ -10,8 +10,7 @@ in no figure, until enough is earned for the next window. A program that recordi
 sees them shut. Host and GPU are added up although they work side by side: a launch-bound program pays for
 the one, a GPU-bound one for the other, no program for more.
 
-Not counted: the first launch of each configuration, for which the recorded binary is compiled, and the
-copies to the host, which other threads make.
+Not counted: the first launch of each configuration, for which the recorded binary is compiled.
 """
 
 from __future__ import annotations
@@ -108,11 +107,15 @@ class Budget:
         return account
 
     def open(self) -> None:
-        """Open the doors, if they are shut."""
+        """Begin a window, in which the doors are open: they may stand open already."""
         with self._switching:
+            elapsed_ns = self.elapsed_ns
             if self._is_shut:
-                self._is_shut, self._since_ns = False, self.elapsed_ns
+                self._is_shut = False
                 self.doors.shut(False)
+            else:
+                self._open_ns += elapsed_ns - self._since_ns
+            self._since_ns = elapsed_ns
 
     def step(self) -> int:
         """Open or shut the doors, if that is due. For how many ns nothing will be."""

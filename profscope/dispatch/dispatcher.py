@@ -69,24 +69,23 @@ class Dispatcher:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement."""
-        for configuration in self.configurations.all():
-            if configuration.matches:
-                configuration.turns.resume()
+        self._pause(is_paused=False)
         try:
             with trials(self.trial), self.door.installed():
                 yield
         finally:  # others may keep a door, as Inductor's launchers do
-            for configuration in self.configurations.all():
-                configuration.turns.pause()
+            self._pause(is_paused=True)
 
     def shut(self, *, is_shut: bool) -> None:
         """While shut, known kernels run bare as if there were no session, and no launch has a number."""
-        for configuration in self.configurations.all():
-            if configuration.matches:
-                configuration.turns.pause()
-                if not is_shut:
-                    configuration.turns.resume()
+        self._pause(is_paused=is_shut)
         self.door.shut(is_shut=is_shut)
+
+    def _pause(self, *, is_paused: bool) -> None:
+        for configuration in self.configurations.all():
+            if configuration.matches:  # the others are paused for good
+                turns = configuration.turns
+                (turns.pause if is_paused else turns.resume)()
 
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What `run` returns; what it launches runs bare, and has no number."""

@@ -147,6 +147,7 @@ class Turns:
             self.draw = repeat(BARE, _FOREVER).__next__
 
     def resume(self) -> None:
-        """Go on with the number after the last one."""
+        """Go on with the number after the last one; paused or not."""
         with self._lock:
+            self._begun -= length_hint(self._left)
             self._begin(self._begun)

@@ -163,6 +163,21 @@ def test_doors_that_are_held_stay_open() -> None:
     assert not program.is_shut
 
 
+def test_a_capture_begins_a_window_of_its_own() -> None:
+    """Between its beginning and the moment when the session knows of it, doors must not be shut."""
+    program = Program(0.1, extra_ns=100_000)
+    program.run(0.04, kernels=1, gap_ns=50_000)
+    program.now_ns += WINDOW_NS
+    before = program.budget.describe()
+    program.budget.open()
+    assert program.budget.describe() == before
+    program.budget.step()
+    assert not program.is_shut
+    program.now_ns += WINDOW_NS
+    program.budget.step()
+    assert program.is_shut
+
+
 def test_launches_in_windows_stay_on_the_grid_of_every() -> None:
     program = Program(1.0, extra_ns=100_000, every=3)
     program.run(5.0, kernels=1, gap_ns=50_000)
