@@ -95,7 +95,7 @@ class Graphs:
         self._settle = settle
         self._keep = keep
         self._lock = threading.Lock()
-        self._beginning = threading.Lock()
+        self._beginning = threading.RLock()  # what flushes between captures asks for costs, which does, too
         self._count = 0
         self._open: list[Captured] = []
         self._spare: dict[int, list[_Shared]] = {}  # by device

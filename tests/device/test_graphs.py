@@ -239,3 +239,12 @@ def test_a_launch_that_finds_no_memory_runs_bare_and_the_next_do_not_try_again(d
     device.gpu.full = False
     assert device.launch(2) is None
     assert device.recorder.journal.unrecorded == {"no device memory for the 1 MiB of memory=": 2}
+
+
+def test_what_holds_captures_off_may_ask_for_what_does_so_itself(device: Device) -> None:
+    """A flush does, which describes what recording cost."""
+    graphs = device.recorder.graphs
+    assert graphs is not None
+    with graphs.between_captures() as free, graphs.between_captures() as still_free:
+        assert free
+        assert still_free

@@ -375,6 +375,26 @@ def test_a_whole_program_has_it_unless_told_otherwise(tmp_path: Path) -> None:
         assert (len(loaded.counters) > 0) is rows, loaded.metadata.get("hardware")
 
 
+def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
+    """Once pairs of launches have been timed, what recording costs is asked for in each flush."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time\n"
+        "from tests.support.on_gpu import launch_add\n"
+        "for _ in range(40):\n"
+        "    for _ in range(50):\n"
+        "        launch_add(1 << 22)\n"
+        "    time.sleep(0.1)\n"
+    )
+    root, trace = Path(profscope.__file__).parents[1], tmp_path / "t.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), str(program)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(profscope.load(trace).launches) > 0
+
+
 def test_while_other_threads_launch() -> None:
     """CUPTI stands still for ever if one thread starts or stops the sampler while another one launches."""
     ends, launched = threading.Event(), [0, 0]
