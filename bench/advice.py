@@ -7,7 +7,8 @@ Of each kernel one launch is taken out of a call of its library, and launched ag
 and findings; bare, for its time; and bare with what the findings advise (`changes` in
 `bench.advised_kernels`), all in interleaved rounds. A change must give the same results. The last line is the
 geometric mean of the gains of kernels whose top finding promises more than 10 %; without a change that saves
-time a kernel counts as 1.0. DIR gets `advice.json`. Libraries that are not installed are left out.
+time a kernel counts as 1.0. DIR gets `advice.json`, and profiles of each kernel and of its quickest change.
+Libraries that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import re
 import sys
 import traceback
@@ -49,14 +51,16 @@ _OPTIONS: Final = (bool, int, float, str)
 def _looked_at(kernel: Kernel, options: argparse.Namespace, device: str) -> dict[str, Any]:
     """A kernel's time, account and findings, and what each change takes off its time."""
     launch = launch_of(kernel, device, options.dry_run)
-    count = 1 if options.dry_run else _LAUNCHES
-    with profscope.session(ctas=_ONE_IN, every=_EVERY, hardware=device == "cuda") as prof:
-        for _ in range(count):
-            launch()
+    prof = _recorded(launch, options, device)
+    prof.save(options.out / f"{kernel.name.partition(' ')[2]}.pftrace.gz")
     findings = prof.findings()
     tried = {name: change(launch) for name, change in kernel.changes.items()}
     times, failed = _times({"": launch} | tried, options)
     bare_us = median(times[""])
+    if tried:
+        best = min(times.keys() - {""}, key=lambda name: median(times[name] or [math.inf]))
+        changed = _recorded(tried[best], options, device)
+        changed.save(options.out / f"{kernel.name.partition(' ')[2]}-changed.pftrace.gz")
     return {
         "name": kernel.name,
         "at": kernel.at,
@@ -82,6 +86,13 @@ def _looked_at(kernel: Kernel, options: argparse.Namespace, device: str) -> dict
             for name, change in tried.items()
         ],
     }
+
+
+def _recorded(launch: Launch, options: argparse.Namespace, device: str) -> Profile:
+    with profscope.session(ctas=_ONE_IN, every=_EVERY, hardware=device == "cuda") as prof:
+        for _ in range(1 if options.dry_run else _LAUNCHES):
+            launch()
+    return prof
 
 
 def _times(
@@ -110,7 +121,7 @@ def _quartiles(times: list[float]) -> list[float]:
 
 def _same_results(launch: Launch, change: Launch) -> bool:
     """Whether a launch and its change leave the same in all tensors, up to rounding."""
-    before = [each.clone() for each in launch.tensors]
+    before = [each.detach().clone() for each in launch.tensors]
     found = []
     for run in (launch, change):
         for tensor, value in zip(launch.tensors, before, strict=True):

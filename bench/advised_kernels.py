@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from bench.libraries.calls import function
-from bench.library_launches import Kernel, Make, edited, pipelined, trials, with_options
+from bench.library_launches import Kernel, Launch, Make, all_of, edited, pipelined, trials, with_options
 
 __all__ = ["CHOSEN", "KERNELS"]
 
@@ -323,19 +323,75 @@ _LOOKED_AT: Final = (
         ),
     ),
 )  # fmt: skip
+
+
+def _rows_of(argument: str, rows: int) -> Callable[[Launch], Launch]:
+    """Tiles of so many rows in place of those chosen, and the grid that goes with them."""
+
+    def change(launch: Launch) -> Launch:
+        first, *rest = launch.grid(dict(launch.kwargs)) if callable(launch.grid) else launch.grid
+        grid = (-(-first * launch.kwargs[argument] // rows), *rest)
+        return launch.changed(grid, **{argument: rows})
+
+    return change
+
+
+_LOAD: Final = "range(max_interval_length)"
+_ROW_SUMS: Final = (
+    "c1 = tl.sum(x_hat * wdy, axis=0) / n_cols\n        c2 = tl.sum(wdy, axis=0) / n_cols",
+    "c1, c2 = tl.split(tl.sum(tl.join(x_hat * wdy, wdy), axis=0) / n_cols)",
+)
+_FROM_THE_END: Final = (
+    "for m_step in range(0, tl.cdiv(batch_dim, BLOCK_M)):\n",
+    "for m_step in tl.range(tl.cdiv(batch_dim, BLOCK_M) - 1, -1, -1):\n",
+)
+_SIGMOID: Final = (
+    "b_y * tl.sigmoid(b_y)",
+    'b_y * tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [1.0 + tl.exp(-b_y)], '
+    "dtype=tl.float32, is_pure=True, pack=1)",
+)
 # Two of each library, chosen before anything of them was recorded; `changes` do what their findings say.
 CHOSEN: Final = (
     Kernel("liger_kernel.ops.rope._triton_rope", _rope),
-    Kernel("liger_kernel.ops.layer_norm._layer_norm_backward_kernel", _layer_norm_backward),
-    Kernel("fla.ops.common.chunk_o.chunk_fwd_kernel_o", _chunk_output),
-    Kernel("fla.modules.causal_conv1d.ops.causal_conv1d_fwd_kernel", _causal_convolution),
     Kernel(
-        "conch.kernels.attention.varlen_attention._varlen_attention_compute_splits_kernel", _varlen_attention
+        "liger_kernel.ops.layer_norm._layer_norm_backward_kernel", _layer_norm_backward,
+        trials(_WARPS, 4, 16)
+        | {"both sums in one reduction": edited(*_ROW_SUMS)}
+        | {"both sums in one reduction, num_warps=4": edited(*_ROW_SUMS, num_warps=4)},
     ),
-    Kernel("conch.kernels.vision.bev_pool._bev_pool_kernel", _bev_pool),
+    Kernel("fla.ops.common.chunk_o.chunk_fwd_kernel_o", _chunk_output),
+    Kernel(
+        "fla.modules.causal_conv1d.ops.causal_conv1d_fwd_kernel", _causal_convolution,
+        {"multiply by the reciprocal": edited(*_SIGMOID)},
+    ),
+    Kernel(
+        "conch.kernels.attention.varlen_attention._varlen_attention_compute_splits_kernel", _varlen_attention,
+        {
+            f"{rows} queries a tile, num_warps={warps}": all_of(
+                _rows_of("cxpr_query_chunk_size", rows), with_options(num_warps=warps)
+            )
+            for rows, warps in ((16, 4), (32, 4), (32, 8))
+        },
+    ),
+    Kernel(
+        "conch.kernels.vision.bev_pool._bev_pool_kernel", _bev_pool,
+        pipelined(_LOAD, 3)
+        | {"four loads at once": edited(_LOAD, "tl.range(max_interval_length, loop_unroll_factor=4)")}
+        | trials(_WARPS, 8, 16)
+        | trials("cxpr_block_size", 8, 16, 32),
+    ),
     Kernel("flag_gems.ops.topk.topk_stage1_kernel", _topk),
-    Kernel("flag_gems.ops.batch_norm.batch_norm_forward_kernel", _batch_norm),
-    Kernel(f"{_MLSTM}.bw_recurrent.mlstm_chunkwise__recurrent_bw_dC_kernel", _mlstm_backward),
-    Kernel(f"{_MLSTM}.bw_parallel.mlstm_chunkwise__parallel_bw_dQKV_kernel", _mlstm_backward),
-)
+    Kernel(
+        "flag_gems.ops.batch_norm.batch_norm_forward_kernel", _batch_norm,
+        {"the second pass from the end, whose data the L2 still has": edited(*_FROM_THE_END)},
+    ),
+    Kernel(
+        f"{_MLSTM}.bw_recurrent.mlstm_chunkwise__recurrent_bw_dC_kernel", _mlstm_backward,
+        trials(_STAGES, 2, 3, 4),
+    ),
+    Kernel(
+        f"{_MLSTM}.bw_parallel.mlstm_chunkwise__parallel_bw_dQKV_kernel", _mlstm_backward,
+        trials(_STAGES, 2, 3),
+    ),
+)  # fmt: skip
 KERNELS: Final = (*_LOOKED_AT, *CHOSEN)

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import torch
 import triton
 from triton.runtime.autotuner import Autotuner, Heuristics
 
-__all__ = ["Kernel", "Launch", "Make", "edited", "launch_of", "pipelined", "trials", "with_options"]
+__all__ = ["Kernel", "Launch", "Make", "all_of", "edited", "launch_of", "pipelined", "trials", "with_options"]
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,11 @@ def _copy(kernel: Any, before: str, after: str) -> Any:
     copy = triton.JITFunction(kernel.fn, do_not_specialize=kernel.do_not_specialize)
     copy._unsafe_update_src(kernel.src.replace(before, after))
     return copy
+
+
+def all_of(*changes: Callable[[Launch], Launch]) -> Callable[[Launch], Launch]:
+    """One change after the other."""
+    return lambda launch: reduce(lambda changed, change: change(changed), changes, launch)
 
 
 def pipelined(loop: str, stages: int = 3) -> dict[str, Callable[[Launch], Launch]]:
