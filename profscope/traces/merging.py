@@ -29,7 +29,13 @@ from profscope.schema import (
     payload_names,
     spans_frame,
 )
-from profscope.traces.merging_measured import merged_baseline, merged_budget, merged_hardware, merged_sampler
+from profscope.traces.merging_measured import (
+    merged_baseline,
+    merged_budget,
+    merged_building,
+    merged_hardware,
+    merged_sampler,
+)
 from profscope.traces.rank_times import Aligned, OnRank0, aligned, around_together, numbered_around
 from profscope.traces.trace_filter import SAMPLES_OF_RANK
 
@@ -37,8 +43,8 @@ __all__ = ["Part", "merged", "merged_notes"]
 
 Ints = NDArray[np.int64]
 _OWN: Final = (
-    "notes", "kernels", "variants", "sources", "code", "baseline", "budget", "sampler", "hardware", "program",
-    "job", "host_clock", "ranks", SAMPLES_OF_RANK,
+    "notes", "kernels", "variants", "sources", "code", "baseline", "budget", "building", "sampler",
+    "hardware", "program", "job", "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -285,6 +291,7 @@ def _metadata(
         "code": list(code.values()),
         **merged_baseline([part.tables.metadata for part in parts]),
         **merged_budget([part.tables.metadata for part in parts]),
+        **merged_building([part.tables.metadata for part in parts]),
         **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
         **merged_hardware([(part.rank, part.tables.metadata) for part in parts]),
         "ranks": ranks,

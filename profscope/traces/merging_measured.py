@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["merged_baseline", "merged_budget", "merged_hardware", "merged_sampler"]
+__all__ = ["merged_baseline", "merged_budget", "merged_building", "merged_hardware", "merged_sampler"]
 
 _ADDED_UP: Final = ("launches", "samples", "dropped")
 
@@ -35,6 +35,14 @@ def merged_budget(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         name: sum(each[name] for each in told) for name in ("elapsed_ns", "open_ns", "host_ns", "gpu_ns")
     }
     return {"budget": told[0] | times}
+
+
+def merged_building(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The metadata's entry "building": launches that ran bare are added up by kernel."""
+    bare = Counter[str]()
+    for part in parts:
+        bare.update((part.get("building") or {}).get("bare_launches") or {})
+    return {"building": {"bare_launches": dict(sorted(bare.items()))}} if bare else {}
 
 
 def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

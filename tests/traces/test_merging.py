@@ -375,3 +375,21 @@ def test_why_parts_were_not_sampled_is_said_of_each(whole: Profile) -> None:
     parts = [Part(part(whole, [at], sampler=why), "", at) for at, why in enumerate(whys)]
     assert merged(parts[:2]).metadata["sampler"]["why"] == "no CUPTI"
     assert merged(parts[1:]).metadata["sampler"]["why"] == "rank 1: no CUPTI"
+
+
+def test_launches_that_each_rank_chose_by_itself_are_not_paired(whole: Profile) -> None:
+    budget = {"overhead_pct": 1.0, "elapsed_ns": 10**9, "open_ns": 10**8, "host_ns": 10, "gpu_ns": 10}
+    kernel = str(whole.launches["kernel"].iloc[0])
+    building = {"bare_launches": {kernel: 3}}
+    for entry, why in (({"budget": budget}, "windows"), ({"building": building}, f"skew of {kernel}")):
+        together = merged(
+            [Part(part(whole, ranks, **entry), "", at) for at, ranks in enumerate(([0, 1], [2, 3]))]
+        )
+        prof = Profile.of(together)
+        skew = prof.ranks.skew()
+        assert skew.empty
+        assert any(why in text for text in skew.attrs["not_measured"])
+        ranks = prof.ranks.summary()
+        assert ranks["launches"].sum() == 4
+        assert ranks["common_ns"].sum() == 0
+    assert together.metadata["building"] == {"bare_launches": {kernel: 6}}

@@ -34,14 +34,16 @@ def skew(tables: Tables) -> pd.DataFrame:
         matmul_kernel       0      4           2          3          41200             1      190310
 
     number: the n-th launch of this kernel and variant on each rank is taken for the same, as it is where all
-    ranks run one program. ranks: how many have made it.
+    ranks run one program. Where ranks have recorded launches of their own choice, the n-th of one is not that
+    of another, and there are no rows: under `overhead_pct=`, which records in windows of time, and of kernels
+    by torch.compile that ran bare until their binaries were built. ranks: how many have made it.
     first_rank, last_rank: which began it first and last; start_skew_ns, end_skew_ns: from the first to the
     last that begins, and that ends. They are missing where the ranks' times are not on one clock, and as
     uncertain as `attrs["clock_error_ns"]` says.
     slowest_rank, shortest_ns, longest_ns: of each launch's own duration, which needs no common clock.
 
     attrs has "clock_error_ns", the two greatest errors of ranks added up, None where clocks are not aligned,
-    and "not_measured": why times are missing, and that ranks have made other numbers of launches.
+    and "not_measured": why rows or times are missing, and that ranks have made other numbers of launches.
     """
     aligned = are_aligned(tables)
     launches = same_launches(tables)
@@ -65,13 +67,26 @@ def skew(tables: Tables) -> pd.DataFrame:
 
 
 def same_launches(tables: Tables) -> pd.DataFrame:
-    """Launches that several ranks have made, with their `number` and `duration_ns`."""
+    """Launches that several ranks have made, with their `number` and `duration_ns`, where it is known which
+    are the same."""
     launches = tables.launches
-    launches = launches[launches["rank"] >= 0]
+    unpaired = launches["kernel"].isin(_bare_while_built(tables)) | _in_windows(tables)
+    launches = launches[(launches["rank"] >= 0) & ~unpaired]
     number = launches.groupby(["rank", "kernel", "variant"], sort=False).cumcount()
     launches = launches.assign(number=number, duration_ns=launches["end_ns"] - launches["start_ns"])
     ranks = launches.groupby(["kernel", "variant", "number"], sort=False)["rank"].transform("nunique")
     return launches[ranks > 1]
+
+
+def _in_windows(tables: Tables) -> bool:
+    """Whether launches were recorded in windows of time, of which each rank has its own."""
+    budget = tables.metadata.get("budget")
+    return budget is not None and budget["open_ns"] < budget["elapsed_ns"]
+
+
+def _bare_while_built(tables: Tables) -> list[str]:
+    """Kernels of which each rank may have begun to record at another launch."""
+    return sorted((tables.metadata.get("building") or {}).get("bare_launches") or {})
 
 
 def are_aligned(tables: Tables) -> bool:
@@ -90,7 +105,17 @@ def _not_measured(tables: Tables, table: pd.DataFrame, aligned: bool) -> list[st
     ranks = np.unique(tables.launches["rank"])
     if len(ranks) < 2:
         return ["skew: this profile is of one process"]
+    if _in_windows(tables):
+        return [
+            "skew: each rank recorded in windows of time of its own (overhead_pct=), so launches of ranks "
+            "cannot be paired; without overhead_pct= they can, also with every=n; collectives() needs none"
+        ]
     said = [] if aligned else ["start and end skew: the ranks' times are not on one clock"]
+    if late := _bare_while_built(tables):
+        said.append(
+            f"skew of {', '.join(late)}: ranks launched them bare until their binaries were built, so that "
+            "launches of ranks cannot be paired; with wait=True they can"
+        )
     alone = int((table["ranks"] < len(ranks)).sum())
     if alone:
         said.append(f"{alone} of these launches were not recorded on all {len(ranks)} ranks")
