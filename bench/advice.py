@@ -39,7 +39,7 @@ from profscope.profiles import Profile
 
 __all__ = ["main"]
 
-_ONE_IN: Final = 64  # CTAs records
+_ONE_IN: Final = 1024  # CTAs records, of each grid at least eight
 _EVERY: Final = 4  # of the launches that are not observed one in so many is recorded
 _LAUNCHES: Final = 24  # those observed leave some for the records
 _SHOWN: Final = 3  # findings

@@ -79,6 +79,8 @@ def kernel_rows(kernels: Sequence[KernelEntry], unit: str, width: int) -> list[T
         Column("total", spare=1),
     ]
     columns += [Column("share"), *(Column(name, spare=spare) for name, spare in _TIMES.items())]
+    with_bare = unit == "ns" and any(entry.bare_time for entry in kernels)
+    columns += [Column("bare", spare=2)] * with_bare
     with_label = any(entry.label for entry in kernels)
     if with_label:  # not behind the name, which may be cut
         columns[1:1] = [Column("variant"), Column("configuration", "name", spare=5)]
@@ -88,7 +90,8 @@ def kernel_rows(kernels: Sequence[KernelEntry], unit: str, width: int) -> list[T
         names += [entry.label, differs_text(entry.differs)] if with_label else []
         ctas = entry.ctas.recorded
         counts = [count_text(entry.launches), count_text(ctas) if ctas else "-"]
-        cells.append([*names, *counts, *_time_cells(entry, unit)])
+        bare = duration_text(entry.bare_time.median, unit) if entry.bare_time else "-"
+        cells.append([*names, *counts, *_time_cells(entry, unit), *[bare] * with_bare])
     return grid(columns, cells, [""] * len(cells), width)
 
 

@@ -158,7 +158,8 @@ def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
-    """How long bare launches take: as timed (`baseline=`), else as recorded ones take."""
+    """How long bare launches take: as timed (`baseline=`, counters), else as recorded ones
+    take."""
     times: dict[tuple[str, int], BareTime] = {}
     durations = took(tables, tables.unit)
     for key, group in tables.launches.groupby(["kernel", "variant"], sort=False):
@@ -177,8 +178,7 @@ def bare_time(
     sms = int(device.get("sm_count") or 0)
     if not sms or not capability.isdecimal():
         return None
-    timed = None if tables.emulated else bare_times(tables.metadata, *of).get("bare_ns")
-    known = timed or durations.dropna().tolist()
+    known = bare_times(tables, *of).bare or durations.dropna().tolist()
     clock_ghz = 1.0 if tables.emulated else float(launches["clock_ghz"].median())
     cycles = float(np.median(known)) * clock_ghz if known and clock_ghz > 0 else 0.0
     return BareTime(cycles, sms, int(capability)) if cycles > 0 else None

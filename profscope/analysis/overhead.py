@@ -11,10 +11,19 @@ import pandas as pd
 from profscope.analysis.answers import answer_frame
 from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
 from profscope.analysis.spans.corrections import record_cost
-from profscope.analysis.spans.rows import ended
+from profscope.analysis.spans.ctas import every_cta
+from profscope.analysis.spans.rows import ended, not_samples
 from profscope.schema import Tables
 
-__all__ = ["OVERHEAD_DTYPES", "bare_times", "budget_line", "overhead", "variant_entry"]
+__all__ = [
+    "OVERHEAD_DTYPES",
+    "BareTimes",
+    "bare_times",
+    "budget_line",
+    "overhead",
+    "timed_entry",
+    "variant_entry",
+]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
@@ -35,6 +44,15 @@ OVERHEAD_DTYPES: Final = {
 """The columns of `overhead`, with their pandas dtypes, in order."""
 
 
+class BareTimes(NamedTuple):
+    """How long bare launches took, in ns: `bare` of pairs with the `recorded` launches behind them by CUDA
+    events ("measured"), or the one of the hardware's counter, with no pairs ("counters"); none ("")."""
+
+    bare: list[float]
+    recorded: list[float]
+    basis: str
+
+
 class _Slowdown(NamedTuple):
     """Instrumented time over bare time, and between what it is with 95 % confidence, or by the model."""
 
@@ -49,6 +67,9 @@ class _Slowdown(NamedTuple):
 # record, seven times what it takes by itself. And so much at most, where records stand closer than that.
 _KEPT_APART: Final = 7.0
 _MOST_KEPT_APART: Final = 2.0
+# By so much gpu__time_duration.sum is longer than the time from a launch's first record to its last: 1.0 us in
+# a transpose and 2.0 in liger's RoPE, whose two binaries are alike (H100 and H200, 2026-11-27).
+_OUTSIDE_NS: Final = 2000.0
 _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
 
@@ -66,6 +87,10 @@ def overhead(tables: Tables) -> pd.DataFrame:
       slowdown is the ratio of their times (`paired.ratio_of`), and the interval is what the pairs vary by.
       Both times include what the two events take, a few microseconds: of shorter kernels the ratio is too
       close to 1. That the code of the two binaries stands at different places is part of the ratio.
+    - "counters": the hardware timed bare launches (`session(hardware=True)`; `gpu__time_duration.sum`), and
+      records say how long other launches took, from first record to last. That leaves out what a launch takes
+      before its first CTA and behind its last one, up to 2 us, which is in the interval, as is what may lie
+      outside of the CTAs whose times are known.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. slowdown is the geometric middle of the two. The interval begins
@@ -116,18 +141,16 @@ def _row(
     resources |= {f"bare_{name}": bare.get(name) for name in _RESOURCES}
     if own.get("twin"):
         resources["instructions"] = _without(own.get("instructions"), bare.get("instructions"))
-    timed = bare_times(tables.metadata, kernel, variant)
-    # The emulator's events have its time between launches in them, which is longer than a small kernel.
-    timed = {} if tables.emulated else timed
-    bare_ns = np.asarray(timed.get("bare_ns") or (), np.float64)
+    timed = bare_times(tables, kernel, variant)
     usable = ended(launches)
     warm = usable[~usable["cold"]] if not usable["cold"].all() else usable
     took = (warm["end_ns"] - warm["start_ns"]).to_numpy()
     per_warp, share = _recorded_share(tables, roots, launches)
-    recorded_ns = np.asarray(timed.get("instrumented_ns") or (), np.float64)
-    if len(bare_ns):
-        took = recorded_ns  # by the same events
-        slowdown = _Slowdown(*ratio_of(bare_ns.tolist(), recorded_ns.tolist()), "measured")
+    if timed.recorded:
+        took = np.asarray(timed.recorded)  # by the same events
+        slowdown = _Slowdown(*ratio_of(timed.bare, timed.recorded), timed.basis)
+    elif timed.bare and len(took) and (missed := _missed_share(tables, kernel, usable)) is not None:
+        slowdown = _by_counters(float(np.median(took)), missed, timed)
     elif np.isfinite(share):
         slowdown = _estimated(
             share, resources["ctas_per_sm"], resources["bare_ctas_per_sm"], emulated=tables.emulated
@@ -141,8 +164,8 @@ def _row(
         **resources,
         "records_per_warp": per_warp,
         "instrumented_ns": float(np.median(took)) if len(took) else np.nan,
-        "bare_ns": float(np.median(bare_ns)) if len(bare_ns) else np.nan,
-        "bare_launches": len(bare_ns),
+        "bare_ns": float(np.median(timed.bare)) if timed.bare else np.nan,
+        "bare_launches": len(timed.recorded),
         "slowdown": slowdown.slowdown,
         "slowdown_low": slowdown.low,
         "slowdown_high": slowdown.high,
@@ -161,11 +184,25 @@ def _last(builds: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return builds[-1] if builds else {}
 
 
-def bare_times(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
-    """The entry of a variant in `metadata["baseline"]` (see `launching.baseline`); {} where there is none."""
+def timed_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str, Any]:
+    """A variant's entry in `metadata["baseline"]` (see `dispatch.baseline`); {} where there is none."""
     key = variant_entry(metadata, kernel, variant).get("key")
-    timed = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
-    return next((each for each in timed if each["key"] == key), {})
+    entries = ((metadata.get("baseline") or {}).get("kernels") or {}).get(kernel) or []
+    return next((each for each in entries if each["key"] == key), {})
+
+
+def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
+    """How long a configuration's bare launches took. The emulator's events have its time between launches in
+    them, which is longer than a small kernel: nothing is known of its bare launches."""
+    if tables.emulated:
+        return BareTimes([], [], "")
+    timed = timed_entry(tables.metadata, kernel, variant)
+    if timed.get("bare_ns"):
+        return BareTimes(timed["bare_ns"], timed["instrumented_ns"], "measured")
+    counters = tables.counters
+    own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
+    counted = own["value"][own["counter"] == "time"].dropna().tolist()
+    return BareTimes(counted[:1], [], "counters" if counted else "")
 
 
 def _roots(df: pd.DataFrame) -> pd.DataFrame:
@@ -202,6 +239,23 @@ def _estimated(share: float, ctas: int | None, bare_ctas: int | None, *, emulate
     return _Slowdown(float(np.sqrt(alone * fewer)), 1 / noise, apart * fewer * noise, "estimated")
 
 
+def _by_counters(recorded_ns: float, missed: float, timed: BareTimes) -> _Slowdown:
+    """missed: see `_missed_share`."""
+    (bare_ns,) = timed.bare
+    most_ns = recorded_ns * (1 + missed) + _OUTSIDE_NS
+    noise = 1 + LAYOUT_NOISE
+    middle = (recorded_ns + most_ns) / 2 / bare_ns
+    return _Slowdown(middle, recorded_ns / bare_ns / noise, most_ns / bare_ns * noise, timed.basis)
+
+
+def _missed_share(tables: Tables, kernel: str, launches: pd.DataFrame) -> float | None:
+    """What part of a launch may lie before the first and behind the last CTA whose times are known: nothing
+    if all are; of n that are spread over the grid one n-th at either end; None if they are not."""
+    if every_cta(tables, launches) is not None:
+        return 0.0
+    return None if kernel in not_samples(tables.metadata) else 2 / max(1, int(launches["ctas"].min()))
+
+
 def _without(both: int | None, bare: int | None) -> int | None:
     return None if both is None or bare is None else max(0, both - bare)
 
@@ -211,7 +265,7 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
     said = []
     if row["bare_registers"] is None and row["registers"] is not None:
         said.append(f"{name}: what the bare binary takes: none was loaded in the session")
-    if row["basis"] != "measured":
+    if row["basis"] in ("estimated", "unknown"):
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
         if tables.metadata.get("part"):
             why = "what records took is known of whole launches only, and these are a part of each"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.kernels.work import with_work
-from profscope.analysis.overhead import bare_times
+from profscope.analysis.overhead import timed_entry
 from profscope.analysis.program.host_scopes import scope_paths
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.rows import (
@@ -194,7 +194,7 @@ def _launches_seen(groups: list[tuple[str, int]], listed: list[int], tables: Tab
         if left_out:
             seen.append(turns["launches"] + int(replays.get(kernel, 0)))
             continue
-        timed = bare_times(tables.metadata, kernel, variant)
+        timed = timed_entry(tables.metadata, kernel, variant)
         seen.append(count + int(timed.get("unrecorded") or 0))
     return seen
 

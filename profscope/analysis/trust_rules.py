@@ -21,9 +21,9 @@ CARE: Final = "trust with care"
 DISTRUST: Final = "do not trust"
 
 SLOW: Final = 1.10
-"""A kernel that takes this much longer is another one in part."""
+"""A kernel that takes this much longer, or the bare one, is another one in part."""
 TOO_SLOW: Final = 1.50
-"""One that surely takes this much longer is another one."""
+"""Where one of the two surely takes this much longer, they are two kernels."""
 MUCH_SHORT: Final = 0.10
 """Of warp time, in spans about as short as the cost of recording them."""
 NEAR_RECORDS: Final = 4
@@ -67,13 +67,18 @@ def slowdown(facts: Facts) -> Reason | None:
         low, high = row["slowdown_low"], row["slowdown_high"]
         how = f"{row['slowdown']:.3f} times the bare time ({low:.3f} to {high:.3f}, {row['basis']})"
         # Where the interval, which has the layout noise in it, reaches the bare time, it may be none.
-        noise = row["basis"] == "measured" and low <= 1
+        known = row["basis"] in ("measured", "counters")
+        noise = known and low <= 1
         open_ended = row["basis"] == "estimated" and high > TOO_SLOW
         if open_ended:
             how += "; baseline= measures it"
         if (row["slowdown"] > SLOW and not noise) or open_ended:
-            label = DISTRUST if row["basis"] == "measured" and low > TOO_SLOW else CARE
+            label = DISTRUST if known and low > TOO_SLOW else CARE
             reasons.append(Reason("slowdown", label, f"recorded launches take {how}"))
+        if known and high < 1 / SLOW:
+            label = DISTRUST if high < 1 / TOO_SLOW else CARE
+            why = "the compiler made a faster kernel of it"
+            reasons.append(Reason("slowdown", label, f"recorded launches take {how}: {why}"))
     return _worst(reasons)
 
 

@@ -16,6 +16,7 @@ from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
+EVIDENCE = Path(__file__).parents[1] / "data" / "evidence"
 CLOCK = {"read_cycles": 2.0, "row_cycles": 20.0, "basis": "measured"}
 OWN = {"build": "instrumented", "registers": 120, "spills": 4, "shared_bytes": 1024}
 OWN |= {"ctas_per_sm": 3, "instructions": 900, "rounds_as_bare": None}
@@ -109,3 +110,15 @@ def test_an_empty_profile_has_no_rows() -> None:
     table = Profile().overhead()
     assert len(table) == 0
     assert list(table.columns) == list(OVERHEAD_DTYPES)
+
+
+def test_what_the_hardware_timed_bare_says_what_recording_cost() -> None:
+    """Recorded on a GPU: a kernel with stamps of all CTAs, and one of which three CTAs are known, so that
+    nobody knows how long its recorded launches took."""
+    column = profscope.load(EVIDENCE / "column.pftrace.gz").overhead().iloc[0]
+    assert (column["basis"], column["bare_launches"]) == ("counters", 0)
+    assert column["slowdown_low"] < 1 < column["slowdown_high"]
+    assert column["bare_ns"] == pytest.approx(column["instrumented_ns"], rel=0.01)
+    gather = profscope.load(EVIDENCE / "gather.pftrace.gz").overhead().iloc[0]
+    assert gather["basis"] == "estimated"
+    assert gather["bare_ns"] > 10 * gather["instrumented_ns"]

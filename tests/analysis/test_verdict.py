@@ -58,6 +58,8 @@ def test_what_is_to_be_trusted() -> None:
     [
         ("slowdown", CARE, {"slowdown": 1.2}),
         ("slowdown", DISTRUST, {"slowdown": 1.8}),
+        ("slowdown", CARE, {"slowdown": 0.8}),
+        ("slowdown", DISTRUST, {"slowdown": 0.6}),
         ("occupancy", CARE, {"own": {"ctas_per_sm": 3}}),
         ("occupancy", DISTRUST, {"own": {"ctas_per_sm": 2}}),
         ("unroll", CARE, {"own": {"instructions": 600}}),

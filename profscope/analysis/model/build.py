@@ -6,7 +6,6 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 
 from profscope.analysis.breakdown import TimeAccount, apportioned, time_accounts
@@ -283,10 +282,9 @@ def account_entry(account: TimeAccount) -> Account:
 
 
 def _bare_time(tables: Tables, key: _Key) -> LaunchTimes | None:
-    """Of the emulator's launches no events tell a kernel's time alone."""
-    timed = {} if tables.emulated else bare_times(tables.metadata, *key)
-    bare = pd.Series(np.asarray(timed.get("bare_ns") or (), np.float64))
-    return kernels.launch_times(bare, "ns", kernels.EVENTS)
+    timed = bare_times(tables, *key)
+    source = kernels.COUNTER if timed.basis == "counters" else kernels.EVENTS
+    return kernels.launch_times(pd.Series(timed.bare, dtype="float64"), "ns", source)
 
 
 def _files(summary: pd.DataFrame) -> set[str]:

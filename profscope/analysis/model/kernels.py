@@ -28,6 +28,7 @@ from profscope.analysis.spans.rows import grid_ctas
 from profscope.schema import Tables
 
 __all__ = [
+    "COUNTER",
     "EVENTS",
     "RECORDS",
     "configuration_of",
@@ -44,6 +45,7 @@ __all__ = [
 
 RECORDS: Final = "records: from the first to the last clock of each launch"
 EVENTS: Final = "CUDA events around bare launches"
+COUNTER: Final = "the hardware's counter gpu__time_duration.sum of bare launches"
 _MOST_ARGUMENTS: Final = 24
 _MOST_OPS: Final = 6
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
