@@ -67,8 +67,8 @@ class _Slowdown(NamedTuple):
 # record, seven times what it takes by itself. And so much at most, where records stand closer than that.
 _KEPT_APART: Final = 7.0
 _MOST_KEPT_APART: Final = 2.0
-# By so much gpu__time_duration.sum is longer than the time from a launch's first record to its last: 1.0 us in
-# a transpose and 2.0 in liger's RoPE, whose two binaries are alike (H100 and H200, 2026-11-27).
+# gpu__time_duration.sum is longer than the time from a launch's first record to its last: by 1.0 us in a
+# transpose and by 2.0 in liger's RoPE, whose two binaries are alike (H100 and H200, 2026-11-27).
 _OUTSIDE_NS: Final = 2000.0
 _UNKNOWN: Final = _Slowdown(np.nan, np.nan, np.nan, "unknown")
 
