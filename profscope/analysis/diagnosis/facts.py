@@ -24,6 +24,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     compares_both,
     elements,
     is_in_loop,
+    is_of_outer_loop,
     is_of_program,
     is_power_of_two,
     line_of,
@@ -209,8 +210,8 @@ class KernelFacts:
 
     @cached_property
     def masked_loop(self) -> int:
-        """The line of the mask that compares a loop's positions with the program's, if the loop's bounds do
-        not depend on the program; in a loop with products of matrices, of any selection by compared
+        """The line of the mask that compares a loop's positions with the program's, if the loop's bounds
+        depend neither on the program nor on a loop around it; in a loop with products of matrices, of any selection by compared
         positions; 0 if there is none."""
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
@@ -219,7 +220,7 @@ class KernelFacts:
             names = [op.name for op in inside]
             has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
-            if is_of_program(loop):
+            if is_of_program(loop) or is_of_outer_loop(loop):
                 continue
             if has_dot and masks and "arith.cmpi" in names:
                 return line_of(masks[0])

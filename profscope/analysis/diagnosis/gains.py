@@ -95,9 +95,9 @@ def _of_dram(facts: KernelFacts) -> float:
 def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
     """Of waits for data that others hide if `IN_FLIGHT` times as much is in flight, at least half as much of
     it, at most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the
-    issue slots or a pipe, has others to run in these waits."""
+    issue slots, a pipe or shared memory, has others to run in these waits."""
     at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
-    if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", *PIPES)):
+    if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", "shared", *PIPES)):
         return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
     expected, least = (1 - 1 / times for times in (thresholds.IN_FLIGHT, thresholds.IN_FLIGHT / 2))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain
+from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
+from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
+_LANES: Final = 32  # of a warp
+_BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
 _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard deviations
 
 
@@ -137,34 +141,48 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts, PC samples and the TTGIR. A block that is loaded once, not in a loop, is divided among so
-    many warps that the reduction is what they do. Without it a warp for each scheduler does all."""
+    """Needs counts, PC samples and the TTGIR. What a CTA loads at once and reduces gives each thread no
+    more than one vector of 16 bytes, so that warps exchange more than they add up. Without it fewer warps have more each: nobody waits
+    for other warps, and shared memory passes no exchange; at the least a warp for each scheduler is left."""
+    is_streamed = facts.has(r"^tt\.load$|async_copy|descriptor_load", loop=True)
+    is_shared_out = _largest_reduced(facts) <= thresholds.VECTOR_BYTES
+    if facts.warps <= thresholds.SCHEDULERS or is_streamed or not is_shared_out:
+        return
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
-    loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
-    warps = facts.grid * facts.warps
-    each = float(facts.counts.loc[loads, "executed"].sum()) / warps
     left = thresholds.SCHEDULERS / facts.warps
+    exchange = facts.at(facts.lines_of("tt.reduce")) & facts.counts["op"].isin(["LDS", "STS", "BAR", "SHFL"])
     kept = dict.fromkeys(set(facts.used) - {"dram", "l2"}, left)
-    if (
-        facts.warps >= thresholds.MANY_WARPS
-        and facts.has("tt.reduce")
-        and not facts.has(r"^tt\.load$|async_copy|descriptor_load", loop=True)
-        and waits > thresholds.MUCH
-    ):
+    without = kept_without(facts, exchange)
+    kept |= {name: min(left, without[name]) for name in ("l1", "shared", "lsu")}
+    removed = max(1 - left, waits) if "counters" in facts.known else waits
+    if waits > thresholds.MUCH:
         yield Finding(
             "too-many-warps", *facts.place,
             cited(
-                "{warps} a CTA, each of which runs {loads}; {waiting} wait for other warps or the exchange "
+                "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the exchange "
                 "with them",
-                warps=Quantity(facts.warps, "warps"), loads=Quantity(each, "loads"),
+                warps=Quantity(facts.warps, "warps"), each=Quantity(_largest_reduced(facts), "bytes"),
                 waiting=of_samples(waits),
             ),
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
-            gain(
-                facts, Without(1 - left if "counters" in facts.known else waits, kept), Without(waits, kept)
-            ),
-            "medium",
+            gain(facts, Without(removed, kept), Without(waits, kept)), "medium",
         )  # fmt: skip
+
+
+def _largest_reduced(facts: KernelFacts) -> float:
+    """Bytes that a thread has of the largest tensor that the kernel reduces; infinite if it reduces none."""
+    sizes = [
+        elements(kind) * _element_bytes(kind)
+        for op, _, _ in facts.located_ops
+        if op.name == "tt.reduce"
+        for kind in op.operand_types
+    ]
+    return max(sizes) / (_LANES * facts.warps) if sizes else math.inf
+
+
+def _element_bytes(kind: str) -> float:
+    bits = _BITS.search(kind)
+    return int(bits[1]) / 8 if bits else math.inf
 
 
 CAUSES: Final = (idle_sms, tail, load_imbalance, tiny_ctas, low_occupancy, too_many_warps)

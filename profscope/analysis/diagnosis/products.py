@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.ttgir_ops import line_of
+from profscope.analysis.diagnosis.ttgir_ops import line_of, shape
 
 __all__ = ["SummedProducts", "summed_products"]
 
@@ -17,12 +17,15 @@ _THROUGH: Final = re.compile(
 )
 """Ops through which an element of a product stays one."""
 _LOAD: Final = "tt.load"
+_FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 
 
 class SummedProducts(NamedTuple):
-    """The lines of multiplications of a broadcast tensor whose results are summed, by a reduction or by
-    additions, with the lines of these sums; and the lines that convert and load what is multiplied."""
+    """The lines of multiplications whose results are summed, by a reduction or by additions, with the lines
+    of these sums; and the lines that convert and load what is multiplied. Each factor of a product of matrices
+    lacks an axis that the other one has: a row of each. With one such axis it is a matrix times a vector,
+    each element of which is multiplied once."""
 
     sums: set[int]
     casts: set[int]
@@ -39,9 +42,8 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
         made = _made_of(op)
         products = [each for each in made if each.name == "arith.mulf"]
         made += [each for product in products for each in _squared_difference(product, op)]
-        broadcast = [each for each in made if each.name == "tt.broadcast"]
-        needed = 1 if op.name == "tt.reduce" else 2  # a column times a row
-        if not products or len(broadcast) < needed:
+        broadcast = {axis for each in made if each.name == "tt.broadcast" for axis in _added_axes(each)}
+        if not products or len(broadcast) < _FACTORS:
             continue
         sums |= {line, *map(line_of, products)}
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
@@ -59,6 +61,12 @@ def _squared_difference(product: Op, total: Op) -> list[Op]:
     added = [total.resolve(name) for name in total.operands]
     is_carried = any(value is not None and isinstance(value.owner, Block) for value in added)
     return _made_of(owner) if is_carried or total.name == "tt.reduce" else []
+
+
+def _added_axes(broadcast: Op) -> set[int]:
+    """The axes along which a broadcast repeats its operand."""
+    before, after = (shape(kind) for kind in (broadcast.operand_types[0], broadcast.results[0].type))
+    return {axis for axis, (one, all_of) in enumerate(zip(before, after, strict=True)) if one != all_of}
 
 
 def _is_sum(op: Op) -> bool:

@@ -13,9 +13,11 @@ __all__ = [
     "compares_both",
     "elements",
     "is_in_loop",
+    "is_of_outer_loop",
     "is_of_program",
     "is_power_of_two",
     "line_of",
+    "shape",
 ]
 
 
@@ -29,10 +31,15 @@ def is_power_of_two(value: Value | None) -> bool:
     return constant is not None and int(constant[1]).bit_count() == 1
 
 
+def shape(kind: str) -> list[int]:
+    """Of a tensor type, of registers; [] for others."""
+    sides = re.match(r"tensor<((?:\d+x)+)", kind)
+    return [int(each) for each in sides.group(1).split("x")[:-1]] if sides else []
+
+
 def elements(kind: str) -> int:
     """Of a tensor type, of registers; 0 for others."""
-    shape = re.match(r"tensor<((?:\d+x)+)", kind)
-    return math.prod(int(each) for each in shape.group(1).split("x")[:-1]) if shape else 0
+    return math.prod(shape(kind)) if shape(kind) else 0
 
 
 def adds_to(op: Op, kind: str) -> bool:
@@ -77,20 +84,31 @@ def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
 
 
 def is_of_program(loop: Op) -> bool:
-    """Whether the upper bound of a loop depends on the program's id."""
-    bound = re.search(r"to (%[\w#]+)", str(loop).split("{", 1)[0])
-    seen: set[str] = set()
-    left = [bound.group(1)] if bound else []
+    """Whether a bound of a loop depends on the program's id."""
+    return _bounds(loop)[0]
+
+
+def is_of_outer_loop(loop: Op) -> bool:
+    """Whether a bound of a loop depends on the counter of a loop around it."""
+    return _bounds(loop)[1]
+
+
+def _bounds(loop: Op) -> tuple[bool, bool]:
+    """Whether a bound depends on the program's id, and whether on the counter of a loop around."""
+    program = outer = False
+    left, seen = [(loop, name) for name in loop.operands[:2]], set()
     while left:
-        name = left.pop()
-        value = loop.resolve(name)
-        if value is None or name in seen:
+        user, name = left.pop()
+        value = user.resolve(name)
+        if value is None or (id(value.owner), value.index) in seen:
             continue
-        seen.add(name)
         owner = value.owner
+        seen.add((id(owner), value.index))
         if not isinstance(owner, Op):
-            continue
-        if owner.name == "tt.get_program_id":
-            return True
-        left += re.findall(r"%[\w#]+", str(owner).partition("=")[2])
-    return False
+            around = owner.parent_op
+            outer |= around is not None and around.name == "scf.for" and value.index == 0
+        elif owner.name == "tt.get_program_id":
+            program = True
+        else:
+            left += [(owner, each) for each in owner.operands]
+    return program, outer
