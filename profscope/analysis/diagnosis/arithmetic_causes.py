@@ -41,14 +41,21 @@ _BY_OPS: Final = (
 )
 
 
+def _most_of_pipes(facts: KernelFacts) -> float:
+    return max(facts.used.get(name, 0.0) for name in _PIPES)
+
+
 def _is_busiest(facts: KernelFacts) -> bool:
     """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
     memory or the tensor cores are used. Otherwise they pass while those work. If nobody knows how busy memory
-    is, waits for it say so."""
+    is, waits for it say so; and as caches may have held nothing, DRAM is as busy as the bytes ask for."""
+    pipes = _most_of_pipes(facts)
+    if pipes < facts.uncached_dram:
+        return False
     stalled = facts.stalled(
         "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
     )
-    busy = max(max(facts.used.get(name, 0.0) for name in _PIPES), stalled + facts.stalled("wait"))
+    busy = max(pipes, stalled + facts.stalled("wait"))
     waits = 0.0 if "counters" in facts.known else facts.stalled("long_scoreboard", "lg_throttle", "drain")
     return busy > max(waits, *(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor")))
 
@@ -130,23 +137,33 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts")
 def bound(facts: KernelFacts) -> Iterator[Finding]:
     """dram-bound, l2-bound, l1-bound, tensor-bound, issue-bound: a result, not a fault, and no gain. Needs
-    counters."""
+    counters. A launch of the emulator is too small to fill a device; there it is what would be busiest in a
+    large one, if instructions take longer than all bytes do without caches."""
     resource = binding({name: 100 * used for name, used in facts.used.items()}) if facts.used else ""
-    if not resource:
-        return
-    place = facts.most(
-        "sectors"
-        if resource in ("dram", "l2", "l1")
-        else "wavefronts"
-        if resource == "shared"
-        else "executed"
-    )
-    yield Finding(
-        f"{_ROOFS.get(resource, 'issue')}-bound", *place,
-        cited(
+    if resource:
+        place = facts.most(
+            "sectors"
+            if resource in ("dram", "l2", "l1")
+            else "wavefronts"
+            if resource == "shared"
+            else "executed"
+        )
+        evidence = cited(
             "{what} is at {used}, the most of all",
             what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
-        ),
+        )  # fmt: skip
+    elif facts.emulated and _most_of_pipes(facts) > max(
+        facts.uncached_dram, facts.used.get("shared", 0.0), facts.used.get("tensor", 0.0)
+    ):
+        resource, place = "issue", facts.most("executed")
+        evidence = cited(
+            "instructions are the most of all: they would take {issue} when DRAM is at {dram} without caches",
+            issue=of_peak(_most_of_pipes(facts)), dram=of_peak(facts.uncached_dram),
+        )  # fmt: skip
+    else:
+        return
+    yield Finding(
+        f"{_ROOFS.get(resource, 'issue')}-bound", *place, evidence,
         "this is the roof: only less of this work is faster", NO_GAIN, "high",
     )  # fmt: skip
 

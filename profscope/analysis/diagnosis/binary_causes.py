@@ -11,6 +11,7 @@ from instrument_passes.ir.model import Op
 from profscope.analysis.cause import UNKNOWN_GAIN, Finding, Quantity, cited
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.ttgir_ops import is_gathered
 
 __all__ = ["CAUSES"]
 
@@ -88,7 +89,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
         return
     for (line, kind, size), pieces in _narrow_accesses(facts.ptx).items():
         ops = [op for op, at, _ in facts.located_ops if at == line and op.name in _ACCESSES[kind]]
-        if not ops or any(_is_gathered(op) for op in ops):
+        if not ops or any(is_gathered(op) for op in ops):
             continue
         each = pieces // len(ops)
         if each * size >= thresholds.VECTOR_BYTES:
@@ -114,22 +115,6 @@ def _narrow_accesses(ptx: str) -> dict[tuple[int, str, int], int]:
         elif access := _NARROW.match(text):
             found[line, access[1], int(access[2]) // 8] += 1
     return found
-
-
-def _is_gathered(op: Op) -> bool:
-    """Whether the address was computed from what was loaded, or by a division."""
-    left, seen = [(op, op.operands[0])], set()
-    while left:
-        user, name = left.pop()
-        value = user.resolve(name)
-        if value is None or not isinstance(value.owner, Op) or id(value.owner) in seen:
-            continue
-        owner = value.owner
-        seen.add(id(owner))
-        if owner.name == "tt.load" or re.match(r"arith\.(div|rem)[su]i$", owner.name):
-            return True
-        left += [(owner, each) for each in owner.operands]
-    return False
 
 
 CAUSES: Final = (register_spills, fp64_arithmetic, small_mma, narrow)

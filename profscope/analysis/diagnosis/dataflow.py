@@ -31,6 +31,8 @@ _STORES: Final = re.compile(
     r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$"
 )
 _ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
+_CONVERSION: Final = "ttg.convert_layout"
+_WAIT: Final = re.compile(r"warp_group_dot_wait$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
@@ -71,7 +73,7 @@ def early_reductions(ops: list[Op]) -> set[int]:
 
 class Unoverlapped(NamedTuple):
     """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product
-    is issued, or arithmetic that makes an operand in registers.
+    is issued, or arithmetic, or another product, that makes an operand in registers.
 
     operand_lines: of the latter. by_casts: whether that converts types, and nothing else.
     """
@@ -82,7 +84,8 @@ class Unoverlapped(NamedTuple):
 
 
 def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
-    """Products of which others in the same step are made are left out: those wait for them in any order."""
+    """Products of which others in the same step are made are left out: those wait for them in any order. But
+    (x a) b with the same b in each step is as well the sum of all x a times b, behind the loop."""
     uses = _Uses(ops)
     products: dict[Op, list[Op]] = defaultdict(list)
     for op in ops:
@@ -96,6 +99,8 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
             for op in inside
         }
         if any(_PRODUCTS.search(each.name) for made in made_by.values() for each in made):
+            late = [op for op in inside if _could_be_behind(op, loop) and line_of(op)]
+            found += [Unoverlapped(line_of(op), set(), False) for op in late]
             continue
         for op, made in made_by.items():
             waits = [
@@ -111,27 +116,67 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
     return found
 
 
+def _could_be_behind(product: Op, loop: Op) -> bool:
+    """Whether it multiplies another product of the step by what is the same in all steps."""
+    first, second = product.operands[:_OPERANDS]
+    for made, other in ((first, second), (second, first)):
+        is_fixed = _computed_by(product, other, loop) == ([], False)
+        if is_fixed and _is_product(product, made, loop):
+            return True
+    return False
+
+
+def _is_product(user: Op, name: str, loop: Op) -> bool:
+    """Whether a value is the result of a product in the loop, in another type or place."""
+    value = user.resolve(name)
+    while value is not None and isinstance(value.owner, Op) and loop in value.owner.ancestors():
+        op = value.owner
+        if _PRODUCTS.search(op.name):
+            return True
+        if not (_MOVES.match(op.name) or _CASTS.match(op.name) or _WAIT.search(op.name)):
+            return False
+        value = op.resolve(op.operands[value.index])
+    return False
+
+
 def conversion_lines(ops: list[Op]) -> dict[int, int]:
-    """The lines of layout conversions in loops, and where the source asks for them: at a transposition that
-    has the layout of one side, if there is one. At the line of a reduction, which exchanges data, too, only
-    those of a tensor as large as the one that it reduces."""
+    """The lines of layout conversions in loops, and of those of data that was converted before: one brings it
+    from the layout of its loads to that of its stores. And where the source asks for them: at a transposition
+    that has the layout of one side, if there is one. At the line of a reduction, which exchanges data, too,
+    only those of a tensor as large as the one that it reduces."""
     reduced: dict[int, int] = defaultdict(int)
-    turned: dict[tuple[Op, str], int] = {}
+    turned: dict[tuple[Op | None, str], int] = {}
     for op in ops:
         if op.name == "tt.reduce":
             reduced[line_of(op)] = max(reduced[line_of(op)], *(elements(each) for each in op.operand_types))
-        elif op.name == "tt.trans" and (loop := _around(op)) is not None:
-            turned |= {(loop, _layout(each.type)): line_of(op) for each in op.results}
+        elif op.name == "tt.trans":
+            turned |= {(_around(op), _layout(each.type)): line_of(op) for each in op.results}
     found = {}
     for op in ops:
-        loop = _around(op)
-        if op.name == "ttg.convert_layout" and loop is not None and line_of(op):
+        if op.name == _CONVERSION and line_of(op) and (_around(op) is not None or _is_converted_again(op)):
             value, source = op.results[0], op.resolve(op.operands[0])
             if elements(value.type) >= reduced[line_of(op)]:
-                sides = [_layout(each.type) for each in (value, source) if each is not None]
-                lines = [turned[loop, side] for side in sides if (loop, side) in turned]
-                found[line_of(op)] = lines[0] if lines else line_of(op)
+                sides = [(_around(op), _layout(each.type)) for each in (value, source) if each is not None]
+                found[line_of(op)] = next((turned[side] for side in sides if side in turned), line_of(op))
     return found
+
+
+def _is_converted_again(conversion: Op) -> bool:
+    """Whether its data comes from another conversion of at least as much."""
+    size = elements(conversion.results[0].type)
+    left, seen = [conversion], {conversion}
+    while left:
+        op = left.pop()
+        for name in op.operands:
+            value = op.resolve(name)
+            if value is None or not isinstance(value.owner, Op) or value.owner in seen:
+                continue
+            if value.owner.name == _CONVERSION and elements(value.type) >= size:
+                return True
+            if not _LOADS.match(value.owner.name):
+                left.append(value.owner)
+            seen.add(value.owner)
+    return False
 
 
 def copies_of_loops(ops: list[Op]) -> list[set[int]]:

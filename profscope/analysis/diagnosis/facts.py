@@ -37,10 +37,12 @@ from profscope.analysis.spans.ctas import took
 __all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
+_LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
+_POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
@@ -103,6 +105,15 @@ class KernelFacts:
     def waves(self) -> float:
         """CTAs of the grid over those that fit on the device; 0 if that is not known."""
         return self.grid / (self.sms * self.room) if self.room and self.sms else 0.0
+
+    @property
+    def uncached_dram(self) -> float:
+        """On the emulator, what part of DRAM's peak the bytes of all accesses would use if no cache had any."""
+        if not self.emulated:
+            return 0.0
+        sectors = self.counts[["sectors", "sectors_ideal"]]
+        needed = sectors.min(axis=1).sum() / max(1, sectors["sectors"].sum())
+        return self.used.get("l1", 0.0) * needed * _LINE_BYTES / thresholds.DRAM_BYTES
 
     def executed_share(self, rows: pd.Series) -> float:
         """What part of the warp instructions the marked rows of `counts` are."""
@@ -230,17 +241,14 @@ class KernelFacts:
                     return line_of(masks[0] if masks else loop)
         return 0
 
-    def threads_have_neighbours(self, line: int) -> bool:
-        """Whether a thread has several neighbouring elements of what is loaded or stored at a line, by the
-        layouts there; true if they are unknown."""
-        accesses = [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
-        aliases = accesses[0].module.aliases if accesses else {}
-        layouts = [
-            "#" + kind.rpartition("#")[2].rstrip(">") for op in accesses for kind in op.operand_types[:1]
-        ]
-        found = (_EACH.search(aliases.get(layout, "")) for layout in layouts)
-        sizes = [math.prod(int(each) for each in size[1].split(",")) for size in found if size is not None]
-        return not sizes or max(sizes) > 1
+    def accesses_at(self, line: int) -> list[Op]:
+        """The ops that load or store at a line."""
+        return [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
+
+    def run_bytes(self, line: int) -> int:
+        """How many bytes side by side a thread has of what is loaded or stored at a line, by the layouts there,
+        if their addresses are; 0 if that is unknown."""
+        return max(map(_run_bytes, self.accesses_at(line)), default=0)
 
     @cached_property
     def uneven_loops(self) -> set[int]:
@@ -313,6 +321,13 @@ class KernelFacts:
             for op, line, inside in self.located_ops
             if (inside or not loop) and re.search(pattern, op.name)
         }
+
+
+def _run_bytes(access: Op) -> int:
+    kind = access.operand_types[0]
+    layout = access.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
+    size, bits = _EACH.search(layout), _POINTED.search(kind)
+    return math.prod(int(each) for each in size[1].split(",")) * int(bits[1]) // 8 if size and bits else 0
 
 
 def facts_of(judged: KernelAnalysis) -> KernelFacts | None:

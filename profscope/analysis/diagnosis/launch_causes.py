@@ -154,8 +154,10 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     kept = dict.fromkeys(set(facts.used) - {"dram", "l2"}, left)
     without = kept_without(facts, exchange)
     kept |= {name: min(left, without[name]) for name in ("l1", "shared", "lsu")}
-    removed = max(1 - left, waits) if "counters" in facts.known else waits
-    if waits > thresholds.MUCH:
+    removed, memory = max(1 - left, waits), 0.0
+    if "counters" not in facts.known:  # nobody knows how busy memory is: waits for it say so
+        removed, memory = waits, facts.stalled("long_scoreboard", "lg_throttle")
+    if waits > max(thresholds.MUCH, memory):
         yield Finding(
             "too-many-warps", *facts.place,
             cited(

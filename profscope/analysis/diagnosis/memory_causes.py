@@ -10,6 +10,7 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
 from profscope.analysis.diagnosis.tiles import without_small_tiles
+from profscope.analysis.diagnosis.ttgir_ops import is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import binding
 
@@ -37,6 +38,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
 
     Lanes apart from each other touch a sector each: the excess, in bytes a thread, is more than a vector's.
     A thread that takes apart a vector of its own touches the same sectors again and again: at most that much.
+    L1 may have these sectors from then on, which only counters tell.
     """
     every = max(1, int(facts.counts["sectors"].sum()))
     located = facts.counts["line"] > 0
@@ -48,9 +50,13 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             ratio, excess = sectors / ideal, (sectors - ideal) / every
             if ratio < thresholds.EXCESS:
                 continue
-            vector = ratio * int(here["bytes"].min()) <= thresholds.VECTOR_BYTES and len(here) >= ratio
+            width, run = int(here["bytes"].min()), facts.run_bytes(int(line))
+            is_run = not any(map(is_gathered, facts.accesses_at(int(line))))
+            if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
+                continue
+            vector = ratio * width <= thresholds.VECTOR_BYTES and len(here) >= ratio
             is_shifted = sectors - ideal <= int(here["executed"].sum())  # a run that starts within a sector
-            vector &= is_shifted or facts.threads_have_neighbours(int(line))
+            vector &= is_shifted or not run or run > width
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
             spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)

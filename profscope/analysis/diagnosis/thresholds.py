@@ -25,6 +25,9 @@ WGMMA_SIDE: Final = 64
 LINE_SECTORS: Final = 4
 """Of a line of L1 or L2, of 32 bytes each; as many as L1 passes in a cycle (NVIDIA, "Nsight Compute", memory
 tables)."""
+DRAM_BYTES: Final = 13.4
+"""Of DRAM, for each SM and cycle: 2,039 GB/s, 108 SMs at 1.41 GHz (NVIDIA, A100 data sheet, SXM of 80 GB; the
+emulator stands for an A100)."""
 IN_FLIGHT: Final = 4
 """Times as many loads hide latencies: the stages of tuned pipelines, where a faulty one has one (Triton,
 "Matrix Multiplication" tutorial: num_stages of 3 to 5)."""
@@ -61,8 +64,6 @@ REREAD: Final = 3
 a fault, 5 and more where tiles are too small."""
 UNEVEN: Final = 0.35
 """The standard deviation of CTA times over their mean: alike CTAs have up to 0.3."""
-MANY_WARPS: Final = 16
-"""Of a CTA: more are a fault if they have too little to do. Chosen."""
 CTA_START_CYCLES: Final = 256
 """Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
 of one or two warps do next to nothing."""

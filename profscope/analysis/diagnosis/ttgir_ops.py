@@ -12,6 +12,7 @@ __all__ = [
     "adds_to",
     "compares_both",
     "elements",
+    "is_gathered",
     "is_in_loop",
     "is_of_outer_loop",
     "is_of_program",
@@ -81,6 +82,22 @@ def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
         elif not owner.regions:
             left += [(owner, each) for each in owner.operands]
     return counter, program
+
+
+def is_gathered(op: Op) -> bool:
+    """Whether the address was computed from what was loaded, or by a division."""
+    left, seen = [(op, op.operands[0])], set()
+    while left:
+        user, name = left.pop()
+        value = user.resolve(name)
+        if value is None or not isinstance(value.owner, Op) or id(value.owner) in seen:
+            continue
+        owner = value.owner
+        seen.add(id(owner))
+        if owner.name == "tt.load" or re.match(r"arith\.(div|rem)[su]i$", owner.name):
+            return True
+        left += [(owner, each) for each in owner.operands]
+    return False
 
 
 def is_of_program(loop: Op) -> bool:
