@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from bench.diagnose import RECORDINGS, cases
+from bench.diagnose import RECORDINGS, cases, emulated_profile
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.diagnose import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
@@ -62,11 +62,6 @@ def with_l2(used: float) -> KernelFacts:
     return replace(facts, used=dict(facts.used) | {"l2": used, "dram": used})
 
 
-def with_warps(warps: int) -> KernelFacts:
-    """A CTA of so many warps with a reduction."""
-    return replace(of_case("short row of 32 warps"), warps=warps)
-
-
 def with_waits(share: float) -> KernelFacts:
     """Waits for loads in a loop, which are that part of the samples."""
     facts = of_case("chain of rows")
@@ -94,11 +89,17 @@ def case(name: str) -> Callable[[], KernelFacts]:
     return lambda: of_case(name)
 
 
+@cache
+def emulated_facts(name: str) -> KernelFacts:
+    return facts_in(emulated_profile(name))
+
+
 def partitions() -> KernelFacts:
     return facts_in(captured("matmul_ws-heavy-0"))
 
 
 _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
+    "DRAM_BYTES": lambda: emulated_facts("cube by pow"),
     "SCHEDULERS": case("forest by 132 programs"),
     "VECTOR_BYTES": case("mask of an odd length"),
     "LINE_SECTORS": lambda: with_queue(91),
@@ -109,18 +110,17 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "BOUND": lambda: with_l2(0.4),
     "FEWEST_SAMPLES": lambda: with_samples(150),
     "NOISE_PCT": case("decode by broadcast"),
-    "ATTAINABLE_DRAM": case("gelu of rows by 32 warps"),
     "ATTAINABLE": case("matmul of 1 stage"),
     "NEAR_ROOF": case("norm in float64"),
     "MUCH": lambda: with_waits(0.1),
     "EXCESS": case("member of a record"),
     "REREAD": lambda: with_reread(4),
     "UNEVEN": case("field of a structure"),
-    "MANY_WARPS": case("norm in float64"),
     "CTA_START_CYCLES": case("CTAs of one short row"),
     "PASSED_CYCLES": partitions,
 }
 _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
+    "DRAM_BYTES": lambda: emulated_facts("good option prices"),
     "SCHEDULERS": case("chain of rows"),
     "VECTOR_BYTES": case("field of a structure"),
     "LINE_SECTORS": lambda: with_queue(91),
@@ -131,14 +131,12 @@ _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "BOUND": case("good layer norm"),
     "FEWEST_SAMPLES": lambda: with_samples(300),
     "NOISE_PCT": case("best logit each step"),
-    "ATTAINABLE_DRAM": case("image off by a byte"),
     "ATTAINABLE": case("triangular matvec"),
     "NEAR_ROOF": case("member of a record"),
     "MUCH": case("best logit each step"),
     "EXCESS": case("image off by a byte"),
     "REREAD": lambda: with_reread(6),
     "UNEVEN": case("gelu of rows by 32 warps"),
-    "MANY_WARPS": lambda: with_warps(16),
     "CTA_START_CYCLES": case("bytes one by one"),
     "PASSED_CYCLES": partitions,
 }

@@ -108,7 +108,7 @@ class KernelFacts:
 
     @property
     def uncached_dram(self) -> float:
-        """On the emulator, what part of DRAM's peak the bytes of all accesses would use if no cache had any."""
+        """On the emulator, what part of DRAM's peak all accesses would use if no cache had any bytes."""
         if not self.emulated:
             return 0.0
         sectors = self.counts[["sectors", "sectors_ideal"]]
@@ -222,8 +222,8 @@ class KernelFacts:
     @cached_property
     def masked_loop(self) -> int:
         """The line of the mask that compares a loop's positions with the program's, if the loop's bounds
-        depend neither on the program nor on a loop around it; in a loop with products of matrices, of any selection by compared
-        positions; 0 if there is none."""
+        depend neither on the program nor on a loop around it; in a loop with products of matrices, of any
+        selection by compared positions; 0 if there is none."""
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
@@ -246,8 +246,8 @@ class KernelFacts:
         return [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
 
     def run_bytes(self, line: int) -> int:
-        """How many bytes side by side a thread has of what is loaded or stored at a line, by the layouts there,
-        if their addresses are; 0 if that is unknown."""
+        """How many bytes side by side a thread has of what is loaded or stored at a line, by the layouts
+        there, if their addresses are; 0 if that is unknown."""
         return max(map(_run_bytes, self.accesses_at(line)), default=0)
 
     @cached_property

@@ -92,7 +92,7 @@ def _of_dram(facts: KernelFacts) -> float:
     return min(1.0, moved / max(1.0, 32.0 * facts.sectors("LDG", "LDGSTS", "STG")))
 
 
-def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
+def hidden_gain(facts: KernelFacts, waits: float, kept: Mapping[str, float] | None = None) -> Gain:
     """Of waits for data that others hide if `IN_FLIGHT` times as much is in flight, at least half as much of
     it, at most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the
     issue slots, a pipe or shared memory, has others to run in these waits."""
@@ -101,7 +101,8 @@ def hidden_gain(facts: KernelFacts, waits: float) -> Gain:
         return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
     expected, least = (1 - 1 / times for times in (thresholds.IN_FLIGHT, thresholds.IN_FLIGHT / 2))
-    return gain(facts, Without(met * expected), Without(waits * least), Without(waits))
+    removed = (met * expected, waits * least, waits)
+    return gain(facts, *(Without(each, kept or {}) for each in removed))
 
 
 def _between(facts: KernelFacts, share: float) -> tuple[float, float]:
@@ -116,7 +117,7 @@ def _left(used: Mapping[str, float], kept: Mapping[str, float]) -> float:
 
 
 def _attainable(resource: str) -> float:
-    return thresholds.ATTAINABLE_DRAM if resource == "dram" else thresholds.ATTAINABLE
+    return thresholds.NEAR_ROOF if resource in _ROOFS else thresholds.ATTAINABLE
 
 
 def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict[str, float]:

@@ -141,9 +141,9 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts, PC samples and the TTGIR. What a CTA loads at once and reduces gives each thread no
-    more than one vector of 16 bytes, so that warps exchange more than they add up. Without it fewer warps have more each: nobody waits
-    for other warps, and shared memory passes no exchange; at the least a warp for each scheduler is left."""
+    """Needs counts, PC samples and the TTGIR. What a CTA loads at once and reduces gives each thread no more
+    than a vector of 16 bytes, so that warps exchange more than they add up. Without it fewer warps have more
+    each: nobody waits for other warps, and shared memory passes no exchange."""
     is_streamed = facts.has(r"^tt\.load$|async_copy|descriptor_load", loop=True)
     is_shared_out = _largest_reduced(facts) <= thresholds.VECTOR_BYTES
     if facts.warps <= thresholds.SCHEDULERS or is_streamed or not is_shared_out:
@@ -161,8 +161,8 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
         yield Finding(
             "too-many-warps", *facts.place,
             cited(
-                "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the exchange "
-                "with them",
+                "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the "
+                "exchange with them",
                 warps=Quantity(facts.warps, "warps"), each=Quantity(_largest_reduced(facts), "bytes"),
                 waiting=of_samples(waits),
             ),

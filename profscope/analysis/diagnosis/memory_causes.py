@@ -8,7 +8,13 @@ from typing import Final, cast
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, left_of_traffic
+from profscope.analysis.diagnosis.gains import (
+    Without,
+    gain,
+    hidden_gain,
+    kept_without,
+    left_of_traffic,
+)
 from profscope.analysis.diagnosis.tiles import without_small_tiles
 from profscope.analysis.diagnosis.ttgir_ops import is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
@@ -95,6 +101,7 @@ def _spared(
     """The part of the time that waits for the excess. If a resource binds the kernel and moves the excess,
     all that wait for memory wait for it; if it moves none, nobody does. If none binds, no more than the
     excess keeps memory busy, nor than the waits at this line: the rest is latency, which ideal ones have too.
+    But full queues are no latency: then all that wait for memory wait for it, too.
     On the emulator a latency stays as it is, and only the queue is shorter."""
     if "counters" not in facts.known:
         return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
@@ -102,8 +109,16 @@ def _spared(
     if busiest:
         moves = left.get(busiest, 1.0) < 1
         return max(facts.stalled(*_QUEUES), facts.used[busiest]) if moves else 0.0
+    if _are_full(facts):
+        return facts.stalled(*_QUEUES)
     busy = max(facts.used.get(name, 0.0) * (1 - part) for name, part in left.items())
     return min(busy, waits * avoidable)
+
+
+def _are_full(facts: KernelFacts) -> bool:
+    """Whether warps mostly wait until queues of memory accept accesses, or until stores have left them: then
+    memory cannot pass them faster, by whatever it is that no counter shows."""
+    return facts.stalled(*_LSU_QUEUES, "drain") >= thresholds.BOUND
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
@@ -146,7 +161,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     """bank-conflict. Needs counts and counters. Without it each access to shared memory takes its ideal
-    wavefronts."""
+    wavefronts, as a layout is that of stores and loads; at the least, only those at the line."""
     rows = facts.counts[
         (facts.counts["wavefronts"] > 0) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"])
     ]
@@ -156,13 +171,15 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
     is_busy = facts.emulated or used >= thresholds.BOUND
+    all_excess = float((rows["wavefronts"] - rows["wavefronts_ideal"]).clip(lower=0).sum()) / every
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
         if taken < thresholds.EXCESS * ideal or not is_busy or int(line) in reduces:
             continue
-        scaled = {"shared": 1 - excess, "l1": 1 - excess, "lsu": 1 - excess}
+        scaled = dict.fromkeys(("shared", "l1", "lsu"), 1 - all_excess)
+        least = dict.fromkeys(scaled, 1 - excess)
         yield Finding(
             "bank-conflict", str(file), int(line),
             cited(
@@ -172,7 +189,11 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
                 needed=Quantity(ideal, "wavefronts"), used=of_peak(used), waiting=of_samples(waits),
             ),
             "a swizzled or padded layout",
-            gain(facts, Without(excess * waits if facts.emulated else used, scaled)), "high",
+            gain(
+                facts, Without(all_excess * waits if facts.emulated else used, scaled),
+                Without(excess * waits if facts.emulated else used, least),
+            ),
+            "high",
         )  # fmt: skip
 
 
@@ -208,17 +229,19 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples. Without it nobody waits for atomics, for their queue, for the fences around them, nor
-    at their lines for those that do, and L2 has less to do: an atomic reads its sector and writes it. At the
-    most, all others wait behind them in L2."""
+    """Needs PC samples. Without it nobody waits at the lines of atomics for them, their queue or other warps,
+    nor for the fences around them, and L2 has less to do: an atomic reads its sector and writes it. If queues
+    are full, all wait behind them; so do at the most all others."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(_ATOMICS)
     if waits > 0 and rows.any():
         place, _ = facts.most_stalled(*queues, "membar", by=("atomic", "barrier"))
-        meet = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
-        meet &= facts.samples["stall"] == "barrier"
-        held = waits + float(facts.samples.loc[meet, "samples"].sum()) / facts.sampled
+        here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
+        here &= facts.samples["stall"].isin([*queues, "short_scoreboard", "barrier"])
+        here |= facts.samples["stall"] == "membar"
+        held = float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+        held = max(held, facts.stalled(*_QUEUES)) if _are_full(facts) else held
         moved = facts.sectors("LDG", "LDGSTS", "STG")
         kept = moved / max(1.0, moved + 2 * facts.sectors(*_ATOMICS))
         yield Finding(
@@ -226,8 +249,8 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
             gain(
-                facts, Without(held, {"l2": kept}),
-                most=Without(1.0, {"l2": kept / thresholds.LINE_SECTORS}),
+                facts, Without(held, {"l2": kept}), Without(waits, {"l2": kept}),
+                Without(1.0, {"l2": kept / thresholds.LINE_SECTORS}),
             ),
             "medium",
         )  # fmt: skip
@@ -286,8 +309,17 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
         else cited("{waiting} wait for loads (`long_scoreboard`) in a loop", waiting=of_samples(waits)),
         "more stages (num_stages of 3 or 4)" if name == "few-stages"
         else "load earlier, several at once, or keep more warps on an SM",
-        hidden_gain(facts, waits), "medium",
+        hidden_gain(facts, waits, _copied_by_itself(facts) if name == "few-stages" else {}), "medium",
     )  # fmt: skip
+
+
+def _copied_by_itself(facts: KernelFacts) -> dict[str, float]:
+    """What stays if the loads of a loop go to shared memory by themselves: no thread stores them there."""
+    if facts.counts.empty:
+        return {}
+    return kept_without(
+        facts, facts.counts["op"].eq("STS") & facts.at(facts.lines_of(r"^tt\.load$", loop=True))
+    )
 
 
 CAUSES: Final = (uncoalesced, narrow, bank_conflict, register_spills, atomics, tile_reread, exposed)

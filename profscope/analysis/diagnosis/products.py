@@ -23,9 +23,9 @@ _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 
 class SummedProducts(NamedTuple):
     """The lines of multiplications whose results are summed, by a reduction or by additions, with the lines
-    of these sums; and the lines that convert and load what is multiplied. Each factor of a product of matrices
-    lacks an axis that the other one has: a row of each. With one such axis it is a matrix times a vector,
-    each element of which is multiplied once."""
+    of these sums; and the lines that convert and load what is multiplied. Each factor of a product of
+    matrices lacks an axis that the other one has. With one such axis it is a matrix times a vector: each
+    element is multiplied once."""
 
     sums: set[int]
     casts: set[int]

@@ -10,7 +10,6 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
