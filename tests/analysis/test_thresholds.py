@@ -99,6 +99,7 @@ def partitions() -> KernelFacts:
 
 
 _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
+    "ATTAINABLE_DRAM": case("gelu of rows by 32 warps"),
     "DRAM_BYTES": lambda: emulated_facts("cube by pow"),
     "SCHEDULERS": case("forest by 132 programs"),
     "VECTOR_BYTES": case("mask of an odd length"),
@@ -120,6 +121,7 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "PASSED_CYCLES": partitions,
 }
 _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
+    "ATTAINABLE_DRAM": case("image off by a byte"),
     "DRAM_BYTES": lambda: emulated_facts("good option prices"),
     "SCHEDULERS": case("chain of rows"),
     "VECTOR_BYTES": case("field of a structure"),

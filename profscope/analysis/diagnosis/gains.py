@@ -33,6 +33,7 @@ from profscope.analysis.kernels.devices import PIPES
 __all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
+_PEAKS = ("l2", "tensor")
 _ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
 _SHARED_WAITS = (
     "lg_throttle", "mio_throttle", "tex_throttle", "short_scoreboard", "math_pipe_throttle", "not_selected",
@@ -77,9 +78,13 @@ def gain(
         high = min(1.0, high / max(1 - facts.stalled("barrier"), 1e-9))
     pct = 100 * (1 - max(1 - expected.removed, _left(facts.used, expected.kept)))
     kept_time = max(1 - low * (1 - idle), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
-    must = {name: used for name, used in facts.used.items() if name in _WHATEVER_CODE}
+    must = {
+        name: used * _attainable(name) if name in _PEAKS else used
+        for name, used in facts.used.items()
+        if name in _WHATEVER_CODE
+    }
     fewest = dict(highest.kept) | {"l2": min(highest.kept.get("l2", 1.0), _of_dram(facts))}
-    high_pct = 100 * (1 - max(1 - high, _left(must, fewest) * thresholds.ATTAINABLE))
+    high_pct = 100 * (1 - max(1 - high, _left(must, fewest)))
     noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
@@ -117,7 +122,9 @@ def _left(used: Mapping[str, float], kept: Mapping[str, float]) -> float:
 
 
 def _attainable(resource: str) -> float:
-    return thresholds.NEAR_ROOF if resource in _ROOFS else thresholds.ATTAINABLE
+    if resource == "tensor":
+        return thresholds.NEAR_ROOF
+    return thresholds.ATTAINABLE_DRAM if resource == "dram" else thresholds.ATTAINABLE
 
 
 def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict[str, float]:
