@@ -31,6 +31,8 @@ _FAULTS = [
     "matmul of 1 stage",
     "chain of rows",
     "short row of 32 warps",
+    "weights read for each token",
+    "adapter's second product each step",
 ]
 
 _ROOFS = {

@@ -122,7 +122,7 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
 }
 _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "ATTAINABLE_DRAM": case("image off by a byte"),
-    "DRAM_BYTES": lambda: emulated_facts("good option prices"),
+    "DRAM_BYTES": lambda: emulated_facts("ring buffer by remainder"),
     "SCHEDULERS": case("chain of rows"),
     "VECTOR_BYTES": case("field of a structure"),
     "LINE_SECTORS": lambda: with_queue(91),

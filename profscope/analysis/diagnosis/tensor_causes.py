@@ -218,8 +218,8 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "layout-conversion", *place,
         cited(
-            "{moving} move tensors from one layout to another through shared memory, in each step of a "
-            "loop; {sampled} are there",
+            "{moving} move tensors from one layout to another through shared memory, again and again; "
+            "{sampled} are there",
             moving=of_instructions(facts.executed_share(rows)), sampled=of_samples(share),
         ),
         "an order of ops in which both sides share a layout; transpose once",
