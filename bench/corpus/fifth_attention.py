@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from bench.corpus.case import Launch, Prepare, empty, faults_of, integers, random, zeros
+from bench.corpus.case import Launch, Prepare, faults_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -117,8 +117,9 @@ def _broad_heads(warps: int) -> Prepare:
 
 @triton.jit
 def added_gradient_kernel(
-    q_ptr, k_ptr, v_ptr, grad_ptr, peak_ptr, delta_ptr, out_ptr, length, DIM: tl.constexpr, BLOCK: tl.constexpr
-):
+    q_ptr, k_ptr, v_ptr, grad_ptr, peak_ptr, delta_ptr, out_ptr, length, DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """Gradients of attention's queries; a program has a block of keys, and adds its share to all queries."""
     head = tl.program_id(1)
     base = head.to(tl.int64) * length * DIM
@@ -137,8 +138,9 @@ def added_gradient_kernel(
 
 @triton.jit
 def query_gradient_kernel(
-    q_ptr, k_ptr, v_ptr, grad_ptr, peak_ptr, delta_ptr, out_ptr, length, DIM: tl.constexpr, BLOCK: tl.constexpr
-):
+    q_ptr, k_ptr, v_ptr, grad_ptr, peak_ptr, delta_ptr, out_ptr, length, DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """As added_gradient_kernel; a program has a block of queries, and adds the shares of all keys to it."""
     head = tl.program_id(1)
     base = head.to(tl.int64) * length * DIM
@@ -253,11 +255,11 @@ def _retention(power: bool) -> Prepare:
 
 
 @triton.jit
-def sigmoid_attention_kernel(
+def squared_attention_kernel(
     q_ptr, k_ptr, v_ptr, out_ptr, length, TURN: tl.constexpr, DIM: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Attention whose weights are sigmoids of scores; TURN: scores have keys as rows until they are used."""
+    """Attention whose weights are squares of positive scores; TURN: scores have keys as rows until used."""
     base = tl.program_id(1).to(tl.int64) * length * DIM
     offs_m, offs_n = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N)
     dims = tl.arange(0, DIM)
@@ -267,22 +269,22 @@ def sigmoid_attention_kernel(
         at = base + (start + offs_n)[:, None] * DIM + dims[None, :]
         k, v = tl.load(k_ptr + at), tl.load(v_ptr + at)
         if TURN:
-            weight = 1.0 / (1.0 + tl.exp2(6.0 - tl.dot(k, tl.trans(q))))
-            acc = tl.dot(tl.trans(weight.to(tl.float16)), v, acc)  # fault
+            weight = tl.maximum(tl.dot(k, tl.trans(q)), 0.0)
+            acc = tl.dot(tl.trans((weight * weight).to(tl.float16)), v, acc)  # fault
         else:
-            weight = 1.0 / (1.0 + tl.exp2(6.0 - tl.dot(q, tl.trans(k))))
-            acc = tl.dot(weight.to(tl.float16), v, acc)
+            weight = tl.maximum(tl.dot(q, tl.trans(k)), 0.0)
+            acc = tl.dot((weight * weight).to(tl.float16), v, acc)
     tl.store(out_ptr + base + offs_m[:, None] * DIM + dims[None, :], acc.to(tl.float16))
 
 
-def _sigmoid_attention(turn: bool) -> Prepare:
+def _squared_attention(turn: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
         heads, length = (1, 128) if small else (66, 2048)
-        q, k, v = (random(heads, length, 64, dtype=torch.float16) * 0.5 for _ in range(3))
+        q, k, v = (random(heads, length, 64, dtype=torch.float16) * 0.25 for _ in range(3))
         out = torch.empty_like(q)
         options = {"TURN": turn, "DIM": 64, "BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 4, "num_stages": 3}
         args = (q, k, v, out, length)
-        return Launch(sigmoid_attention_kernel, (length // 128, heads), args, (out,), options)
+        return Launch(squared_attention_kernel, (length // 128, heads), args, (out,), options)
 
     return prepare
 
@@ -362,7 +364,7 @@ CASES = (
         _query_gradient(False),
     ),
     _case(
-        "listed blocks of 1 stage",
+        "sparse blocks of 1 stage",
         ("few-stages", "exposed-latency"),
         ("samples", "counters"),
         False,
@@ -382,8 +384,8 @@ CASES = (
         ("layout-conversion",),
         ("counts", "samples"),
         True,
-        _sigmoid_attention(True),
-        _sigmoid_attention(False),
+        _squared_attention(True),
+        _squared_attention(False),
     ),
     _case(
         "a walk over lengths before each tile",

@@ -7,14 +7,16 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from bench.corpus.case import Launch, Prepare, empty, faults_of, integers, random
+from bench.corpus.case import Launch, Prepare, empty, faults_of, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
 
 
 @triton.jit
-def nearest_station_kernel(x_ptr, y_ptr, station_x_ptr, station_y_ptr, out_ptr, stations, BLOCK: tl.constexpr):
+def nearest_station_kernel(
+    x_ptr, y_ptr, station_x_ptr, station_y_ptr, out_ptr, stations, BLOCK: tl.constexpr
+):
     """The squared distance of each point to its nearest station, in the precision of the coordinates."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
@@ -151,10 +153,10 @@ def _middle_mean(sort: bool) -> Prepare:
 def correlation_kernel(x_ptr, y_ptr, out_ptr, COLUMNS: tl.constexpr, LATE: tl.constexpr, BLOCK: tl.constexpr):
     """Pearson's correlation of pairs of rows; LATE: five sums are of lanes until the row ends."""
     base = tl.program_id(0) * COLUMNS + tl.arange(0, BLOCK)
-    SIZE: tl.constexpr = BLOCK if LATE else 1
-    x_sum, y_sum = tl.zeros((SIZE,), dtype=tl.float32), tl.zeros((SIZE,), dtype=tl.float32)
-    xx, yy = tl.zeros((SIZE,), dtype=tl.float32), tl.zeros((SIZE,), dtype=tl.float32)
-    xy = tl.zeros((SIZE,), dtype=tl.float32)
+    size: tl.constexpr = BLOCK if LATE else 1
+    x_sum, y_sum = tl.zeros((size,), dtype=tl.float32), tl.zeros((size,), dtype=tl.float32)
+    xx, yy = tl.zeros((size,), dtype=tl.float32), tl.zeros((size,), dtype=tl.float32)
+    xy = tl.zeros((size,), dtype=tl.float32)
     for start in range(0, COLUMNS, BLOCK):
         x = tl.load(x_ptr + base + start).to(tl.float32)
         y = tl.load(y_ptr + base + start).to(tl.float32)
@@ -211,7 +213,7 @@ def orbits_kernel(anomaly_ptr, eccentricity_ptr, out_ptr, steps, BLOCK: tl.const
 
 
 def _orbits(in_step: bool) -> Prepare:
-    """The long orbits are all of one warp in each step; or (in_step) all warps have theirs in the same one."""
+    """One warp has long orbits in each step; or (in_step) all warps have theirs in the same one."""
 
     def prepare(small: bool) -> Launch:
         programs, steps = (1, 8) if small else (1056, 64)

@@ -181,7 +181,8 @@ def neighbour_means_kernel(
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Means of BLOCK features of nodes' neighbours; programs go over all nodes before the next features."""
-    node, dims = tl.program_id(0) * NODES + tl.arange(0, NODES), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    node = tl.program_id(0) * NODES + tl.arange(0, NODES)
+    dims = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     neighbour = tl.load(neighbour_ptr + node[:, None] * EACH + tl.arange(0, EACH)[None, :])
     x = tl.load(x_ptr + neighbour[:, :, None] * DIM + dims[None, None, :])  # fault
     mean = tl.sum(x.to(tl.float32), 1) / EACH
@@ -303,7 +304,7 @@ CASES = (
         _nibbles(True),
     ),
     _case(
-        "lengths that might be odd",
+        "lengths of unknown parity",
         ("unvectorized-access",),
         ("counts",),
         True,
