@@ -88,7 +88,7 @@ def broad_heads_kernel(
     peak = tl.full((BLOCK_M,), float("-inf"), dtype=tl.float32)
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
     acc = tl.zeros((BLOCK_M, DIM), dtype=tl.float32)  # fault
-    for start in range(0, length, BLOCK_N):
+    for start in range(0, length, BLOCK_N):  # fault
         at = base + (start + offs_n)[:, None] * DIM + dims[None, :]
         score = tl.dot(q, tl.trans(tl.load(k_ptr + at))) * 0.09016844  # fault
         higher = tl.maximum(peak, tl.max(score, 1))
@@ -98,7 +98,7 @@ def broad_heads_kernel(
         acc = tl.dot(share.to(tl.float16), tl.load(v_ptr + at), acc * shrink[:, None])  # fault
         peak = higher
     out = (acc * (1.0 / total)[:, None]).to(tl.float16)  # fault
-    tl.store(out_ptr + base + offs_m[:, None] * DIM + dims[None, :], out)
+    tl.store(out_ptr + base + offs_m[:, None] * DIM + dims[None, :], out)  # fault
 
 
 def _broad_heads(warps: int) -> Prepare:
@@ -108,7 +108,7 @@ def _broad_heads(warps: int) -> Prepare:
         heads, length = (1, 128) if small else (33, 2048)
         q, k, v = (random(heads, length, 256, dtype=torch.float16) for _ in range(3))
         out = torch.empty_like(q)
-        options = {"DIM": 256, "BLOCK_M": 128, "BLOCK_N": 64, "num_warps": warps, "num_stages": 2}
+        options = {"DIM": 256, "BLOCK_M": 128, "BLOCK_N": 32, "num_warps": warps, "num_stages": 3}
         grid = (length // 128, heads)
         return Launch(broad_heads_kernel, grid, (q, k, v, out, length), (out,), options)
 
@@ -243,13 +243,13 @@ def retention_kernel(
 
 def _retention(power: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        heads, length = (1, 128) if small else (32, 2048)
-        q, k, v = (random(heads, length, 128, dtype=torch.float16) * 0.3 for _ in range(3))
+        heads, length, dim = (1, 128, 64) if small else (32, 2048, 128)
+        q, k, v = (random(heads, length, dim, dtype=torch.float16) * 0.3 for _ in range(3))
         gamma, out = 1.0 - 0.02 * torch.rand(heads), torch.empty_like(q)
-        options = {"POWER": power, "DIM": 128, "BLOCK_M": 128, "BLOCK_N": 64}
+        options = {"POWER": power, "DIM": dim, "BLOCK_M": dim, "BLOCK_N": 64}
         options |= {"num_warps": 8, "num_stages": 3}
         args = (q, k, v, gamma, out, length)
-        return Launch(retention_kernel, (length // 128, heads), args, (out,), options)
+        return Launch(retention_kernel, (length // dim, heads), args, (out,), options)
 
     return prepare
 

@@ -152,8 +152,8 @@ def gated_cell_kernel(
     forget = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)  # fault
     new = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)  # fault
     leave = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)  # fault
-    for _ in range(0, K, BLOCK_K):
-        tile = tl.load(x)
+    for _ in range(0, K, BLOCK_K):  # fault
+        tile = tl.load(x)  # fault
         enter = tl.dot(tile, tl.load(w), enter)  # fault
         forget = tl.dot(tile, tl.load(w + HIDDEN), forget)  # fault
         new = tl.dot(tile, tl.load(w + 2 * HIDDEN), new)  # fault
