@@ -277,7 +277,7 @@ def contrast_kernel(
 
 def _contrast(exact: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        n, dim, parts = (128, 64, 1) if small else (8448, 256, 4)
+        n, dim, parts = (64, 64, 1) if small else (8448, 256, 4)
         image, text = random(n, dim) * 0.2, random(n, dim) * 0.2
         out = empty(n, parts)
         options = {"EXACT": exact, "DIM": dim, "BLOCK": 64, "num_warps": 4, "num_stages": 3}
