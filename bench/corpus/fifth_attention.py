@@ -246,7 +246,7 @@ def _retention(power: bool) -> Prepare:
         heads, length, dim = (1, 128, 64) if small else (32, 2048, 128)
         q, k, v = (random(heads, length, dim, dtype=torch.float16) * 0.3 for _ in range(3))
         gamma, out = 1.0 - 0.02 * torch.rand(heads), torch.empty_like(q)
-        options = {"POWER": power, "DIM": dim, "BLOCK_M": dim, "BLOCK_N": 64}
+        options = {"POWER": power, "DIM": dim, "BLOCK_M": dim, "BLOCK_N": 32}
         options |= {"num_warps": 8, "num_stages": 3}
         args = (q, k, v, gamma, out, length)
         return Launch(retention_kernel, (length // dim, heads), args, (out,), options)

@@ -256,7 +256,7 @@ def _value_gradient(small: bool) -> Launch:
 
 @triton.jit
 def wide_filters_kernel(
-    x_ptr, w_ptr, out_ptr, PIXELS: tl.constexpr, FILTERS: tl.constexpr, TAPS: tl.constexpr,
+    x_ptr, w_ptr, out_ptr, depth, PIXELS: tl.constexpr, FILTERS: tl.constexpr, TAPS: tl.constexpr,
     CHANNELS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """A convolution over time, of sounds whose steps have their channels side by side. Bound by tensor
@@ -265,7 +265,7 @@ def wide_filters_kernel(
     filters, offs_k = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
     row = (step // PIXELS * (PIXELS + TAPS - 1) + step % PIXELS) * CHANNELS
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for start in range(0, TAPS * CHANNELS, BLOCK_K):
+    for start in range(0, depth, BLOCK_K):
         x = tl.load(x_ptr + row[:, None] + (start + offs_k)[None, :])
         w = tl.load(w_ptr + (start + offs_k)[:, None] * FILTERS + filters[None, :])
         acc = tl.dot(x, w, acc)
@@ -282,7 +282,7 @@ def _wide_filters(small: bool) -> Launch:
     options = {"PIXELS": steps, "FILTERS": filters, "TAPS": 5, "CHANNELS": channels}
     options |= {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3}
     grid = (filters // 256, sounds * steps // 128)
-    return Launch(wide_filters_kernel, grid, (x, w, out), (out,), options)
+    return Launch(wide_filters_kernel, grid, (x, w, out, 5 * channels), (out,), options)
 
 
 def _case(name: str, prepare: Prepare) -> Case:
