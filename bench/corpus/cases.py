@@ -7,6 +7,13 @@ from bench.corpus import (
     arithmetic,
     dots,
     faultless,
+    fifth_attention,
+    fifth_faultless,
+    fifth_faultless_products,
+    fifth_launch,
+    fifth_math,
+    fifth_memory,
+    fifth_products,
     fourth_faultless,
     fourth_faultless_products,
     fourth_launch,
@@ -59,6 +66,13 @@ _MODULES = (
     fourth_products,
     fourth_faultless,
     fourth_faultless_products,
+    fifth_launch,
+    fifth_memory,
+    fifth_math,
+    fifth_attention,
+    fifth_products,
+    fifth_faultless,
+    fifth_faultless_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
