@@ -7,8 +7,8 @@ round 2 were written by somebody who had not read the rules, and recorded once t
 them that is kept apart is what the rules are worth on kernels that nobody has tried them on.
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
-`bench/corpus/h200`, of round 4 `h100`, has a recording of each case, and in `times.json` the expected causes
-and lines, and what fixing it saved. Of cases with very many spans round 4 keeps those of some CTAs.
+`bench/corpus/h200`, of rounds 4 and 5 `h100`, has a recording of each case, and in `times.json` the expected causes
+and lines, and what fixing it saved. Of cases with very many spans rounds 4 and 5 keep those of some CTAs.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
     half.add_argument("--all", action="store_true", help="both halves")
-    parser.add_argument("--round", type=int, help="only the cases that were written then: 1 to 4")
+    parser.add_argument("--round", type=int, help="only the cases that were written then: 1 to 5")
     parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
     chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"

@@ -32,6 +32,7 @@ _STORES: Final = re.compile(
 )
 _ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
 _CONVERSION: Final = "ttg.convert_layout"
+_TILE_POINTERS: Final = re.compile(r"tensor<\d+x\d+x!tt\.ptr")
 _WAIT: Final = re.compile(r"warp_group_dot_wait$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
@@ -180,11 +181,13 @@ def _is_converted_again(conversion: Op) -> bool:
 
 
 def copies_of_loops(ops: list[Op]) -> list[set[int]]:
-    """Of each loop the lines of its copies from global to shared memory."""
+    """Of each loop the lines of its copies of tiles from global to shared memory. A vector has fewer elements
+    than the CTA has lanes, of which the compiler then masks the others off."""
     found: dict[Op, set[int]] = defaultdict(set)
     for op in ops:
         loop = _around(op)
-        if op.name == "ttg.async_copy_global_to_local" and loop is not None:
+        is_copy = op.name == "ttg.async_copy_global_to_local" and _TILE_POINTERS.search(str(op))
+        if is_copy and loop is not None:
             found[loop].add(line_of(op))
     return list(found.values())
 

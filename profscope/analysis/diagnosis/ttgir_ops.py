@@ -126,6 +126,6 @@ def _bounds(loop: Op) -> tuple[bool, bool]:
             outer |= around is not None and around.name == "scf.for" and value.index == 0
         elif owner.name == "tt.get_program_id":
             program = True
-        else:
-            left += [(owner, each) for each in owner.operands]
+        else:  # what a branch yields depends on what is in it, and on its condition
+            left += [(each, used) for each in owner.walk() for used in each.operands]
     return program, outer
