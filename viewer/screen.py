@@ -49,7 +49,7 @@ from viewer.units import printable
 __all__ = ["View", "show_screen"]
 
 DETAILED_KERNELS = 5
-"""Kernels and variants shown with lines, scopes and tree: those that took longest."""
+"""Kernels and variants that text shows with lines, scopes and tree: those that took longest."""
 
 MOST_ROWS, FIRST_LINES = 20, 8
 """Rows of a table where --top does not say; of the lines on the first screen."""
@@ -143,7 +143,7 @@ def _view(
     adds_up = bool({*shown} - _APART) or not rows.are_all
     sources = ModelSources(profile.tables, percentiles="scopes" in shown)
     top = _most_rows(options)
-    most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
+    most_kernels = DETAILED_KERNELS if options.format == "table" else 0
     model = profile_model(
         profile.tables,
         None if whole is profile else whole.tables,
@@ -240,7 +240,7 @@ def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
     others = {"scopes": "tables", "tree": "trees", "timeline": "timeline", **{name: name for name in ANSWERS}}
     names = [others[name] for name in others if name in (asked or ())]
     if asked is None:
-        names = ["tables", "trees", "timeline", "bare", "advice", "omitted"]
+        names = ["tables", "trees", "timeline", "bare", "advice"]
     whole = asdict(replace(view, shown=None))  # type: ignore[arg-type]
     return told | {name: whole[name] for name in names}
 

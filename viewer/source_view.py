@@ -82,7 +82,8 @@ def parse_line(text: str) -> Wanted:
 def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: SourceLines) -> None:
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
-    made, omitted = annotate(profile.tables, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
+    is_short = options.format == "table" and not (asked.file or asked.line)
+    made, omitted = annotate(profile.tables, unit, disk, asked.form, MOST_KERNELS if is_short else 0)
     if not made:
         raise TraceError("nothing was recorded of any line; `profscope view` prints notes that may say why")
     if asked.form and all(source.no_code for source in made):
@@ -102,7 +103,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
                 continue
             top = MOST_CODE if options.top is None else options.top
             lines += render_annotated(source, width, at=asked.line, top=top)
-        if omitted and not asked.file:
+        if omitted:
             lines += [Text(), *noted(f"{omitted} more kernels; --kernel shows one of them.", width)]
         print_lines(lines, width)
 
