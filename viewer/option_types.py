@@ -111,10 +111,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+LEAST_WIDTH = 40
+"""Columns that all text is laid out for at least."""
+
+
 def width(text: str) -> int:
     """Columns of a terminal."""
-    if not text.isdecimal() or int(text) < 40:
-        raise argparse.ArgumentTypeError(f"must be 40 or more: {text!r}")
+    if not text.isdecimal() or int(text) < LEAST_WIDTH:
+        raise argparse.ArgumentTypeError(f"must be {LEAST_WIDTH} or more: {text!r}")
     return int(text)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.model.build import ModelSources, profile_model
@@ -34,7 +33,7 @@ from viewer.header import (
 from viewer.input import Trace
 from viewer.kernels import render_findings, render_kernels, render_lines
 from viewer.option_types import ANSWERS, FIRST
-from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
 from viewer.question_tables import answer_rows, render_breakdown, render_limits
 from viewer.scopes import render_heading, render_table, render_tree, render_uncovered
 from viewer.timeline import (
@@ -113,7 +112,7 @@ def show_screen(
 
     profile: what `selection` chose; whole: the launches that it is a part of, of which the verdict is.
     """
-    width = Console(width=options.width).width
+    width = text_width(options.width)
     shown = options.show or FIRST
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")

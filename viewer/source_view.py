@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.model.labels import named
@@ -21,7 +20,7 @@ from profscope.profiles import Profile
 from viewer.grid import fit, heading, pad, words, wrap
 from viewer.header import EMULATED
 from viewer.option_types import Place
-from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
 from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["AROUND", "MOST_CODE", "Wanted", "annotated_rows", "render_annotated", "show_source", "wanted"]
@@ -94,7 +93,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
     elif options.format in TABLES:
         print_rows([row for source in sources for row in _rows(source)], options.format)
     else:
-        width = Console(width=options.width).width
+        width = text_width(options.width)
         lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []
         for number, source in enumerate(sources):
             lines += [Text()] if number else []
