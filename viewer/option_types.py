@@ -6,7 +6,6 @@ import math
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from profscope.errors import OptionError, TraceError
@@ -207,7 +206,7 @@ def check_there(*arguments: str) -> None:
         if argument != "-" and not os.path.exists(argument):
             from profscope.traces.trace_file import TraceFile
 
-            TraceFile(Path(argument))  # which says why
+            TraceFile(argument)  # which says why
 
 
 def check_apart(output: str | None, *traces: str) -> None:
