@@ -127,18 +127,21 @@ def exit_status(done: str, failed: str, *others: str) -> str:
     return textwrap.fill(f"exit status: {'; '.join(said)}", 79)
 
 
-def run_command(tool: str, body: Callable[[], int]) -> int:
+def run_command(tool: str, body: Callable[[], int], *, prints: bool = True) -> int:
     """Run a tool's body, which returns an exit code; returns the tool's. Errors become one line on stderr.
+
+    prints: whether it writes to standard output, and so fails where that is closed.
 
     What argparse raises, SystemExit, passes. So does any other error: it is a mistake in the tool.
     """
-    if sys.stdout is None:  # the shell's `>&-`; print() would then lose everything without a word
+    if prints and sys.stdout is None:  # the shell's `>&-`; print() would lose everything without a word
         return _failed(tool, "standard output is closed")
     try:
         try:
             return body()
         finally:
-            sys.stdout.flush()  # here, not at the interpreter's end, where a failure would be a traceback
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, not at the interpreter's end, where a failure would be a traceback
     except BrokenPipeError:
         _discard_output()
         return 0
@@ -161,6 +164,8 @@ def _failed(tool: str, message: str, code: int = 1) -> int:
 
 def _discard_output() -> None:
     """Let what is still buffered go nowhere: Python would complain once more when it flushes at exit."""
+    if sys.stdout is None:
+        return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -49,6 +49,12 @@ def test_a_closed_output_is_one_line_and_a_failure(tool: str) -> None:
     assert (done.returncode, done.stderr) == (1, f"{tool}: standard output is closed\n")
 
 
+def test_a_program_runs_though_its_output_is_closed() -> None:
+    done = shell(["-m", "profscope", "run", "-c", "import sys; sys.exit(3 * (sys.stdout is None))"], ">&-")
+    assert done.returncode == 3
+    assert done.stderr == "profscope run: no Triton kernel was launched; nothing is written\n"
+
+
 @pytest.mark.parametrize("tool", TOOLS, **IDS)
 def test_a_reader_that_leaves_is_no_failure(tool: str) -> None:
     done = shell(TOOLS[tool], "| true")

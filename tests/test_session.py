@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -14,9 +15,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 import pytest
 import torch
+import triton
 
 import profscope
 from profscope import emulator
+from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
 from profscope.traces.checks import validate
 from tests.kernels.loops import loop_in_branch_kernel
@@ -288,6 +291,20 @@ def test_a_kernel_loaded_before_is_profiled_again_and_runs_bare_between() -> Non
     assert len(first.launches) == len(second.launches) == 1
     for name in ("cta", "warp", "scope", "duration_cycles"):
         assert first.df[name].tolist() == second.df[name].tolist()
+
+
+def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None:
+    outer, inner = session(), session()
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(outer)
+        launch_add()
+        outer.pause()
+        second.enter_context(inner)
+        launch_add()
+        first.close()
+        launch_add()
+    assert (len(outer.launches), len(inner.launches)) == (1, 2)
+    assert not isinstance(triton.runtime.driver._active, EmulatorDriver)
 
 
 _OTHER_PROCESS = """

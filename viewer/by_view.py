@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Iterator
 from typing import Literal
 
-from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.scopes.by import OF_LAUNCHES, OF_SCOPES, ByRow, make_rows
@@ -16,7 +15,7 @@ from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from viewer.grid import Column, grid, heading
 from viewer.header import EMULATED
-from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
 from viewer.units import (
     NO_TIME,
     count_text,
@@ -54,7 +53,7 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     if options.format in TABLES:
         print_rows([{**vars(row), "unit": unit} for row in rows[: options.top or None]], options.format)
         return
-    width = Console(width=options.width).width
+    width = text_width(options.width)
     lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []
     top = MOST_ROWS if options.top is None else options.top
     corrected = are_corrected(profile.tables)

@@ -24,6 +24,7 @@ from profscope.traces.trace_filter import TraceFilter
 from viewer.grid import Column, grid, pad, wrap
 from viewer.header import EMULATED
 from viewer.input import part_of, read
+from viewer.outlet import text_width
 from viewer.units import count_text, duration_text, printable
 
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
@@ -117,7 +118,7 @@ def show(options: argparse.Namespace) -> Comparison:
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
     cannot be compared, or nothing can be judged, OptionError where both come from standard input.
     """
-    console = Console(width=options.width, highlight=False)
+    console = Console(width=text_width(options.width), highlight=False)
     comparison = _comparison(options)
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     if options.format == "json":

@@ -19,6 +19,7 @@ from viewer.kernels import (
     render_kernels,
     render_lines,
 )
+from viewer.outlet import text_width
 from viewer.units import count_text, printable
 
 __all__ = ["render_first", "show_first_screen"]
@@ -32,11 +33,12 @@ FINDINGS_EACH = 3
 
 def show_first_screen(profile: Profile, name: str, stream: TextIO) -> None:
     """Print it, without lines. name: of the trace, for its first line."""
-    console = Console(file=stream, highlight=False)
+    width = text_width(None, stream)
+    console = Console(file=stream, width=width, highlight=False)
     model = profile_model(profile.tables, parts=("findings", "accounts"), detailed=MOST_ACCOUNTS)
     shown = Shown(model, name, {}, model.header.spans)
-    lines = render_first(shown, console.width, MOST_KERNELS)
-    foot = render_foot(shown, console.width)
+    lines = render_first(shown, width, MOST_KERNELS)
+    foot = render_foot(shown, width)
     lines += [Text(), *foot] if foot else []
     console.print(Text("\n").join([Text(), *lines]), soft_wrap=True)
 

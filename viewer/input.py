@@ -50,7 +50,7 @@ def read(argument: str, *, verify: bool = True, only: TraceFilter | None = None)
     if _is_stream(path):
         with _opened(path) as stream:
             return _through_pipe(stream, argument, verify)
-    part = load_part(path, only or TraceFilter(), verify=verify)
+    part = load_part(argument, only or TraceFilter(), verify=verify)
     profile = Profile.of(part.tables)
     spans = len(part.tables.df) + part.left_out
     return Trace(profile, path.name or argument, path.stat().st_mtime, spans)

@@ -6,7 +6,6 @@ import math
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from profscope.errors import OptionError, TraceError
@@ -111,10 +110,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+LEAST_WIDTH = 40
+"""Columns that all text is laid out for at least."""
+
+
 def width(text: str) -> int:
     """Columns of a terminal."""
-    if not text.isdecimal() or int(text) < 40:
-        raise argparse.ArgumentTypeError(f"must be 40 or more: {text!r}")
+    if not text.isdecimal() or int(text) < LEAST_WIDTH:
+        raise argparse.ArgumentTypeError(f"must be {LEAST_WIDTH} or more: {text!r}")
     return int(text)
 
 
@@ -203,7 +206,7 @@ def check_there(*arguments: str) -> None:
         if argument != "-" and not os.path.exists(argument):
             from profscope.traces.trace_file import TraceFile
 
-            TraceFile(Path(argument))  # which says why
+            TraceFile(argument)  # which says why
 
 
 def check_apart(output: str | None, *traces: str) -> None:

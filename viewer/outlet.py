@@ -4,15 +4,16 @@ import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from viewer.grid import wrap
+from viewer.option_types import LEAST_WIDTH
 from viewer.units import printable
 
-__all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows"]
+__all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows", "text_width"]
 
 TABLES = ("csv", "md")
 """Those that print one table."""
@@ -20,6 +21,11 @@ TABLES = ("csv", "md")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 Row = Mapping[str, Any]
+
+
+def text_width(asked: int | None, stream: TextIO | None = None) -> int:
+    """Columns of text: those asked for, or the terminal's. A narrower terminal wraps lines itself."""
+    return max(Console(file=stream, width=asked).width, LEAST_WIDTH)
 
 
 def print_lines(lines: Sequence[Text], width: int | None) -> None:

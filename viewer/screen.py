@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.model.build import ModelSources, profile_model
@@ -34,7 +33,7 @@ from viewer.header import (
 from viewer.input import Trace
 from viewer.kernels import render_findings, render_kernels, render_lines
 from viewer.option_types import ANSWERS, FIRST
-from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
 from viewer.question_tables import answer_rows, render_breakdown, render_limits
 from viewer.scopes import render_heading, render_table, render_tree, render_uncovered
 from viewer.timeline import (
@@ -49,7 +48,7 @@ from viewer.units import printable
 __all__ = ["View", "show_screen"]
 
 DETAILED_KERNELS = 5
-"""Kernels and variants shown with lines, scopes and tree: those that took longest."""
+"""Kernels and variants that text shows with lines, scopes and tree: those that took longest."""
 
 MOST_ROWS, FIRST_LINES = 20, 8
 """Rows of a table where --top does not say; of the lines on the first screen."""
@@ -113,7 +112,7 @@ def show_screen(
 
     profile: what `selection` chose; whole: the launches that it is a part of, of which the verdict is.
     """
-    width = Console(width=options.width).width
+    width = text_width(options.width)
     shown = options.show or FIRST
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")
@@ -143,7 +142,7 @@ def _view(
     adds_up = bool({*shown} - _APART) or not rows.are_all
     sources = ModelSources(profile.tables, percentiles="scopes" in shown)
     top = _most_rows(options)
-    most_kernels = 0 if options.format in TABLES else DETAILED_KERNELS
+    most_kernels = DETAILED_KERNELS if options.format == "table" else 0
     model = profile_model(
         profile.tables,
         None if whole is profile else whole.tables,
@@ -240,7 +239,7 @@ def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
     others = {"scopes": "tables", "tree": "trees", "timeline": "timeline", **{name: name for name in ANSWERS}}
     names = [others[name] for name in others if name in (asked or ())]
     if asked is None:
-        names = ["tables", "trees", "timeline", "bare", "advice", "omitted"]
+        names = ["tables", "trees", "timeline", "bare", "advice"]
     whole = asdict(replace(view, shown=None))  # type: ignore[arg-type]
     return told | {name: whole[name] for name in names}
 

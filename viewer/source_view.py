@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.model.labels import named
@@ -21,7 +20,7 @@ from profscope.profiles import Profile
 from viewer.grid import fit, heading, pad, words, wrap
 from viewer.header import EMULATED
 from viewer.option_types import Place
-from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows
+from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
 from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["AROUND", "MOST_CODE", "Wanted", "annotated_rows", "render_annotated", "show_source", "wanted"]
@@ -82,7 +81,8 @@ def parse_line(text: str) -> Wanted:
 def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: SourceLines) -> None:
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
-    made, omitted = annotate(profile.tables, unit, disk, asked.form, 0 if asked.file else MOST_KERNELS)
+    is_short = options.format == "table" and not (asked.file or asked.line)
+    made, omitted = annotate(profile.tables, unit, disk, asked.form, MOST_KERNELS if is_short else 0)
     if not made:
         raise TraceError("nothing was recorded of any line; `profscope view` prints notes that may say why")
     if asked.form and all(source.no_code for source in made):
@@ -93,7 +93,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
     elif options.format in TABLES:
         print_rows([row for source in sources for row in _rows(source)], options.format)
     else:
-        width = Console(width=options.width).width
+        width = text_width(options.width)
         lines = [Text(EMULATED, style="bold black on yellow")] if profile.emulated else []
         for number, source in enumerate(sources):
             lines += [Text()] if number else []
@@ -102,7 +102,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
                 continue
             top = MOST_CODE if options.top is None else options.top
             lines += render_annotated(source, width, at=asked.line, top=top)
-        if omitted and not asked.file:
+        if omitted:
             lines += [Text(), *noted(f"{omitted} more kernels; --kernel shows one of them.", width)]
         print_lines(lines, width)
 

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     starts: list[Callable[[], None]] = []
     words = sys.argv[1:] if arguments is None else list(arguments)
     with contextlib.ExitStack() as stack:
-        code = run_command("profscope run", lambda: _prepare(words, starts, stack))
+        code = run_command("profscope run", lambda: _prepare(words, starts, stack), prints=False)
         for start in starts:
             start()
     return code

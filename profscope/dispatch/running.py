@@ -45,6 +45,7 @@ __all__ = ["Running", "is_recording", "running"]
 
 _SHOWN_KERNELS: Final = 8
 _RECORDING: Final[list[object]] = []  # the session that records in this process; none while it is paused
+_LOCK: Final = threading.Lock()  # of what sessions install, so that of two threads' sessions one is refused
 
 
 class Running:
@@ -94,7 +95,6 @@ class Running:
         )  # fmt: skip
         self._pauses = 0
         self._installed = contextlib.ExitStack()
-        self._lock = threading.Lock()
         self.job = Job()
         opened.enter_context(self.job.joined())
         opened.callback(self._end)
@@ -102,7 +102,7 @@ class Running:
 
     def resume(self) -> None:
         """Record; goes on if it does already. Raises SessionError if another session has begun meanwhile."""
-        with self._lock:
+        with _LOCK:
             if self in _RECORDING:
                 return
             _refuse_another()
@@ -120,7 +120,7 @@ class Running:
 
     def _end(self) -> bool:
         """Whether there was anything to end."""
-        with self._lock:
+        with _LOCK:
             recorded = self in _RECORDING
             self._installed.close()
             return recorded

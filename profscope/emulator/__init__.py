@@ -6,8 +6,9 @@
 Importing this package imports neither Triton nor torch: Triton itself imports it to look for backends.
 """
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 __all__ = ["activate", "active", "describe", "say_how"]
@@ -47,21 +48,35 @@ def activate(*, sm_count: int = 16, check_shared: bool = False) -> Iterator[Any]
             del backends.backends[BACKEND_NAME]
 
 
+_USERS: Final[list[object]] = []  # the bodies of `active` that run
+_ACTIVATED: Final = ExitStack()  # what they have activated; closes when the last of them ends
+_LOCK: Final = threading.Lock()
+
+
 @contextmanager
 def active() -> Iterator[Any]:
     """Yields the emulator that is Triton's active driver, or one activated for the body of a with statement.
 
-    Events and benchmarks that the program has begun go on in the same time.
+    Bodies that overlap share it, in whatever order they end. Events and benchmarks that the program has begun
+    go on in the same time.
     """
     from triton.runtime import driver
 
     from profscope.emulator.driver import EmulatorDriver
 
-    if isinstance(driver._active, EmulatorDriver):
-        yield driver._active
-        return
-    with activate() as emulator:
+    user = object()
+    with _LOCK:
+        if not isinstance(driver._active, EmulatorDriver):
+            _ACTIVATED.enter_context(activate())
+        emulator = driver._active
+        _USERS.append(user)
+    try:
         yield emulator
+    finally:
+        with _LOCK:
+            _USERS.remove(user)
+            if not _USERS:
+                _ACTIVATED.close()
 
 
 def describe() -> dict[str, Any]:

@@ -407,5 +407,5 @@ def categories(column: "pd.Series[Any]") -> dict[str, Any]:
 
 def categorical(codes: NDArray[np.integer], known: dict[str, Any]) -> pd.Categorical:
     """Codes of the categories that `categories` described."""
-    values = pd.Index(known["values"], dtype=known["dtype"])
+    values = pd.Index(known["values"], dtype=str(known["dtype"]))
     return pd.Categorical.from_codes(codes, categories=values, ordered=known["ordered"])

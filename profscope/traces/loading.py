@@ -61,7 +61,7 @@ def load_part(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Lo
 
     The spans that are asked for are there, and others may be. Where there are none, all are.
     """
-    file = TraceFile(Path(path), verify=verify, only=only)
+    file = TraceFile(path, verify=verify, only=only)
     with working(f"loading {one_line(file.path.name)}"):
         tables = _read(file)
     tables = replace(tables, metadata=_encodable(tables.metadata))

@@ -70,14 +70,14 @@ class TraceFile:
     left_out   how many rows it has left out
     """
 
-    def __init__(self, path: Path, *, verify: bool = True, only: TraceFilter | None = None) -> None:
+    def __init__(self, path: str | Path, *, verify: bool = True, only: TraceFilter | None = None) -> None:
         """Raises TraceError where there is no file and no folder, or none that can be reached."""
-        self.path, self.verify = path, verify
+        self.path, self.verify = Path(path), verify
         self.only, self.left_out = only or TraceFilter(), 0
         try:
-            status = os.stat(path)
+            status = os.stat(path)  # as given: as a Path, "" would be the current folder
         except (FileNotFoundError, NotADirectoryError):
-            raise TraceError(f"no such file: {self}") from None
+            raise TraceError(f"no such file: {self if str(path) else repr(path)}") from None
         except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             raise TraceError(f"cannot read {self}: {getattr(error, 'strerror', None) or error}") from error
         for is_one, name in NO_FILES:

@@ -169,6 +169,7 @@ def remove_kernel(ours: dict[str, Any]) -> None:
         (lambda ours: ours["spans"].update(payloads={"x": {"dtype": "int64"}}), "a payload column of dtype"),
         (lambda ours: ours["spans"]["sites"].pop(), "is damaged"),
         (lambda ours: ours["spans"]["categories"]["kind"]["values"].clear(), "is damaged"),
+        (lambda ours: ours["spans"]["categories"]["kind"].update(dtype=[]), "is damaged"),
         (lambda ours: ours["launches"].update(launch=[0, 2**40]), "is damaged"),
         (lambda ours: ours["launches"].update(grid_x=["x", "y"]), "have a grid_x that is no int32"),
         (lambda ours: ours["launches"].update(host=[[], []]), "its launches have a host that is no int64"),
@@ -343,6 +344,7 @@ def test_what_is_no_path(path: Any) -> None:
 def test_paths_that_no_file_can_have(tmp_path: Path) -> None:
     assert refused("a\0b.json") == r"cannot read a\x00b.json: embedded null byte"
     assert refused("\ud800.json").startswith(r"cannot read \ud800.json: ")
+    assert refused("") == "no such file: ''"  # and not the current folder
     assert refused("a" * 5000).endswith(": File name too long")
     (tmp_path / "file").write_text("")
     assert refused(tmp_path / "file" / "t.json").startswith("no such file: ")

@@ -181,12 +181,32 @@ def test_json_is_the_same_data(trace: str) -> None:
     view = json.loads(done.stdout)
     model = {field.name for field in fields(ProfileModel)}
     assert set(view) == model | {
-        "trace", "chosen", "all_spans", "tables", "trees", "timeline", "bare", "advice", "omitted",
+        "trace", "chosen", "all_spans", "tables", "trees", "timeline", "bare", "advice",
     }  # fmt: skip
     assert view["header"]["launches"] == 2
     wait = next(row for row in view["tables"][0]["rows"] if row["scope"] == "wait")
     assert wait["count"] == 384
     assert len(view["timeline"]["lanes"]) == 4
+
+
+def test_only_text_leaves_kernels_out_and_says_so(tmp_path: Path) -> None:
+    path = str(tmp_path / "six.pftrace")
+    names = ("branch_in_loop", "softmax", "layer_norm", "noinline", "nested_loops", "attention")
+    captured(*(f"{name}-light-0" for name in names)).save(path)
+    kernels = {*load(path).launches["kernel"]}
+    assert len(kernels) == 6
+    for shown in ((), ("--show", "scopes,tree,lines")):
+        view = json.loads(run(path, "--format", "json", *shown).stdout)
+        assert {entry["kernel"] for entry in view["kernels"] if entry["lines"]} == kernels
+        assert {table["kernel"] for table in view["tables"]} == kernels
+        assert {tree["kernel"] for tree in view["trees"]} == kernels
+    sources = json.loads(run(path, "--source", "--format", "json").stdout)
+    assert {source["kernel"] for source in sources} == kernels
+    assert {*pd.read_csv(io.StringIO(run(path, "--source", "--format", "csv").stdout))["kernel"]} == kernels
+    assert "1 more kernels with spans; --kernel shows them" in run(path, "--show", "scopes").stdout
+    assert "1 more kernels; --kernel shows one of them." in run(path, "--source").stdout
+    last = sources[-1]["blocks"][0]["lines"][0]["line"]
+    assert run(path, "--source", str(last)).returncode == 0
 
 
 def test_what_was_recorded_and_the_verdict_come_first(trace: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -14,13 +15,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from profscope.profiles import Profile
+from profscope.profiles import Profile, load
 from profscope.traces.merging import Part, merged
 from tests.kernels.add import add_kernel
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.sessions import session
+from viewer.cli import main
+from viewer.first_screen import show_first_screen
 from viewer.own_process import imported_beside
+
+DATA = Path(__file__).parents[1] / "data"
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 FAULTS = """
@@ -58,6 +63,22 @@ def of_two_ranks() -> Profile:
     parts = [captured("layer_norm-heavy-0", "attention-light-0"), captured("layer_norm-heavy-0")]
     tables = merged([Part(each.tables, f"part {rank}", rank) for rank, each in enumerate(parts)])
     return Profile.of(replace(tables, metadata=tables.metadata | clock))
+
+
+@pytest.mark.parametrize("columns", ["0", "12", "39"])
+def test_a_terminal_too_narrow_shows_what_one_of_40_columns_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """Some bars have a width that is less than a terminal's by a margin and a name."""
+    path, end = str(tmp_path / "t.pftrace"), io.StringIO()
+    profile = load(DATA / "plotting/waves.pftrace.gz")
+    profile.save(path)
+    expected = run(path, "--width", "40").stdout
+    monkeypatch.setenv("COLUMNS", columns)
+    assert main([path]) == 0
+    assert capsys.readouterr() == (expected, "")
+    show_first_screen(profile, "t.pftrace", end)
+    assert "Where its time goes" in end.getvalue()
 
 
 @pytest.mark.parametrize("make", [of_two_kernels, of_two_ranks])
