@@ -124,6 +124,9 @@ def _bounds(loop: Op) -> tuple[bool, bool]:
         if not isinstance(owner, Op):
             around = owner.parent_op
             outer |= around is not None and around.name == "scf.for" and value.index == 0
+            program |= (
+                owner.parent is not None and owner is not owner.parent.blocks[0]
+            )  # which branch came here?
         elif owner.name == "tt.get_program_id":
             program = True
         else:  # what a branch yields depends on what is in it, and on its condition
