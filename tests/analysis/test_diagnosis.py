@@ -315,3 +315,20 @@ def test_what_the_binary_shows_is_found_without_hardware(name: str, finding: str
 @pytest.mark.parametrize("name", [*_FAULTLESS, "good convolution", "good decode product"])
 def test_the_binary_of_a_kernel_without_a_fault_shows_none(name: str) -> None:
     assert without_hardware(name).findings()["gain_pct"].notna().all()
+
+
+def test_a_loop_that_a_branch_or_a_loop_may_bound_by_the_program_is_no_masked_work() -> None:
+    """Of packed sequences a `while` finds the program's own, and where it begins and ends."""
+    walks, future = (
+        facts(recorded("a walk over lengths before each tile")),
+        facts(recorded("attention to the future")),
+    )
+    assert walks is not None
+    assert future is not None
+    assert future.masked_loop
+    assert not walks.masked_loop
+
+
+def test_lanes_that_a_vector_leaves_to_the_compiler_are_no_masked_work() -> None:
+    """64 peaks are copied by 256 threads in each step of a loop whose tiles are all used."""
+    assert "masked-work" not in [name for name, _, _ in judged("good value gradients").found]
