@@ -1,7 +1,7 @@
 # Everything runs in .venv; stamp files make a second run start at once.
 #   make demo     profile two kernels, leave trace.json and show it
 #   make test     lint, types, tests on the Triton of .venv
-#   make matrix   the exhaustive tests, and all tests on the other supported Tritons
+#   make matrix   the exhaustive tests, and what depends on Triton on the other supported versions
 #   make lint     ruff and mypy alone
 #   make docs     the site, in build/site
 #   make bench    profscope beside Proton, on the GPU; without one, the figures that need none
@@ -67,19 +67,11 @@ matrix: exhaustive $(MATRIX:%=matrix-%)
 exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and (exhaustive or hypothesis)' --hypothesis-profile=thorough
 
-# What knows neither Triton's IR nor its runtime is tested once, by `make test`.
-ANY_TRITON := tests/traces tests/store tests/viewer tests/bench tests/notebooks tests/plotting \
-    tests/docs tests/test_distribution.py tests/test_options.py tests/test_rooms.py tests/test_structure_of_tests.py \
-    $(patsubst %,tests/analysis/test_%.py,alignment balance causes chance corrections estimates lines \
-        overhead report scope_colours summary verdict) \
-    $(patsubst %,tests/evidence/test_%.py,cupti driver pc_sampler periods sample_tables structures) \
-    $(patsubst %,tests/decoding/test_%.py,assemble decode gaps tables timebase zeros) \
-    $(patsubst %,tests/emulator/test_%.py,docs float_instructions instructions machine)
-
-# One Triton alone, first on the path; pytest stops if another one is imported.
+# What depends on the version (tests/support/other_tritons.py) on one Triton alone, first on the path; pytest
+# stops if another one is imported.
 # (A static pattern: make looks for no implicit rule for a phony target.)
 $(MATRIX:%=matrix-%): matrix-%: .matrix/%/.installed
-	PYTHONPATH=.matrix/$* $(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu' --expect-triton $* $(ANY_TRITON:%=--ignore=%)
+	PYTHONPATH=.matrix/$* $(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu' --expect-triton $*
 
 .matrix/%/.installed: $(DEV)
 	rm -rf .matrix/$*

@@ -80,7 +80,7 @@ class Questions(abc.ABC):
         The page goes into the notebook's file with the cell's output: 0.2 MB, and 2 to 4 MB for a million
         spans. Outside of a notebook it raises DrawError, which says where to look instead.
         """
-        from profscope.notebooks.inline import show
+        from profscope.notebooks.overview import show
 
         show(self.tables, height)
 

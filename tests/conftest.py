@@ -17,6 +17,7 @@ import triton
 
 from tests.support.examples import THOROUGH
 from tests.support.forks import Forks
+from tests.support.other_tritons import depends_on_triton, exhaustive_depends_on_triton
 from tests.support.processor import Processor
 from tests.support.triton_globals import triton_globals
 
@@ -32,7 +33,11 @@ hypothesis.settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--expect-triton", metavar="X.Y.Z", help="stop unless this Triton is the one imported")
+    parser.addoption(
+        "--expect-triton",
+        metavar="X.Y.Z",
+        help="run what depends on the version of Triton; stop unless this one is imported",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,6 +51,23 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"expected Triton {expected}, imported {triton.__version__} ({triton.__file__})"
         )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("--expect-triton") and collection_path.match("test_*.py"):
+        return not depends_on_triton(collection_path) or None
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--expect-triton"):
+        left_out = {
+            item
+            for item in items
+            if item.get_closest_marker("exhaustive") and not exhaustive_depends_on_triton(item.path)
+        }
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.other_tritons import depends_on_triton
+
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("tests/**/*.py"), *ROOT.glob("bench/**/*.py")])
 LONGEST_LINES = 500  # as of the program's own, see test_rooms.py
@@ -49,3 +51,19 @@ def test_no_file_is_too_long() -> None:
 )
 def test_imports_are_found(text: str, modules: list[str]) -> None:
     assert imported_test_modules(text) == modules
+
+
+@pytest.mark.parametrize(
+    ("module", "depends"),
+    [
+        ("test_session.py", True),  # launches what tests share
+        ("ir/test_location.py", True),  # parses what Triton prints
+        ("emulator/test_liger.py", True),  # by its folder's conftest
+        ("compat/test_patches.py", True),
+        ("test_options.py", False),
+        ("analysis/test_thresholds.py", False),  # of recordings
+        ("viewer/test_gate.py", False),  # records, to show it
+    ],
+)
+def test_what_runs_on_the_other_tritons(module: str, depends: bool) -> None:
+    assert depends_on_triton(ROOT / "tests" / module) == depends

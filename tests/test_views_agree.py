@@ -75,16 +75,13 @@ FEW: dict[str, Callable[[], Profile]] = {
 }
 MORE: dict[str, Callable[[], Profile]] = {
     "fla": lambda: load(next(RESULTS.glob("*fla-before.pftrace.gz"))),
-    "fla, mended": lambda: load(next(RESULTS.glob("*fla-after.pftrace.gz"))),
     "warp-specialised": lambda: load(DATA / "findings/starving-partition.json.gz"),
     "calls and clusters": lambda: captured(
         "call_paths-heavy-0", "matmul_cluster-heavy-0", "matmul_ws-heavy-0"
     ),
-    "heavy": lambda: recorded_as("matmul", "noinline", "call_paths", "nested_loops", instrument="heavy"),
-    "default": lambda: recorded_as("matmul", "softmax", "attention"),
-    "light": lambda: recorded_as("matmul", "noinline", instrument="light"),
+    "heavy": lambda: recorded_as("noinline", "call_paths", "nested_loops", instrument="heavy"),
+    "default": lambda: recorded_as("softmax", "matmul"),
     "overwritten": overwritten,
-    "ctas": lambda: recorded_as("matmul", "call_paths", instrument="heavy", ctas=2),
     "ctas, listed": lambda: recorded_as("matmul", "call_paths", ctas=[0, 3]),
 }
 
@@ -175,8 +172,15 @@ def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Proces
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("choice", [("--launch", "1"), ("--cta", "0"), ("--launch", "1", "--warp", "1")])
-@pytest.mark.parametrize("name", ["some CTAs", "corrected", "a whole launch"])
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("some CTAs", ("--cta", "0")),
+        ("corrected", ("--launch", "1")),
+        ("corrected", ("--launch", "1", "--warp", "1")),
+        ("a whole launch", ("--launch", "1")),
+    ],
+)
 def test_a_part_says_the_same_of_itself(name: str, choice: tuple[str, ...], tmp_path: Path) -> None:
     make = {**FEW, **MORE}[name]
     if name == "a whole launch":

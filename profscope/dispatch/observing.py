@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from instrument_passes.dialect import PROBED
 from instrument_passes.manifest import Manifest
 from profscope.around.job import ranks
+from profscope.binaries.ptx import may_wait
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
 from profscope.compat.programs import manifest_of_binary
@@ -31,7 +32,6 @@ from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import SampledLaunch, Subject
-from profscope.evidence.waiting import may_wait
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import reason

@@ -22,12 +22,10 @@ from typing import Any, Final, Protocol
 
 from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
-from profscope.evidence.cupti import Library, SamplerError, alone
+from profscope.evidence.cupti import Library, SamplerError, alone, injected_tool, other_profiler
 from profscope.evidence.driver import Machine
-from profscope.evidence.largest_first import LargestFirst
-from profscope.evidence.obstacles import injected_tool, other_profiler
 from profscope.evidence.samples import Samples
-from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
+from profscope.evidence.subject import CountedLaunch, CounterValues, LargestFirst, SampledLaunch, Subject
 
 __all__ = ["CAPTURING", "SECONDS", "Observer", "Witness", "open_witnesses"]
 

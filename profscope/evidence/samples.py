@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from profscope.evidence.pc_sampler import Sampler
+from profscope.evidence.pc_sampler import ANY, ENOUGH, Periods, Sampler, periods_after
 from profscope.evidence.pc_sampler import Samples as Taken
-from profscope.evidence.periods import ANY, ENOUGH, Periods, periods_after
 from profscope.evidence.subject import SampledLaunch, Subject
 
 __all__ = ["LAUNCHES", "Probe", "Samples"]

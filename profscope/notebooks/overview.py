@@ -1,13 +1,14 @@
-"""A profile in a few lines of HTML, as a notebook shows it below a cell.
+"""A profile below a cell of a notebook: a few lines of HTML, or the report in a frame.
 
-It has no script and no style sheet: notebooks that are not trusted, and GitHub, take both away. Colours are
-those of the notebook, dark or light, with some transparency.
+The few lines have no script and no style sheet: notebooks that are not trusted, and GitHub, take both away.
+Colours are those of the notebook, dark or light, with some transparency.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from profscope.analysis.breakdown import bar_of, bar_symbols
 from profscope.analysis.cause import between_text, gain_text
@@ -15,11 +16,19 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
 from profscope.analysis.texts import Child, Markup, clipped, joined, tag
+from profscope.errors import DrawError
 from profscope.schema import Tables
+from profscope.threads import worker_pool
+from profscope.traces.html.document import document
 from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
 
-__all__ = ["overview"]
+__all__ = ["framed", "overview", "show"]
 
+_LEAST, _MOST = 100, 10_000
+_ELSEWHERE: Final = (
+    "prof.show() puts the report below a cell of a notebook, and this is none: prof.save('report.html') "
+    "writes it to a file for a browser, and print(prof.findings().to_string()) says the most of it here"
+)
 _MOST_SPANS: Final = 3_000_000
 """Of more, a cell would take seconds to say what is found in them."""
 _KERNELS, _DETAILED, _FINDINGS, _LINES, _LETTERS = 5, 3, 3, 5, 80
@@ -163,3 +172,33 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, code: int
         for row in rows
     )
     return tag("table", tag("thead", top), tag("tbody", *body))
+
+
+def show(tables: Tables, height: int) -> None:
+    """See `Questions.show`."""
+    if isinstance(height, bool) or not isinstance(height, int) or not _LEAST <= height <= _MOST:
+        raise DrawError(f"prof.show(): height={height!r} is a number of pixels, {_LEAST} to {_MOST:,}")
+    if not _in_notebook():
+        raise DrawError(_ELSEWHERE)
+    from IPython.display import display
+
+    data = {"text/html": framed(tables, height), "text/plain": "the report of profscope (HTML)"}
+    display(data, raw=True)  # type: ignore[no-untyped-call]
+
+
+def framed(tables: Tables, height: int) -> str:
+    """The report in a frame, as HTML. What is in it may run the report's own script, and sees nothing of the
+    notebook around it."""
+    with worker_pool() as pool:
+        page = document(tables, pool)
+    return tag(
+        "iframe", srcdoc=page, sandbox="allow-scripts", width="100%", height=height, title="profscope report",
+        style="border: 1px solid rgba(128, 128, 128, 0.4); border-radius: 4px",
+    )  # fmt: skip
+
+
+def _in_notebook() -> bool:
+    """Whether a front end that shows HTML drives this process. IPython itself is never imported for that."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and getattr(shell, "kernel", None) is not None

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -22,6 +23,7 @@ from profscope.analysis.model.labels import groups_of
 from profscope.analysis.model.lines import lines_entry
 from profscope.analysis.model.numbers import plain
 from profscope.profiles import Profile, load
+from profscope.schema import Tables
 from tests.support.captured import captured
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -104,6 +106,13 @@ def test_what_is_walked_is_seen() -> None:
     assert list(walked(wrong, ProfileModel, "model")) == ["model.unit: None", "model.program.total: nan"]
 
 
+@cache
+def of_samples() -> tuple[Tables, KernelEntry]:
+    """What a profile with PC samples was made of, and its kernel with all parts."""
+    tables = RECORDINGS["PC samples"]().tables
+    return tables, profile_model(tables).kernels[0]
+
+
 @pytest.mark.parametrize("part", sorted(ALL_PARTS))
 def test_a_part_alone_is_what_it_is_in_the_whole(part: str) -> None:
     """And what was not asked for is empty."""
@@ -114,8 +123,8 @@ def test_a_part_alone_is_what_it_is_in_the_whole(part: str) -> None:
         "timelines": {"critical_path": (), "overlap": None, "tail": None},
         "work": {"work": None},
     }
-    tables = RECORDINGS["PC samples"]().tables
-    whole, own = (profile_model(tables, parts=parts).kernels[0] for parts in (ALL_PARTS, {part}))
+    tables, whole = of_samples()
+    own = profile_model(tables, parts={part}).kernels[0]
     of_part = empty.pop(part)
     assert {name: getattr(own, name) for name in of_part} == {n: getattr(whole, n) for n in of_part}
     assert {name: getattr(own, name) for each in empty.values() for name in each} == {

@@ -27,10 +27,17 @@ _VOCABULARY = {
 }  # fmt: skip
 
 
-_EMULATED_CASES = [case for case in CASES.values() if case.least <= _EMULATED]
+_NEWEST = max(case.round for case in CASES.values())
 
 
-@pytest.mark.parametrize("case", _EMULATED_CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.round == _NEWEST else pytest.mark.exhaustive)
+        for case in CASES.values()
+        if case.least <= _EMULATED
+    ],
+)
 def test_a_twin_computes_what_the_fault_computes(case: Case) -> None:
     with surroundings():
         fault = prepared(case.prepare, True)

@@ -27,10 +27,12 @@ from tests.support.sessions import launch_add
 
 def spooled():
     from pathlib import Path
+    from profscope.store.chunks import MAGIC
     for _ in range(3000):
-        if any(file.read_bytes().count(b"PSspool2launch") == 2 for file in Path().glob("*.partial/*.spool")):
+        if any(file.read_bytes().count(MAGIC + b"launch") == 2 for file in Path().glob("*.partial/*.spool")):
             return
         time.sleep(0.01)
+    raise TimeoutError("the launches are not in the spool")
 
 launch_add()
 launch_add()
@@ -110,7 +112,7 @@ def test_a_benchmark_may_come_first(forks: Forks, tmp_path: Path) -> None:
 
 
 _RAISED = """Traceback (most recent call last):
-  File "{folder}/program.py", line 15, in <module>
+  File "{folder}/program.py", line 17, in <module>
     raise ValueError("oh")
 ValueError: oh
 """

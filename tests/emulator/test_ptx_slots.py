@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from profscope.binaries.listing import read_listing
 OPERANDS = {"b32": 4, "b64": 8, "f32": 4, "f64": 8}
 
 
-def sass(folder: Path, opcode: str, kind: str, operands: int) -> Counter[str]:
+@cache
+def sass(opcode: str, kind: str, operands: int) -> Counter[str]:
     """The opcodes of a kernel that loads the operands, and stores the result, of one instruction."""
     size = OPERANDS[kind]
     loads = "\n".join(f"ld.global.{kind} %v{i}, [%a+{i * size}];" for i in range(operands))
@@ -32,10 +35,11 @@ ld.param.u64 %a, [p]; ld.param.u64 %b, [q];
 st.global.{kind} [%b], %r;
 ret;
 }}"""
-    source, cubin = folder / "k.ptx", folder / "k.cubin"
-    source.write_text(text)
-    subprocess.run([knobs.nvidia.ptxas.path, "-arch=sm_80", str(source), "-o", str(cubin)], check=True)
-    listing = read_listing(disassembled(cubin.read_bytes()))
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder) / "k.ptx", Path(folder) / "k.cubin"
+        source.write_text(text)
+        subprocess.run([knobs.nvidia.ptxas.path, "-arch=sm_80", str(source), "-o", str(cubin)], check=True)
+        listing = read_listing(disassembled(cubin.read_bytes()))
     return Counter(each.name for each in listing.instructions)
 
 
@@ -52,9 +56,9 @@ ret;
         ("div.full.f32", "f32", "add.f32"),
     ],
 )
-def test_as_many_instructions_as_of_ptxas(tmp_path: Path, opcode: str, kind: str, other: str) -> None:
+def test_as_many_instructions_as_of_ptxas(opcode: str, kind: str, other: str) -> None:
     """More than of an addition, give or take the moves of constants."""
-    more = sass(tmp_path, opcode, kind, 2) - sass(tmp_path, other, kind, 2)
+    more = sass(opcode, kind, 2) - sass(other, kind, 2)
     more.pop("NOP", None)
     expected = sum(slots_of(opcode).values()) - sum(slots_of(other).values())
     assert more.total() == pytest.approx(expected, abs=3 + expected // 10)
@@ -75,8 +79,8 @@ def test_as_many_instructions_as_of_ptxas(tmp_path: Path, opcode: str, kind: str
         ("ex2.approx.ftz.f32", "f32", 1, "xu"),
     ],
 )
-def test_the_pipe_of_ptxas(tmp_path: Path, opcode: str, kind: str, operands: int, pipe: str) -> None:
-    found = sass(tmp_path, opcode, kind, operands) - sass(tmp_path, "mov." + kind, kind, 1)
+def test_the_pipe_of_ptxas(opcode: str, kind: str, operands: int, pipe: str) -> None:
+    found = sass(opcode, kind, operands) - sass("mov." + kind, kind, 1)
     assert pipe in {pipe_of(name) for name in found}
     assert slots_of(opcode) == {pipe: 1}
 

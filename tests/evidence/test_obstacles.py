@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profscope.evidence.obstacles import injected_tool, other_profiler
+from profscope.evidence.cupti import injected_tool, other_profiler
 
 CUPTI = "7f00-7f01 r-xp 0 00:00 1 /opt/torch/nvidia/cu13/lib/libcupti.so.13\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.evidence.periods import ENOUGH, FIRST, FREQUENT, RARE, periods_after
+from profscope.evidence.pc_sampler import ENOUGH, FIRST, FREQUENT, RARE, periods_after
 
 counts = st.integers(0, 1 << 40)
 

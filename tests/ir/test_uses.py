@@ -97,7 +97,7 @@ def test_values_in_scope() -> None:
     assert by_text["a.use %5, %7"].resolve("%5") == argument
 
 
-@modules(large=("attention", "sort"))
+@modules(large=("attention", "sort"), on_one_target=True)
 def test_every_result_renamed(module: Module, target: str) -> None:
     """Give every single result a new name, one after the other; Triton still sees the same program."""
     before = triton_module(str(module), target).str_nodebug()

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from profscope.notebooks.inline import framed
+from profscope.notebooks.overview import framed
 from profscope.profiles import load
 from tests.support.browser import NEEDED, why_no_browser, window
 

@@ -11,7 +11,7 @@ import torch
 
 import profscope
 from profscope.errors import SessionError, TraceError
-from profscope.recording.host_memory import available_bytes
+from profscope.recording.recorder import available_bytes
 from profscope.traces.checks import validate
 from tests.support.forks import Forks
 from tests.support.quick import quick
@@ -188,7 +188,7 @@ def test_an_interpreter_that_ends_in_a_session_closes_it(
 
 
 def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profscope.recording.host_memory.available_bytes", lambda: 2 << 20)
+    monkeypatch.setattr("profscope.recording.recorder.available_bytes", lambda: 2 << 20)
     with session(instrument="heavy", memory=1) as prof:
         for _ in range(20):
             out = count(200, ctas=64)

@@ -28,17 +28,17 @@ def printed(name: str, target: str) -> str:
     return aot.ttgir(_SPECS[name], target)
 
 
-def modules(large: Collection[str] = (), third: int | None = None) -> Any:
+def modules(large: Collection[str] = (), third: int | None = None, on_one_target: bool = False) -> Any:
     """Every kernel and target for parametrize; those that cannot be compiled are reported with the reason.
 
     One target of a kernel is enough for a quick run. large: kernels that it leaves out; third: 0, 1 or 2, the
-    third of the kernels that it tries.
+    third of the kernels that it tries. on_one_target: the exhaustive tests, too.
     """
     found = []
     for number, (name, spec) in enumerate(_SPECS.items()):
         is_left_out = name in large or third not in (None, number % 3)
         quick = CUDA90 if CUDA90 not in spec.unsupported else CUDA80
-        for target in TARGETS:
+        for target in (quick,) if on_one_target else TARGETS:
             reason = spec.unsupported.get(target)
             marks = [pytest.mark.skip(reason=f"{name} on {target}: {reason}")] if reason else []
             marks += [pytest.mark.exhaustive] if target != quick or is_left_out else []
@@ -52,8 +52,8 @@ each_module = modules()
 
 def third_of_modules(number: int) -> Any:
     """For tests of one kind that write ops in several ways: each kernel is written to in some of them, and in
-    all by the exhaustive tests. number: 0, 1 or 2, by turns."""
-    return modules(third=number)
+    all by the exhaustive tests; on one target, since others have other ops alone. number: 0, 1 or 2."""
+    return modules(third=number, on_one_target=True)
 
 
 def triton_module(text: str, target: str) -> Any:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from profscope.evidence.cupti import SamplerError
-from profscope.evidence.pc_sampler import SAMPLE, Samples
-from profscope.evidence.periods import FIRST
+from profscope.evidence.pc_sampler import FIRST, SAMPLE, Samples
 
 __all__ = ["CRC", "STRANGER", "FakeProbe"]
 

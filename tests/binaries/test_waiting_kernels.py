@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from profscope.evidence.waiting import may_wait
+from profscope.binaries.ptx import may_wait
 
 # ruff: noqa: N803
 
