@@ -7,8 +7,8 @@ round 2 were written by somebody who had not read the rules, and recorded once t
 them that is kept apart is what the rules are worth on kernels that nobody has tried them on.
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
-`bench/corpus/h200`, of rounds 4 and 5 `h100`, has a recording of each case, and in `times.json` the expected causes
-and lines, and what fixing it saved. Of cases with very many spans rounds 4 and 5 keep those of some CTAs.
+`bench/corpus/h200`, of rounds 4 and 5 `h100`, has a recording of each case, and in `times.json` the expected
+causes and lines, and what fixing it saved. Of cases with very many spans rounds 4 and 5 keep those of some CTAs.
 """
 
 from __future__ import annotations

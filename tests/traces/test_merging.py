@@ -14,7 +14,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import profscope
-from profscope.analysis.overhead import bare_times
+from profscope.analysis.overhead import timed_entry
 from profscope.analysis.texts import kernel_of_note
 from profscope.commands.convert import main as convert
 from profscope.errors import TraceError
@@ -303,8 +303,8 @@ def test_each_configuration_keeps_its_bare_times(whole: Profile) -> None:
         )
     ]
     together = merged(parts).metadata
-    assert bare_times(together, "matmul_kernel", 0)["bare_ns"] == [9.0]
-    assert bare_times(together, "matmul_kernel", 1)["bare_ns"] == [5.0, 6.0]
+    assert timed_entry(together, "matmul_kernel", 0)["bare_ns"] == [9.0]
+    assert timed_entry(together, "matmul_kernel", 1)["bare_ns"] == [5.0, 6.0]
 
 
 def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profile) -> None:
@@ -312,7 +312,7 @@ def test_bare_times_of_one_configuration_in_two_ranks_are_one_list(whole: Profil
         Part(part(whole, [launch], baseline=timed("a", [ns])), "", rank)
         for rank, (launch, ns) in enumerate([(0, 9.0), (3, 8.0)])
     ]
-    both = bare_times(merged(parts).metadata, "matmul_kernel", 0)
+    both = timed_entry(merged(parts).metadata, "matmul_kernel", 0)
     assert both == {
         "key": "a", "bare_ns": [9.0, 8.0], "instrumented_ns": [18.0, 16.0],
         "unrecorded": 2, "waited": 2,
