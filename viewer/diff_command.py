@@ -30,7 +30,7 @@ NOT_JUDGED = 4
 EPILOG = f"""\
 examples:
   profscope diff before.json after.json
-  profscope diff before.json after.json --kernel matmul --html changes.html
+  profscope diff before.json after.json --kernels matmul --html changes.html
   profscope diff before.json after.json --fail-above 5%
 
 Launches are compared with launches of the same kernel, constexprs and grid, or
@@ -77,7 +77,7 @@ def _parser(tool: str) -> argparse.ArgumentParser:
         metavar="N%",
         help=f"exit with {REGRESSED} if a kernel is slower by more than this and than noise",
     )
-    parser.add_argument("--kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    parser.add_argument("--kernels", dest="kernel", type=pattern, metavar="REGEX", help=KERNELS)
     parser.add_argument(
         "--top", type=count, default=20, metavar="N", help="rows for each kernel; 0: all (default: 20)"
     )

@@ -39,7 +39,7 @@ __all__ = [
 
 TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard input"
 KERNELS = "kernels whose name this regular expression matches"
-"""What the commands say of a trace that they read, and of --kernel."""
+"""What the commands say of a trace that they read, and of --kernels."""
 
 VIEWS = ("source", "show", "by", "interactive", "serve")
 

@@ -354,7 +354,7 @@ def _timeline(view: View, width: int) -> list[Text]:
 
 
 def _ways(view: View) -> str:
-    return "--kernel or --variant" if any(row.label for row in view.kernels) else "--kernel"
+    return "--kernels or --variant" if any(row.label for row in view.kernels) else "--kernels"
 
 
 def _bare(view: View) -> list[str]:

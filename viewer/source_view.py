@@ -103,7 +103,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
             top = MOST_CODE if options.top is None else options.top
             lines += render_annotated(source, width, at=asked.line, top=top)
         if omitted:
-            lines += [Text(), *noted(f"{omitted} more kernels; --kernel shows one of them.", width)]
+            lines += [Text(), *noted(f"{omitted} more kernels; --kernels shows one of them.", width)]
         print_lines(lines, width)
 
 
@@ -133,7 +133,7 @@ def _chosen(sources: list[Annotated], asked: Wanted) -> list[Annotated]:
             f"{asked.file}:{asked.line}" if asked.file and asked.line else asked.file or f"line {asked.line}"
         )
         if any(source.kernel == asked.file for source in sources):
-            raise TraceError(f"{asked.file} is a kernel, not a file: use --kernel {asked.file} --source")
+            raise TraceError(f"{asked.file} is a kernel, not a file: use --kernels {asked.file} --source")
         raise TraceError(f"nothing is known of {name}; there are: {', '.join(there) or 'none'}")
     return chosen
 

@@ -153,7 +153,7 @@ def test_the_heading_says_of_which_kernels_the_shares_of_a_chosen_line_are(tmp_p
     two.save(tmp_path / "two.json")
     shown = run(str(tmp_path / "two.json"), "--by", "scope", "--scope", "^other$", "--width", "100").stdout
     assert "share: self time over the warp time of all kernels" in shown
-    alone = run(str(tmp_path / "two.json"), "--by", "scope", "--kernel", "other", "--width", "100").stdout
+    alone = run(str(tmp_path / "two.json"), "--by", "scope", "--kernels", "other", "--width", "100").stdout
     assert "share: self time over the warp time of the kernel" in alone
 
 

@@ -134,8 +134,8 @@ def test_short_lines_leave_columns_out(traces: dict[str, str], width: str, colum
 
 
 def test_kernels_are_chosen_by_name(traces: dict[str, str]) -> None:
-    assert run("diff", traces["before"], traces["again"], "--kernel", "matmul").returncode == 0
-    done = run("diff", traces["before"], traces["again"], "--kernel", "add")
+    assert run("diff", traces["before"], traces["again"], "--kernels", "matmul").returncode == 0
+    done = run("diff", traces["before"], traces["again"], "--kernels", "add")
     assert (done.returncode, done.stdout) == (1, "")
     assert "no kernel matches 'add'; there are: matmul_kernel" in done.stderr
 

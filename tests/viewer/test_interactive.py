@@ -238,6 +238,18 @@ def test_the_help_lists_all_keys_and_esc_closes_it() -> None:
     asyncio.run(walk())
 
 
+def test_the_list_of_kernels_has_the_help_above_it() -> None:
+    async def walk() -> None:
+        app = ExplorerApp(two_kernels(), "ns", lambda file, line: "")
+        async with app.run_test(size=(100, 40)) as pilot:
+            await pilot.press("k", "question_mark")
+            assert "these keys" in str(app.screen.query_one(Static).render())
+            await pilot.press("escape", "down", "enter")
+            assert app.explorer.kernel == 1, "Esc leads back to the list"
+
+    asyncio.run(walk())
+
+
 def test_esc_closes_the_filter_and_then_the_source() -> None:
     async def walk() -> None:
         app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
