@@ -41,7 +41,7 @@ _WITH_BAR, _WITH_COUNTS = 72, 52
 _WORTH_A_NOTE = 0.01
 
 _WORTH_A_ROW = 0.0005
-"""Of what is of no line: less is shown as 0.0 %."""
+"""Of what has no source line: less is shown as 0.0 %."""
 
 MOST_CODE = 12
 """Instructions that are shown of a line, unless it is asked for."""
@@ -212,7 +212,7 @@ def _units(source: Annotated) -> list[str]:
 def _title(block: Block, form: _Form) -> Text:
     """A further function's head, or that of lines without a text."""
     if not block.function and not block.file:
-        text = "of no line"
+        text = "no source line"
     else:
         place = source_text(block.file, block.lines[0].line)
         text = (

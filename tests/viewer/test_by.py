@@ -48,7 +48,7 @@ def test_rows_add_up_to_all_warp_time(by: str, trace: str) -> None:
 
 def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
     rows = list(csv.DictReader(io.StringIO(run(trace, "--by", "cta", "--format", "csv").stdout)))
-    took = [int(row["took"]) for row in rows]
+    took = [int(row["duration"]) for row in rows]
     assert took == sorted(took, reverse=True)
     first = PROFILE.df[
         (PROFILE.df["launch"] == int(rows[0]["launch"])) & (PROFILE.df["cta"] == int(rows[0]["key"]))
@@ -66,7 +66,7 @@ def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
     assert df["corrected_ns"].sum() < df["duration_ns"].sum()
     slowest = told["cta"][0]
     own = df[(df["launch"] == slowest.launch) & (df["cta"] == int(slowest.key))]
-    assert slowest.took == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
+    assert slowest.duration == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
 
 
 def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: str) -> None:

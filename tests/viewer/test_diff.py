@@ -102,7 +102,7 @@ def test_a_gate_that_can_judge_nothing_fails(traces: dict[str, str], tmp_path: P
     done = run("diff", *both, "--fail-above", "5%")
     assert done.returncode == 1
     assert "--fail-above has nothing to judge" in done.stderr
-    assert "matmul_kernel: how long its launches took is not known" in done.stdout
+    assert "matmul_kernel: the times of its launches are not known" in done.stdout
     assert "the second does not say how long any took" in " ".join(done.stdout.split())
 
 
