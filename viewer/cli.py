@@ -188,7 +188,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_argument_group("form")
-    form.add_argument("--unit", choices=UNITS, help="of durations (default: ns, of emulated traces cycles)")
+    form.add_argument(
+        "--unit", choices=UNITS, help="unit of durations (default: ns; for emulated traces cycles)"
+    )
     form.add_argument(
         "--top",
         type=count,
@@ -206,8 +208,8 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="table",
-        help="json, csv and md have exact figures, csv and md of one table; report is JSON for programs; "
-        "collapsed is stacks for flame graphs (default: table)",
+        help="json, csv, md: exact figures, csv and md of one table; report: JSON for programs; "
+        "collapsed: stacks for flame graphs (default: table)",
     )
 
 

@@ -173,14 +173,15 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             "-o",
             "--output",
             metavar="FILE",
-            help=f"trace to write: {FORMATS}; replaced if it exists. With several processes step.json is a "
-            f"folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
+            help=f"trace to write: {FORMATS}; replaced if it exists. The processes of a job "
+            f"write step.json to a folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
         ),
         of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),
         of_run.add_argument(
             "--switch",
             metavar="SIGNAL|FILE",
-            help="start paused; each signal, such as SIGUSR1, toggles recording, or record while FILE exists",
+            help="start paused; a signal, such as SIGUSR1, toggles recording; a file switches it on while "
+            "it exists",
         ),
     ]
     return parser, actions + add_flags(parser.add_argument_group("what is recorded"))
@@ -289,7 +290,11 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
     )
     if default is True:
         yield parser.add_argument(
-            f"--no-{flag[2:]}", dest=option.name, default=nothing, action="store_false", help="none of it"
+            f"--no-{flag[2:]}",
+            dest=option.name,
+            default=nothing,
+            action="store_false",
+            help="no evidence from the hardware",
         )
 
 

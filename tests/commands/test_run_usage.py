@@ -28,9 +28,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "code", "said"),
     [
         (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
-        (["there.json"], 2, "'there.json' is no program; profscope view shows a trace"),
-        (["ls"], 2, "which is no Python program"),
-        (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
+        (["there.json"], 2, "'there.json' is a trace: profscope view shows it"),
+        (["ls"], 2, "not a Python program"),
+        (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: a program cannot handle this signal"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
         (["--spool", "there.json/x", "never.py"], 1, "--spool there.json/x: cannot write a file in "),
         (["--spool", "/proc/x", "never.py"], 1, "--spool /proc/x: cannot write a file in /proc: "),

@@ -119,7 +119,7 @@ def test_the_keys_do_what_they_say() -> None:
             await pilot.press("m")
             assert app.explorer.whole_sm
             await pilot.press("f")
-            assert "no copy that this span issued or waited for" in shown(app, "#about")
+            assert "this span has no recorded copy to follow" in shown(app, "#about")
             await pilot.press("q")
         assert not app.is_running
 

@@ -82,9 +82,9 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
             if own.line or own.share >= _WORTH_A_ROW
         ]
         title = (
-            "Elsewhere: places whose text the profile has not"
+            "Elsewhere: places without source text"
             if functions
-            else "The profile has no source texts: places alone"
+            else "The profile has no source texts: places only"
         )
         block = tag("div", _head(title, witnesses), *rows, class_=f"source w{min(2, len(witnesses))}")
         blocks.append(block if rows else None)
