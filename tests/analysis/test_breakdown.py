@@ -95,7 +95,7 @@ def test_ctas_that_leave_sms_without_work() -> None:
     lines = table[table["part"] == "op"]
     assert set(zip(lines["reason"], lines["basis"], strict=True)) == {("load", "spans"), ("store", "spans")}
     assert table.attrs["not_measured"] == [
-        "copy_kernel #0: issuing, waiting: no PC samples: session(hardware=True) takes some"
+        "copy_kernel #0: issuing, waiting: this trace has no samples"
     ]
 
 

@@ -168,7 +168,7 @@ def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str) -> Non
     """No row of rank -1."""
     failed = run(trace, "--by", "rank", "--format", form)
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert "--by rank: this trace does not say which rank a launch is of" in failed.stderr
+    assert "--by rank: this trace does not have the rank of a launch" in failed.stderr
 
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_other_tools_traces_are_shown() -> None:
     assert "sm80_xmma_gemm" in kineto.stdout
     assert "CTA" not in kineto.stdout.splitlines()[0], "it does not say"
     assert run(str(SAMPLES / "kineto.json"), "--cta", "3").stderr == (
-        "profscope-view: cta 3: this trace does not say which cta a span is of\n"
+        "profscope-view: cta 3: this trace does not have the cta of a span\n"
     )
     inside = run(str(SAMPLES / "proton_inside.chrome_trace")).stdout
     assert "├ load" in inside
