@@ -206,7 +206,7 @@ def annotated_rows(
 
 
 def _units(source: Annotated) -> list[str]:
-    return ["self: one span less those in it", *(["cycles"] if source.unit == "cycles" else [])]
+    return ["self: of a span, without nested spans", *(["cycles"] if source.unit == "cycles" else [])]
 
 
 def _title(block: Block, form: _Form) -> Text:
@@ -299,7 +299,7 @@ def _notes(line: Line, every: bool) -> Iterator[str]:
 
 def _scope(scope: LineScope) -> str:
     """What holds other spans is said to be: its own time is that of none of them."""
-    own = " outside the spans in it" * (scope.kind in FRAMES)
+    own = " outside its spans" * (scope.kind in FRAMES)
     stages = f"; {scope.stages}" if scope.stages else ""
     return f"{scope.scope}{own} ({_count(scope.count)}{stages})"
 
