@@ -206,7 +206,7 @@ def annotated_rows(
 
 
 def _units(source: Annotated) -> list[str]:
-    return ["self: of a span, without nested spans", *(["cycles"] if source.unit == "cycles" else [])]
+    return ["self: a span's own time", *(["cycles"] if source.unit == "cycles" else [])]
 
 
 def _title(block: Block, form: _Form) -> Text:
