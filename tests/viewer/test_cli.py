@@ -203,8 +203,8 @@ def test_only_text_leaves_kernels_out_and_says_so(tmp_path: Path) -> None:
     sources = json.loads(run(path, "--source", "--format", "json").stdout)
     assert {source["kernel"] for source in sources} == kernels
     assert {*pd.read_csv(io.StringIO(run(path, "--source", "--format", "csv").stdout))["kernel"]} == kernels
-    assert "1 more kernels with spans; --kernel shows them" in run(path, "--show", "scopes").stdout
-    assert "1 more kernels; --kernel shows one of them." in run(path, "--source").stdout
+    assert "1 more kernels with spans; --kernels shows them" in run(path, "--show", "scopes").stdout
+    assert "1 more kernels; --kernels shows one of them." in run(path, "--source").stdout
     last = sources[-1]["blocks"][0]["lines"][0]["line"]
     assert run(path, "--source", str(last)).returncode == 0
 
