@@ -74,7 +74,7 @@ STEPS: Final = {
     "view small.json": Step("profscope view {folder}/small.json"),
     "view .pftrace.gz": Step("profscope view {folder}/t.pftrace.gz", 15, 2 * _GB),
     "view .parquet": Step("profscope view {folder}/t.parquet", 3, 2 * _GB),
-    "view one kernel": Step("profscope view {folder}/t.parquet --kernel ^kernel_7$", 1),
+    "view one kernel": Step("profscope view {folder}/t.parquet --kernels ^kernel_7$", 1),
     "view one launch": Step("profscope view {folder}/t.parquet --launch 7", 1),
     "view one CTA": Step("profscope view {folder}/t.parquet --launch 7 --cta 17", 1),
     "view one CTA of a folder": Step("profscope view {folder}/t --launch 7 --cta 17", 1),

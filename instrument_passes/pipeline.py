@@ -94,11 +94,11 @@ def _item(file: str, name: str, options: str) -> list[Pass]:
 def _check_order(pipeline: Sequence[Pass]) -> None:
     for before, step in pairwise(pipeline):
         if step.rank < before.rank:
-            raise PipelineError(f"{step.name} cannot come behind {before.name}; put it before")
+            raise PipelineError(f"{step.name} cannot come after {before.name}; put it before")
     for index, step in enumerate(pipeline):
         earlier = [other for other in pipeline[:index] if other.name == step.name]
         if step in earlier or (earlier and step.rank != CHOOSES):
-            raise PipelineError(f"{step.name} stands in the pipeline twice; leave one of them out")
+            raise PipelineError(f"{step.name} is in the pipeline twice; leave one out")
 
 
 def _make(file: str, name: str, options: str) -> Pass:

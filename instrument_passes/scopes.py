@@ -105,7 +105,7 @@ def sites_of(module: Module) -> tuple[Site, ...]:
     try:
         sites = tuple(Site(**site) for site in _read(module, _SITES))
         if any(not -1 <= site.parent < index for index, site in enumerate(sites)):
-            raise ValueError("a scope stands in itself")
+            raise ValueError("a scope contains itself")
     except (TypeError, ValueError) as error:
         raise _malformed(module, _SITES) from error
     return sites

@@ -98,7 +98,7 @@ class Options:
         "recorded, as many as the budget allows, and launches between them are not counted. prof.overhead() "
         "says what it came to. None records all that every= and ctas= choose, and so does the emulator",
         "overhead_pct=1",
-        "record as many launches as slow the program down by this much",
+        "record only as many launches as add this much to the program's time",
     )
     hardware: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
@@ -111,8 +111,8 @@ class Options:
     )
     baseline: int = _option(
         0,
-        "Pairs of a bare and a recorded launch that are timed of each of a kernel's configurations, behind "
-        "its first launch; prof.overhead() compares them. All launches behind them are recorded",
+        "Pairs of a bare and a recorded launch to time for each configuration of a kernel, after its first "
+        "launch; prof.overhead() compares them. All later launches are recorded",
         "baseline=20",
     )
     events: bool = _option(
@@ -125,10 +125,10 @@ class Options:
     wait: bool = _option(
         False,
         "Have launches of torch.compile wait until their instrumented binaries are built. By default these "
-        "are built beside the running program on a GPU, and until they are there launches run bare, and are "
-        "counted. All other launches wait, and so do those on the emulator",
+        "are built while the program runs on a GPU; launches until then run bare and are counted. All other "
+        "launches wait, and so do those on the emulator",
         "wait=True",
-        "have torch.compile's launches wait for their recorded binaries; else they run bare until then",
+        "launches of torch.compile wait for their recorded binaries; by default they run bare until then",
     )
     memory: int = _option(
         256,
@@ -177,8 +177,8 @@ class Options:
         for name in named:
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-                mend = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
-                raise OptionError(f"no option {name!r}; {mend}")
+                hint = f"did you mean {near[0]}=?" if near else f"the options are {', '.join(names)}"
+                raise OptionError(f"no option {name!r}; {hint}")
 
     @classmethod
     def not_default(cls, described: Mapping[str, Any]) -> dict[str, Any]:
@@ -347,8 +347,8 @@ def _check_folder(name: str, value: object) -> None:
 def _list(name: str, values: object, bound: int, what: str) -> str:
     """A list of numbers as a pass takes it."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
-        mend = "; the .tolist() of an array is one" if hasattr(values, "tolist") else ""
-        raise OptionError(f"{name}={values!r} must be {what} of numbers below {bound}{mend}")
+        hint = "; the .tolist() of an array is one" if hasattr(values, "tolist") else ""
+        raise OptionError(f"{name}={values!r} must be {what} of numbers below {bound}{hint}")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < bound:
             raise OptionError(f"{name}={values!r}: {value!r} is not a number from 0 to {bound - 1}")

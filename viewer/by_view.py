@@ -27,12 +27,12 @@ from viewer.units import (
 __all__ = ["show"]
 
 OF_PLACES = {
-    "sm": "a span is of",
-    "cta": "a span is of",
-    "warp": "a span is of",
-    "rank": "a launch is of: it is of one process, or of a job whose ranks are not known",
+    "sm": "of a span",
+    "cta": "of a span",
+    "warp": "of a span",
+    "rank": "of a launch: it is from one process, or from a job without known ranks",
 }
-"""What a trace need not know, and then has as -1."""
+"""What a trace need not know, and then has as -1, and of what."""
 
 MOST_ROWS = 20
 
@@ -42,7 +42,7 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     there is no row, or none that says of what it is."""
     if options.by not in OF_SCOPES and (options.line or options.scope):
         raise OptionError(
-            f"--by {options.by} is of whole warps; --line and --scope go with --by {', '.join(OF_SCOPES)}"
+            f"--by {options.by} counts whole warps; --line and --scope work with --by {', '.join(OF_SCOPES)}"
         )
     chosen = RowFilter(options.line, options.scope)
     rows = make_rows(profile.tables, options.by, unit, chosen, options.sort)
@@ -73,11 +73,11 @@ def _check_told(rows: list[ByRow], profile: Profile, by: str) -> None:
     if not rows:
         raise TraceError(f"--by {by} has no row: no spans were recorded")
     if by in OF_PLACES and all(row.key == "-1" for row in rows):
-        raise TraceError(f"--by {by}: this trace does not say which {one} {OF_PLACES[by]}")
+        raise TraceError(f"--by {by}: this trace does not have the {one} {OF_PLACES[by]}")
 
 
 def _whose(rows: list[ByRow]) -> str:
-    """Of which kernels the shares are: of those of all rows, also where --line or --scope shows a few."""
+    """The kernels that shares are of: those of all rows, also if --line or --scope shows a few."""
     return "of all kernels" if len({row.kernel for row in rows}) > 1 else "of the kernel"
 
 
@@ -92,7 +92,7 @@ def _notes(profile: Profile, by: str) -> Iterator[str]:
     of_scopes = summary_of(profile.tables, summed_spans(profile.tables), ordered=False)
     is_part = len(profile.tables.df) and (of_scopes["sampled"] < 1).any()
     if by not in (*OF_SCOPES, *OF_LAUNCHES) and is_part:
-        yield "Only of the CTAs that recorded: nothing is scaled up to the grid."
+        yield "Recorded CTAs only; nothing is scaled up to the grid."
 
 
 def _render(
@@ -123,7 +123,11 @@ def _render(
             else {"CTAs": ["-" if row.ctas is None else count_text(row.ctas) for row in shown]}
         ),
         "spans" if of_scopes else "warps": [count_text(row.count) for row in shown],
-        **({"took": [text(row.took) for row in shown]} if any(row.took is not None for row in shown) else {}),
+        **(
+            {"duration": [text(row.duration) for row in shown]}
+            if any(row.duration is not None for row in shown)
+            else {}
+        ),
         ("total" if of_scopes else "warp time"): [text(row.total) for row in shown],
         **({"self": [text(row.self) for row in shown]} if of_scopes else {}),
         "share": [share_text(row.share) for row in shown],
@@ -137,7 +141,7 @@ def _render(
         *about,
         "recording time subtracted" if corrected else "as read",
         *(["scaled up to the grid from the CTAs that recorded"] if any(row.scaled for row in rows) else []),
-        *(["took: as read"] if corrected and any(row.took is not None for row in rows) else []),
+        *(["duration: as read"] if corrected and any(row.duration is not None for row in rows) else []),
     ]
     lines = heading(f"by {by}", about, width)
     lines += grid(heads, cells, [""] * len(cells), width)

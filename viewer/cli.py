@@ -39,7 +39,7 @@ examples:
   profscope view trace.json --source kernels.py:16    one line, unfolded
   profscope view trace.json --show findings,scopes
   profscope view trace.json --by cta --top 5
-  profscope view trace.json --kernel matmul --launch 3 --zoom 1us:2us
+  profscope view trace.json --kernels matmul --launch 3 --zoom 1us:2us
   profscope view trace.json --show lines --format csv > lines.csv
   profscope view trace.json --format report | jq '.kernels[0].findings'
   zcat trace.json.gz | profscope view -
@@ -160,7 +160,7 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("selection", "show only this part of the trace")
-    chosen.add_argument("--kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    chosen.add_argument("--kernels", dest="kernel", type=pattern, metavar="REGEX", help=KERNELS)
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
     chosen.add_argument("--rank", type=count, metavar="N", help="launches of this rank of a job")
     chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
@@ -188,7 +188,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_argument_group("form")
-    form.add_argument("--unit", choices=UNITS, help="of durations (default: ns, of emulated traces cycles)")
+    form.add_argument(
+        "--unit", choices=UNITS, help="unit of durations (default: ns; for emulated traces cycles)"
+    )
     form.add_argument(
         "--top",
         type=count,
@@ -206,8 +208,8 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="table",
-        help="json, csv and md have exact figures, csv and md of one table; report is JSON for programs; "
-        "collapsed is stacks for flame graphs (default: table)",
+        help="json, csv, md: exact figures, csv and md of one table; report: JSON for programs; "
+        "collapsed: stacks for flame graphs (default: table)",
     )
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from profscope.analysis.comparing.differences import differences, heading_text, program_text, status_text
+from profscope.analysis.comparing.differences import differences, program_text, status_text
 from profscope.analysis.comparing.operands import LAUNCH
-from profscope.analysis.comparing.pairs import COMPARED
+from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.model.labels import told_apart
 from profscope.analysis.trust_rules import CARE, DISTRUST
 from profscope.errors import DiffError, OptionError
@@ -218,7 +218,7 @@ def _row(row: dict[Any, Any]) -> RowDiff:
 def _says(launch: RowDiff | None, unit: str) -> str:
     """What became of a kernel, in one line: "12.3% slower (...), significant"."""
     if launch is None:
-        return "how long its launches took is not known"
+        return "the times of its launches are not known"
     if launch.status in ("appeared", "went"):
         return "only in B" if launch.status == "appeared" else "only in A"
     before, after = (f"{duration_text(each, unit)}" for each in (launch.self_a, launch.self_b))

@@ -30,12 +30,12 @@ NOT_JUDGED = 4
 EPILOG = f"""\
 examples:
   profscope diff before.json after.json
-  profscope diff before.json after.json --kernel matmul --html changes.html
+  profscope diff before.json after.json --kernels matmul --html changes.html
   profscope diff before.json after.json --fail-above 5%
 
 Launches are compared with launches of the same kernel, constexprs and grid, or
-the nearest ones. A change is noise unless it is more than launches, builds and
-sessions of the same code vary by; docs/diff.md has the statistics.
+the nearest ones. Changes up to what launches, builds and sessions of the same
+code differ by are noise; docs/diff.md has the statistics.
 
 {
     exit_status(
@@ -70,14 +70,14 @@ def _parser(tool: str) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("a", metavar="A", help=TRACE)
-    parser.add_argument("b", metavar="B", help="the trace to compare with it")
+    parser.add_argument("b", metavar="B", help="the trace to compare with A")
     parser.add_argument(
         "--fail-above",
         type=_percent,
         metavar="N%",
         help=f"exit with {REGRESSED} if a kernel is slower by more than this and than noise",
     )
-    parser.add_argument("--kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    parser.add_argument("--kernels", dest="kernel", type=pattern, metavar="REGEX", help=KERNELS)
     parser.add_argument(
         "--top", type=count, default=20, metavar="N", help="rows for each kernel; 0: all (default: 20)"
     )

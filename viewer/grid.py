@@ -154,9 +154,9 @@ def _cell(text: str, column: Column, width: int) -> str:
 def heading(name: str, parts: Sequence[str], width: int) -> list[Text]:
     """A table's or a drawing's title: the name, and behind it or, indented, below it what is said of it."""
     title = fit(name, width)
-    beside = wrap(parts, width - cell_len(title) - 2, ", ") if width - cell_len(title) > 2 else []
-    if len(beside) == 1:
-        return [Text.assemble((title, "bold"), "  ", (beside[0], "dim"))]
+    one_line = wrap(parts, width - cell_len(title) - 2, ", ") if width - cell_len(title) > 2 else []
+    if len(one_line) == 1:
+        return [Text.assemble((title, "bold"), "  ", (one_line[0], "dim"))]
     return [
         Text(title, style="bold"),
         *(Text(f"  {line}", style="dim") for line in wrap(parts, width - 2, ", ")),

@@ -245,7 +245,7 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         [
             _line_place(row, own_file),
             *(share_text(getattr(row, name)) for name in shares),
-            printable(row.text or ("" if row.line else "(of no line)")),
+            printable(row.text or ("" if row.line else "(no source line)")),
             *(printable(texts[at]) for _, texts in why.values()),
         ]
         for at, row in enumerate(rows)

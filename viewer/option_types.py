@@ -39,7 +39,7 @@ __all__ = [
 
 TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard input"
 KERNELS = "kernels whose name this regular expression matches"
-"""What the commands say of a trace that they read, and of --kernel."""
+"""What the commands say of a trace that they read, and of --kernels."""
 
 VIEWS = ("source", "show", "by", "interactive", "serve")
 
@@ -52,7 +52,7 @@ SECTIONS = (
 """What --show shows, one or several."""
 
 ANSWERS = ("breakdown", "limits")
-"""Of SECTIONS, those that are the rows of a question, of no line and in no unit of --unit."""
+"""Of SECTIONS, those that are the rows of a question: --line and --unit do not apply."""
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""

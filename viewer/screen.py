@@ -62,11 +62,11 @@ BARE_NAMES = 3
 NOTHING = {
     "kernels": "no launches were recorded",
     "lines": "no line of any kernel was recorded",
-    "breakdown": "where the time goes is not known: no launch was recorded to its end",
-    "limits": "no limits are known: session(hardware=True) counts what a kernel uses",
+    "breakdown": "where the time goes is unknown: no launch was recorded to its end",
+    "limits": "no limits are known: session(hardware=True) measures what a kernel uses",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
-    "timeline": "no spans were kept, so there is no timeline",
+    "timeline": "no spans were recorded, so there is no timeline",
 }
 """What is said where nothing is there of what --show names."""
 NO_SPANS = "No spans were recorded in these launches; see the notes and dropped records."
@@ -354,7 +354,7 @@ def _timeline(view: View, width: int) -> list[Text]:
 
 
 def _ways(view: View) -> str:
-    return "--kernel or --variant" if any(row.label for row in view.kernels) else "--kernel"
+    return "--kernels or --variant" if any(row.label for row in view.kernels) else "--kernels"
 
 
 def _bare(view: View) -> list[str]:

@@ -79,7 +79,7 @@ def _check(path: Path) -> None:
     if not first:
         raise TraceError(f"{path} is empty")
     if first not in _BEGINS:
-        raise TraceError(f"{path} is no trace that Perfetto reads")
+        raise TraceError(f"{path} is not a trace that Perfetto reads")
 
 
 def _has_display() -> bool:

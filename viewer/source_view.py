@@ -41,7 +41,7 @@ _WITH_BAR, _WITH_COUNTS = 72, 52
 _WORTH_A_NOTE = 0.01
 
 _WORTH_A_ROW = 0.0005
-"""Of what is of no line: less is shown as 0.0 %."""
+"""Of what has no source line: less is shown as 0.0 %."""
 
 MOST_CODE = 12
 """Instructions that are shown of a line, unless it is asked for."""
@@ -103,7 +103,7 @@ def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: 
             top = MOST_CODE if options.top is None else options.top
             lines += render_annotated(source, width, at=asked.line, top=top)
         if omitted:
-            lines += [Text(), *noted(f"{omitted} more kernels; --kernel shows one of them.", width)]
+            lines += [Text(), *noted(f"{omitted} more kernels; --kernels shows one of them.", width)]
         print_lines(lines, width)
 
 
@@ -133,7 +133,7 @@ def _chosen(sources: list[Annotated], asked: Wanted) -> list[Annotated]:
             f"{asked.file}:{asked.line}" if asked.file and asked.line else asked.file or f"line {asked.line}"
         )
         if any(source.kernel == asked.file for source in sources):
-            raise TraceError(f"{asked.file} is a kernel, not a file: use --kernel {asked.file} --source")
+            raise TraceError(f"{asked.file} is a kernel, not a file: use --kernels {asked.file} --source")
         raise TraceError(f"nothing is known of {name}; there are: {', '.join(there) or 'none'}")
     return chosen
 
@@ -206,13 +206,13 @@ def annotated_rows(
 
 
 def _units(source: Annotated) -> list[str]:
-    return ["self: one span less those in it", *(["cycles"] if source.unit == "cycles" else [])]
+    return ["self: a span's own time", *(["cycles"] if source.unit == "cycles" else [])]
 
 
 def _title(block: Block, form: _Form) -> Text:
     """A further function's head, or that of lines without a text."""
     if not block.function and not block.file:
-        text = "of no line"
+        text = "no source line"
     else:
         place = source_text(block.file, block.lines[0].line)
         text = (
@@ -299,7 +299,7 @@ def _notes(line: Line, every: bool) -> Iterator[str]:
 
 def _scope(scope: LineScope) -> str:
     """What holds other spans is said to be: its own time is that of none of them."""
-    own = " outside the spans in it" * (scope.kind in FRAMES)
+    own = " outside its spans" * (scope.kind in FRAMES)
     stages = f"; {scope.stages}" if scope.stages else ""
     return f"{scope.scope}{own} ({_count(scope.count)}{stages})"
 

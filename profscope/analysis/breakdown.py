@@ -222,7 +222,12 @@ def _of_samples(
     count = 0 if samples is None else int(samples["samples"].sum())
     if samples is None or count < FEWEST_SAMPLES:
         few = f"{count} PC samples of the {FEWEST_SAMPLES} needed: record more launches"
-        why = few if count else "no PC samples: session(hardware=True) takes some"
+        none = (
+            "this trace has no samples"
+            if basis == "model"
+            else "no PC samples: session(hardware=True) takes some"
+        )
+        why = few if count else none
         said.append(f"{kernel} #{variant}: issuing, waiting: {why}")
         return None
     stall = samples["stall"].astype("str")
@@ -313,7 +318,7 @@ def time_accounts(
 ) -> dict[tuple[str, int], TimeAccount]:
     """The accounts of these kernels and variants. known: what spans and samples say of the tables."""
     answers = breakdown_answers(tables, known, of)
-    accounts = (_account(answer, emulated=tables.emulated) for answer in answers if answer.rows)
+    accounts = (_account(answer) for answer in answers if answer.rows)
     return {(account.kernel, account.variant): account for account in accounts}
 
 
@@ -339,12 +344,12 @@ def bar_of(shares: Mapping[str, float], cells: int) -> str:
     return "".join(symbols[name] * count for name, count in counts)
 
 
-def _account(answer: Answer, *, emulated: bool) -> TimeAccount:
+def _account(answer: Answer) -> TimeAccount:
     first = answer.rows[0]
     kernel, variant = first["kernel"], first["variant"]
     missing = tuple(text.removeprefix(f"{kernel} #{variant}: ") for text in answer.not_measured)
     shares = _folded(_by_name(answer.rows))
-    asks = shares.get(UNKNOWN, 0.0) > _MUCH_UNKNOWN and not emulated  # which takes its samples unasked
+    asks = shares.get(UNKNOWN, 0.0) > _MUCH_UNKNOWN
     why = next((text[len(_WORK_MISSING) :] for text in missing if text.startswith(_WORK_MISSING)), "")
     basis = tuple(dict.fromkeys(row["basis"] for row in answer.rows))
     return TimeAccount(kernel, variant, shares, basis, missing, why if asks else "")

@@ -14,7 +14,7 @@ import pandas as pd
 from profscope.analysis.kernels.devices import PIPES, peak_of, slots_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
-from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.ctas import launch_durations
 from profscope.emulator.costs import tensor_cycles
 from profscope.schema import Tables
 
@@ -161,7 +161,7 @@ def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
     """How long bare launches take: as timed (`baseline=`, counters), else as recorded ones
     take."""
     times: dict[tuple[str, int], BareTime] = {}
-    durations = took(tables, tables.unit)
+    durations = launch_durations(tables, tables.unit)
     for key, group in tables.launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = _configuration(key)
         if (time := bare_time(tables, durations[group.index], group, (kernel, variant))) is not None:

@@ -28,7 +28,7 @@ from profscope.analysis.line_rows import (
 )
 from profscope.analysis.op_labels import with_global_bytes
 from profscope.analysis.sources import Sources
-from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.spans.summing import error_pct, standard_errors, summed_spans
 from profscope.analysis.timeline.distances import compared
 from profscope.errors import OptionError
@@ -216,7 +216,7 @@ def _with_intervals(rows: pd.DataFrame) -> pd.DataFrame:
 def _ranked(rows: pd.DataFrame, tables: Tables, times: pd.DataFrame) -> pd.DataFrame:
     """Kernels by the time of their launches, as everywhere, then of their warps, then by their samples; lines
     by share, and by their place."""
-    launches = tables.launches.assign(took=took(tables, tables.unit))
+    launches = tables.launches.assign(took=launch_durations(tables, tables.unit))
     of_launches = launches.groupby(CONFIGURATION)["took"].sum()
     of_warps = times.groupby(CONFIGURATION)["self_time"].sum()
     order = rows.reset_index()

@@ -126,7 +126,7 @@ def budget_line(metadata: Mapping[str, Any]) -> str:
         100 * budget[name] / budget["elapsed_ns"] for name in ("host_ns", "gpu_ns", "open_ns")
     )
     return (
-        f"recording added about {host + gpu:.2g} % (host {host:.2g} %, GPU {gpu:.2g} %) behind first "
+        f"recording added about {host + gpu:.2g} % (host {host:.2g} %, GPU {gpu:.2g} %) after first "
         f"launches, overhead_pct={budget['overhead_pct']:g}; launches count in {opened:.3g} % of the time"
     )
 
@@ -264,16 +264,16 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
     name = f"{row['kernel']} #{row['variant']}"
     said = []
     if row["bare_registers"] is None and row["registers"] is not None:
-        said.append(f"{name}: what the bare binary takes: none was loaded in the session")
+        said.append(f"{name}: registers of the bare binary: none was loaded in the session")
     if row["basis"] in ("estimated", "unknown"):
         why = "records have no known cost here" if row["basis"] == "unknown" else "slowdown is an estimate"
         if tables.metadata.get("part"):
-            why = "what records took is known of whole launches only, and these are a part of each"
-        beside = "no bare launch was timed (session(baseline=))"
+            why = "the cost of records is known for whole launches only; this is a part of each"
+        missing = "no bare launch was timed (session(baseline=))"
         pairs = int((tables.metadata.get("options") or {}).get("baseline") or 0)
         if tables.emulated:
-            beside = "the emulator's times between events are not a kernel's alone"
+            missing = "emulated times between events cover more than one kernel"
         elif pairs:
-            beside = f"with baseline={pairs} too few launches came to time a bare one and the next"
-        said.append(f"{name}: bare time: {beside}; {why}")
+            missing = f"baseline={pairs} needs more launches to time pairs"
+        said.append(f"{name}: bare time: {missing}; {why}")
     return said

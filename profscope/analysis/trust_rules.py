@@ -178,7 +178,7 @@ def sampled_ctas(facts: Facts) -> Reason | None:
     chosen = launches["ctas"] + launches["unfinished"]
     if not (chosen < grid).any() or not (chosen > 0).any():
         return None
-    how = "the others are estimated from them" if facts.scaled else "nothing stands for the others"
+    how = "the others are estimated from them" if facts.scaled else "totals cover these alone"
     return Reason("sampled", CARE, f"{int(chosen.sum())} of {int(grid.sum())} CTAs were recorded; {how}")
 
 

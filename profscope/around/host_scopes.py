@@ -411,8 +411,8 @@ def _is_unicode(name: str) -> bool:
 def _no_text(name: object) -> str:
     if isinstance(name, str):
         return f"scope({name!r}): the name has a lone surrogate, which files cannot spell"
-    mend = "; inside a kernel, use profscope.language.scope" if hasattr(name, "value") else ""
-    return f"scope({name!r}): the name of a scope must be text{mend}"
+    hint = "; inside a kernel, use profscope.language.scope" if hasattr(name, "value") else ""
+    return f"scope({name!r}): the name of a scope must be text{hint}"
 
 
 def _checked(metrics: dict[str, Any]) -> dict[str, float]:
@@ -421,8 +421,8 @@ def _checked(metrics: dict[str, Any]) -> dict[str, float]:
         if name in HOST_NAMES:
             raise OptionError(f"metric {name}= is called like a column of prof.host; give it another name")
         if isinstance(value, bool) or not isinstance(value, Real):
-            mend = "; give value.item()" if hasattr(value, "item") else ""
-            raise OptionError(f"metric {name}= must be a number, not {type(value).__name__}{mend}")
+            hint = "; give value.item()" if hasattr(value, "item") else ""
+            raise OptionError(f"metric {name}= must be a number, not {type(value).__name__}{hint}")
         numbers[name] = float(value)
     return numbers
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
 
 __all__ = ["main"]
 
-_OUT: Final = f"file to write: {FORMATS}; or .html and others, which are not read; replaced if it exists"
+_OUT: Final = (
+    f"file to write: {FORMATS}; or .html and others, which cannot be read back; replaced if it exists"
+)
 _EXIT: Final = exit_status("written", "a trace that cannot be read or written")
 _CONVERT: Final = f"""\
 examples:
@@ -34,9 +36,8 @@ _MERGE: Final = f"""\
 examples:
   profscope merge a.json.gz b.json.gz -o both.json.gz
 
-Each trace is a rank's: the rank that it has, or its place in the list if two
-have the same or one has none. A folder with the parts of all ranks needs no
-merging.
+Traces keep their ranks; if one has none, or two have the same, ranks follow the
+order given. A folder with the parts of all ranks needs no merging.
 
 {_EXIT}
 """
@@ -64,7 +65,7 @@ def _convert(words: Sequence[str]) -> int:
 
 
 def _merge(words: Sequence[str]) -> int:
-    parser = _parser("merge", "TRACE... -o OUT", "Write several traces as one, each of them a rank.", _MERGE)
+    parser = _parser("merge", "TRACE... -o OUT", "Merge the traces of several ranks into one.", _MERGE)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
     given = parser.parse_args(words)
@@ -121,7 +122,7 @@ def _parser(name: str, arguments: str, description: str, epilog: str) -> argpars
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--format", metavar="NAME", help=f"whatever the suffix of OUT: {', '.join(_formats())}"
+        "--format", metavar="NAME", help=f"format, if the suffix of OUT is another's: {', '.join(_formats())}"
     )
     add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

@@ -12,13 +12,14 @@ from profscope.emulator import say_how
 from profscope.errors import run_command
 from profscope.installed import require
 from profscope.tuning.search import check_limit
+from viewer.option_types import KERNELS, pattern
 
 __all__ = ["main", "make_parser"]
 
 _EPILOG: Final = """\
 examples:
   profscope explain train.py --epochs 1
-  profscope explain --kernel attention_kernel -m pytest tests
+  profscope explain --kernels attention -m pytest tests
 
 exit status: the program's own if it fails, and then nothing is explained; else
 0 explained; 1 another error; 2 wrong usage, or a kernel that was not launched
@@ -48,7 +49,7 @@ def _explain(words: list[str]) -> int:
             code = _exit_code(chosen)
         if code:
             return code
-        launch = launches.biggest(given.kernel, machine)
+        launch = launches.biggest(given.kernels, machine)
         explanation = explained(launch, {}, given.limit_s, "auto")
     sys.stdout.write(f"{explanation!r}\n")
     return 0
@@ -73,18 +74,23 @@ def _exit_code(chosen: Program) -> int:
 def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
     """The parser of all before the program, and its flags."""
     parser = program_parser(
-        "explain", "Run a program, unchanged, diagnose one of its kernels and try other options.", _EPILOG
+        "explain",
+        "Run a program, unchanged; diagnose its slowest kernel and try changes to it.",
+        _EPILOG,
     )
     actions = [
         parser.add_argument(
-            "--kernel", metavar="NAME", help="kernel to explain (default: the one with most time)"
+            "--kernels",
+            type=pattern,
+            metavar="REGEX",
+            help=f"{KERNELS}; the one with most time is explained (default: all)",
         ),
         parser.add_argument(
             "--limit-s",
             metavar="SECONDS",
             type=float,
             default=60.0,
-            help="begin no other try after this (default: 60)",
+            help="start no further trial after this (default: 60)",
         ),
     ]
     return parser, actions

@@ -22,9 +22,9 @@ examples:
   profscope export kernels.py:softmax_kernel -o build/softmax \\
       --signature '*fp32:16, *fp32:16, i32, i32, 1024' --target cuda:90
 
-It writes build/softmax.cubin, .json and .h. The signature has the arguments in
-their order, as Triton's own compiler takes them: a type, with :16 if the value
-is a multiple of 16, or a value that is compiled in.
+This writes build/softmax.cubin, .json and .h. --signature lists the arguments
+in order, as Triton's compiler expects them: a type, with :16 if the value is a
+multiple of 16, or a constant.
 
 {exit_status("written", "a kernel that cannot be compiled, or a file that cannot be written")}
 """
@@ -72,21 +72,25 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--target", metavar="cuda:CC", help="GPU (default: the one of this machine)")
     parser.add_argument("--num-warps", type=int, metavar="N", default=4, help="warps of a CTA (default: 4)")
-    parser.add_argument("--num-stages", type=int, metavar="N", default=3, help="of loops (default: 3)")
-    parser.add_argument("--num-ctas", type=int, metavar="N", default=1, help="of a cluster (default: 1)")
-    parser.add_argument("--maxnreg", type=int, metavar="N", help="registers of a thread at most")
+    parser.add_argument(
+        "--num-stages", type=int, metavar="N", default=3, help="pipeline stages of loops (default: 3)"
+    )
+    parser.add_argument(
+        "--num-ctas", type=int, metavar="N", default=1, help="number of CTAs in a cluster (default: 1)"
+    )
+    parser.add_argument("--maxnreg", type=int, metavar="N", help="most registers of a thread")
     parser.add_argument(
         "--instrument",
         type=lambda text: text if text.isidentifier() else [text],
         default="default",
         metavar="LEVEL|PASSES",
-        help="as of profscope run (default: default)",
+        help="as in profscope run (default: default)",
     )
     parser.add_argument(
         "--measure",
         choices=("issue", "latency"),
         default="issue",
-        help="where spans on loads end; latency is when the data arrive (default: issue)",
+        help="where spans on loads end: at their issue, or when the data arrive (default: issue)",
     )
     parser.add_argument(
         "--no-sources", dest="sources", action="store_false", help="leave the kernel's source text out"
@@ -100,11 +104,11 @@ def _kernel(named: str) -> Any:
     file, colon, name = named.rpartition(":")
     path = Path(file)
     if not colon or not path.is_file():
-        raise OptionError(f"{named!r}: there is no file {file!r}; write it like kernels.py:softmax_kernel")
+        raise OptionError(f"{named!r}: no file {file!r}; write it like kernels.py:softmax_kernel")
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise OptionError(f"{named!r}: {file!r} is no Python file")
+        raise OptionError(f"{named!r}: {file!r} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not hasattr(module, name):
@@ -117,7 +121,7 @@ def _names(kernel: Any) -> list[str]:
     while not hasattr(kernel, "arg_names") and hasattr(kernel, "fn"):
         kernel = kernel.fn
     if not hasattr(kernel, "arg_names"):
-        raise OptionError(f"export: {kernel!r} is no @triton.jit or @gluon.jit function")
+        raise OptionError(f"export: {kernel!r} is not a @triton.jit or @gluon.jit function")
     return list(kernel.arg_names)
 
 

@@ -41,7 +41,7 @@ examples:
   cat kernel.ttgir | profscope opt --coverage
   profscope opt --map kernel.cubin kernel.ptx
 
-kernel.asm["ttgir"] of a compiled kernel, and Triton's cache, have TTGIR files.
+TTGIR comes from kernel.asm["ttgir"] of a compiled kernel, or Triton's cache.
 
 {exit_status("done", "an error in the module, or a file that cannot be read")}
 """
@@ -118,7 +118,7 @@ def _parser(tool: str) -> argparse.ArgumentParser:
     printed.add_argument("--list", action="store_true", help="print all passes, their options and defaults")
     printed.add_argument(
         "--coverage", action="store_true",
-        help="print the class of every op, and what the table does not know",
+        help="print the class of every op, and unknown ops",
     )  # fmt: skip
     printed.add_argument(
         "--cost", action="store_true",
@@ -260,7 +260,7 @@ _WIDEST_SASS: Final = 60
 
 
 def _map_cubin(cubin: Path, ptx: Path | None) -> Instructions:
-    """The instructions of a cubin file; its PTX is beside it unless given. Raises OSError, ToolchainError."""
+    """The instructions of a cubin; its PTX is next to it if not given. Raises OSError, ToolchainError."""
     return instructions_in(cubin, cubin.with_suffix(".ptx") if ptx is None else ptx)
 
 
@@ -268,7 +268,7 @@ def _map_module(text: str, file: str) -> Instructions:
     """The instructions that a module of TTGIR becomes. Raises IRError, ToolchainError."""
     target, left, _ = built(text, file)
     if "cubin" not in left:
-        raise ToolchainError(f"{file}: instructions are told for NVIDIA GPUs, not for {target}")
+        raise ToolchainError(f"{file}: --map needs an NVIDIA GPU, not {target}")
     return instructions_of(left["cubin"], left["ptx"], text)
 
 

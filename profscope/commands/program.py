@@ -89,14 +89,14 @@ def program(how: str, words: list[str]) -> Program:
         if not how and Path(name).is_file() and not os.access(name, os.R_OK):
             raise OptionError(f"cannot read {name!r}")
         if not how and name.lower().endswith(_TRACES) and Path(name).is_file():
-            raise OptionError(f"{name!r} is no program; profscope view shows a trace")
+            raise OptionError(f"{name!r} is a trace: profscope view shows it")
         return Program(how, name, arguments)
     command = None if os.sep in name else shutil.which(name)
     if command is None:
         raise OptionError(f"there is no script {name!r}; -m runs a module, -c code")
     with Path(command).open("rb") as file:
         if b"python" not in file.readline(256):
-            raise OptionError(f"{name!r} is {command}, which is no Python program")
+            raise OptionError(f"{name!r} is {command}, not a Python program")
     return Program(how, command, arguments)
 
 

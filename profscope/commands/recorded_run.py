@@ -154,9 +154,7 @@ class RecordedRun:
         from profscope.commands.run_session import RunSession, session_is_active
 
         if session_is_active():
-            self._notes.append(
-                "the program had opened a session of its own, which records; this run does not"
-            )
+            self._notes.append("the program had opened its own session, which records instead of this run")
             return None
         try:
             self._session = RunSession(

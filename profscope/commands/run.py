@@ -21,7 +21,7 @@ from profscope.commands.program import Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.compat.patches import after_import
-from profscope.errors import SessionError, run_command
+from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
 from profscope.traces.formats import is_folder_name
 
@@ -103,9 +103,12 @@ def _spool(given: Path) -> Path:
     could not be made at the first launch."""
     folder = given.absolute()
     there = next(each for each in (folder, *folder.parents) if each.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        what = "cannot be written to" if there.is_dir() else "is no folder"
-        raise SessionError(f"--spool {str(given)!r} is no place for a spool: {str(there)!r} {what}")
+    try:
+        tempfile.TemporaryFile(dir=there).close()  # permissions do not tell: /proc refuses files to root
+    except OSError as error:
+        raise SessionError(
+            f"--spool {given}: cannot write a file in {there}: {error.strerror}; the program was not started"
+        ) from error
     return folder
 
 
@@ -170,14 +173,15 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             "-o",
             "--output",
             metavar="FILE",
-            help=f"trace to write: {FORMATS}; replaced if it exists. With several processes step.json is a "
-            f"folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
+            help=f"trace to write: {FORMATS}; replaced if it exists. The processes of a job "
+            f"write step.json to a folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
         ),
         of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),
         of_run.add_argument(
             "--switch",
             metavar="SIGNAL|FILE",
-            help="start paused; each signal, such as SIGUSR1, toggles recording, or record while FILE exists",
+            help="start paused; a signal, such as SIGUSR1, toggles recording; a file switches it on while "
+            "it exists",
         ),
     ]
     return parser, actions + add_flags(parser.add_argument_group("what is recorded"))
@@ -213,6 +217,18 @@ _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
     "hardware": "EVIDENCE,...", "overhead_pct": "PERCENT",
 }  # fmt: skip
+
+_TAKES: Final[Mapping[str, str]] = {
+    "kernels": "a regular expression",
+    "instrument": "light, default, heavy, or passes, which `profscope opt --list` shows",
+    "ctas": "a number, 1 or more, or a list, such as 0,17",
+    "every": "a number, 1 or more",
+    "overhead_pct": "a percentage above 0, at most 100",
+    "hardware": "true, false, or a list of counts, samples, counters, counters:METRIC",
+    "spool": "the path of a folder",
+    "backend": "auto, gpu or emulator",
+}
+"""What a flag accepts, as its error says it."""
 
 
 def option_names() -> list[str]:
@@ -268,13 +284,17 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
         flag,
         dest=option.name,
         default=nothing,
-        type=_reader(kinds),
+        type=_reader(option),
         metavar=_metavar(kinds, option.name),
         help=about,
     )
     if default is True:
         yield parser.add_argument(
-            f"--no-{flag[2:]}", dest=option.name, default=nothing, action="store_false", help="none of it"
+            f"--no-{flag[2:]}",
+            dest=option.name,
+            default=nothing,
+            action="store_false",
+            help="no evidence from the hardware",
         )
 
 
@@ -290,14 +310,22 @@ def _metavar(kinds: frozenset[str], name: str) -> str:
     return "FOLDER" if "Path" in kinds else "PASSES" if "Sequence[str]" in kinds else name.upper()
 
 
-def _reader(kinds: frozenset[str]) -> Callable[[str], Any]:
+def _reader(option: Field[Any]) -> Callable[[str], Any]:
     """What reads the text behind a flag; `Options` checks what comes out of it."""
+    kinds = _kinds(option)
 
     def read(text: str) -> Any:
-        for kind, reads in _READERS:
-            if kind in kinds and (value := reads(text)) is not None:
-                return value
-        raise argparse.ArgumentTypeError(f"not a number: {text!r}")
+        values = (reads(text) for kind, reads in _READERS if kind in kinds)
+        value = next((each for each in values if each is not None), None)
+        wrong = f"{text!r} is not {_TAKES[option.name]}"
+        if value is None:
+            raise argparse.ArgumentTypeError(wrong)
+        try:
+            Options(**{option.name: value})
+        except OptionError as error:
+            why = f": {error.__cause__}" if error.__cause__ else ""
+            raise argparse.ArgumentTypeError(f"{wrong}{why}") from None
+        return value
 
     return read
 

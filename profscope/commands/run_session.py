@@ -15,9 +15,7 @@ from profscope.sessions import Session
 
 __all__ = ["RunSession", "session_is_active"]
 
-_OWN_SESSION: Final = (
-    "the program opened a session of its own: what it launched from then on is in no profile but that"
-)
+_OWN_SESSION: Final = "the program opened its own session: only that one has the later launches"
 
 
 def session_is_active() -> bool:

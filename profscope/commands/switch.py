@@ -78,5 +78,7 @@ def signal_of(how: str) -> signal.Signals | None:
         return None
     number = signal.Signals.__members__.get(how)
     if number is None or number in (signal.SIGKILL, signal.SIGSTOP):
-        raise OptionError(f"--switch {how}: no program can handle that; take SIGUSR1, SIGUSR2 or a file")
+        raise OptionError(
+            f"--switch {how}: a program cannot handle this signal; use SIGUSR1, SIGUSR2 or a file"
+        )
     return number

@@ -100,7 +100,7 @@ def _adds_arithmetic(manifest: Manifest) -> bool:
 def text_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """The kernels that had several texts, from `about_variants`."""
     return [
-        f"{kernel} had more than one text, as where it is defined anew: launches of each are variants of "
+        f"{kernel} had more than one text, such as after a redefinition: launches of each are variants of "
         "their own; samples and times of bare launches, where there are any, are of all together"
         for kernel, variants in sorted(about.items())
         if any(_ANEW in variant["key"] for variant in variants)

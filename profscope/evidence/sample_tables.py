@@ -170,7 +170,7 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     outside = ~stalls["pc"].isin(df["pc"])
     if outside.any():
         lost = int(stalls.loc[outside, "samples"].sum())
-        notes.append(f"{lost} samples are at no instruction of the binary, as those of functions beside it")
+        notes.append(f"{lost} samples are at no instruction of the binary, such as those of other functions")
     shares = shares.drop(columns="samples")
     return _Binary(_places(df, shares), shares, classes_by_place(df), _timed(df), _sass(df), notes)
 

@@ -15,19 +15,19 @@ from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
-from profscope.analysis.texts import Child, Markup, clipped, joined, tag
+from profscope.analysis.texts import Child, Markup, clipped, joined, source_text, tag
 from profscope.errors import DrawError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
 from profscope.traces.html.document import document
-from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
+from profscope.traces.html.figures import count_text, duration_text, percent_text
 
 __all__ = ["framed", "overview", "show"]
 
 _LEAST, _MOST = 100, 10_000
 _ELSEWHERE: Final = (
     "prof.show() puts the report below a cell of a notebook, and this is none: prof.save('report.html') "
-    "writes it to a file for a browser, and print(prof.findings().to_string()) says the most of it here"
+    "writes it to a file for a browser, and print(prof.findings().to_string()) prints the findings here"
 )
 _MOST_SPANS: Final = 3_000_000
 """Of more, a cell would take seconds to say what is found in them."""
@@ -147,7 +147,7 @@ def _quiet(text: str) -> Markup:
 
 
 def _place(row: FindingEntry | LineEntry) -> str:
-    return clipped(place_text(row.file, row.line), _LETTERS // 2)
+    return clipped(source_text(row.file, row.line), _LETTERS // 2)
 
 
 def _missing(model: ProfileModel) -> Markup:

@@ -36,7 +36,7 @@ def selected(tables: Tables, only: TraceFilter) -> Tables:
     for name, value in parts.items():
         numbers = tables.df[name].to_numpy()
         if kept.any() and (numbers[kept] < 0).all():
-            raise TraceError(f"{name} {value}: this trace does not say which {name} a span is of")
+            raise TraceError(f"{name} {value}: this trace does not have the {name} of a span")
         if not (kept & (numbers == value)).any():
             raise TraceError(f"no spans for {name} {value}; there are: {_ranges(numbers[kept])}")
         kept = kept & (numbers == value)

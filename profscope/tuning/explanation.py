@@ -85,7 +85,7 @@ class Explanation:
             if row["tried"]:
                 pct = row["measured_pct"]
                 told += f"; {row['tried']} " + (
-                    f"saved {pct:.1f} %" if pct > 0 else f"took {-pct:.1f} % more"
+                    f"saved {pct:.1f} %" if pct > 0 else f"cost {-pct:.1f} % more"
                 )
             yield told
             for text in (row["evidence"], f"Try: {row['advice']}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,21 +46,21 @@ class ProgramLaunches:
         with watched_launches(self._wrap):
             yield
 
-    def biggest(self, name: str | None, machine: Backend) -> Launch:
+    def biggest(self, kernels: str | None, machine: Backend) -> Launch:
         """That of the configuration whose launches took longest in total, by the bare time of one launch,
-        repeated. name: of its kernel; None: of any.
+        repeated. kernels: a regular expression that its name matches; None: any.
 
-        Raises OptionError if no launch, or none of that name, was seen.
+        Raises OptionError if no launch, or none that it matches, was seen.
         """
         known = list(self._seen.values())
         if not known:
             raise OptionError("the program launched no Triton kernel that can be launched again")
-        own = [each for each in known if name in (None, each.launch.name)]
+        own = [each for each in known if re.search(kernels or "", each.launch.name)]
         if not own:
             names = list(dict.fromkeys(each.launch.name for each in known))
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise OptionError(
-                f"--kernel {name}: there was no launch of it; of {', '.join(names[:_SHOWN])}{more} there was"
+                f"no launched kernel matches {kernels!r}; there are: {', '.join(names[:_SHOWN])}{more}"
             )
         if len(own) == 1:
             return own[0].launch

@@ -94,9 +94,7 @@ def test_ctas_that_leave_sms_without_work() -> None:
     assert "issuing" not in by_part.index
     lines = table[table["part"] == "op"]
     assert set(zip(lines["reason"], lines["basis"], strict=True)) == {("load", "spans"), ("store", "spans")}
-    assert table.attrs["not_measured"] == [
-        "copy_kernel #0: issuing, waiting: no PC samples: session(hardware=True) takes some"
-    ]
+    assert table.attrs["not_measured"] == ["copy_kernel #0: issuing, waiting: this trace has no samples"]
 
 
 def test_the_emulator_says_what_its_warps_wait_for() -> None:

@@ -236,7 +236,7 @@ def test_launches_without_spans_are_not_measured(gpu_runs: list[Profile]) -> Non
     difference = profscope.diff(a, empty)
     assert difference[["kind", "status"]].to_numpy().tolist() == [["launch", "same"]]
     assert difference.attrs["not_measured"] == [
-        "matmul_kernel: rows: no launch of the second tells what each row took in it"
+        "matmul_kernel: rows: no launch of the second has the time of each row"
     ]
 
 
@@ -292,7 +292,7 @@ def test_single_launches_are_compared_by_their_ctas() -> None:
     a, b = (run_of_matmul(seed, launches=1, ctas=64) for seed in (1, 2))
     difference = profscope.diff(a, b)
     assert not difference["significant"].any()
-    assert any("a single one" in missing for missing in difference.attrs["not_measured"])
+    assert any("has only one" in missing for missing in difference.attrs["not_measured"])
     slow = profscope.diff(a, slowed(b, "dot", 1.6))
     assert row_of(slow, "dot")["significant"]
     assert slow["scope"].iloc[1] == "dot"
@@ -319,7 +319,7 @@ def test_clocks_that_differ_are_said_and_cycles_compared(gpu_runs: list[Profile]
     [
         ("num_warps", 8, "have 2 and 8 warps"),
         ("dropped", 3, "the second lost 24 records"),
-        ("unfinished", 1, "in the second, 8 CTAs did not come to the end"),
+        ("unfinished", 1, "in the second, 8 CTAs did not finish"),
     ],
 )
 def test_what_else_differs_is_said(gpu_runs: list[Profile], column: str, value: int, says: str) -> None:
@@ -376,6 +376,23 @@ def test_variants_of_the_same_constexprs_are_compared_then_the_nearest(gpu_runs:
     assert sorted(launches["differs"]) == ["", "BLOCK x -> z", "BLOCK y -> v"]
 
 
+def test_what_differs_tells_variants_apart_and_their_numbers_only_if_nothing_does(
+    gpu_runs: list[Profile],
+) -> None:
+    def several(profile: Profile, keys: list[str]) -> Profile:
+        variant = profile.launches["launch"].to_numpy() % len(keys)
+        return with_variants(replace(profile, launches=profile.launches.assign(variant=variant)), keys)
+
+    apart = profscope.diff(several(gpu_runs[0], ["x", "y"]), several(gpu_runs[1], ["z", "v"]))
+    named = set(apart[["configuration", "differs"]].itertuples(index=False, name=None))
+    assert named == {("", "BLOCK x -> z"), ("", "BLOCK y -> v")}
+    alike = profscope.diff(several(gpu_runs[0], ["x", "x"]), several(gpu_runs[1], ["x", "x"]))
+    assert set(alike["configuration"]) == {
+        "variant #0 of A, variant #0 of B",
+        "variant #1 of A, variant #1 of B",
+    }
+
+
 def test_what_is_in_flight_is_compared_by_its_time_in_all(gpu_runs: list[Profile]) -> None:
     """Of one launch, too, where CTAs are compared."""
     for runs in (gpu_runs[:2], [run_of_matmul(seed, launches=1, ctas=64) for seed in (1, 2)]):
@@ -396,5 +413,5 @@ def in_flight(profile: Profile, scope: str) -> Profile:
 
 def test_profiles_of_samples_alone_are_refused_in_words() -> None:
     bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
-    with pytest.raises(profscope.errors.DiffError, match="kernel: how long its launches took is not known"):
+    with pytest.raises(profscope.errors.DiffError, match="kernel: the times of its launches are not known"):
         profscope.diff(bare, bare)

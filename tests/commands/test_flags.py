@@ -76,11 +76,37 @@ def test_a_run_observes_the_hardware_unless_it_is_told_otherwise() -> None:
     assert Options().evidence.witnesses == ()  # of a session
 
 
-@pytest.mark.parametrize("words", [["--every", "often"], ["--ctas", "1,x"], ["--every", "soon"]])
-def test_what_is_no_number_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "takes"),
+    [
+        (["--every", "often"], "a number, 1 or more"),
+        (["--every", "0"], "a number, 1 or more"),
+        (["--ctas", "1,x"], "a number, 1 or more, or a list, such as 0,17"),
+        (["--overhead-pct", "-1"], "a percentage above 0, at most 100"),
+        (
+            ["--hardware", "counts,foo"],
+            "true, false, or a list of counts, samples, counters, counters:METRIC",
+        ),
+        (["--backend", "foo"], "auto, gpu or emulator"),
+        (
+            ["--instrument", "everything"],
+            "light, default, heavy, or passes, which `profscope opt --list` shows",
+        ),
+        (["--kernels", "("], "a regular expression: missing ), unterminated subpattern at position 0"),
+    ],
+)
+def test_what_a_flag_does_not_take_is_refused_in_words_of_a_command_line(
+    words: list[str], takes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         parsed(words)
-    assert f"argument {words[0]}: not a number: '{words[1]}'" in capsys.readouterr().err
+    assert f"argument {words[0]}: '{words[1]}' is not {takes}\n" in capsys.readouterr().err
+
+
+def test_a_pass_that_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["--instrument", "kernel-spam,loop-spans"])
+    assert "`profscope opt --list` shows: unknown pass 'kernel-spam'; " in capsys.readouterr().err
 
 
 def test_where_loads_end_is_chosen_by_a_pass() -> None:

@@ -202,7 +202,7 @@ atexit.register(launch_add)
 threading.Thread(target=launch_add).start()
 print()
 """
-_ASIDE = "the program opened a session of its own: what it launched from then on is in no profile but that"
+_ASIDE = "the program opened its own session: only that one has the later launches"
 
 
 @pytest.mark.parametrize(

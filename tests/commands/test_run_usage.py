@@ -28,13 +28,12 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "code", "said"),
     [
         (["absent.py"], 2, "there is no script 'absent.py'; -m runs a module, -c code"),
-        (["there.json"], 2, "'there.json' is no program; profscope view shows a trace"),
-        (["ls"], 2, "which is no Python program"),
-        (["--every", "0", "never.py"], 2, "every=0 must be"),
-        (["--instrument", "everything", "never.py"], 2, "is not one of light, default, heavy"),
-        (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: no program can handle that"),
+        (["there.json"], 2, "'there.json' is a trace: profscope view shows it"),
+        (["ls"], 2, "not a Python program"),
+        (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: a program cannot handle this signal"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
-        (["--spool", "there.json/x", "never.py"], 1, "--spool 'there.json/x' is no place for a spool"),
+        (["--spool", "there.json/x", "never.py"], 1, "--spool there.json/x: cannot write a file in "),
+        (["--spool", "/proc/x", "never.py"], 1, "--spool /proc/x: cannot write a file in /proc: "),
         (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
         (
             ["-o", "folder/", "never.py"],

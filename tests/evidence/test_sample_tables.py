@@ -191,7 +191,7 @@ def test_samples_beside_the_binary_are_counted() -> None:
     rows["pc"][0] = 1 << 20
     table, about = sample_tables([replace(launch, rows=rows)])
     assert table["samples"].sum() == launch.taken
-    assert about["notes"][0].endswith("at no instruction of the binary, as those of functions beside it")
+    assert about["notes"][0].endswith("at no instruction of the binary, such as those of other functions")
 
 
 def test_samples_of_noinline_functions_are_left_out_by_name() -> None:

@@ -68,7 +68,7 @@ def test_nobody_knows_what_recording_cost_a_part(saved: Path, whole: Profile) ->
     assert set(launch.overhead()["basis"]) == {"estimated"}
     assert set(cta.overhead()["basis"]) == {"unknown"}
     (said,) = cta.verdict["matmul_kernel", 0].not_measured
-    assert "what records took is known of whole launches only" in said
+    assert "the cost of records is known for whole launches only" in said
     summary = cta.summary()
     assert (summary["sampled"] < 1).all(), "one CTA of four"
     roots = cta.df[cta.df["depth"] == 0]

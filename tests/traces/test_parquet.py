@@ -132,7 +132,7 @@ def test_a_part_of_one_cta_reads_few_row_groups(saved: Path, monkeypatch: pytest
     assert 1 <= len(read) <= all_groups // 4
 
 
-@pytest.mark.parametrize("words", [["--launch", "2", "--cta", "3"], ["--kernel", "odd"], ["--cta", "99"]])
+@pytest.mark.parametrize("words", [["--launch", "2", "--cta", "3"], ["--kernels", "odd"], ["--cta", "99"]])
 def test_the_viewer_shows_the_same(
     saved: Path, profile: Profile, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,7 +92,7 @@ def test_an_emulated_kernel_without_samples_has_no_advice_of_a_gpu() -> None:
 def test_a_part_of_launches_has_none() -> None:
     cta = str(int(load(MATMUL).df["cta"].iloc[0]))
     assert "Where its time goes" not in run(str(MATMUL), "--cta", cta).stdout
-    assert "Where its time goes" in run(str(MATMUL), "--kernel", "matmul").stdout
+    assert "Where its time goes" in run(str(MATMUL), "--kernels", "matmul").stdout
 
 
 def test_what_is_alike_is_said_once() -> None:

@@ -48,7 +48,7 @@ def test_rows_add_up_to_all_warp_time(by: str, trace: str) -> None:
 
 def test_ctas_stand_from_the_slowest_to_the_fastest(trace: str) -> None:
     rows = list(csv.DictReader(io.StringIO(run(trace, "--by", "cta", "--format", "csv").stdout)))
-    took = [int(row["took"]) for row in rows]
+    took = [int(row["duration"]) for row in rows]
     assert took == sorted(took, reverse=True)
     first = PROFILE.df[
         (PROFILE.df["launch"] == int(rows[0]["launch"])) & (PROFILE.df["cta"] == int(rows[0]["key"]))
@@ -66,7 +66,7 @@ def test_rows_of_whole_warps_are_without_what_recording_took_too() -> None:
     assert df["corrected_ns"].sum() < df["duration_ns"].sum()
     slowest = told["cta"][0]
     own = df[(df["launch"] == slowest.launch) & (df["cta"] == int(slowest.key))]
-    assert slowest.took == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
+    assert slowest.duration == (own["start_ns"] + own["duration_ns"]).max() - own["start_ns"].min()
 
 
 def test_top_cuts_every_form_and_a_table_for_programs_has_all_without_it(trace: str) -> None:
@@ -153,7 +153,7 @@ def test_the_heading_says_of_which_kernels_the_shares_of_a_chosen_line_are(tmp_p
     two.save(tmp_path / "two.json")
     shown = run(str(tmp_path / "two.json"), "--by", "scope", "--scope", "^other$", "--width", "100").stdout
     assert "share: self time over the warp time of all kernels" in shown
-    alone = run(str(tmp_path / "two.json"), "--by", "scope", "--kernel", "other", "--width", "100").stdout
+    alone = run(str(tmp_path / "two.json"), "--by", "scope", "--kernels", "other", "--width", "100").stdout
     assert "share: self time over the warp time of the kernel" in alone
 
 
@@ -168,7 +168,7 @@ def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str) -> Non
     """No row of rank -1."""
     failed = run(trace, "--by", "rank", "--format", form)
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert "--by rank: this trace does not say which rank a launch is of" in failed.stderr
+    assert "--by rank: this trace does not have the rank of a launch" in failed.stderr
 
 
 def test_csv_has_no_formulas(tmp_path: Path) -> None:

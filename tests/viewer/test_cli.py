@@ -203,8 +203,8 @@ def test_only_text_leaves_kernels_out_and_says_so(tmp_path: Path) -> None:
     sources = json.loads(run(path, "--source", "--format", "json").stdout)
     assert {source["kernel"] for source in sources} == kernels
     assert {*pd.read_csv(io.StringIO(run(path, "--source", "--format", "csv").stdout))["kernel"]} == kernels
-    assert "1 more kernels with spans; --kernel shows them" in run(path, "--show", "scopes").stdout
-    assert "1 more kernels; --kernel shows one of them." in run(path, "--source").stdout
+    assert "1 more kernels with spans; --kernels shows them" in run(path, "--show", "scopes").stdout
+    assert "1 more kernels; --kernels shows one of them." in run(path, "--source").stdout
     last = sources[-1]["blocks"][0]["lines"][0]["line"]
     assert run(path, "--source", str(last)).returncode == 0
 
@@ -247,7 +247,7 @@ def test_other_tools_traces_are_shown() -> None:
     assert "sm80_xmma_gemm" in kineto.stdout
     assert "CTA" not in kineto.stdout.splitlines()[0], "it does not say"
     assert run(str(SAMPLES / "kineto.json"), "--cta", "3").stderr == (
-        "profscope-view: cta 3: this trace does not say which cta a span is of\n"
+        "profscope-view: cta 3: this trace does not have the cta of a span\n"
     )
     inside = run(str(SAMPLES / "proton_inside.chrome_trace")).stdout
     assert "├ load" in inside
@@ -257,7 +257,7 @@ def test_other_tools_traces_are_shown() -> None:
 def test_a_choice_that_fits_nothing_is_a_failure_in_one_line(trace: str) -> None:
     for arguments, message in (
         (["--cta", "99"], "profscope-view: no spans for cta 99; there are: 0-7\n"),
-        (["--kernel", "nope"], "profscope-view: no kernel matches 'nope'; there are: matmul_kernel\n"),
+        (["--kernels", "nope"], "profscope-view: no kernel matches 'nope'; there are: matmul_kernel\n"),
     ):
         done = run(trace, *arguments)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
@@ -272,7 +272,7 @@ def test_a_file_that_is_no_trace_is_a_failure_in_one_line(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["t", "--kernel", "("], ["t", "--width", "9"], ["t", "--top", "-1"], ["t", "--zoom", "3us:1us"]],
+    [[], ["t", "--kernels", "("], ["t", "--width", "9"], ["t", "--top", "-1"], ["t", "--zoom", "3us:1us"]],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_info:
@@ -372,7 +372,7 @@ def test_kernels_have_one_order_everywhere(tmp_path: Path) -> None:
 
 def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     two_kernels().save(tmp_path / "t.json")
-    done = run(str(tmp_path / "t.json"), "--kernel", "busy", "--warp", "1", "--cta", "0")
+    done = run(str(tmp_path / "t.json"), "--kernels", "busy", "--warp", "1", "--cta", "0")
     assert "slow" not in done.stdout
     assert "Shown     kernel busy, cta 0, warp 1: " in done.stdout
     assert "1 launch, 1 CTA, 1 warp, " in done.stdout
@@ -380,7 +380,7 @@ def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     assert "warp 0" not in done.stdout
     header = run(str(tmp_path / "t.json"), "--warp", "1", "--cta", "0", "--show", "header").stdout
     assert "those of whole launches" in " ".join(header.split())
-    view = json.loads(run(str(tmp_path / "t.json"), "--kernel", "busy", "--format", "json").stdout)
+    view = json.loads(run(str(tmp_path / "t.json"), "--kernels", "busy", "--format", "json").stdout)
     assert [row["kernel"] for row in view["kernels"]] == ["busy"]
     assert (view["header"]["kernels"], view["header"]["launches"]) == (1, 1)
     assert view["header"]["spans"] * 2 == view["all_spans"]

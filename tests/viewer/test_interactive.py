@@ -119,7 +119,7 @@ def test_the_keys_do_what_they_say() -> None:
             await pilot.press("m")
             assert app.explorer.whole_sm
             await pilot.press("f")
-            assert "no copy that this span issued or waited for" in shown(app, "#about")
+            assert "this span has no recorded copy to follow" in shown(app, "#about")
             await pilot.press("q")
         assert not app.is_running
 
@@ -234,6 +234,18 @@ def test_the_help_lists_all_keys_and_esc_closes_it() -> None:
             assert app.explorer.end == app.explorer.duration, "keys of the view wait until it is closed"
             await pilot.press("escape", "w")
             assert app.explorer.end < app.explorer.duration
+
+    asyncio.run(walk())
+
+
+def test_the_list_of_kernels_has_the_help_above_it() -> None:
+    async def walk() -> None:
+        app = ExplorerApp(two_kernels(), "ns", lambda file, line: "")
+        async with app.run_test(size=(100, 40)) as pilot:
+            await pilot.press("k", "question_mark")
+            assert "these keys" in str(app.screen.query_one(Static).render())
+            await pilot.press("escape", "down", "enter")
+            assert app.explorer.kernel == 1, "Esc leads back to the list"
 
     asyncio.run(walk())
 

@@ -146,7 +146,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_part_of_what_a_session_recorded_is_shown(
     recorded: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([recorded, "--kernel", "add", flag, "0"]) == 0
+    assert main([recorded, "--kernels", "add", flag, "0"]) == 0
     assert "add_kernel" in capsys.readouterr().out
 
 

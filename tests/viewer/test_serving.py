@@ -181,7 +181,7 @@ def test_wrong_usage(words: list[str], said: str, trace: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(b"", "is empty"), (b"import triton\n", "is no trace that Perfetto reads")]
+    ("content", "why"), [(b"", "is empty"), (b"import triton\n", "is not a trace that Perfetto reads")]
 )
 def test_what_perfetto_cannot_read_is_not_served(
     content: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -252,7 +252,7 @@ def test_a_kernels_name_in_place_of_a_file_is_answered_with_the_flag_for_kernels
     regular_profile().save(tmp_path / "t.json")
     failed = run(str(tmp_path / "t.json"), "--source", "matmul_kernel")
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert "use --kernel matmul_kernel --source" in failed.stderr
+    assert "use --kernels matmul_kernel --source" in failed.stderr
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class ExplorerApp(App[None]):
 
     def action_follow(self) -> None:
         found = self.explorer.follow()
-        self._draw("" if found else "no copy that this span issued or waited for was recorded")
+        self._draw("" if found else "this span has no recorded copy to follow")
 
     def action_kernels(self) -> None:
         picker = KernelPicker(self.explorer.kernels, self.model, self.explorer.kernel)

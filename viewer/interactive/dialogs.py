@@ -25,7 +25,7 @@ left right         move the cursor
 up down            choose a warp
 w s                zoom in, zoom out
 a d                pan left, pan right
-k                  choose a kernel
+k                  list the kernels; up, down and enter choose one
 n p                faster CTA, slower CTA
 m                  all CTAs on this SM, or this CTA alone
 f                  from a copy to its wait, and back
@@ -67,7 +67,10 @@ class Keys(_Dialog):
 class KernelPicker(_Dialog):
     """The kernels as the table of kernels has them; returns the place of the chosen one, None if none was."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("k", "dismiss(None)", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "dismiss(None)", "close"),
+        Binding("question_mark", "app.keys", "help"),
+    ]
 
     def __init__(self, kernels: Sequence[KernelEntry], model: ProfileModel, chosen: int) -> None:
         super().__init__()
@@ -81,7 +84,7 @@ class KernelPicker(_Dialog):
         head, *rows = kernel_rows(self._kernels, self._model.unit, self.app.size.width - _FRAME)
         without = len(self._model.kernels) - len(self._kernels)
         listed.border_title = "kernels" + f" ({without} without spans of CTAs are not listed)" * bool(without)
-        listed.border_subtitle = "Enter: choose   Esc: close"
+        listed.border_subtitle = "Enter: choose   ?: keys   Esc: close"
         listed.add_option(Option(Text(head.plain, no_wrap=True), disabled=True))
         listed.add_options([Text(row.plain, no_wrap=True) for row in rows])
         listed.highlighted = self._chosen + 1  # below the head

@@ -210,15 +210,15 @@ class Floor(NamedTuple):
 
     @property
     def text(self) -> str:
-        """ "3 % of a row's time and 1 % of all warps' time"."""
-        return f"{100 * self.relative:g} % of a row's time and {100 * self.share:g} % of all warps' time"
+        """ "3 % of a row's time plus 1 % of all warps' time"."""
+        return f"{100 * self.relative:g} % of a row's time plus {100 * self.share:g} % of all warps' time"
 
 
 NO_FLOOR: Final = Floor(0.0, 0.0, "emulated cycles have no noise")
 
-_SAME_BINARY: Final = Floor(0.03, 0.005, "two sessions of one binary")
-_LAYOUT: Final = Floor(0.04, 0.01, "two binaries, whose code lies elsewhere")
-_ONE_LAUNCH: Final = Floor(0.10, 0.02, "a single launch on either side")
+_SAME_BINARY: Final = Floor(0.03, 0.005, "it is one binary in two sessions")
+_LAYOUT: Final = Floor(0.04, 0.01, "two binaries have their code at different places")
+_ONE_LAUNCH: Final = Floor(0.10, 0.02, "a side has only one launch")
 
 
 def floor_of(*, emulated: bool, same_build: bool, single: bool) -> Floor:

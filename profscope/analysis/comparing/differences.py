@@ -27,7 +27,7 @@ from profscope.analysis.comparing.operands import (
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.spans.corrections import are_corrected
-from profscope.analysis.texts import three_digits
+from profscope.analysis.texts import count_text, three_digits
 from profscope.errors import DiffError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -38,7 +38,6 @@ __all__ = [
     "counter_changes",
     "counter_text",
     "differences",
-    "heading_text",
     "program",
     "program_text",
     "status_text",
@@ -111,7 +110,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
         floor = _floor(pair, sides, single=of_a.is_single or of_b.is_single)
         exact = a.emulated and not (of_a.is_sampled or of_b.is_sampled)
         whole = of_launches(pair, of_a.durations, of_b.durations, floor, exact=exact)
-        groups.append(ComparedKernel(pair, "" if whole else "how long its launches took is not known"))
+        groups.append(ComparedKernel(pair, "" if whole else "the times of its launches are not known"))
         parts += whole
         parts += of_rows(pair, of_a, of_b, lines, floor, exact=exact)
         noted += notes_on(*sides, pair, of_a, of_b, floor)
@@ -123,10 +122,24 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     table = table[list(DTYPES)].astype(DTYPES)
     durations = "corrected" if corrected else "raw"
     table.attrs = {"unit": unit, "emulated": a.emulated, "durations": durations}
-    table.attrs |= {"notes": notes + joined(noted), "not_measured": joined(missing)}
+    notes += _cold(sides, groups) + joined(noted)
+    table.attrs |= {"notes": notes, "not_measured": joined(missing)}
     table.attrs["counters"] = [row for rows in counters.values() for row in rows]
     table.attrs["program"] = program(*sides, groups, table)
     return table
+
+
+def _cold(sides: tuple[Side, Side], groups: Sequence[ComparedKernel]) -> list[str]:
+    """That times of all launches include some that means leave out; nothing if there are none."""
+    launches = [
+        (side, side.all_launches(each.pair.kernel, group))
+        for each in groups
+        for side, group in zip(sides, (each.pair.a, each.pair.b), strict=True)
+        if group is not None
+    ]
+    cold = sum(len(own) - len(side.warm(own)) for side, own in launches)
+    what = f"{count_text(cold, 'cold launch', 'cold launches')}, such as the first of each kernel"
+    return [f"Time includes {what}; means and rows leave them out"] if cold else []
 
 
 def _floor(pair: Pair, sides: tuple[Side, Side], *, single: bool) -> Floor:
@@ -304,12 +317,6 @@ def _launches(side: Side, kernel: str, group: LaunchGroup | None) -> int:
 
 
 # Words of a comparison that the terminal and the page share.
-
-
-def heading_text(kernel: str, configuration: str, differs: str) -> str:
-    """What is compared: "matmul_kernel, ACT=1 (num_stages 3 -> 1)"."""
-    name = f"{kernel}, {configuration}" if configuration else kernel
-    return f"{name} ({differs})" if differs else name
 
 
 def program_text(program: Mapping[str, Any], unit: str) -> str:

@@ -229,11 +229,14 @@ def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, flo
     ]
     notes = _unlike(*launches)
     if floor is not NO_FLOOR:
-        notes.append(f"within {floor.text} a change is no effect: {floor.why}")
+        notes.append(f"a change below {floor.text} counts as noise: {floor.why}")
     is_gpu_in_cycles = side_a.unit == "cycles" and not side_a.tables.emulated
     if is_gpu_in_cycles and len(a.durations.ns) and len(b.durations.ns):
-        times = " and ".join(f"{np.median(each.durations.ns) / 1000:,.1f} us" for each in (a, b))
-        notes.append(f"in time, its launches took {times}")
+        times = (
+            f"{np.median(each.durations.ns) / 1000:,.1f} us in {name}"
+            for name, each in zip("AB", (a, b), strict=True)
+        )
+        notes.append(f"median launch {', '.join(times)}")
     return [Said(pair.kernel, note) for note in notes]
 
 
@@ -242,8 +245,8 @@ def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Sa
     missing = []
     if (a.is_single or b.is_single) and not emulated:
         missing.append(
-            "how much launches vary: a side has a single one that can be compared; CTAs are, with a higher "
-            "floor; record several launches, of which the first does not count"
+            "how much launches vary: a side has only one that can be compared, so CTAs are compared, with a "
+            "higher floor; record several launches, the first does not count"
         )
     if a.lost != b.lost:
         missing.append(
@@ -252,9 +255,9 @@ def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Sa
         )
     for which, operand in zip(_SIDES, (a, b), strict=True):
         if operand.figures.places.empty:
-            missing.append(f"rows: no launch of the {which} tells what each row took in it")
+            missing.append(f"rows: no launch of the {which} has the time of each row")
         if not len(operand.durations.took):
-            missing.append(f"launches as a whole: the {which} does not say how long any took")
+            missing.append(f"launches as a whole: the {which} has no launch with a known time")
     return [Said(pair.name, text) for text in missing]
 
 
@@ -275,10 +278,7 @@ def _unlike(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
                 "iterations; a larger memory= makes room"
             )
         if unfinished:
-            notes.append(
-                f"in the {which}, {count_text(unfinished, 'CTA')} did not come to the end and count in no "
-                "figure"
-            )
+            notes.append(f"in the {which}, {count_text(unfinished, 'CTA')} did not finish and are left out")
     return notes
 
 

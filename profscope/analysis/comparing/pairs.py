@@ -15,7 +15,7 @@ from profscope.analysis.variants import configuration
 from profscope.errors import DiffError
 from profscope.schema import Tables
 
-__all__ = ["COMPARED", "GRID", "LaunchGroup", "Pair", "paired"]
+__all__ = ["COMPARED", "GRID", "LaunchGroup", "Pair", "heading_text", "paired"]
 
 COMPARED: Final = ("kernel", "variant_a", "variant_b", "grid_a", "grid_b")
 """The columns of a comparison that say which launches a row compares."""
@@ -55,7 +55,7 @@ class LaunchGroup:
         """By name, as text: all that was launched, the grid included."""
         values = configuration(self.about)
         special = self.about.get("specialisation") or {}
-        values |= {f"specialisation of {name}": of for name, of in special.items() if of}
+        values |= {f"{name}:": of for name, of in special.items() if of}
         if module := str(self.about.get("function") or "").rpartition(".")[0]:
             values["module"] = module
         return {name: _text(value) for name, value in values.items()} | {"grid": _grid_text(self.grid)}
@@ -64,8 +64,9 @@ class LaunchGroup:
 class Pair(NamedTuple):
     """A kernel's launches in a and in b, None if they are in one of them only.
 
-    configuration: what tells them from the kernel's other launches in either profile, "" if there are none;
-    differs: what is not the same in a and in b; same_build: whether one binary ran in both.
+    configuration: what tells them from the kernel's other launches in either profile, "" if nothing need;
+    differs: what is not the same in a and in b; same_build: whether one binary ran in both. name: the
+    kernel's, with as much of the first two as tells its pairs apart.
     """
 
     kernel: str
@@ -74,6 +75,7 @@ class Pair(NamedTuple):
     configuration: str = ""
     differs: str = ""
     same_build: bool = False
+    name: str = ""
 
     @property
     def names(self) -> tuple[str, int | None, int | None, str, str]:
@@ -81,11 +83,6 @@ class Pair(NamedTuple):
         variants = [None if each is None else each.variant for each in (self.a, self.b)]
         grids = ["" if each is None else each.described["grid"] for each in (self.a, self.b)]
         return self.kernel, variants[0], variants[1], grids[0], grids[1]
-
-    @property
-    def name(self) -> str:
-        """ "matmul_kernel, ACT=1"."""
-        return f"{self.kernel}, {self.configuration}" if self.configuration else self.kernel
 
 
 def paired(a: Tables, b: Tables) -> list[Pair]:
@@ -187,7 +184,7 @@ def _name(a: LaunchGroup | None, b: LaunchGroup | None, varies: set[str]) -> str
     described = (b or a).described  # type: ignore[union-attr]
     return _listed(
         [
-            f"{name} {value}" if " " in name or name == "grid" else f"{name}={value}"
+            f"{name} {value}" if name.endswith(":") or name == "grid" else f"{name}={value}"
             for name, value in described.items()
             if name in varies
         ]
@@ -200,17 +197,32 @@ def _listed(texts: Sequence[str]) -> str:
 
 
 def _told_apart(pairs: Sequence[Pair]) -> list[Pair]:
-    """A kernel's pairs; those that share a name have their variants' numbers in it, as texts alone differ."""
-    times = Counter(pair.configuration for pair in pairs)
+    """A kernel's pairs with their names; the variants' numbers are in those that nothing else tells apart."""
+    alike = Counter((pair.configuration, pair.differs) for pair in pairs)
+    pairs = [
+        pair if alike[pair.configuration, pair.differs] == 1 else pair._replace(configuration=_numbered(pair))
+        for pair in pairs
+    ]
+    alone = Counter(pair.configuration for pair in pairs)
     return [
-        pair if times[pair.configuration] == 1 else pair._replace(configuration=_numbered(pair))
+        pair._replace(
+            name=heading_text(pair.kernel, pair.configuration, pair.differs * (alone[pair.configuration] > 1))
+        )
         for pair in pairs
     ]
 
 
+def heading_text(kernel: str, configuration: str, differs: str) -> str:
+    """What is compared: "matmul_kernel, ACT=1 (num_stages 3 -> 1)"."""
+    name = f"{kernel}, {configuration}" if configuration else kernel
+    return f"{name} ({differs})" if differs else name
+
+
 def _numbered(pair: Pair) -> str:
-    numbers = dict.fromkeys(f"#{each.variant}" for each in (pair.a, pair.b) if each is not None)
-    return ", ".join(filter(None, [pair.configuration, " and ".join(numbers)]))
+    """ "ACT=1, variant #0 of A, variant #2 of B", by the numbers that views of either have."""
+    sides = (("A", pair.a), ("B", pair.b))
+    numbers = [f"variant #{each.variant} of {side}" for side, each in sides if each is not None]
+    return ", ".join(filter(None, [pair.configuration, *numbers]))
 
 
 def _differences(a: LaunchGroup, b: LaunchGroup) -> dict[str, str]:
@@ -245,7 +257,8 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(each, list) for each in value):  # attributes and values
-        return ", ".join(" ".join(map(str, each)).removeprefix("tt.") for each in value)
+        words = ", ".join(" ".join(map(str, each)).removeprefix("tt.") for each in value)
+        return words.replace("divisibility", "divisible by")
     return json.dumps(value)
 
 

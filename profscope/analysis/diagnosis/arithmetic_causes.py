@@ -130,7 +130,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     taken = max(share * facts.used.get("issue", 0.0), facts.blamed_share(rows))
     yield _finding(
         facts, "conversions", place, taken, rows, "conversions between types",
-        "keep one type inside the loop; convert once before or behind it",
+        "keep one type inside the loop; convert once before or after it",
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
             else "executed"
         )
         evidence = cited(
-            "{what} is at {used}, the most of all",
+            "{what} is at {used}, more than any other resource",
             what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
         )  # fmt: skip
     elif facts.emulated and _most_of_pipes(facts) > max(
@@ -157,7 +157,7 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     ):
         resource, place = "issue", facts.most("executed")
         evidence = cited(
-            "instructions are the most of all: they would take {issue} when DRAM is at {dram} without caches",
+            "instructions are the limit: they would take {issue} when DRAM is at {dram} without caches",
             issue=of_peak(_most_of_pipes(facts)), dram=of_peak(facts.uncached_dram),
         )  # fmt: skip
     else:

@@ -66,7 +66,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     version = max(version for version, _ in shapes)
     columns = max(int(shape[1]) for at, shape in shapes if at == version)
     if version == 2:
-        what = "mma.sync of {columns} in place of wgmma"
+        what = "mma.sync of {columns} instead of wgmma"
     elif columns < thresholds.WGMMA_SIDE:
         what = "wgmma of {columns}"
     else:

@@ -32,7 +32,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
-from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.ctas import launch_durations
 
 __all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
 
@@ -382,7 +382,7 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
     key = judged.kernel, judged.variant
     time = None
     if len(counts) and not len(counters):
-        durations = took(judged.tables, judged.tables.unit)[judged.launches.index]
+        durations = launch_durations(judged.tables, judged.tables.unit)[judged.launches.index]
         time = bare_time(judged.tables, durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))

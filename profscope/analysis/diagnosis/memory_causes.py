@@ -69,8 +69,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             yield Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
                 cited(
-                    "{ratio} the sectors that its bytes need: {touched} of 32 bytes, {needed} would do; the "
-                    "others are {excess}; {waiting} wait for memory or its queues here",
+                    "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the "
+                    "excess is {excess}; {waiting} wait for memory or its queues here",
                     ratio=Quantity(ratio, "times"), touched=Quantity(sectors, "sectors"),
                     needed=Quantity(ideal, "sectors"), excess=Quantity(100 * excess, "% of all sectors"),
                     waiting=of_samples(waits),
@@ -183,8 +183,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
         yield Finding(
             "bank-conflict", str(file), int(line),
             cited(
-                "{ratio} the wavefronts that its bytes need: {taken}, {needed} would do; shared memory is at "
-                "{used}, and {waiting} wait for it",
+                "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}; shared memory is "
+                "at {used}, and {waiting} wait for it",
                 ratio=Quantity(taken / ideal, "times"), taken=Quantity(taken, "wavefronts"),
                 needed=Quantity(ideal, "wavefronts"), used=of_peak(used), waiting=of_samples(waits),
             ),

@@ -59,7 +59,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "no-tensor-cores", *place,
         cited("a product of matrices by FMA: {fma}, none of the tensor cores", fma=of_instructions(share)),
-        "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot in place of multiply, broadcast and sum",
+        "tl.dot with tf32, bf16 or fp16 inputs" if dots else "tl.dot instead of multiply, broadcast and sum",
         gain(facts, Without(removed, kept_without(facts, rows)), most=Without(1.0)), "high",
     )  # fmt: skip
 
@@ -79,7 +79,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     narrow = len(shapes) > 0 and shapes.max() < thresholds.WGMMA_SIDE
     columns: dict[str, Quantity] = {}
     if sync.any() and not wide.any():
-        what = "mma.sync in place of wgmma: 4 warps or more and 64 rows a tile use the wider one"
+        what = "mma.sync instead of wgmma: tiles of 64 rows and 4 or more warps use wgmma"
     elif narrow:
         what = "wgmma of {columns}"
         columns["columns"] = Quantity(int(shapes.max()), "columns")
@@ -114,7 +114,7 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
             "the tensor pipe is at {tensor}; {waiting} wait for the other partition",
             tensor=of_peak(facts.used.get("tensor", 0.0)), waiting=of_samples(waits),
         ),
-        "more buffers between the partitions, or more warps for the one that is behind",
+        "more buffers between the partitions, or more warps for the slower one",
         hidden_gain(facts, waits), "medium",
     )  # fmt: skip
 
@@ -142,12 +142,12 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "conversions" if by_casts else "mma-not-overlapped", *place,
         cited(
-            "each step waits for its product, no other one is pending; the tensor pipe is at {tensor}, "
-            "{waiting} wait for products or for other warps, {making} make operands in registers",
+            "each iteration waits for its own dot, with no other dot in flight; the tensor pipe is at "
+            "{tensor}, {waiting} wait for dots or for other warps, {making} make operands in registers",
             tensor=of_peak(tensor), waiting=of_samples(waits), making=of_samples(making),
         ),
-        "store operands in the type of the product; convert once, in a kernel before" if by_casts
-        else "issue the next product before this one's result is used; scale outside of the loop",
+        "store operands in the type of the dot; convert once, in an earlier kernel" if by_casts
+        else "issue the next dot before using this one's result; scale outside the loop",
         gain(facts, Without(waits + making, kept_without(facts, rows))), "low",
     )  # fmt: skip
 
@@ -195,7 +195,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "serial-reduction", str(file), int(line),
         cited("warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)),
-        "keep a tensor of partial sums, and reduce once behind the loop",
+        "keep a tensor of partial sums, and reduce once after the loop",
         gain(facts, Without(waits, kept_without(facts, exchange))), "medium",
     )  # fmt: skip
 

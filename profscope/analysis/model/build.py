@@ -38,7 +38,7 @@ from profscope.analysis.model.labels import groups_of, short_name
 from profscope.analysis.model.lines import NO_SAMPLES, lines_entry
 from profscope.analysis.model.missing import not_measured
 from profscope.analysis.overhead import bare_times, overhead, variant_entry
-from profscope.analysis.spans.ctas import longest_first, took
+from profscope.analysis.spans.ctas import launch_durations, longest_first
 from profscope.analysis.spans.summing import SummedSpans, summed_spans
 from profscope.analysis.summary import summary_of
 from profscope.analysis.timeline.distances import compared
@@ -151,7 +151,7 @@ class _Builder:
             verdict = verdict_of(judged, costs, self.of_whole.distances)
             judgement = asked.result()
         entries = self._kernels(costs, verdict, judgement, lines, accounts)
-        known = took(tables, self.unit).dropna()
+        known = launch_durations(tables, self.unit).dropna()
         summary = self.sources.summary if "work" in self.parts else None
         return ProfileModel(
             schema=SCHEMA,
@@ -188,7 +188,7 @@ class _Builder:
         accounts: dict[_Key, TimeAccount],
     ) -> tuple[KernelEntry, ...]:
         tables = self.tables
-        durations = took(tables, self.unit)
+        durations = launch_durations(tables, self.unit)
         groups = groups_of(tables)
         of_launches = by_configuration(tables.launches)
         of_costs = by_configuration(costs)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from profscope.analysis.line_rows import GAP
 from profscope.analysis.scopes.row_filter import RowFilter
-from profscope.analysis.spans.ctas import ctas_with_spans, took, whole_warps
+from profscope.analysis.spans.ctas import ctas_with_spans, launch_durations, whole_warps
 from profscope.analysis.spans.rows import launch_scales, not_samples
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
@@ -30,8 +30,8 @@ NOT_RECORDED = "not recorded"
 class ByRow:
     """total: warp time, of scopes their durations; self: of scopes that less what is inside. scaled: whether
     both, and the count of spans, are estimates for whole grids. count: of the warps that recorded, or of
-    spans. share: of the warp time of all that is shown. mean, max: of a warp, or of a span. took: a
-    launch or a CTA, as read, None if that is not known.
+    spans. share: of the warp time of all that is shown. mean, max: of a warp, or of a span. duration: of a
+    launch or a CTA, as read; None if not known.
     """
 
     kernel: str
@@ -46,7 +46,7 @@ class ByRow:
     share: float
     mean: float
     max: int | None
-    took: int | None
+    duration: int | None
 
 
 def make_rows(tables: Tables, by: str, unit: str, chosen: RowFilter, sort: str | None) -> list[ByRow]:
@@ -54,7 +54,7 @@ def make_rows(tables: Tables, by: str, unit: str, chosen: RowFilter, sort: str |
     rows = _of_scopes(tables, by, unit, chosen) if by in OF_SCOPES else _of_warps(tables, by, unit)
     if sort == "name":
         return sorted(rows, key=lambda row: (row.kernel, len(row.key) if row.key.isdecimal() else 0, row.key))
-    name = sort or ("took" if by == "cta" else "self" if by in OF_SCOPES else "total")
+    name = sort or ("duration" if by == "cta" else "self" if by in OF_SCOPES else "total")
     return sorted(rows, key=lambda row: -(getattr(row, name) or 0))
 
 
@@ -86,7 +86,7 @@ def _of_warps(tables: Tables, by: str, unit: str) -> list[ByRow]:
                 share=total / everything if everything else 0.0,
                 mean=float(own["length"].mean()),
                 max=int(own["length"].max()),
-                took=lasted.get(label[1:]),
+                duration=lasted.get(label[1:]),
             )
         )
     return rows
@@ -95,7 +95,7 @@ def _of_warps(tables: Tables, by: str, unit: str) -> list[ByRow]:
 def _lasted(tables: Tables, by: str, unit: str) -> dict[tuple[int, ...], int]:
     """How long each launch or CTA took, as all views have it; of those whose times are known."""
     if by == "launch":
-        times = took(tables, unit)
+        times = launch_durations(tables, unit)
         known = times.notna()
         launches = tables.launches["launch"][known].tolist()
         return {(launch,): round(time) for launch, time in zip(launches, times[known], strict=True)}
@@ -153,7 +153,7 @@ def _of_scopes(tables: Tables, by: str, unit: str, chosen: RowFilter) -> list[By
                 share=self_time / everything if everything else 0.0,
                 mean=total / count if count else 0.0,
                 max=None if pd.isna(longest) else int(longest),
-                took=None,
+                duration=None,
             )
         )
     return rows

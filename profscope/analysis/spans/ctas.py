@@ -30,10 +30,10 @@ __all__ = [
     "ctas_of_spans",
     "ctas_with_spans",
     "every_cta",
+    "launch_durations",
     "longest_first",
     "recorded_counts",
     "shape_of",
-    "took",
     "whole_warps",
 ]
 
@@ -98,7 +98,7 @@ def ctas_of_spans(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.Data
     return table, rows[at]
 
 
-def took(tables: Tables, unit: str) -> pd.Series:
+def launch_durations(tables: Tables, unit: str) -> pd.Series:
     """By index of the table of launches, from first record to last, as they were read: float64, missing (NaN)
     for those whose times are not known (`ended`).
 
@@ -120,7 +120,7 @@ def took(tables: Tables, unit: str) -> pd.Series:
 def longest_first(tables: Tables, launches: pd.DataFrame) -> pd.Series[float]:
     """By kernel and variant, how long some of the tables' launches took together in their unit, the longest
     first."""
-    lasted = took(tables, tables.unit)[launches.index]
+    lasted = launch_durations(tables, tables.unit)[launches.index]
     times = lasted.groupby([launches["kernel"], launches["variant"]], sort=False).sum()
     return times.sort_values(ascending=False, kind="stable")
 

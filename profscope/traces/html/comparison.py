@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.comparing.differences import heading_text, program_text, status_text
-from profscope.analysis.comparing.pairs import COMPARED
+from profscope.analysis.comparing.differences import program_text, status_text
+from profscope.analysis.comparing.pairs import COMPARED, heading_text
 from profscope.analysis.comparing.places import aligned
-from profscope.analysis.texts import Child, Markup, joined, tag
+from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import json_block, page_of
-from profscope.traces.html.figures import count_text, duration_text, place_text
+from profscope.traces.html.figures import count_text, duration_text
 from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]
@@ -90,7 +90,7 @@ def _kernel(
 
 def _headline(row: dict[str, Any], unit: str) -> str:
     if row["status"] in ("went", "appeared"):
-        return f"Only {'A' if row['status'] == 'went' else 'B'} has launches of it."
+        return f"Only {'A' if row['status'] == 'went' else 'B'} has launches of this kernel."
     a, b = (duration_text(float(row[name]), unit) for name in ("total_a", "total_b"))
     times = f"a launch takes {a}, then {b}"
     if not row["change"]:
@@ -124,7 +124,7 @@ def _is_in(row: dict[str, Any], pair: tuple[dict[str, Any], dict[str, Any]]) -> 
     """Whether a row's line stands in a text; files go by their names without folders."""
     source, line = (pair[1], row["line_b"]) if row["line_b"] else (pair[0], row["line_a"])
     here = range(int(source["line"]), int(source["line"]) + len(str(source["text"]).splitlines()))
-    return int(line) in here and place_text(str(row["file"]), 0) == place_text(str(source["file"]), 0)
+    return int(line) in here and source_text(str(row["file"]), 0) == source_text(str(source["file"]), 0)
 
 
 def _side_by_side(
@@ -137,7 +137,7 @@ def _side_by_side(
         if row["kind"] != "async" and _is_in(row, pair):
             changes["b" if row["line_b"] else "a", int(row["line_b"] or row["line_a"])].append(row)
     heads = (
-        tag("span", f"{name}, {place_text(str(s['file']), int(s['line']))}", class_="file")
+        tag("span", f"{name}, {source_text(str(s['file']), int(s['line']))}", class_="file")
         for name, s in zip("AB", pair, strict=True)
     )
     blank = tag("span", "")

@@ -43,10 +43,10 @@ _NAVIGATION: Final[tuple[tuple[str, str], ...]] = (
 )
 _NO_FORMS: Final = "base-uri 'none'; form-action 'none'"
 _NO_LAUNCHES: Final = "No launches were recorded."
-_HOW: Final = "A session records the Triton kernels launched inside of it: with profscope.session() as prof."
+_HOW: Final = "A session records the Triton kernels launched inside it: with profscope.session() as prof."
 _CORRECTED: Final = (
-    "Times of scopes and lines are without what recording took; those of launches, of copies in flight, of "
-    "the timeline and of the distributions are as they were read."
+    "Recording time is subtracted from times of scopes and lines; launches, copies in flight, the timeline "
+    "and the distributions have times as read."
 )
 _NO_SPANS: Final = "No spans were recorded in these launches: there is no timeline to draw."
 _NO_CHARTS: Final = "Histograms and charts are drawn of single spans, and there are none."

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.scope_colours import site_colours
-from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.spans.rows import Ints, grid_ctas
 from profscope.schema import Tables
 from profscope.traces.html.figures import count_text, number
@@ -105,7 +105,7 @@ def page_facts(
     index, text = pack(columns | spans | bars)
     table = sites.table
     rate = _rate(tables)
-    known = took(tables, tables.unit)[kept_launches(tables)].reset_index(drop=True)
+    known = launch_durations(tables, tables.unit)[kept_launches(tables)].reset_index(drop=True)
     lasted = known.fillna((launches["end_ns"] - launches["start_ns"]) * rate)
     device = tables.metadata.get("device")
     peak = peak_of(tables.metadata)

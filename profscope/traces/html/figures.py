@@ -9,7 +9,7 @@ import pandas as pd
 
 from profscope.analysis.texts import count_text, three_digits
 
-__all__ = ["count_text", "duration_text", "number", "percent_text", "place_text"]
+__all__ = ["count_text", "duration_text", "number", "percent_text"]
 
 
 def duration_text(value: float, unit: str) -> str:
@@ -21,12 +21,6 @@ def duration_text(value: float, unit: str) -> str:
 def percent_text(share: float) -> str:
     """A share of 0..1 as "41.2 %"."""
     return f"{100 * share:.1f} %"
-
-
-def place_text(file: str, line: int) -> str:
-    """ "matmul.py:26"; "" where nothing is known."""
-    name = file.replace("\\", "/").rsplit("/", 1)[-1]
-    return f"{name}:{line}" if name and line else name
 
 
 def number(value: Any, digits: int = 6) -> Any:

@@ -23,7 +23,9 @@ MOST_DRAWN: Final = 60_000
 """Host scopes and events of the timeline: of more the longest are kept."""
 
 _LONGEST_NAME: Final = 160
-_NOT_DRAWN: Final = "Not in the timeline: nobody knows how the host's clock goes beside that of the launches."
+_NOT_DRAWN: Final = (
+    "Not in the timeline: the offset between the clocks of the host and of the launches is unknown."
+)
 _MOST_ROWS: Final = 40
 _MOST_KERNELS: Final = 12
 _SCOPES: Final = ("scope", "count", "mean", "total", "self", "launches each")

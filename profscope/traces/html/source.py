@@ -18,9 +18,9 @@ from profscope.analysis.cause import gain_text
 from profscope.analysis.line_rows import GAP
 from profscope.analysis.model.lines import NO_SAMPLES
 from profscope.analysis.sources import file_with_source
-from profscope.analysis.texts import NO_TIME, Child, Markup, joined, tag
+from profscope.analysis.texts import NO_TIME, Child, Markup, joined, source_text, tag
 from profscope.schema import Tables
-from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
+from profscope.traces.html.figures import count_text, duration_text, percent_text
 from profscope.traces.html.kernels import Kernel
 from profscope.traces.html.sites import Pairing, Sites
 
@@ -37,7 +37,7 @@ _WITNESSES: Final = (
 _HOT: Final = 0.10
 _MOST_HOT: Final = 6
 _WORTH_A_BUTTON: Final = 0.02
-_WORTH_A_ROW: Final = 0.0005  # of what is of no line
+_WORTH_A_ROW: Final = 0.0005  # of what has no source line
 
 
 @dataclass
@@ -69,7 +69,7 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
     blocks += [tag("p", f"{text[:1].upper()}{text[1:]}.", class_="lead") for text in told]
     blocks.append(_hottest(figures))
     for function in functions:
-        head = _head(f"{function.name}, {place_text(function.file, function.first)}", witnesses)
+        head = _head(f"{function.name}, {source_text(function.file, function.first)}", witnesses)
         rows = [
             _line(kernel, function.file, number, text, function.known.get(number), notes, witnesses, unit)
             for number, text in enumerate(function.lines, function.first)
@@ -82,9 +82,9 @@ def source_of(kernel: Kernel, tables: Tables, sites: Sites, unit: str) -> Markup
             if own.line or own.share >= _WORTH_A_ROW
         ]
         title = (
-            "Elsewhere: places whose text the profile has not"
+            "Elsewhere: places without source text"
             if functions
-            else "The profile has no source texts: places alone"
+            else "The profile has no source texts: places only"
         )
         block = tag("div", _head(title, witnesses), *rows, class_=f"source w{min(2, len(witnesses))}")
         blocks.append(block if rows else None)
@@ -110,7 +110,7 @@ def _hottest(figures: list[LineFigures]) -> Markup | None:
 
 
 def _called(own: LineFigures, main: str) -> str:
-    return f"line {own.line}" if own.file == main else place_text(own.file, own.line)
+    return f"line {own.line}" if own.file == main else source_text(own.file, own.line)
 
 
 def _functions(
@@ -160,7 +160,7 @@ def _findings_by_line(kernel: Kernel) -> dict[str, list[str]]:
     """By place, file names without folders: those of a binary may be of another copy of the program."""
     notes = defaultdict(list)
     for own in kernel.entry.findings:
-        notes[place_text(own.file, own.line)].append(f"{own.finding} {gain_text(own.gain.expected)}")
+        notes[source_text(own.file, own.line)].append(f"{own.finding} {gain_text(own.gain.expected)}")
     return notes
 
 
@@ -174,8 +174,8 @@ def _line(
     witnesses: list[tuple[str, str, str]],
     unit: str,
 ) -> Markup:
-    chips = [tag("mark", note) for note in notes.get(place_text(file, number), ())]
-    shown = coloured(text) if text is not None else [tag("em", place_text(file, number) or "of no line")]
+    chips = [tag("mark", note) for note in notes.get(source_text(file, number), ())]
+    shown = coloured(text) if text is not None else [tag("em", source_text(file, number) or "no source line")]
     code = tag("code", *shown, *([" "] if chips else []), *chips)
     shares = [_share(own, name) for name, _, _ in witnesses[:2]]
     place = tag("span", str(number or ""), class_="no")
@@ -309,7 +309,7 @@ def _instructions(kernel: Kernel, own: LineFigures) -> Markup | None:
 def _instruction(row: dict[str, Any]) -> list[str]:
     stalls = ", ".join(f"{stall} {percent_text(n / row['samples'])}" for stall, n in row["stalls"][:3])
     blamed = row["blamed"]
-    cause = f"{blamed[1] or 'instruction'} at {place_text(blamed[0], blamed[2])}" if blamed else ""
+    cause = f"{blamed[1] or 'instruction'} at {source_text(blamed[0], blamed[2])}" if blamed else ""
     return [f"0x{row['pc']:04x}", row["text"] or str(row["class"]), count_text(row["samples"]), stalls, cause]
 
 

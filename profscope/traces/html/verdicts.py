@@ -9,8 +9,8 @@ import pandas as pd
 from profscope.analysis.breakdown import OTHER, UNKNOWN
 from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.model.entries import Account, FindingEntry, KernelEntry, ProfileModel
-from profscope.analysis.texts import Child, Markup, joined, tag
-from profscope.traces.html.figures import count_text, duration_text, percent_text, place_text
+from profscope.analysis.texts import Child, Markup, joined, source_text, tag
+from profscope.traces.html.figures import count_text, duration_text, percent_text
 from profscope.traces.html.kernels import Kernel
 
 __all__ = ["about", "findings_of", "heading_of", "kernel_table"]
@@ -127,7 +127,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
 
 
 def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
-    place, gain = place_text(own.file, own.line), own.gain_pct or 0.0
+    place, gain = source_text(own.file, own.line), own.gain_pct or 0.0
     between = between_text(own.gain.low, own.gain.high) if gain else ""
     go: list[Child] = []
     if own.line:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from profscope.analysis.source_code.annotated import annotate
 from profscope.analysis.sources import sampled_code
-from profscope.analysis.spans.ctas import took
+from profscope.analysis.spans.ctas import launch_durations
 from profscope.analysis.texts import NO_TIME, plain, tag
 from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile, diff, load
@@ -366,9 +366,9 @@ def test_an_emulated_page_has_cycles_and_every_grid(tmp_path: Path) -> None:
     launches = profile.launches.assign(grid_x=np.array([4, 8, 8], np.int32))
     page = page_of(Profile(profile.df, launches, profile_metadata("emulator")), tmp_path)
     whole = Profile(profile.df, launches, profile_metadata("emulator"))
-    median = float(took(whole.tables, "cycles").median())
+    median = float(launch_durations(whole.tables, "cycles").median())
     assert f"median launch {duration_text(median, 'cycles')} grid 8, 4" in page.text
-    assert page.facts["launches"]["duration"] == took(whole.tables, "cycles").round().tolist()
+    assert page.facts["launches"]["duration"] == launch_durations(whole.tables, "cycles").round().tolist()
     assert "Program" not in page.text
     assert "#program" not in page.links
 
