@@ -8,7 +8,7 @@ them that is kept apart is what the rules are worth on kernels that nobody has t
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/h200`, of rounds 4 and 5 `h100`, has a recording of each case, and in `times.json` the expected
-causes and lines, and what fixing it saved. Cases with very many spans keep those of some CTAs in rounds 4 and 5.
+causes and lines, and what fixing it saved. Cases with very many spans in rounds 4 and 5 keep some CTAs.
 """
 
 from __future__ import annotations

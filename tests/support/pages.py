@@ -50,8 +50,9 @@ RECORDINGS: Final = {
     "one-stage.pftrace.gz": "tests/data/diff/matmul-1-stage.pftrace.gz",
     "three-stages.pftrace.gz": "tests/data/diff/matmul-3-stages-0.pftrace.gz",
     **{
-        file.name: f"tests/data/evidence/{file.name}"
-        for file in ROOT.glob("tests/data/evidence/*.pftrace.gz")
+        file.name: f"tests/data/{folder}/{file.name}"
+        for folder in ("evidence", "advice")
+        for file in ROOT.glob(f"tests/data/{folder}/*.pftrace.gz")
     },
 }
 _HEAD: Final = re.compile(r"(.*?)\s*\| head -(\d+)$")
