@@ -53,6 +53,10 @@ _CTA: Final = (
     "const t = profscope.timeline; t.goTo('cta', t.profile.ctas.first.findIndex((f) => f >= 0), 0);"
     "document.getElementById('timeline').scrollIntoView()"
 )
+_NOTEBOOK: Final = (
+    '<html data-ready="true"><meta charset="utf-8">'
+    '<body style="font: 14px sans-serif; margin: 16px">{}</body></html>'
+)
 _CLOSE: Final = (
     "const m = (t.from + t.to) / 2, w = (t.to - t.from) / 24;"
     "t.setWindow(m - w, m + w); document.getElementById('timeline').scrollIntoView()"
@@ -74,7 +78,7 @@ class Shot:
 
 
 _TERMINAL: Final[Mapping[str, tuple[str, ...]]] = {
-    "demo-first-screen": ("{demo}",),
+    "h200-first-screen": ("{before}",),
     "h200-source": ("{before}", "--source"),
     "h200-sass": ("{before}", "--source", "sass"),
     "h200-diff": ("diff", "{before}", "{after}"),
@@ -88,6 +92,7 @@ _PAGES: Final[Mapping[str, Shot]] = {
     "report-timeline-launch": Shot("before", _at("#timeline")),
     "report-timeline-close": Shot("before", f"{_CTA};{_CLOSE}"),
     "report-diff": Shot("difference", "scrollTo(0, 0)"),
+    "h200-notebook": Shot("notebook", "scrollTo(0, 0)"),
     "demo-timeline-cta": Shot("demo", _CTA),
     "demo-distributions": Shot("demo", _at("#distributions")),
 }
@@ -108,8 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.only in name:
                 text = _terminal([word.format(**traces) for word in words], _LINES.get(name))
                 _write(options.out / f"{name}.svg", text)
-        if options.only in "demo-interactive":
-            _write(options.out / "demo-interactive.svg", asyncio.run(_interactive(traces["demo"])))
+        if options.only in "h200-interactive":
+            _write(options.out / "h200-interactive.svg", asyncio.run(_interactive(traces["before"])))
         _browser({name: shot for name, shot in _PAGES.items() if options.only in name}, traces, options.out)
     figures.draw(options.out, options.only)
     return 0
@@ -176,6 +181,8 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
         if name == "difference":
             with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
                 view(["diff", traces["before"], traces["after"], "--html", str(pages[name])])
+        elif name == "notebook":
+            pages[name].write_text(_NOTEBOOK.format(profscope.load(traces["before"])._repr_html_()))
         else:
             profscope.load(traces[name]).save(pages[name])
     with window(*_SIZE) as driver:

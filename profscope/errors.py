@@ -158,7 +158,8 @@ def run_command(tool: str, body: Callable[[], int], *, prints: bool = True) -> i
 
 def _failed(tool: str, message: str, code: int = 1) -> int:
     if sys.stderr is not None:
-        sys.stderr.write(f"{tool}: {' '.join(message.split())}\n")
+        function = tool.rpartition(" ")[2]  # whose name its errors in Python begin with
+        sys.stderr.write(f"{tool}: {' '.join(message.removeprefix(f'{function}: ').split())}\n")
     return code
 
 

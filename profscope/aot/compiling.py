@@ -49,7 +49,7 @@ def compiled(
     while not isinstance(function, JITFunction) and hasattr(function, "fn"):  # autotuners and heuristics
         function = function.fn
     if not isinstance(function, JITFunction):
-        raise OptionError(f"export: {kernel!r} is no @triton.jit or @gluon.jit function")
+        raise OptionError(f"export: {kernel!r} is not a @triton.jit or @gluon.jit function")
     said = Signature.of(function.__name__, list(function.arg_names), signature)
     source = source_class(function)(
         fn=function, signature=said.types, constexprs=said.constants, attrs=said.attributes

@@ -73,9 +73,9 @@ def test_the_command_writes_what_the_function_does(
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("none.py:k", "there is no file 'none.py'; write it like kernels.py:softmax_kernel"),
+        ("none.py:k", "no file 'none.py'; write it like kernels.py:softmax_kernel"),
         (f"{__file__}:k", "has no 'k'"),
-        (f"{kernels.__file__}:torch", "is no @triton.jit or @gluon.jit function"),
+        (f"{kernels.__file__}:torch", "is not a @triton.jit or @gluon.jit function"),
     ],
 )
 def test_a_kernel_that_is_not_there_is_one_line(
@@ -132,7 +132,7 @@ def test_sources_can_be_left_out(tmp_path: Path) -> None:
         ({"target": "hip:gfx942"}, "exported for NVIDIA GPUs"),
         ({"target": 90}, "target=90: kernels are exported for NVIDIA GPUs"),
         ({"ctas": 64}, "no option 'ctas'; there are instrument"),
-        ({"kernel": print}, "is no @triton.jit"),
+        ({"kernel": print}, "is not a @triton.jit"),
     ],
 )
 def test_bad_arguments(change: dict[str, Any], says: str, tmp_path: Path) -> None:

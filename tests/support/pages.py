@@ -44,8 +44,8 @@ _BLOCK: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 RECORDINGS: Final = {
-    "delta-rule.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-23-fla-before.pftrace.gz",
-    "delta-rule-3-stages.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-23-fla-after.pftrace.gz",
+    "delta-rule.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-27-fla-before.pftrace.gz",
+    "delta-rule-3-stages.pftrace.gz": "bench/results/nvidia-h200-3.6.0-2026-11-27-fla-after.pftrace.gz",
     "model.pftrace.gz": "tests/data/compiled_model.pftrace.gz",
     "one-stage.pftrace.gz": "tests/data/diff/matmul-1-stage.pftrace.gz",
     "three-stages.pftrace.gz": "tests/data/diff/matmul-3-stages-0.pftrace.gz",

@@ -251,4 +251,4 @@ def test_without_a_bound_nothing_fails(kernels: Kernels, folder: Path) -> None:
     done = run("diff", *map(str, paths), "--html", str(page))
     assert (done.returncode, done.stderr) == (0, "")
     assert profscope.diff(*paths).attrs["program"]["not_judged_a"] > 0
-    assert 'class="verdict plain">Only A has launches of it.' in page.read_text()
+    assert 'class="verdict plain">Only A has launches of this kernel.' in page.read_text()

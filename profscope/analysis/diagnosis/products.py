@@ -17,6 +17,7 @@ _THROUGH: Final = re.compile(
 )
 """Ops through which an element of a product stays one."""
 _LOAD: Final = "tt.load"
+_ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 
@@ -36,8 +37,9 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
     sums: set[int] = set()
     casts: set[int] = set()
     loads: set[int] = set()
+    read = _read_sums([op for op, _, _ in facts.located_ops])
     for op, line, _ in facts.located_ops:
-        if not _is_sum(op):
+        if not _is_sum(op) or id(op) in read:
             continue
         made = _made_of(op)
         products = [each for each in made if each.name == "arith.mulf"]
@@ -49,6 +51,20 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
         loads |= {line_of(each) for each in made if each.name == _LOAD}
     return SummedProducts(sums - {0}, casts - {0}, loads - {0})
+
+
+def _read_sums(ops: list[Op]) -> set[int]:
+    """The ids of additions whose sums something reads before all is added, as each step of a recurrence reads
+    its state: no single product of matrices gives it what it reads."""
+    read: set[int] = set()
+    for user in ops:
+        if user.name in _ADDING:
+            continue
+        for name in user.operands:
+            value = user.resolve(name)
+            if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.addf":
+                read.add(id(value.owner))
+    return read
 
 
 def _squared_difference(product: Op, total: Op) -> list[Op]:
