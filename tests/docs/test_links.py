@@ -202,6 +202,7 @@ _OF_A_MACHINE = re.compile(r"/(?:home|opt|root|tmp|work)/[\w.-]+/")
 _TEXTS = [*PAGES, *(ROOT / "examples").rglob("*.ipynb")]
 _RECORDINGS = [
     *(ROOT / "bench/results").glob("*.pftrace.gz"),
+    *(ROOT / "tests/data/advice").iterdir(),
     *(ROOT / "tests/data/plotting").iterdir(),
     ROOT / "tests/data/compiled_model.pftrace.gz",
 ]
