@@ -175,14 +175,17 @@ def breakdown_answers(
     spans, samples, launches = (
         dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
     )
+    basis = "model" if tables.emulated else "samples"
+    refused = "; ".join((tables.metadata.get("hardware") or {}).get("not_measured") or ())
+    none = f"no PC samples: {refused or 'session(hardware=True) takes some'}"
+    none = "this trace has no samples" if tables.emulated else none
     for key in dict.fromkeys([*launches, *samples]):
         if only is not None and key not in only:
             continue
         kernel, variant = key
         said: list[str] = []
         parts, at_work = _parts_of_sms(tables, kernel, variant, launches.get(key), said)
-        basis = "model" if tables.emulated else "samples"
-        work = _of_samples(samples.get(key), kernel, variant, basis, said)
+        work = _of_samples(samples.get(key), kernel, variant, basis, none, said)
         work = _of_spans(spans.get(key)) if work is None else work
         rows = parts + [each | {"share": each["share"] * at_work} for each in work]
         yield Answer([{"kernel": kernel, "variant": variant} | each for each in rows if each["share"]], said)
@@ -216,17 +219,13 @@ def _parts_of_sms(
 
 
 def _of_samples(
-    samples: pd.DataFrame | None, kernel: str, variant: int, basis: str, said: list[str]
+    samples: pd.DataFrame | None, kernel: str, variant: int, basis: str, none: str, said: list[str]
 ) -> list[dict[str, Any]] | None:
-    """Rows by line and reason, whose shares add up to 1; None if there are too few samples."""
+    """Rows by line and reason, whose shares add up to 1; None if there are too few samples. none: why there
+    are none, if so."""
     count = 0 if samples is None else int(samples["samples"].sum())
     if samples is None or count < FEWEST_SAMPLES:
         few = f"{count} PC samples of the {FEWEST_SAMPLES} needed: record more launches"
-        none = (
-            "this trace has no samples"
-            if basis == "model"
-            else "no PC samples: session(hardware=True) takes some"
-        )
         why = few if count else none
         said.append(f"{kernel} #{variant}: issuing, waiting: {why}")
         return None
