@@ -15,7 +15,7 @@ from profscope.analysis.diagnosis.gains import (
     kept_without,
     left_of_traffic,
 )
-from profscope.analysis.diagnosis.tiles import without_small_tiles
+from profscope.analysis.diagnosis.products import without_small_tiles
 from profscope.analysis.diagnosis.ttgir_ops import is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import binding

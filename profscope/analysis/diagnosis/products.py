@@ -1,4 +1,4 @@
-"""Products of matrices that are written as multiplications and sums."""
+"""Products of matrices: those that are written as multiplications and sums, and what larger tiles bring."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.gains import Without
 from profscope.analysis.diagnosis.ttgir_ops import line_of, shape
 
-__all__ = ["SummedProducts", "summed_products"]
+__all__ = ["SummedProducts", "summed_products", "without_small_tiles"]
 
 _THROUGH: Final = re.compile(
     r"arith\.(extf|truncf|sitofp|uitofp|mulf|select)$|tt\.(broadcast|expand_dims|reshape|trans|fp_to_fp)$|"
@@ -20,6 +22,9 @@ _LOAD: Final = "tt.load"
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
+_PRODUCT: Final = re.compile(r"tt\.dot$|warp_group_dot$")
+_TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
+_GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")  # with the bytes that a product loads
 
 
 class SummedProducts(NamedTuple):
@@ -107,3 +112,33 @@ def _made_of(op: Op) -> list[Op]:
         elif owner.name == _LOAD:
             found.append(owner)
     return found
+
+
+def without_small_tiles(facts: KernelFacts) -> Without:
+    """A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
+    Sides shorter than those of good products could be as long if other tiles load the same again: the one
+    operand's bytes are asked for several times as often as DRAM sends any. What is loaded once, stays."""
+    rows, columns = _tile(facts)
+    asked = 32.0 * facts.sectors("LDG", "LDGSTS")
+    read = facts.counters.get("dram_read", 0.0)
+    if not rows or not asked:
+        return Without(0.0)
+    longer_rows, longer_columns = (
+        max(side, thresholds.TILE_SIDE)
+        if asked * other / (rows + columns) >= thresholds.REREAD * read
+        else side
+        for side, other in ((rows, columns), (columns, rows))
+    )
+    left = (1 / longer_rows + 1 / longer_columns) / (1 / rows + 1 / columns)
+    again = max(0.0, 1 - read / asked)
+    return Without((1 - left) * again, dict.fromkeys(_GROWS, left) | {"l2": 1 - (1 - left) * again})
+
+
+def _tile(facts: KernelFacts) -> tuple[int, int]:
+    """Rows and columns of the largest product in a loop; 0 if there is none."""
+    found = [
+        (int(tile[1]), int(tile[2]))
+        for op, _, inside in facts.located_ops
+        if inside and _PRODUCT.search(op.name) and (tile := _TILE.match(op.results[0].type))
+    ]
+    return max(found, key=lambda tile: tile[0] * tile[1], default=(0, 0))

@@ -16,8 +16,7 @@ from profscope.analysis.diagnosis.dataflow import (
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
-from profscope.analysis.diagnosis.products import summed_products
-from profscope.analysis.diagnosis.tiles import without_small_tiles
+from profscope.analysis.diagnosis.products import summed_products, without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
