@@ -18,12 +18,10 @@ __all__ = ["Forks"]
 _ROOT: Final = Path(__file__).parents[2]
 # The child leaves the loop, and its own code is the last thing it does.
 _PARENT: Final = """
-import gc, json, os, sys
+import json, os, sys
 import numpy, pandas, torch, triton, triton.experimental.gluon
 from triton.runtime.cache import triton_key
 triton_key()  # hashes all of Triton, once a process
-gc.collect()
-gc.freeze()  # else each child looks at all of it once more at its end
 for line in sys.stdin:
     request = json.loads(line)
     if not os.fork():
