@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import re
 import sys
 import traceback
@@ -51,16 +50,15 @@ _OPTIONS: Final = (bool, int, float, str)
 def _looked_at(kernel: Kernel, options: argparse.Namespace, device: str) -> dict[str, Any]:
     """A kernel's time, account and findings, and what each change takes off its time."""
     launch = launch_of(kernel, device, options.dry_run)
-    prof = _recorded(launch, options, device)
-    prof.save(options.out / f"{kernel.name.partition(' ')[2]}.pftrace.gz")
+    name = kernel.name.partition(" ")[2]
+    prof = _recorded(launch, options, device, f"{name}.pftrace.gz")
     findings = prof.findings()
     tried = {name: change(launch) for name, change in kernel.changes.items()}
     times, failed = _times({"": launch} | tried, options)
     bare_us = median(times[""])
-    if tried:
-        best = min(times.keys() - {""}, key=lambda name: median(times[name] or [math.inf]))
-        changed = _recorded(tried[best], options, device)
-        changed.save(options.out / f"{kernel.name.partition(' ')[2]}-changed.pftrace.gz")
+    if ran := tried.keys() - failed:
+        best = min(ran, key=lambda change: median(times[change]))
+        _recorded(tried[best], options, device, f"{name}-changed.pftrace.gz")
     return {
         "name": kernel.name,
         "at": kernel.at,
@@ -88,10 +86,11 @@ def _looked_at(kernel: Kernel, options: argparse.Namespace, device: str) -> dict
     }
 
 
-def _recorded(launch: Launch, options: argparse.Namespace, device: str) -> Profile:
+def _recorded(launch: Launch, options: argparse.Namespace, device: str, file: str) -> Profile:
     with profscope.session(ctas=_ONE_IN, every=_EVERY, hardware=device == "cuda") as prof:
         for _ in range(1 if options.dry_run else _LAUNCHES):
             launch()
+    prof.save(options.out / file)
     return prof
 
 

@@ -15,7 +15,9 @@ from profscope.analysis.texts import joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
-__all__ = ["Answer", "FindingsTable", "answer_frame", "joined_frame", "rows_of_kernels", "slim"]
+__all__ = [
+    "Answer", "FindingsTable", "answer_frame", "joined_frame", "refused_evidence", "rows_of_kernels", "slim",
+]  # fmt: skip
 
 
 _TOLD: Final = (
@@ -32,6 +34,11 @@ class Answer(NamedTuple):
 
     rows: list[dict[str, Any]]
     not_measured: list[str]
+
+
+def refused_evidence(metadata: Mapping[str, Any]) -> str:
+    """Why the session could not ask the hardware; "" if it could, or was not told to."""
+    return "; ".join((metadata.get("hardware") or {}).get("not_measured") or ())
 
 
 class FindingsTable(pd.DataFrame):

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import Answer, joined_frame
+from profscope.analysis.answers import Answer, joined_frame, refused_evidence
 from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import op_class
@@ -176,8 +176,7 @@ def breakdown_answers(
         dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
     )
     basis = "model" if tables.emulated else "samples"
-    refused = "; ".join((tables.metadata.get("hardware") or {}).get("not_measured") or ())
-    none = f"no PC samples: {refused or 'session(hardware=True) takes some'}"
+    none = f"no PC samples: {refused_evidence(tables.metadata) or 'session(hardware=True) takes some'}"
     none = "this trace has no samples" if tables.emulated else none
     for key in dict.fromkeys([*launches, *samples]):
         if only is not None and key not in only:

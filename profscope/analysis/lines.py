@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import rows_of_kernels
+from profscope.analysis.answers import refused_evidence, rows_of_kernels
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.kernels.devices import slots_of
 from profscope.analysis.line_rows import (
@@ -293,8 +293,9 @@ def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str
 def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> list[str]:
     texts = []
     if not len(tables.samples):
-        why = "; ".join((tables.metadata.get("hardware") or {}).get("not_measured") or ())
-        why = why or ("no launch was counted" if tables.emulated else "session(hardware=True) takes some")
+        why = refused_evidence(tables.metadata) or (
+            "no launch was counted" if tables.emulated else "session(hardware=True) takes some"
+        )
         texts.append(f"no samples: {why}")
     for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
         name = f"{kernel} #{variant}" if variant else str(kernel)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Op, Value
-from profscope.analysis.diagnosis.ttgir_ops import elements, line_of
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
 
 __all__ = [
     "Unoverlapped",
@@ -26,7 +26,6 @@ _MOVES: Final = re.compile(
     r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
 )
 """Ops that pass elements on as they are."""
-_PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 _STORES: Final = re.compile(
     r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$"
 )
@@ -51,8 +50,8 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
         source = _moved_from(op)
         is_loaded = source is not None and bool(_LOADS.match(source.name)) and _around(source) is around
         goals = list(uses.goals(op))
-        is_operand = any(_PRODUCTS.search(goal.name) for goal in goals)
-        is_asked_for = all(_PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
+        is_operand = any(PRODUCTS.search(goal.name) for goal in goals)
+        is_asked_for = all(PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
         if is_operand if is_loaded else not is_asked_for:
             lines.add(line_of(op))
     return lines - {0}
@@ -91,7 +90,7 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
     products: dict[Op, list[Op]] = defaultdict(list)
     for op in ops:
         loop = _around(op)
-        if _PRODUCTS.search(op.name) and loop is not None:
+        if PRODUCTS.search(op.name) and loop is not None:
             products[loop].append(op)
     found = []
     for loop, inside in products.items():
@@ -99,7 +98,7 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
             op: [each for name in op.operands[:_OPERANDS] for each in _computed_by(op, name, loop)[0]]
             for op in inside
         }
-        if any(_PRODUCTS.search(each.name) for made in made_by.values() for each in made):
+        if any(PRODUCTS.search(each.name) for made in made_by.values() for each in made):
             late = [op for op in inside if _could_be_behind(op, loop) and line_of(op)]
             found += [Unoverlapped(line_of(op), set(), False) for op in late]
             continue
@@ -132,7 +131,7 @@ def _is_product(user: Op, name: str, loop: Op) -> bool:
     value = user.resolve(name)
     while value is not None and isinstance(value.owner, Op) and loop in value.owner.ancestors():
         op = value.owner
-        if _PRODUCTS.search(op.name):
+        if PRODUCTS.search(op.name):
             return True
         if not (_MOVES.match(op.name) or _CASTS.match(op.name) or _WAIT.search(op.name)):
             return False

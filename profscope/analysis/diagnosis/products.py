@@ -9,7 +9,7 @@ from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
-from profscope.analysis.diagnosis.ttgir_ops import line_of, shape
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, line_of, shape
 
 __all__ = ["SummedProducts", "summed_products", "without_small_tiles"]
 
@@ -22,7 +22,6 @@ _LOAD: Final = "tt.load"
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
-_PRODUCT: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 _TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
 _GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")  # with the bytes that a product loads
 
@@ -139,6 +138,6 @@ def _tile(facts: KernelFacts) -> tuple[int, int]:
     found = [
         (int(tile[1]), int(tile[2]))
         for op, _, inside in facts.located_ops
-        if inside and _PRODUCT.search(op.name) and (tile := _TILE.match(op.results[0].type))
+        if inside and PRODUCTS.search(op.name) and (tile := _TILE.match(op.results[0].type))
     ]
     return max(found, key=lambda tile: tile[0] * tile[1], default=(0, 0))

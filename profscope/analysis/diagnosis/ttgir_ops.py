@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final
 
 from instrument_passes.analyses.walk import in_loop
 from instrument_passes.ir.model import Op, Value
 
 __all__ = [
+    "PRODUCTS",
     "adds_to",
     "compares_both",
     "elements",
@@ -20,6 +24,12 @@ __all__ = [
     "line_of",
     "shape",
 ]
+
+PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
+"""Products of matrices."""
+_PROGRAM: Final = "tt.get_program_id"
+_GATHERS: Final = re.compile(r"tt\.load$|arith\.(div|rem)[su]i$")
+_Read = tuple[Op, str]  # an op, and the name of an operand
 
 
 def line_of(op: Op) -> int:
@@ -40,7 +50,8 @@ def shape(kind: str) -> list[int]:
 
 def elements(kind: str) -> int:
     """Of a tensor type, of registers; 0 for others."""
-    return math.prod(shape(kind)) if shape(kind) else 0
+    sides = shape(kind)
+    return math.prod(sides) if sides else 0
 
 
 def adds_to(op: Op, kind: str) -> bool:
@@ -67,37 +78,20 @@ def compares_both(compared: Op, loop: Op) -> bool:
 def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
     """Whether a value depends on the counter of a loop, and whether on the program's id."""
     counter = program = False
-    left, seen = [(user, name)], set()
-    while left:
-        op, used = left.pop()
-        value = op.resolve(used)
-        if value is None or (id(value.owner), value.index) in seen:
-            continue
-        owner = value.owner
-        seen.add((id(owner), value.index))
-        if not isinstance(owner, Op):
-            counter |= owner.parent_op is loop and value.index == 0
-        elif owner.name == "tt.get_program_id":
-            program = True
-        elif not owner.regions:
-            left += [(owner, each) for each in owner.operands]
+    for value in _made_of(user, [name], lambda op: () if op.regions else _read_by(op)):
+        if isinstance(value.owner, Op):
+            program |= value.owner.name == _PROGRAM
+        else:
+            counter |= value.owner.parent_op is loop and value.index == 0
     return counter, program
 
 
 def is_gathered(op: Op) -> bool:
     """Whether the address was computed from what was loaded, or by a division."""
-    left, seen = [(op, op.operands[0])], set()
-    while left:
-        user, name = left.pop()
-        value = user.resolve(name)
-        if value is None or not isinstance(value.owner, Op) or id(value.owner) in seen:
-            continue
-        owner = value.owner
-        seen.add(id(owner))
-        if owner.name == "tt.load" or re.match(r"arith\.(div|rem)[su]i$", owner.name):
-            return True
-        left += [(owner, each) for each in owner.operands]
-    return False
+    return any(
+        isinstance(value.owner, Op) and _GATHERS.match(value.owner.name)
+        for value in _made_of(op, op.operands[:1], _read_by)
+    )
 
 
 def is_of_program(loop: Op) -> bool:
@@ -113,22 +107,32 @@ def is_of_outer_loop(loop: Op) -> bool:
 def _bounds(loop: Op) -> tuple[bool, bool]:
     """Whether a bound depends on the program's id, and whether on the counter of a loop around."""
     program = outer = False
-    left, seen = [(loop, name) for name in loop.operands[:2]], set()
+    # What a branch yields depends on what is in it, and on its condition.
+    for value in _made_of(loop, loop.operands[:2], lambda op: chain(*map(_read_by, op.walk()))):
+        owner = value.owner
+        if isinstance(owner, Op):
+            program |= owner.name == _PROGRAM
+            continue
+        around = owner.parent_op
+        outer |= around is not None and around.name == "scf.for" and value.index == 0
+        program |= owner.parent is not None and owner is not owner.parent.blocks[0]  # which branch came here?
+    return program, outer
+
+
+def _made_of(user: Op, names: Sequence[str], reads: Callable[[Op], Iterable[_Read]]) -> Iterator[Value]:
+    """The values that these operands of an op are made of, themselves included, each once. reads: by which
+    operands it goes on from an op that makes one."""
+    left, seen = [(user, name) for name in names], set()
     while left:
-        user, name = left.pop()
-        value = user.resolve(name)
+        op, name = left.pop()
+        value = op.resolve(name)
         if value is None or (id(value.owner), value.index) in seen:
             continue
-        owner = value.owner
-        seen.add((id(owner), value.index))
-        if not isinstance(owner, Op):
-            around = owner.parent_op
-            outer |= around is not None and around.name == "scf.for" and value.index == 0
-            program |= (
-                owner.parent is not None and owner is not owner.parent.blocks[0]
-            )  # which branch came here?
-        elif owner.name == "tt.get_program_id":
-            program = True
-        else:  # what a branch yields depends on what is in it, and on its condition
-            left += [(each, used) for each in owner.walk() for used in each.operands]
-    return program, outer
+        seen.add((id(value.owner), value.index))
+        yield value
+        if isinstance(value.owner, Op):
+            left += reads(value.owner)
+
+
+def _read_by(op: Op) -> list[_Read]:
+    return [(op, name) for name in op.operands]
