@@ -4,8 +4,7 @@
     python -m bench.stamps --dry-run       # small sizes; without a GPU on the emulator
 
 For every kernel: slowdown over the bare kernel with and without stamps, interleaved, outputs compared bit by
-bit; and the time with stamps over that without. A grid of more than 4,096 CTAs has none: what is left there
-is the look at the size of the grid.
+bit; and the time with stamps over that without. Of a grid of more than 4,096 CTAs only the ends have some.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ class Manifest:
 
     def stamps_of(self, ctas: int) -> int:
         """How many stamps the buffer of a launch of `ctas` CTAs begins with."""
-        return ctas if self.stamps and ctas <= MAX_STAMPED else 0
+        return min(ctas, MAX_STAMPED) if self.stamps else 0
 
     def stamps_bytes(self, ctas: int) -> int:
         """Bytes of them, up to the launch header."""

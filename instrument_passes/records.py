@@ -98,7 +98,7 @@ STAMP: Final = np.dtype(
         ("sm", "<u4"),
     ]
 )
-MAX_STAMPED: Final = 1 << 12  # CTAs of a launch that has stamps: about what fits on an H200 at a time
+MAX_STAMPED: Final = 1 << 12  # of a larger launch half of so many at either end: about what fits on an H200
 STAMPS_ALIGN: Final = LAUNCH_HEADER.itemsize  # so that what follows them lies as it does without
 
 

@@ -145,16 +145,14 @@ def _behind_stamps(p: str, target: Target) -> str:
     return f"""
         {target.cta_count(f"{p}_grid")}
         {p}_most = arith.constant {MAX_STAMPED} : i32
-        {p}_stamped = arith.cmpi ule, {p}_grid, {p}_most : i32
+        {p}_stamped = arith.minui {p}_grid, {p}_most : i32
         {p}_more = arith.constant {each - 1} : i32
-        {p}_rounded = arith.addi {p}_grid, {p}_more : i32
+        {p}_rounded = arith.addi {p}_stamped, {p}_more : i32
         {p}_whole = arith.constant {-each} : i32
         {p}_stamps = arith.andi {p}_rounded, {p}_whole : i32
-        {p}_without = arith.constant 0 : i32
-        {p}_present = arith.select {p}_stamped, {p}_stamps, {p}_without : i32
-        {p}_present64 = arith.extui {p}_present : i32 to i64
+        {p}_stamps64 = arith.extui {p}_stamps : i32 to i64
         {p}_stamp_bytes = arith.constant {STAMP.itemsize} : i64
-        {p}_behind = arith.muli {p}_present64, {p}_stamp_bytes : i64
+        {p}_behind = arith.muli {p}_stamps64, {p}_stamp_bytes : i64
         {p}_header = arith.addi {p}_base, {p}_behind : i64
         """
 

@@ -54,8 +54,8 @@ class LowerRecords(Pass):
     is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
     assembly that names labels or registers outside of braces.
 
-    stamps: CTAs that do not record, in grids of at most 4,096, store when they began and ended, and on which
-    SM.
+    stamps: CTAs that do not record store when they began and ended, and on which SM; of more than 4,096 the
+    first and the last 2,048 do.
     """
 
     name: ClassVar[str] = "lower-records"

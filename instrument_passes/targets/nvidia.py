@@ -226,21 +226,25 @@ class Nvidia(Target):
         return _asm(out, text, "=r,l,b", [area, leads], ["i64", "i1"])
 
     def stamp(self, out: str, buffer: str, begun: str, leads: str = "") -> str:
-        """What the launch says alone is looked at first, and by all warps: it is in constants. Only the first
-        warp reads special registers, and finds its CTA's id from them: registers are not held until here."""
+        """Only the first warp reads special registers, and finds its CTA's id from them: no register is held
+        until here. Behind the first half of the stamps come those of the last CTAs of the grid."""
+        half = MAX_STAMPED // 2
         text = " ".join(
             [
-                "{ .reg .pred away, lead; .reg .b32 bits, nx, ny, nz, n, tid, clk, ns, sm, x, y;",
+                "{ .reg .pred away, lead, late; .reg .b32 bits, nx, ny, n, tid, clk, ns, sm, x, y;",
                 ".reg .b64 to;",
                 f"cvt.u32.u64 bits, $1; and.b32 bits, bits, {LaunchBits.ENABLE}; setp.eq.u32 away, bits, 0;",
-                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 nz, %nctaid.z;",
-                "mul.lo.u32 n, nx, ny; mul.lo.u32 n, n, nz;",
-                f"setp.gt.or.u32 away, n, {MAX_STAMPED}, away; @away bra.uni done;",
+                "@away bra.uni done;",
                 _FIRST_WARP,
                 "@$3 bra done;" if leads else "",
-                "mov.u32 clk, %clock; mov.u32 ns, %globaltimer_lo; sub.u32 clk, clk, $2; mov.u32 sm, %smid;",
-                "setp.eq.u32 lead, tid, 0; mov.u32 x, %ctaid.z; mov.u32 y, %ctaid.y; mad.lo.u32 y, x, ny, y;",
+                "mov.u32 clk, %clock; sub.u32 clk, clk, $2; mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
+                "mov.u32 x, %ctaid.z; mov.u32 y, %ctaid.y; mad.lo.u32 y, x, ny, y;",
                 "mov.u32 x, %ctaid.x; mad.lo.u32 x, y, nx, x;",
+                "mov.u32 n, %nctaid.z; mul.lo.u32 n, n, nx; mul.lo.u32 n, n, ny;",
+                f"max.u32 n, n, {MAX_STAMPED}; sub.u32 n, n, {MAX_STAMPED};",
+                f"setp.ge.u32 late, x, {half}; @late sub.u32 x, x, n; setp.lt.and.s32 away, x, {half}, late;",
+                "@away bra.uni done;",
+                "mov.u32 ns, %globaltimer_lo; mov.u32 sm, %smid; setp.eq.u32 lead, tid, 0;",
                 f"and.b64 to, $1, {(1 << ADDRESS_BITS) - BASE_ALIGNMENT};",
                 f"mad.wide.u32 to, x, {STAMP.itemsize}, to;",
                 "@lead st.global.cs.v4.b32 [to], {$2, ns, clk, sm}; done: } mov.u32 $0, 0;",

@@ -11,7 +11,7 @@ import pandas as pd
 from profscope.analysis.answers import answer_frame
 from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
 from profscope.analysis.spans.corrections import record_cost
-from profscope.analysis.spans.ctas import every_cta
+from profscope.analysis.spans.ctas import knows_ends
 from profscope.analysis.spans.rows import ended, not_samples
 from profscope.schema import Tables
 
@@ -250,8 +250,9 @@ def _by_counters(recorded_ns: float, missed: float, timed: BareTimes) -> _Slowdo
 
 def _missed_share(tables: Tables, kernel: str, launches: pd.DataFrame) -> float | None:
     """What part of a launch may lie before the first and behind the last CTA whose times are known: nothing
-    if all are; of n that are spread over the grid one n-th at either end; None if they are not."""
-    if every_cta(tables, launches) is not None:
+    if those at the ends of the grid are; of n that are spread over it one n-th at either end; None if they
+    are not."""
+    if knows_ends(tables, launches):
         return 0.0
     return None if kernel in not_samples(tables.metadata) else 2 / max(1, int(launches["ctas"].min()))
 

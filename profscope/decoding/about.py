@@ -70,22 +70,23 @@ def selection_notes(launches: Sequence[TimedBundle]) -> list[str]:
         off = "" if ids else _how_far_off(launches)
         estimated = f"; {off}" if off else ""
         notes.append(f"{kernel}: {recorded} of {grid} CTAs were recorded, {which}{estimated}")
-    return notes + [f"{kernel}: prof.ctas has recorded CTAs only, {why}" for why in _without_stamps(launches)]
+    return notes + [f"{kernel}: prof.ctas has {what}" for what in _incomplete(launches)]
 
 
-def _without_stamps(launches: Sequence[TimedBundle]) -> list[str]:
-    """Why CTAs of one kernel's launches have neither records nor a stamp; empty if none are so."""
+def _incomplete(launches: Sequence[TimedBundle]) -> list[str]:
+    """What prof.ctas has where CTAs of one kernel's launches have neither records nor a stamp."""
     left_out = [
         bundle.manifest
         for bundle in launches
         for raw, recorded in zip(bundle.raws, bundle.recorded.tolist(), strict=True)
-        if recorded < raw.ctas and not bundle.manifest.stamps_of(raw.ctas)
+        if recorded < raw.ctas and bundle.manifest.stamps_of(raw.ctas) < raw.ctas
     ]
-    reasons = {
-        f"of launches of more than {MAX_STAMPED:,} CTAs": any(each.stamps for each in left_out),
-        "because it was built without stamps": not all(each.stamps for each in left_out),
+    half = MAX_STAMPED // 2
+    found = {
+        f"recorded CTAs, and the first and last {half:,} of each launch": any(e.stamps for e in left_out),
+        "recorded CTAs only, because it was built without stamps": not all(e.stamps for e in left_out),
     }
-    return [why for why, is_so in reasons.items() if is_so]
+    return [what for what, is_so in found.items() if is_so]
 
 
 class _Sample(NamedTuple):

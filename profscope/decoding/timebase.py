@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.records import PLACE_RANK_SHIFT
+from instrument_passes.records import MAX_STAMPED, PLACE_RANK_SHIFT
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.errors import RecordError
@@ -400,6 +400,8 @@ def stamped(raws: Sequence[RawLaunch], decoded: DecodedLaunch) -> Stamped:
     sm = stamps["sm"].astype(np.int64)
     if decoded.several is not None:
         sm += launch * decoded.several.apart.sms
+    ctas, half = raws[0].ctas, MAX_STAMPED // 2
+    cta = np.where(cta < half, cta, cta + max(0, ctas - MAX_STAMPED))
     # By SM a moment of its clock: of a recorded CTA; if there is none, of a stamp, as if clocks were in step.
     sms, first, of_sm = np.unique(sm, return_index=True, return_inverse=True)
     since = (end_ns[first] - ns[reference[first]]) * cycles_per_ns

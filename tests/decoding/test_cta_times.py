@@ -136,14 +136,18 @@ def test_a_loop_is_part_of_a_cta_that_does_not_record() -> None:
     assert of_launch.min()[1] > 10 * of_launch.max()[0]
 
 
-@pytest.mark.parametrize("beyond", [0, 1])
-def test_a_large_grid_has_rows_of_recorded_ctas_only(beyond: int) -> None:
-    total = MAX_STAMPED + beyond
-    profile = run_uneven((total,), ctas=64)
-    assert len(profile.ctas) == (profile.launches["ctas"].sum() if beyond else total)
-    said = "prof.ctas has recorded CTAs only, of launches of more than 4,096 CTAs"
-    assert any(said in note for note in profile.metadata["notes"]) == bool(beyond)
-    assert profile.launches["profile_bytes"].sum() < (1 << 17) + (1 << 18) * (not beyond)
+@pytest.mark.parametrize("grid", [(MAX_STAMPED,), (MAX_STAMPED + 1,), (5, 41, 29)])
+def test_of_a_large_grid_only_the_ends_are_timed(grid: tuple[int, ...]) -> None:
+    total, half = int(np.prod(grid)), MAX_STAMPED // 2
+    profile = run_uneven(grid, ctas=512)
+    ctas = profile.ctas.set_index("cta")
+    recorded = ctas.index[ctas["recorded"]]
+    assert sorted(ctas.index) == sorted({*range(half), *range(total - half, total), *recorded})
+    assert (ctas["duration_cycles"] > 0).all()
+    (launch,) = profile.launches.itertuples()
+    assert (launch.start_ns, launch.end_ns) == (ctas["start_ns"].min(), ctas["end_ns"].max())
+    said = "prof.ctas has recorded CTAs, and the first and last 2,048 of each launch"
+    assert any(said in note for note in profile.metadata["notes"]) == (total > MAX_STAMPED)
 
 
 def test_ctas_that_do_not_record_have_a_row_though_all_share_one_body() -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "ctas_of_spans",
     "ctas_with_spans",
     "every_cta",
+    "knows_ends",
     "launch_durations",
     "longest_first",
     "recorded_counts",
@@ -47,6 +48,16 @@ def every_cta(tables: Tables, launches: pd.DataFrame) -> pd.DataFrame | None:
     ctas = ctas[ctas["launch"].isin(launches["launch"])]
     known = launches["launch"].map(ctas["launch"].value_counts()).fillna(0).to_numpy()
     return ctas if (known >= np.maximum(grid_ctas(launches), 1)).all() else None
+
+
+def knows_ends(tables: Tables, launches: pd.DataFrame) -> bool:
+    """Whether when the first and the last CTA of the grids of some launches ran is known. GPUs start CTAs in
+    the order of their ids, so the launch ends with the last one, or little later."""
+    ctas = ctas_of(tables)
+    ends = pd.Series(grid_ctas(launches) - 1, launches["launch"].to_numpy())
+    last = ctas["launch"].map(ends)
+    found = [ctas["launch"][ctas["cta"] == end].nunique() for end in (0, last)]
+    return all(count == len(ends) for count in found)
 
 
 def ctas_of(tables: Tables) -> pd.DataFrame:
