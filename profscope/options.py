@@ -6,6 +6,7 @@ import difflib
 import functools
 import hashlib
 import re
+import reprlib
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -348,10 +349,12 @@ def _list(name: str, values: object, bound: int, what: str) -> str:
     """A list of numbers as a pass takes it."""
     if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
         hint = "; the .tolist() of an array is one" if hasattr(values, "tolist") else ""
-        raise OptionError(f"{name}={values!r} must be {what} of numbers below {bound}{hint}")
+        raise OptionError(f"{name}={reprlib.repr(values)} must be {what} of numbers below {bound}{hint}")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < bound:
-            raise OptionError(f"{name}={values!r}: {value!r} is not a number from 0 to {bound - 1}")
+            raise OptionError(
+                f"{name}={reprlib.repr(values)}: {value!r} is not a number from 0 to {bound - 1}"
+            )
     if len(values) > MAX_LISTED:
         raise OptionError(f"{name}= lists {len(values)} numbers; at most {MAX_LISTED} can be compiled in")
     return f"{name}={';'.join(str(value) for value in values)}"

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 import profscope
+from profscope.analysis.variants import differing
 from profscope.recording.builds import build_of
 from profscope.traces.checks import validate
 from tests.support.sessions import session
@@ -78,6 +79,9 @@ def test_launches_are_numbered_by_configuration_in_order_of_appearance() -> None
     assert variants[0]["specialisation"]["n"] == [["tt.divisibility", 16]]
     assert "n" not in variants[4]["specialisation"]
     assert len({each["key"] for each in variants}) == 5
+    differs = [differing(variants, each) for each in range(5)]
+    assert len({str(each) for each in differs}) == 5
+    assert (differs[0]["n"], differs[4]["n"]) == ("i32:16", "i32")
     json.dumps(prof.metadata)
 
 

@@ -86,12 +86,23 @@ def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(variants: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
-    """What a kernel's variant has that others have not: of its configuration, and the function's module."""
-    flat = [_with_function(variant) for variant in variants]
+    """What a kernel's variant has that others have not: of its configuration, and the function's module. `i32:16`
+    is Triton's notation for a multiple of 16."""
+    flat = [_specialised(variant) | _function(variant) for variant in variants]
     mine = next((each for each, about in zip(flat, variants, strict=True) if about["variant"] == number), {})
     return {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
 
 
-def _with_function(variant: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"function": variant["function"]} if variant.get("function") else {}
-    return {**configuration(variant), **named}
+def _specialised(variant: Mapping[str, Any]) -> dict[str, Any]:
+    """Its configuration; types say what Triton knows of the values."""
+    special: Mapping[str, Any] = variant.get("specialisation") or {}
+    return {
+        name: ":".join([str(value), *(str(known) for _, known in special[name])])
+        if name in special
+        else value
+        for name, value in configuration(variant).items()
+    }
+
+
+def _function(variant: Mapping[str, Any]) -> dict[str, Any]:
+    return {"function": variant["function"]} if variant.get("function") else {}
