@@ -86,8 +86,8 @@ def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differing(variants: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
-    """What a kernel's variant has that others have not: of its configuration, and the function's module. `i32:16`
-    is Triton's notation for a multiple of 16."""
+    """What a kernel's variant has that others have not: of its configuration, and the function's module.
+    `i32:16` is Triton's notation for a multiple of 16."""
     flat = [_specialised(variant) | _function(variant) for variant in variants]
     mine = next((each for each, about in zip(flat, variants, strict=True) if about["variant"] == number), {})
     return {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
