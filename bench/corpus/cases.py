@@ -28,6 +28,8 @@ from bench.corpus import (
     second_memory,
     second_products,
     shared,
+    sixth_launch,
+    sixth_memory,
     third_faultless,
     third_launch,
     third_math,
@@ -73,6 +75,8 @@ _MODULES = (
     fifth_products,
     fifth_faultless,
     fifth_faultless_products,
+    sixth_launch,
+    sixth_memory,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
