@@ -29,6 +29,7 @@ from bench.corpus import (
     second_products,
     shared,
     sixth_launch,
+    sixth_math,
     sixth_memory,
     third_faultless,
     third_launch,
@@ -77,6 +78,7 @@ _MODULES = (
     fifth_faultless_products,
     sixth_launch,
     sixth_memory,
+    sixth_math,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -26,7 +26,7 @@ def _closeness(x, y, z, plane_ptr):
 def plane_votes_kernel(
     point_ptr, plane_ptr, out_ptr, points, share, SPLIT: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """How well points lie on planes that were guessed; a program has all points of three planes, or a part."""
+    """How well points lie on planes that were guessed; a program has all points, or some."""
     first, lanes = tl.program_id(1) * share, tl.arange(0, BLOCK)
     plane = plane_ptr + tl.program_id(0) * 12
     one = tl.zeros((BLOCK,), dtype=tl.float32)

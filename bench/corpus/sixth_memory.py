@@ -73,7 +73,7 @@ def _unpacked_matrix(turn: bool) -> Prepare:
 
 @triton.jit
 def surround_kernel(left_ptr, right_ptr, out_ptr, JOIN: tl.constexpr, BLOCK: tl.constexpr):
-    """Eight channels of sound, sample by sample, out of two; JOIN: a sample's channels are stored together."""
+    """Eight channels of sound, sample by sample, out of two; JOIN: all of a sample are stored at once."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     left, right = tl.load(left_ptr + at), tl.load(right_ptr + at)
     centre, apart = 0.7 * (left + right), 0.7 * (left - right)
@@ -207,7 +207,7 @@ def _machines(by_command: bool) -> Prepare:
 
 @triton.jit
 def joined_paths_kernel(a_ptr, b_ptr, length_ptr, over_ptr, N, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """The shortest ways from each town by some third one to each other town, and which one that is, on maps."""
+    """The shortest ways from each town by some third one to each other town, and which one that is."""
     row, base = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.program_id(2) * N * N
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     shortest = tl.full((ROWS, COLUMNS), 1e9, dtype=tl.float32)
@@ -239,7 +239,7 @@ def confusion_kernel(
     found_ptr, label_ptr, out_ptr, steps, CLASSES: tl.constexpr, BINS: tl.constexpr, PRIVATE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """How many pixels of each class were found to be of each class; PRIVATE: a program counts its own first."""
+    """How many pixels of each class were found to be of each class; PRIVATE: a program counts first."""
     bins = tl.arange(0, BINS)
     counts = tl.zeros((BINS,), dtype=tl.int32)
     for step in range(steps):
@@ -394,7 +394,7 @@ def drift_kernel(
     x_ptr, y_ptr, moving_ptr, listed_ptr, x_out_ptr, y_out_ptr, steps, LISTED: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Where a current takes particles, of which most lie on the ground; LISTED: there is a list of the others."""
+    """Where a current takes particles, of which most lie still; LISTED: there is a list of the others."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     if LISTED:
         at = tl.load(listed_ptr + at)
