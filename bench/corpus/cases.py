@@ -28,6 +28,7 @@ from bench.corpus import (
     second_memory,
     second_products,
     shared,
+    sixth_faultless,
     sixth_launch,
     sixth_math,
     sixth_memory,
@@ -79,6 +80,7 @@ _MODULES = (
     sixth_launch,
     sixth_memory,
     sixth_math,
+    sixth_faultless,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -489,7 +489,7 @@ CASES = (
         ("resources", "counts"),
         True,
         _joined_paths(2),
-        _joined_paths(8),
+        _joined_paths(4),
     ),
     _case(
         "confusion counted pixel by pixel",
