@@ -268,10 +268,10 @@ def _pendulums(small: bool) -> Launch:
 
 
 @triton.jit
-def directions_kernel(point_ptr, wave_ptr, out_ptr, waves, BLOCK: tl.constexpr):
+def directions_kernel(x_ptr, y_ptr, wave_ptr, out_ptr, waves, BLOCK: tl.constexpr):
     """Sums of waves from many directions at each point. Bound by the special-function unit."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x, y = tl.load(point_ptr + 2 * at), tl.load(point_ptr + 2 * at + 1)
+    x, y = tl.load(x_ptr + at), tl.load(y_ptr + at)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for wave in range(waves):
         east, north = tl.load(wave_ptr + 2 * wave), tl.load(wave_ptr + 2 * wave + 1)
@@ -281,9 +281,9 @@ def directions_kernel(point_ptr, wave_ptr, out_ptr, waves, BLOCK: tl.constexpr):
 
 def _directions(small: bool) -> Launch:
     n, waves = (2048, 16) if small else (132 * 16 * 512, 256)
-    point, wave, out = random(n, 2), 3.0 * random(waves, 2), empty(n)
+    x, y, wave, out = random(n), random(n), 3.0 * random(waves, 2), empty(n)
     options = {"BLOCK": 512, "num_warps": 4}
-    args = (point, wave, out, waves)
+    args = (x, y, wave, out, waves)
     return Launch(directions_kernel, (n // 512,), args, (out,), options)
 
 

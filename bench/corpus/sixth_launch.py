@@ -171,7 +171,7 @@ def _limb_rays(apart: bool) -> Prepare:
 
 @triton.jit
 def unit_quaternions_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
-    """Quaternions of length 1, whose first part is positive."""
+    """The turns of joints as quaternions of length 1, whose first part is positive."""
     at = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[:, None] * 4 + tl.arange(0, 4)[None, :]
     x = tl.load(x_ptr + at).to(tl.float32)
     x *= tl.rsqrt(tl.sum(x * x, 1) + 1e-6)[:, None]
@@ -234,14 +234,14 @@ def warped_distance_kernel(x_ptr, y_ptr, out_ptr, pairs, LENGTH: tl.constexpr):
 
 
 def _warped_distance(programs: int) -> Prepare:
-    """With 1056 programs of a warp, each scheduler of an SM has two."""
+    """With 528 programs of a warp, each scheduler of an SM has one."""
 
     def prepare(small: bool) -> Launch:
         pairs, length = (8, 32) if small else (4224 * 4, 128)
         x, y = (random(pairs, length) for _ in range(2))
         out = empty(pairs)
         options = {"LENGTH": length, "num_warps": 1}
-        grid = (programs // 528 if small else programs,)
+        grid = (programs // 264 if small else programs,)
         return Launch(warped_distance_kernel, grid, (x, y, out, pairs), (out,), options)
 
     return prepare
@@ -342,11 +342,11 @@ CASES = (
         _limb_rays(True),
     ),
     _case(
-        "a CTA for 32 quaternions",
+        "a CTA for each pose of 16 joints",
         ("tiny-ctas",),
         ("ctas", "counters"),
         False,
-        _unit_quaternions(32, 1),
+        _unit_quaternions(16, 1),
         _unit_quaternions(512, 4),
     ),
     _case(
@@ -358,11 +358,11 @@ CASES = (
         _chosen_beams(132 * 8),
     ),
     _case(
-        "series warped by 1056 lone warps",
+        "series warped by 528 lone warps",
         ("low-occupancy", "exposed-latency"),
         ("ctas", "counters", "samples"),
         False,
-        _warped_distance(1056),
+        _warped_distance(528),
         _warped_distance(4224),
     ),
     _case(

@@ -334,18 +334,19 @@ def moving_mean_kernel(
     if SLIDE:
         lanes = tl.arange(0, LONGEST)
         first = tl.load(x_ptr + tl.program_id(0) * BLOCK + lanes, mask=lanes < window, other=0.0)
-        total = tl.sum(first, 0) + tl.cumsum(tl.load(x_ptr + at + window) - tl.load(x_ptr + at), 0)
+        leaving, coming = tl.load(x_ptr + at), tl.load(x_ptr + at + window)
+        total = tl.sum(first, 0) + tl.cumsum(coming - leaving, 0) - (coming - leaving)
     else:
         total = tl.zeros((BLOCK,), dtype=tl.float32)
         for back in range(window):
-            total += tl.load(x_ptr + at + 1 + back)  # fault
-    tl.store(out_ptr + at, total / window)
+            total += tl.load(x_ptr + at + back)  # fault
+    tl.store(out_ptr + at + window - 1, total / window)
 
 
 def _moving_mean(slide: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
         n = 1 << (12 if small else 24)
-        x, out = torch.rand(n + 64), empty(n)
+        x, out = torch.rand(n + 64), zeros(n + 64)
         options = {"LONGEST": 64, "SLIDE": slide, "BLOCK": 2048, "num_warps": 4}
         return Launch(moving_mean_kernel, (n // 2048,), (x, out, 60), (out,), options)
 
