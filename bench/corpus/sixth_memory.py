@@ -235,6 +235,42 @@ def _joined_paths(warps: int) -> Prepare:
 
 
 @triton.jit
+def time_scales_kernel(frame_ptr, out_ptr, pixels, frames, BLOCK: tl.constexpr):
+    """How much each pixel of a film moves on ten scales of time, by their means' differences."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.zeros((BLOCK,), dtype=tl.float32)
+    b, c, d, e, f, g, h, i, j = a, a, a, a, a, a, a, a, a
+    for frame in range(frames):
+        x = tl.load(frame_ptr + frame * pixels + at).to(tl.float32)
+        a += 0.5 * (x - a)  # fault
+        b += 0.25 * (a - b)  # fault
+        c += 0.125 * (b - c)  # fault
+        d += 0.0625 * (c - d)  # fault
+        e += 0.03125 * (d - e)  # fault
+        f += 0.015625 * (e - f)  # fault
+        g += 0.0078125 * (f - g)  # fault
+        h += 0.00390625 * (g - h)  # fault
+        i += 0.001953125 * (h - i)  # fault
+        j += 0.0009765625 * (i - j)  # fault
+    total = tl.abs(a - b) + tl.abs(b - c) + tl.abs(c - d) + tl.abs(d - e)
+    total += tl.abs(e - f) + tl.abs(f - g) + tl.abs(g - h) + tl.abs(h - i)
+    tl.store(out_ptr + at, total + tl.abs(i - j))
+
+
+def _time_scales(block: int) -> Prepare:
+    """With a block of 4096 pixels, a thread has 32 of them, and so 320 means."""
+
+    def prepare(small: bool) -> Launch:
+        pixels, frames = (4096, 4) if small else (132 * 8 * 4096, 64)
+        frame, out = random(frames, pixels, dtype=torch.float16), empty(pixels)
+        options = {"BLOCK": block, "num_warps": 4}
+        args = (frame, out, pixels, frames)
+        return Launch(time_scales_kernel, (pixels // block,), args, (out,), options)
+
+    return prepare
+
+
+@triton.jit
 def confusion_kernel(
     found_ptr, label_ptr, out_ptr, steps, CLASSES: tl.constexpr, BINS: tl.constexpr, PRIVATE: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -491,6 +527,14 @@ CASES = (
         True,
         _joined_paths(2),
         _joined_paths(4),
+    ),
+    _case(
+        "time scales of 32 pixels a thread",
+        ("register-spills",),
+        ("resources", "counts"),
+        True,
+        _time_scales(4096),
+        _time_scales(1024),
     ),
     _case(
         "confusion counted pixel by pixel",
