@@ -28,6 +28,7 @@ from bench.corpus import (
     second_memory,
     second_products,
     shared,
+    sixth_products,
     third_faultless,
     third_launch,
     third_math,
@@ -73,6 +74,7 @@ _MODULES = (
     fifth_products,
     fifth_faultless,
     fifth_faultless_products,
+    sixth_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
