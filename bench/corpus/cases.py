@@ -28,6 +28,7 @@ from bench.corpus import (
     second_memory,
     second_products,
     shared,
+    sixth_attention,
     sixth_products,
     third_faultless,
     third_launch,
@@ -75,6 +76,7 @@ _MODULES = (
     fifth_faultless,
     fifth_faultless_products,
     sixth_products,
+    sixth_attention,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -325,7 +325,7 @@ def adapter_expand_kernel(
 
 
 def _adapter_expand(stages: int) -> Prepare:
-    """Buffers of 5 stages are 120 KB, so that an SM holds one CTA, whose loads, products and stores alternate."""
+    """Buffers of 5 stages are 120 KB, so an SM holds one CTA, whose loads, products and stores alternate."""
 
     def prepare(small: bool) -> Launch:
         m, n, k = (128, 256, 128) if small else (16896, 4096, 128)
@@ -344,16 +344,10 @@ def graph_steps_kernel(
     """Signals spread along the links of a small graph; COLUMNS: a tile has a signal in each column."""
     nodes, signal = tl.arange(0, NODES), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     link = tl.load(link_ptr + nodes[:, None] * NODES + nodes[None, :])
-    if COLUMNS:
-        at = signal[None, :] * NODES + nodes[:, None]
-    else:
-        at = signal[:, None] * NODES + nodes[None, :]
+    at = signal[None, :] * NODES + nodes[:, None] if COLUMNS else signal[:, None] * NODES + nodes[None, :]
     x = tl.load(x_ptr + at)
     for _ in range(steps):
-        if COLUMNS:
-            y = tl.dot(link, x)  # fault
-        else:
-            y = tl.dot(x, link)
+        y = tl.dot(link, x) if COLUMNS else tl.dot(x, link)  # fault
         x = tl.minimum(tl.maximum(y, -8.0), 8.0).to(tl.float16)  # fault
     tl.store(out_ptr + at, x)
 
@@ -372,9 +366,7 @@ def _graph_steps(columns: bool) -> Prepare:
 
 
 @triton.jit
-def spectral_norm_kernel(
-    x_ptr, start_ptr, out_ptr, peak_ptr, steps, EACH: tl.constexpr, SIDE: tl.constexpr
-):
+def spectral_norm_kernel(x_ptr, start_ptr, out_ptr, peak_ptr, steps, EACH: tl.constexpr, SIDE: tl.constexpr):
     """Largest eigenvalues of symmetric matrices and their vectors; EACH: which are scaled each step."""
     rows, columns = tl.arange(0, SIDE), tl.arange(0, SIDE)
     x = tl.load(x_ptr + tl.program_id(0) * SIDE * SIDE + rows[:, None] * SIDE + columns[None, :])
