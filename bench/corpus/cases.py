@@ -29,6 +29,7 @@ from bench.corpus import (
     second_products,
     shared,
     sixth_attention,
+    sixth_faultless_products,
     sixth_products,
     third_faultless,
     third_launch,
@@ -77,6 +78,7 @@ _MODULES = (
     fifth_faultless_products,
     sixth_products,
     sixth_attention,
+    sixth_faultless_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
