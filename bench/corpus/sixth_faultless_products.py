@@ -169,9 +169,9 @@ def _unpacked_weights(small: bool) -> Launch:
     rows, width = (64, 1024) if small else (4096, 16384)
     code = torch.randint(256, (rows, width), dtype=torch.uint8)
     scale, out = random(2 * rows // 64, width), empty(2 * rows, width, dtype=torch.float16)
-    options = {"GROUP": 64, "BLOCK_M": 16, "BLOCK_N": 256, "num_warps": 4}
+    options = {"GROUP": 64, "BLOCK_M": 8, "BLOCK_N": 256, "num_warps": 8}
     args = (code, scale, out, rows, width)
-    return Launch(unpacked_weights_kernel, (width // 256, rows // 16), args, (out,), options)
+    return Launch(unpacked_weights_kernel, (width // 256, rows // 8), args, (out,), options)
 
 
 @triton.jit
