@@ -494,6 +494,56 @@ def _shared_value_gradient(parts: int) -> Prepare:
     return prepare
 
 
+@triton.jit
+def linked_pages_kernel(
+    q_ptr, k_ptr, v_ptr, page_ptr, out_ptr, total_ptr, pages, LINKS: tl.constexpr, RECORD: tl.constexpr,
+    GROUP: tl.constexpr, DIM: tl.constexpr, PAGE: tl.constexpr,
+):  # fmt: skip
+    """Attention of a token's heads to the pages of a cache, without the peak.
+
+    LINKS: a page's record begins with the page that follows; otherwise a list has them in their order.
+    """
+    heads, dims, offs_n = tl.arange(0, GROUP), tl.arange(0, DIM), tl.arange(0, PAGE)
+    row = tl.program_id(0) * GROUP + heads
+    q = tl.load(q_ptr + row[:, None] * DIM + dims[None, :])
+    total = tl.zeros((GROUP, PAGE), dtype=tl.float32)
+    acc = tl.zeros((GROUP, DIM), dtype=tl.float32)
+    page = tl.program_id(0)
+    for i in range(pages):
+        if not LINKS:
+            page = tl.load(page_ptr + tl.program_id(0) * pages + i)
+        at = page.to(tl.int64) * PAGE * DIM + offs_n[:, None] * DIM + dims[None, :]
+        share = tl.exp2(tl.dot(q, tl.trans(tl.load(k_ptr + at))))
+        total += share
+        acc = tl.dot(share.to(tl.float16), tl.load(v_ptr + at), acc)
+        if LINKS:
+            page = tl.load(page_ptr + page * RECORD)  # fault
+    tl.store(out_ptr + row[:, None] * DIM + dims[None, :], acc)
+    tl.store(total_ptr + row, tl.sum(total, 1))
+
+
+def _linked_pages(links: bool) -> Prepare:
+    """The first pages of the sequences are the first pages of the cache; all others lie anywhere."""
+
+    def prepare(small: bool) -> Launch:
+        sequences, pages = (2, 4) if small else (132, 256)
+        q = random(sequences, 16, 64, dtype=torch.float16) * 0.05
+        k, v = (random(sequences * pages, 16, 64, dtype=torch.float16) for _ in range(2))
+        out, total = empty(sequences, 16, 64), empty(sequences, 16)
+        others = sequences + torch.randperm(sequences * (pages - 1))
+        first = torch.arange(sequences)
+        listed = torch.cat((first[:, None], others.reshape(sequences, pages - 1)), 1)
+        record = torch.zeros(sequences * pages, 64, dtype=torch.int32)
+        record[listed[:, :-1].flatten(), 0] = listed[:, 1:].flatten().int()
+        page = record if links else listed.int().contiguous()
+        options = {"LINKS": links, "RECORD": 64, "GROUP": 16, "DIM": 64, "PAGE": 16}
+        options |= {"num_warps": 4, "num_stages": 5}
+        args = (q, k, v, page, out, total, pages)
+        return Launch(linked_pages_kernel, (sequences,), args, (out, total), options)
+
+    return prepare
+
+
 _case = faults_of(6)
 
 
@@ -593,5 +643,13 @@ CASES = (
         False,
         _shared_value_gradient(1),
         _shared_value_gradient(4),
+    ),
+    _case(
+        "each page names the next",
+        ("exposed-latency", "few-stages"),
+        ("samples", "counters"),
+        False,
+        _linked_pages(True),
+        _linked_pages(False),
     ),
 )
