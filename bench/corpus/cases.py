@@ -28,10 +28,13 @@ from bench.corpus import (
     second_memory,
     second_products,
     shared,
+    sixth_attention,
     sixth_faultless,
+    sixth_faultless_products,
     sixth_launch,
     sixth_math,
     sixth_memory,
+    sixth_products,
     third_faultless,
     third_launch,
     third_math,
@@ -81,6 +84,9 @@ _MODULES = (
     sixth_memory,
     sixth_math,
     sixth_faultless,
+    sixth_products,
+    sixth_attention,
+    sixth_faultless_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
