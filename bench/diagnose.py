@@ -137,8 +137,10 @@ def emulated_names(half: str) -> list[str]:
 def judge(case: dict[str, Any], profile: Profile, besides: Collection[str] = ()) -> Judged:
     """A row of `times.json` and its recording. besides: findings that are left out."""
     table = profile.findings()
+    numbers = ["gain_pct", "gain_low_pct", "gain_high_pct"]
+    table[[each for each in numbers if each not in table]] = 0.0
     table = table[~table["finding"].isin(besides)]
-    found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
+    found = tuple(table.reindex(columns=["finding", "line", "gain_pct"]).itertuples(index=False, name=None))
     cause, line = found[0][:2] if found else ("", 0)
     bounds = tuple(table[["gain_low_pct", "gain_high_pct"]].iloc[0]) if found else (0.0, 0.0)
     lines = {

@@ -19,10 +19,9 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-__all__ = ["Frame", "Ptx", "embedded", "is_of", "may_wait", "read_ptx"]
+__all__ = ["Frame", "Ptx", "embedded", "is_of", "read_ptx"]
 
 _ASSEMBLY: Final = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
 _LOC: Final = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?[^/]*(?://\s*(.*))?")
@@ -32,14 +31,6 @@ _ENTRY: Final = re.compile(r"\.entry\s+([\w$]+)")
 _FRAME: Final = re.compile(r"(?P<file>[^\s@\[\]]+?):(?P<line>\d+)(?::(?P<column>\d+))?(?=[\s\]]|$)")
 _FUNCTION: Final = re.compile(r"\.func\s+(?:\([^)]*\)\s*)?([\w$]+)")
 # Of a loop, and of what it reads.
-_LABEL: Final = re.compile(r"(\$?[\w.$]+):")
-_REGISTER: Final = re.compile(r"%\w+")
-_RESULT: Final = re.compile(r"\s*(?:@!?%\w+\s+)?[a-z][\w.:]*\s+(\{[^}]*\}|[^,;{]+),")
-_BRANCH: Final = re.compile(r"(?:@!?(%\w+)\s+)?bra(?:\.uni)?\s+([\w.$]+)\s*;")
-# What reads memory that other kernels can write: global, generic, and what has no state space in its name.
-_READS: Final = re.compile(r"\b(?:ld|atom)\b(?!\.(?:param|const|shared|local))")
-# What carries a value from one thread to another.
-_SHARED: Final = re.compile(r"\bld\.shared|\bldmatrix")
 _CALL: Final = re.compile(r"\s*(?:@!?%\w+\s+)?call(?:\.uni)?\s+(?:\([^)]*\)\s*,\s*)?([\w$]+)")
 _DIRECTIVE: Final = re.compile(r"\s*\.(?:loc|file|section|b8|b16|b32|b64)\b")
 
@@ -174,46 +165,3 @@ def _frame(match: re.Match[str], only: dict[str, str]) -> Frame:
 
 def _plain(line: str) -> str:
     return " ".join(line.partition("//")[0].split())
-
-
-@lru_cache(maxsize=256)
-def may_wait(ptx: str) -> bool:
-    """Whether a kernel may wait for what another kernel writes: it leaves a loop by a value that it has read
-    from global memory in it.
-
-    The range profiler runs one kernel at a time: the call that launches a kernel returns when the kernel has
-    ended. So a kernel that waits for one that is launched later would hang.
-    """
-    statements = [line for line in ptx.splitlines() if line and not line.lstrip().startswith("//")]
-    labels = {}
-    for at, statement in enumerate(statements):
-        if match := _LABEL.match(statement.strip()):
-            labels[match[1]] = at
-    branches = []
-    for at, statement in enumerate(statements):
-        if match := _BRANCH.search(statement):
-            branches.append((at, match[1], labels.get(match[2], -1)))
-    for end, _, begin in branches:
-        if 0 <= begin <= end and _left_by_reading(statements, branches, begin, end):
-            return True
-    return False
-
-
-def _left_by_reading(
-    statements: list[str], branches: list[tuple[int, str | None, int]], begin: int, end: int
-) -> bool:
-    body = statements[begin : end + 1]
-    if not any(_READS.search(statement) for statement in body):
-        return False
-    ways = [predicate for at, predicate, to in branches if begin <= at <= end and not begin < to <= end]
-    leaving = {predicate for predicate in ways if predicate}
-    results = [match[1] if (match := _RESULT.match(statement)) else "" for statement in body]
-    read: set[str] = set()
-    before = -1
-    while before != len(read):
-        before = len(read)
-        for statement, result in zip(body, results, strict=True):
-            reads = _READS.search(statement) or _SHARED.search(statement)
-            if result and (reads or not read.isdisjoint(_REGISTER.findall(statement))):
-                read.update(_REGISTER.findall(result))
-    return not leaving.isdisjoint(read)

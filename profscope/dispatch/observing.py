@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from instrument_passes.dialect import PROBED
 from instrument_passes.manifest import Manifest
 from profscope.around.job import ranks
-from profscope.binaries.ptx import may_wait
+from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
 from profscope.compat.programs import manifest_of_binary

@@ -9,8 +9,9 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.language.extra import libdevice
 
-from profscope.binaries.ptx import may_wait
+from profscope.binaries.spinning import may_wait
 
 # ruff: noqa: N803
 
@@ -38,6 +39,46 @@ def poll_many_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def poll_each_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = 0
+    while at < n:
+        if tl.load(flag_ptr + at) != 0:
+            tl.store(out_ptr + at, 1)
+            at += 1
+
+
+@triton.jit
+def next_of_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.load(flag_ptr)
+    steps = n
+    while at > 0:
+        at = tl.load(flag_ptr + at)
+        steps += at
+    tl.store(out_ptr, steps)
+
+
+@triton.jit
+def first_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Chunk after chunk, until one has what is looked for."""
+    at, found = 0, n
+    while at < found:
+        chunk = at + tl.arange(0, BLOCK)
+        found = tl.minimum(found, tl.min(tl.where(tl.load(flag_ptr + chunk) == 0, chunk, n), axis=0))
+        at += BLOCK
+    tl.store(out_ptr, found)
+
+
+@triton.jit
+def some_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """What is read chooses a branch, and no more."""
+    total = tl.zeros([BLOCK], tl.float32)
+    for step in range(n):
+        if tl.load(flag_ptr + step) != 0:
+            total += libdevice.tanh(tl.load(out_ptr + step * BLOCK + tl.arange(0, BLOCK)).to(tl.float32))
+    tl.store(out_ptr + tl.arange(0, BLOCK), total.to(tl.int32))
+
+
+@triton.jit
 def count_kernel(flag_ptr, out_ptr, n, BLOCK: tl.constexpr):
     total = 0
     for step in range(n):
@@ -60,11 +101,13 @@ def ptx_of(kernel: Any) -> str:
     return str(triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"])
 
 
-@pytest.mark.parametrize("kernel", [spin_kernel, poll_kernel, poll_many_kernel])
+@pytest.mark.parametrize(
+    "kernel", [spin_kernel, poll_kernel, poll_many_kernel, poll_each_kernel, next_of_kernel]
+)
 def test_a_loop_that_ends_by_what_it_reads_may_wait(kernel: Any) -> None:
     assert may_wait(ptx_of(kernel))
 
 
-@pytest.mark.parametrize("kernel", [count_kernel, bounded_kernel])
-def test_a_counted_loop_does_not_wait(kernel: Any) -> None:
+@pytest.mark.parametrize("kernel", [count_kernel, bounded_kernel, first_kernel, some_kernel])
+def test_a_loop_that_goes_on_whatever_it_reads_does_not_wait(kernel: Any) -> None:
     assert not may_wait(ptx_of(kernel))

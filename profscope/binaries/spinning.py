@@ -1,0 +1,197 @@
+"""Whether a kernel may wait for what another kernel writes.
+
+The range profiler runs one kernel at a time: the call that launches a kernel returns when the kernel has
+ended. So a kernel that waits for one that is launched later would hang. Such a kernel leaves a loop by a
+value that it has read from global memory in it, and reads the same place again until then. A loop that goes
+on to the next place with each iteration, whatever it reads, waits for nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+__all__ = ["may_wait"]
+
+_LABEL: Final = re.compile(r"(\$?[\w.$]+):")
+_REGISTER: Final = re.compile(r"%\w+")
+_RESULT: Final = re.compile(r"\s*(?:@!?%\w+\s+)?[a-z][\w.:]*\s+(\{[^}]*\}|[^,;{]+),")
+_JUMP: Final = re.compile(r"(?:@!?(%\w+)\s+)?(?:bra(?:\.uni)?\s+([\w.$]+)|ret|exit)\s*;")
+# What reads memory that other kernels can write: global, generic, and what has no state space in its name.
+_READS: Final = re.compile(r"\b(?:ld|atom)\b(?!\.(?:param|const|shared|local))")
+_PLAIN: Final = re.compile(r"\bld\.global(?!\.(?:volatile|relaxed|acquire))[^\[]*\[([^\]]*)\]")
+# What carries a value from one thread to another.
+_SHARED: Final = re.compile(r"\bld\.shared|\bldmatrix")
+_OUT: Final = -1  # in place of a block: behind the end of the function
+
+
+class _Block(NamedTuple):
+    """follows: the blocks that may run next; condition: the register which of them depends on, or ""."""
+
+    statements: list[str]
+    follows: list[int]
+    condition: str
+
+
+class _Loop(NamedTuple):
+    """header: the block that it is entered by; latches: those that go back there; body: all of its blocks."""
+
+    header: int
+    latches: set[int]
+    body: set[int]
+
+
+@lru_cache(maxsize=256)
+def may_wait(ptx: str) -> bool:
+    """Whether a kernel with this PTX may wait for what another kernel writes."""
+    blocks = _blocks(ptx)
+    return any(_left_by_reading(blocks, loop) for loop in _loops(blocks))
+
+
+def _blocks(ptx: str) -> list[_Block]:
+    parts: list[list[str]] = [[]]
+    labels, jumps = {}, {}
+    for statement in ptx.splitlines():
+        if label := _LABEL.match(statement.strip()):
+            if parts[-1]:
+                parts.append([])
+            labels[label[1]] = len(parts) - 1
+        elif jump := _JUMP.search(statement.partition("//")[0]):
+            jumps[len(parts) - 1] = jump
+            parts.append([])
+        elif statement and not statement.lstrip().startswith("//"):
+            parts[-1].append(statement)
+    blocks = []
+    for at, statements in enumerate(parts):
+        behind = at + 1 if at + 1 < len(parts) else _OUT
+        condition, target = jumps[at].groups("") if at in jumps else ("", "")
+        follows = [labels.get(target, _OUT)] * (at in jumps) + [behind] * (at not in jumps or bool(condition))
+        blocks.append(_Block(statements, follows, condition))
+    return blocks
+
+
+def _loops(blocks: Sequence[_Block]) -> Iterator[_Loop]:
+    """Natural loops: those that are entered by one block, as compilers make them."""
+    before = defaultdict(set)
+    for at, block in enumerate(blocks):
+        for behind in block.follows:
+            before[behind].add(at)
+    latches = defaultdict(set)
+    for latch, header in _back_edges(blocks):
+        latches[header].add(latch)
+    for header, own in latches.items():
+        body, left = {header}, list(own)
+        while left:
+            if (at := left.pop()) not in body:
+                body.add(at)
+                left += before[at]
+        yield _Loop(header, own, body)
+
+
+def _back_edges(blocks: Sequence[_Block]) -> Iterator[tuple[int, int]]:
+    """Those to a block on the way to which they are."""
+    seen: set[int] = set()
+    for start in range(len(blocks)):
+        way, todo = set[int](), [(start, False)]
+        while todo:
+            at, is_done = todo.pop()
+            if is_done:
+                way.discard(at)
+            elif at not in seen:
+                seen.add(at)
+                way.add(at)
+                todo.append((at, True))
+                for behind in blocks[at].follows:
+                    if behind in way:
+                        yield at, behind
+                    elif behind != _OUT:
+                        todo.append((behind, False))
+
+
+class _Body(NamedTuple):
+    """statements: of a loop; sometimes: those of them that do not run in each iteration; conditions: of its
+    branches."""
+
+    statements: list[str]
+    sometimes: set[str]
+    conditions: set[str]
+
+
+def _left_by_reading(blocks: Sequence[_Block], loop: _Loop) -> bool:
+    own = [blocks[at] for at in sorted(loop.body)]
+    leaving = {b.condition for b in own if b.condition and not loop.body.issuperset(b.follows)}
+    statements = [statement for block in own for statement in block.statements]
+    reads = [each for each in statements if _READS.search(each)]
+    if not leaving or not reads:
+        return False
+    always = {loop.header, *loop.latches} if len(loop.latches) == 1 else {loop.header}
+    sometimes = {each for at in loop.body - always for each in blocks[at].statements}
+    body = _Body(statements, sometimes, {block.condition for block in own})
+    moving = _moving(body, _read(body, reads))
+    again = [each for each in reads if not _reads_next(each, moving)]
+    return bool(again) and not leaving.isdisjoint(_read(body, again))
+
+
+def _reads_next(statement: str, moving: Collection[str]) -> bool:
+    """Whether it reads another place in each iteration."""
+    plain = _PLAIN.search(statement)
+    return plain is not None and any(register in moving for register in _REGISTER.findall(plain[1]))
+
+
+def _read(body: _Body, reads: Iterable[str]) -> set[str]:
+    """The registers whose values depend on what some statements read, or on what other threads do."""
+    begin = {*reads, *(each for each in body.statements if _SHARED.search(each))}
+    found = _dependent(body.statements, _all_results(begin))
+    if body.conditions.isdisjoint(found):
+        return found
+    return _dependent(body.statements, found | _all_results(body.sometimes))
+
+
+def _dependent(statements: Sequence[str], on: Collection[str]) -> set[str]:
+    found, before = set(on), -1
+    while before != len(found):
+        before = len(found)
+        for statement in statements:
+            results = _results(statement)
+            if results and not found.isdisjoint(_REGISTER.findall(statement)):
+                found.update(results)
+    return found
+
+
+def _moving(body: _Body, read: Collection[str]) -> set[str]:
+    """Registers that have another value in each iteration, whatever is read."""
+    needs: dict[str, set[str]] = defaultdict(set)
+    for statement in body.statements:
+        for result in _results(statement):
+            needs[result].update(_operands(statement))
+    known = needs.keys() - read - _all_results(body.sometimes)
+    counters = {register for register in known if register in _reached(register, needs, known)}
+    return _dependent(body.statements, counters).difference(read)
+
+
+def _reached(register: str, needs: Mapping[str, Collection[str]], known: Collection[str]) -> set[str]:
+    """What its value follows from, by way of known registers."""
+    found, left = set[str](), [register]
+    while left:
+        for other in needs[left.pop()]:
+            if other in known and other not in found:
+                found.add(other)
+                left.append(other)
+    return found
+
+
+def _all_results(statements: Iterable[str]) -> set[str]:
+    return {register for each in statements for register in _results(each)}
+
+
+def _results(statement: str) -> list[str]:
+    match = _RESULT.match(statement)
+    return _REGISTER.findall(match[1]) if match else []
+
+
+def _operands(statement: str) -> list[str]:
+    match = _RESULT.match(statement)
+    return _REGISTER.findall(statement[match.end() :] if match else statement)
