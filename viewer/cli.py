@@ -31,7 +31,7 @@ from viewer.option_types import (
 )
 from viewer.units import UNITS
 
-__all__ = ["main", "parsed"]
+__all__ = ["main", "make_parser", "parsed"]
 
 EPILOG = f"""\
 examples:
@@ -53,7 +53,7 @@ Two traces: profscope diff A B
 
 def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
     """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
-    parser = _parser(tool)
+    parser = make_parser(tool)
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and Path(options.source).exists():
         options.trace, options.source = options.source, ""  # "view --source trace.json"
@@ -119,7 +119,7 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
             )
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def make_parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
         usage=f"{tool} [options] TRACE",
