@@ -49,7 +49,7 @@ def test_a_profile_can_be_saved(
     tmp_path: Path, forks: Forks, opened: str, last: str, end: str, code: int, suffix: str
 ) -> None:
     path = tmp_path / f"trace{suffix}"
-    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=end), path)
+    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=end), path, finalize=True)
     assert (ran.returncode, ran.stderr) == (code, "")
     profile = profscope.load(path)
     assert len(profile.launches) == 2
@@ -59,14 +59,14 @@ def test_a_profile_can_be_saved(
 def test_a_profile_can_be_asked_and_loaded(tmp_path: Path, forks: Forks) -> None:
     path = tmp_path / "trace.json"
     last = f"print(len(prof.summary()) > 0); {_SAVE}; print(profscope.load(sys.argv[1]).df.equals(prof.df))"
-    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path)
+    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path, finalize=True)
     assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
 
 
 def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
     last = "launch_add(); prof._parts().recorder.spooler.full()"  # as when memory= is used up
     opened = _OPEN.replace("backend=", "spool=sys.argv[1], backend=")
-    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=""), tmp_path)
+    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=""), tmp_path, finalize=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     profile = profscope.load(tmp_path)
     assert len(profile.launches) == 3
@@ -74,7 +74,8 @@ def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
 
 
 def test_work_that_raises_does_so_for_whoever_asks(forks: Forks) -> None:
-    ran = forks.run("""
+    ran = forks.run(
+        """
 import atexit
 from profscope.threads import in_order, worker_pool
 
@@ -88,5 +89,7 @@ def last():
             print(error)
 
 atexit.register(last)
-""")
+""",
+        finalize=True,
+    )
     assert ran.stdout == "[1, 2, 3]\ninvalid literal for int() with base 10: 'x'\n", ran.stderr
