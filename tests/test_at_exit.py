@@ -59,14 +59,14 @@ def test_a_profile_can_be_saved(
 def test_a_profile_can_be_asked_and_loaded(tmp_path: Path, forks: Forks) -> None:
     path = tmp_path / "trace.json"
     last = f"print(len(prof.summary()) > 0); {_SAVE}; print(profscope.load(sys.argv[1]).df.equals(prof.df))"
-    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path, finalize=True)
+    ran = forks.run(_LAST_MOMENTS.format(opened=_LEFT_BEFORE, last=last, end=""), path)
     assert (ran.stdout, ran.stderr) == ("True\nTrue\n", "")
 
 
 def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
     last = "launch_add(); prof._parts().recorder.spooler.full()"  # as when memory= is used up
     opened = _OPEN.replace("backend=", "spool=sys.argv[1], backend=")
-    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=""), tmp_path, finalize=True)
+    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=""), tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
     profile = profscope.load(tmp_path)
     assert len(profile.launches) == 3

@@ -235,7 +235,7 @@ def _main(given: Sequence[str], tool: str) -> int:
     check_there(options.trace)
     from viewer.own_process import imports_that_stay
 
-    with imports_that_stay():
+    with imports_that_stay("viewer.view"):
         from viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
