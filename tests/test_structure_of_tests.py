@@ -1,11 +1,13 @@
 """Tests stand alone: what several of them use lies in tests/support and tests/kernels, in no test module.
 
-No file is too long to be read at once.
+No file is too long to be read at once, and tests reach what is public.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,78 @@ LONGEST_LINES = 500  # as of the program's own, see test_rooms.py
 # Also those in programs that a test hands to another process.
 _IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+import\s+(\([^)]*\)|.*)|import\s+(.*))$", re.MULTILINE)
 _TEST_MODULE = re.compile(r"\b(?:test_\w+|conftest)\b")
+_PRIVATE = re.compile(r"_[a-zA-Z]\w*")
+# Private names of Python, Triton, torch and IPython that the program has or calls, too.
+_OF_OTHERS = {
+    "_active", "_allocation", "_default", "_exit", "_fields", "_fields_", "_is_profiler_enabled",
+    "_profile_allocator", "_repr_html_", "_repr_png_",
+}  # fmt: skip
+# Where tests still reach what is private.
+_STILL_REACHING = (
+    "tests/analysis/", "tests/compat/", "tests/device/", "tests/dispatch/", "tests/gpu/test_spool.py",
+    "tests/recording/", "tests/store/", "tests/support/sessions.py",
+)  # fmt: skip
 
 
 def imported_test_modules(text: str) -> list[str]:
     """The test modules and conftests that a program imports."""
     statements = [" ".join(filter(None, parts)) for parts in _IMPORT.findall(text)]
     return [name for statement in statements for name in _TEST_MODULE.findall(statement)]
+
+
+def bound(tree: ast.AST) -> set[str]:
+    """The private names that a program defines or assigns."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return {name for name in names if _PRIVATE.fullmatch(name)}
+
+
+def reached(tree: ast.AST) -> Iterator[str]:
+    """The names that a program imports, or asks of another object than its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and _name_of(node.func).endswith("attr"):  # setattr, patch.delattr
+            texts = (arg.value for arg in node.args if isinstance(arg, ast.Constant))
+            yield from (text.rpartition(".")[2] for text in texts if isinstance(text, str))
+
+
+def _name_of(node: ast.expr) -> str:
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def test_no_test_reaches_what_is_private() -> None:
+    packages = ("bench", "docs", "instrument_passes", "profscope", "tests", "viewer")
+    trees = {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text())
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+    private = set().union(*map(bound, trees.values())) - _OF_OTHERS
+    found = {
+        name: names
+        for name, tree in trees.items()
+        if name.startswith("tests/") and not name.startswith(_STILL_REACHING)
+        if (names := private & set(reached(tree)) - bound(tree))
+    }
+    assert found == {}
+
+
+def test_what_is_private_is_found() -> None:
+    program = "from a import _b\nc._d\nself._e\nsetattr(f, '_g', 1)\npatch.setattr('h._i', 2)\n"
+    assert {name for name in reached(ast.parse(program)) if _PRIVATE.fullmatch(name)} == {
+        "_b",
+        "_d",
+        "_g",
+        "_i",
+    }
+    assert bound(ast.parse("_a = 1\nb._c = 2\ndef _d(): ...\nclass _E: ...\n")) == {"_a", "_c", "_d", "_E"}
 
 
 def test_no_test_module_is_imported() -> None:
