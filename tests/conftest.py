@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(50_000, 20, 20)
     expected = config.getoption("--expect-triton")
     # With pyarrow, pandas has Arrow keep text, and without it Python, as in an installation without extras,
-    # which takes a fifth less for small tables. `make matrix` runs with Arrow's.
+    # which takes a fifth less for small tables. Pages, programs and `make exhaustive` have Arrow's.
     if not expected and config.getoption("--hypothesis-profile") != THOROUGH:
         pd.options.mode.string_storage = "python"
     if expected and triton.__version__ != expected:
