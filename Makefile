@@ -32,7 +32,7 @@ INSTALL := $(BIN)/pip install -q --no-compile
 # Where nothing compiled is kept, every process that a test starts compiles all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint types docs bench matrix exhaustive $(MATRIX:%=matrix-%) clean
+.PHONY: demo test tests lint types docs bench matrix exhaustive $(MATRIX:%=matrix-%) clean
 
 demo: $(RUNTIME)
 	$(BIN)/python -m profscope.demo trace.json
@@ -43,7 +43,11 @@ PYTEST := -m pytest -q -p no:cacheprovider
 HAS_GPU := import sys, torch; sys.exit(not torch.cuda.is_available())
 PARALLEL := -n auto --dist worksteal
 
-test: lint types
+# mypy and the tests run at the same time; if either fails, so does this.
+test: $(DEV)
+	$(MAKE) --no-print-directory -j2 lint types tests
+
+tests: lint
 	if $(BIN)/python -c '$(HAS_GPU)'; then $(BIN)/python $(PYTEST) -m gpu; fi
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and not exhaustive'
 
@@ -63,7 +67,7 @@ bench: $(RUNTIME)
 
 matrix: exhaustive $(MATRIX:%=matrix-%)
 
-# What `make test` leaves out, to take less than ten minutes; and all examples of Hypothesis's tests.
+# What `make test` leaves out, to take less than six minutes; and all examples of Hypothesis's tests.
 exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and (exhaustive or hypothesis)' --hypothesis-profile=thorough
 
@@ -93,9 +97,11 @@ $(RUNTIME): pyproject.toml $(TORCHED)
 	$(INSTALL) --no-build-isolation -e .
 	touch $@
 
-$(DEV): $(RUNTIME)
+# What $(RUNTIME) installs, and more.
+$(DEV): pyproject.toml $(TORCHED)
+	$(INSTALL) 'setuptools>=77'
 	$(INSTALL) --no-build-isolation -e '.[dev]'
-	touch $@
+	touch $(RUNTIME) $@
 
 $(DOCS): $(RUNTIME)
 	$(INSTALL) --no-build-isolation -e '.[docs]'

@@ -30,12 +30,12 @@ from bench.table import Cell, Row, render, row_to_json
 from bench.timing import synchronize, why
 from profscope import emulator
 
-__all__ = ["main"]
+__all__ = ["OPTIONS", "main"]
 
 _LINE_BYTES: Final = 128
 _TINY_KIB: Final = 8
 _LAUNCHES: Final = ("first launch", "second launch")
-_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "light": {"instrument": "light"},
     "default": {},
     "heavy": {"instrument": "heavy"},
@@ -124,14 +124,14 @@ def recorded(chase: Chase, options: dict[str, Any]) -> tuple[list[float], list[b
 def rows(chase: Chase, rounds: int) -> list[Row]:
     """A row for each set of options, and one for the bare kernel; the rounds of all of them in turn."""
     group = f"cycles a step, {chase.pointers.nbytes >> 10} KiB"
-    samples: dict[str, list[list[float]]] = {"bare, by its own clock": [], **{name: [] for name in _OPTIONS}}
+    samples: dict[str, list[list[float]]] = {"bare, by its own clock": [], **{name: [] for name in OPTIONS}}
     cold: dict[str, list[bool]] = {}
     errors: dict[str, str] = {}
     for round_ in range(rounds + 1):
         for name in samples:
             try:
-                if name in _OPTIONS:
-                    found, cold[name] = recorded(chase, _OPTIONS[name])
+                if name in OPTIONS:
+                    found, cold[name] = recorded(chase, OPTIONS[name])
                 else:
                     chase.bare()
                     found = [chase.bare() for _ in _LAUNCHES]

@@ -25,7 +25,7 @@ from bench.timing import host_us, synchronize
 from profscope.device.arena import _MOVERS
 from profscope.device.arena_memory import move
 
-__all__ = ["main"]
+__all__ = ["gb_per_s", "main"]
 
 _LAUNCHES = 200
 _ARENA_MIB = 256  # a session's default
@@ -44,7 +44,7 @@ def host_stages(size: int, rounds: int) -> dict[str, float]:
     }
     target = np.empty(size, np.uint8)
     np.copyto(target, source)
-    found = {name: _gb_per_s(size, stage, rounds) for name, stage in stages.items()}
+    found = {name: gb_per_s(size, stage, rounds) for name, stage in stages.items()}
     one.shutdown()
     some.shutdown()
     return found
@@ -59,7 +59,7 @@ def device_stage(size: int, rounds: int) -> dict[str, float]:
         target.copy_(source, non_blocking=True)
         torch.cuda.synchronize()
 
-    return {"device to pinned memory": _gb_per_s(size, copy, rounds)}
+    return {"device to pinned memory": gb_per_s(size, copy, rounds)}
 
 
 def launches(workload: Workload, rounds: int) -> dict[str, float]:
@@ -91,7 +91,7 @@ def launches(workload: Workload, rounds: int) -> dict[str, float]:
     return result
 
 
-def _gb_per_s(size: int, run: Callable[[], object], rounds: int) -> float:
+def gb_per_s(size: int, run: Callable[[], object], rounds: int) -> float:
     times = []
     for _ in range(rounds):
         start = time.perf_counter()

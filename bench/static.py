@@ -23,10 +23,10 @@ from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from instrument_passes.toolchain import Binary, build, triton_version
 from tests.kernels.aot import ttgir
 
-__all__ = ["TARGET", "Built", "binaries", "static"]
+__all__ = ["REPEATS", "TARGET", "Built", "binaries", "static"]
 
 TARGET: Final = "cuda:90"
-_REPEATS: Final = 5
+REPEATS: Final = 5
 _NEGATIVE: Final = "fewer than bare: ptxas unrolls loops of the bare kernel further than with records in them"
 _LIGHT: Final = f"{OURS}, light"
 
@@ -130,7 +130,7 @@ def _theirs(text: str, pipeline: str, mode: str, target: str) -> Built:
 
 def _built(rewrite: Callable[[], str], records: int) -> Built:
     times = []
-    for _ in range(_REPEATS):
+    for _ in range(REPEATS):
         start = time.perf_counter()
         text = rewrite()
         times.append(time.perf_counter() - start)

@@ -51,7 +51,7 @@ def recording() -> str:
     parts = ["# Recording", "What begins a recording and what ends it, with all options of a session."]
     parts += ["## profscope.session", "    with profscope.session(**options) as prof:\n        ..."]
     before, _, after = (inspect.getdoc(profscope.session) or "").partition(Options.document())
-    parts += [_prose(before), _prose(after), "### Options", *_options()]
+    parts += [prose(before), prose(after), "### Options", *_options()]
     for name in (*_OPENED, *_OTHER_WAYS):
         parts += _entry(f"profscope.{name}", getattr(profscope, name))
     return _page(parts)
@@ -65,7 +65,7 @@ def profile() -> str:
     ]
     for name in ("load", "diff", "Profile"):
         parts += _entry(f"profscope.{name}", getattr(profscope, name))
-    parts += ["## Tables", _prose(inspect.getdoc(Tables) or ""), *_dtypes()]
+    parts += ["## Tables", prose(inspect.getdoc(Tables) or ""), *_dtypes()]
     parts += ["## Kept, shown and judged", "A profile and a session have these."]
     for name in _OF_BOTH:
         parts += _entry(f"prof.{name}", getattr(profiles.Questions, name), level=3, hide=("self",))
@@ -81,7 +81,7 @@ def profile() -> str:
 
 def in_kernels() -> str:
     """profscope.language."""
-    parts = ["# In kernels", _prose(inspect.getdoc(language) or "")]
+    parts = ["# In kernels", prose(inspect.getdoc(language) or "")]
     for name in language.__all__:
         parts += _entry(f"profscope.language.{name}", getattr(language, name), hide=("_semantic",))
     return _page(parts)
@@ -91,7 +91,7 @@ def errors() -> str:
     """All that profscope raises and warns of."""
     parts = ["# Errors"]
     for name in profscope.errors.__all__:
-        parts += [f"## {name}", _prose(inspect.getdoc(getattr(profscope.errors, name)) or "")]
+        parts += [f"## {name}", prose(inspect.getdoc(getattr(profscope.errors, name)) or "")]
     return _page(parts)
 
 
@@ -123,7 +123,7 @@ def _entry(title: str, item: Any, level: int = 2, hide: Sequence[str] = ()) -> l
     parts = [f"{'#' * level} {title}"]
     if signature := _signature(item, hide):
         parts.append(f"```python\n{title}{signature}\n```")
-    parts.append(_prose(inspect.getdoc(item) or ""))
+    parts.append(prose(inspect.getdoc(item) or ""))
     if isinstance(item, type):
         for name, method in _methods(item):
             parts += _entry(f"{title.rpartition('.')[2]}.{name}", method, level + 1, hide=("self",))
@@ -152,7 +152,7 @@ def _signature(item: Any, hide: Sequence[str]) -> str:
     return _ANNOTATION.sub(r"\1\2", str(signature.replace(parameters=kept))).replace("<factory>", "...")
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """A docstring as Markdown: indented blocks are code, lines such as "name: what it is" a list."""
     blocks = []
     for block in re.split(r"\n\s*\n", text):

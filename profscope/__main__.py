@@ -18,7 +18,7 @@ from profscope.errors import SessionError, run_command
 from profscope.installed import EXTRAS, missing, version
 from profscope.version import __version__
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 _COMMANDS: Final = (
     ("profscope run PROGRAM", "run a program and record its kernels"),
@@ -76,14 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     """Ends the process at a wrong word; where that is a file, it says which commands take one."""
-    parser = _parser()
+    parser = make_parser()
     if words and Path(words[0]).exists():
         does = "run" if words[0].endswith(".py") else "view"
         parser.error(f"{words[0]!r} is a file and no command: profscope {does} {words[0]}")
     return parser.parse_args(words)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="profscope",
         description="Without a command: the versions, and where kernels can be recorded.",

@@ -22,10 +22,10 @@ from typing import Final, TextIO
 
 from profscope.threads import daemon
 
-__all__ = ["Steps", "working"]
+__all__ = ["AFTER_S", "EVERY_S", "Steps", "working"]
 
-_AFTER_S: Final = 1.0
-_EVERY_S: Final = 0.2
+AFTER_S: Final = 1.0
+EVERY_S: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
 _LEAST_WIDTH: Final = 20
 
@@ -71,10 +71,10 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 def _show(stream: TextIO, what: str, total: int, steps: Steps | None, ended: threading.Event) -> None:
     begun = time.monotonic()
-    if ended.wait(_AFTER_S):
+    if ended.wait(AFTER_S):
         return
     try:
-        while not ended.wait(_EVERY_S):
+        while not ended.wait(EVERY_S):
             part = f", {min(100 * steps.done // total, 100)} %" if steps is not None and total else ""
             seconds = f"{part}, {time.monotonic() - begun:.0f} s"
             stream.write(f"{_CLEAR}{_line(what, seconds)}")

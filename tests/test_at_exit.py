@@ -49,7 +49,7 @@ def test_a_profile_can_be_saved(
     tmp_path: Path, forks: Forks, opened: str, last: str, end: str, code: int, suffix: str
 ) -> None:
     path = tmp_path / f"trace{suffix}"
-    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=end), path)
+    ran = forks.run(_LAST_MOMENTS.format(opened=opened, last=last, end=end), path, finalize=True)
     assert (ran.returncode, ran.stderr) == (code, "")
     profile = profscope.load(path)
     assert len(profile.launches) == 2
@@ -74,7 +74,8 @@ def test_launches_at_exit_reach_the_spool(tmp_path: Path, forks: Forks) -> None:
 
 
 def test_work_that_raises_does_so_for_whoever_asks(forks: Forks) -> None:
-    ran = forks.run("""
+    ran = forks.run(
+        """
 import atexit
 from profscope.threads import in_order, worker_pool
 
@@ -88,5 +89,7 @@ def last():
             print(error)
 
 atexit.register(last)
-""")
+""",
+        finalize=True,
+    )
     assert ran.stdout == "[1, 2, 3]\ninvalid literal for int() with base 10: 'x'\n", ran.stderr

@@ -8,19 +8,18 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import convert, explain, export, opt
-from profscope.commands.run import make_parser
+from profscope.commands import convert, explain, export, opt, run
 from viewer import cli, diff_command
 
 PARSERS = {
-    "run": make_parser()[0],
+    "run": run.make_parser()[0],
     "explain": explain.make_parser()[0],
     "export": export.make_parser(),
-    "view": cli._parser("profscope view"),
-    "diff": diff_command._parser("profscope diff"),
-    "convert": convert._parser("convert", "IN OUT", "", convert._CONVERT),
-    "merge": convert._parser("merge", "TRACE... -o OUT", "", convert._MERGE),
-    "opt": opt._parser("profscope opt"),
+    "view": cli.make_parser("profscope view"),
+    "diff": diff_command.make_parser("profscope diff"),
+    "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
+    "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
+    "opt": opt.make_parser("profscope opt"),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")
 
@@ -42,6 +41,6 @@ def test_each_flag_says_what_it_does(command: str, action: argparse.Action) -> N
 def test_the_help_fits_a_terminal_and_has_an_example(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     text = PARSERS[command].format_help()
-    assert max(map(len, [*text.splitlines(), *overview._parser().format_help().splitlines()])) <= 80
+    assert max(map(len, [*text.splitlines(), *overview.make_parser().format_help().splitlines()])) <= 80
     assert f"\nexamples:\n  profscope {command} " in text
     assert "\nexit status: " in text

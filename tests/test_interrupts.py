@@ -49,7 +49,7 @@ class CtrlC:
 def left() -> tuple[Any, ...]:
     """What a session might leave behind in the process."""
     return (
-        triton_globals(), list(OPEN), list(host_scopes._RECORDING), threading.active_count(),
+        triton_globals(), list(OPEN), list(host_scopes.RECORDING), threading.active_count(),
         signal.getsignal(signal.SIGINT), len(os.listdir("/proc/self/fd")),
     )  # fmt: skip
 

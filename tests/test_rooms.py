@@ -9,6 +9,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,14 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All of a module's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in MODULES)
         elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
@@ -155,13 +162,16 @@ def names_of(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [f"{node.module}.{alias.name}" for alias in node.names]
-    dotted = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-    return [dotted] if re.fullmatch(r"[\w.]+", dotted) else []
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return [".".join([node.id, *reversed(parts)])] if parts and isinstance(node, ast.Name) else []
 
 
 def private_parts(path: Path) -> Iterator[str]:
     """What a module imports or asks of Triton's and torch's inside."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         for name in names_of(node):
             package, _, inner = name.partition(".")
             if package in ("triton", "torch") and (

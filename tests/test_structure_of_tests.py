@@ -1,11 +1,13 @@
 """Tests stand alone: what several of them use lies in tests/support and tests/kernels, in no test module.
 
-No file is too long to be read at once.
+No file is too long to be read at once, and tests reach what is public.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,77 @@ LONGEST_LINES = 500  # as of the program's own, see test_rooms.py
 # Also those in programs that a test hands to another process.
 _IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+import\s+(\([^)]*\)|.*)|import\s+(.*))$", re.MULTILINE)
 _TEST_MODULE = re.compile(r"\b(?:test_\w+|conftest)\b")
+_PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
+_BOUND = re.compile(
+    r"\b(?:def|class)\s+(_[a-zA-Z]\w*)|^\s*(?:\w+\.)?(_[a-zA-Z]\w*)(?:,|\s*(?::[^=\n]*)?=(?!=))", re.MULTILINE
+)
+# Private names of Python, Triton, torch and IPython that the program has or calls, too.
+_OF_OTHERS = {
+    "_C", "_active", "_allocation", "_default", "_exit", "_fields", "_fields_", "_is_profiler_enabled",
+    "_profile_allocator", "_repr_html_", "_repr_png_",
+}  # fmt: skip
+# Where tests still reach what is private.
+_STILL_REACHING = (
+    "tests/analysis/", "tests/compat/", "tests/device/", "tests/dispatch/", "tests/gpu/test_spool.py",
+    "tests/recording/", "tests/store/", "tests/support/sessions.py",
+)  # fmt: skip
 
 
 def imported_test_modules(text: str) -> list[str]:
     """The test modules and conftests that a program imports."""
     statements = [" ".join(filter(None, parts)) for parts in _IMPORT.findall(text)]
     return [name for statement in statements for name in _TEST_MODULE.findall(statement)]
+
+
+def bound(text: str) -> set[str]:
+    """The private names that a program defines or assigns."""
+    return {name for names in _BOUND.findall(text) for name in names if name}
+
+
+def reached(tree: ast.AST) -> Iterator[str]:
+    """The names that a program imports, or asks of another object than its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.Call) and _name_of(node.func).endswith("attr"):  # setattr, patch.delattr
+            texts = (arg.value for arg in node.args if isinstance(arg, ast.Constant))
+            yield from (text.rpartition(".")[2] for text in texts if isinstance(text, str))
+
+
+def _name_of(node: ast.expr) -> str:
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
+def test_no_test_reaches_what_is_private() -> None:
+    packages = ("bench", "docs", "instrument_passes", "profscope", "tests", "viewer")
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
+    private = set().union(*map(bound, texts.values())) - _OF_OTHERS
+    found = {
+        name: names
+        for name, text in texts.items()
+        if name.startswith("tests/") and not name.startswith(_STILL_REACHING)
+        if (named := private & set(_PRIVATE.findall(text)) - bound(text))
+        if (names := named & set(reached(ast.parse(text))))
+    }
+    assert found == {}
+
+
+def test_what_is_private_is_found() -> None:
+    program = "from a import _b\nc._d\nself._e\nsetattr(f, '_g', 1)\npatch.setattr('h._i', 2)\n"
+    assert {name for name in reached(ast.parse(program)) if _PRIVATE.fullmatch(name)} == {
+        "_b",
+        "_d",
+        "_g",
+        "_i",
+    }
+    program = "_a: int = 1\nb._c = 2\ndef _d(): ...\nclass _E: ...\n_f == _g\n"
+    assert bound(program) == {"_a", "_c", "_d", "_E"}
 
 
 def test_no_test_module_is_imported() -> None:

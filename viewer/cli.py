@@ -31,7 +31,7 @@ from viewer.option_types import (
 )
 from viewer.units import UNITS
 
-__all__ = ["main", "parsed"]
+__all__ = ["main", "make_parser", "parsed"]
 
 EPILOG = f"""\
 examples:
@@ -53,7 +53,7 @@ Two traces: profscope diff A B
 
 def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
     """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
-    parser = _parser(tool)
+    parser = make_parser(tool)
     options = parser.parse_args(arguments)
     if options.trace is None and options.source and Path(options.source).exists():
         options.trace, options.source = options.source, ""  # "view --source trace.json"
@@ -119,7 +119,7 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
             )
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def make_parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
         usage=f"{tool} [options] TRACE",
@@ -235,7 +235,7 @@ def _main(given: Sequence[str], tool: str) -> int:
     check_there(options.trace)
     from viewer.own_process import imports_that_stay
 
-    with imports_that_stay():
+    with imports_that_stay("viewer.view"):
         from viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)

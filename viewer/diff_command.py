@@ -19,7 +19,7 @@ from viewer.option_types import (
     pattern,
 )
 
-__all__ = ["NOT_JUDGED", "REGRESSED", "diff_main"]
+__all__ = ["NOT_JUDGED", "REGRESSED", "diff_main", "make_parser"]
 
 REGRESSED = 3
 """The exit status where a kernel has become slower by more than --fail-above allows."""
@@ -50,7 +50,7 @@ code differ by are noise; docs/diff.md has the statistics.
 
 def diff_main(arguments: Sequence[str], tool: str) -> int:
     """Run the command, called `tool`, with the arguments behind that; returns the exit code."""
-    options = _parser(tool).parse_args(arguments)
+    options = make_parser(tool).parse_args(arguments)
     check_there(options.a, options.b)
     check_apart(options.html, options.a, options.b)
     from viewer.comparison import show  # behind the command line: pandas and rich take their time
@@ -61,7 +61,7 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     return NOT_JUDGED if comparison.leaves_open else 0
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def make_parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
         usage=f"{tool} [options] A B",

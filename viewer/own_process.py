@@ -63,13 +63,13 @@ def imported_beside(work: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def imports_that_stay() -> Iterator[None]:
-    """Around imports: the garbage collector never looks through what they made.
+def imports_that_stay(module: str) -> Iterator[None]:
+    """Around the import of a module: the garbage collector never looks through what they made.
 
     There are 60,000 of them. To walk through them again and again, and once more at
     the end, was an eighth of a view of one launch. What the first such imports of a process make is left out.
     """
-    if gc.get_freeze_count() or not gc.isenabled():
+    if module in sys.modules or not gc.isenabled() or gc.get_freeze_count():
         yield
         return
     gc.disable()

@@ -22,7 +22,17 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from profscope.errors import OptionError
 
-__all__ = ["HOST_NAMES", "HostScopes", "Row", "called", "launched_in", "runs_later", "scope"]
+__all__ = [
+    "HOST_NAMES",
+    "MOST_ROWS",
+    "RECORDING",
+    "HostScopes",
+    "Row",
+    "called",
+    "launched_in",
+    "runs_later",
+    "scope",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,8 +40,9 @@ HOST_NAMES: Final = ("scope", "source", "thread", "start_unix_ns", "end_unix_ns"
 """The columns of `Profile.host`; a metric cannot have one of these names."""
 
 _SCOPE: Final = "scope"
-_MOST: Final = 1 << 20  # rows of a session: some 300 MB
-_RECORDING: Final[list[HostScopes]] = []  # those of the open session; none while it is paused
+MOST_ROWS: Final = 1 << 20
+"""Of a session: some 300 MB."""
+RECORDING: Final[list[HostScopes]] = []  # those of the open session; none while it is paused
 _NOTHING: Final[dict[str, Any]] = {}  # stays empty, as this does
 _NOWHERE: Final[list[Any]] = []
 _now: Final = time.time_ns
@@ -101,11 +112,11 @@ def launched_in() -> int:
     """
     thread = _HERE.thread
     thread.launches = True
-    if not _RECORDING:
+    if not RECORDING:
         return -1
     row = _recorded(_INNERMOST.get())
     if row is None and not thread.of_python:
-        row = _RECORDING[-1].waiting()
+        row = RECORDING[-1].waiting()
     return -1 if row is None else row.number
 
 
@@ -149,9 +160,10 @@ def _recorded(entered: Entered | None) -> Row | None:
 
 
 class HostScopes:
-    """Of a session. Thread-safe. changes: of what `columns` says."""
+    """Of a session. Thread-safe. most_rows: that it keeps. changes: of what `columns` says."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int = MOST_ROWS) -> None:
+        self._most_rows = most_rows
         self.changes = 0
         self._lock = threading.Lock()
         self._rows: list[Row] = []
@@ -170,7 +182,7 @@ class HostScopes:
         """Scopes of the body of a with statement are recorded: those that are open begin, and those that are
         open at its end, end there."""
         self._adopt()
-        _RECORDING.append(self)
+        RECORDING.append(self)
         try:
             yield
         finally:
@@ -203,7 +215,7 @@ class HostScopes:
         """As `begin`, of what was entered."""
         thread = entered.thread.number
         with self._lock:
-            if len(self._rows) >= _MOST:
+            if len(self._rows) >= self._most_rows:
                 self._left_out += 1
                 return None
             row = entered.row = Row(self, len(self._rows), name, source, thread, entered)
@@ -276,7 +288,9 @@ class HostScopes:
         """What is missing, one line each."""
         notes = []
         if self._left_out:
-            notes.append(f"{self._left_out:,} host scopes are left out: a session keeps the first {_MOST:,}")
+            notes.append(
+                f"{self._left_out:,} host scopes are left out: a session keeps the first {self._most_rows:,}"
+            )
         if self._unsure:
             launches = "launch is" if self._unsure == 1 else "launches are"
             notes.append(
@@ -313,8 +327,8 @@ class scope:  # noqa: N801  it reads as a statement
 
     def __enter__(self) -> scope:
         entered = Entered(self)
-        if _RECORDING:
-            self.begin(_RECORDING[-1], entered)
+        if RECORDING:
+            self.begin(RECORDING[-1], entered)
         entered.enter()
         self._entered = [*self._entered, entered]
         return self
@@ -429,5 +443,5 @@ def _checked(metrics: dict[str, Any]) -> dict[str, float]:
 
 def _forget(scopes: HostScopes | None) -> None:
     """It records no more; also in a child process, where nobody would read it."""
-    if scopes in _RECORDING:
-        _RECORDING.remove(scopes)
+    if scopes in RECORDING:
+        RECORDING.remove(scopes)

@@ -71,15 +71,18 @@ def _boot() -> str:
 
 
 class Job:
-    """Of a session. Nothing here raises: without a job, or without a network, there is less to say."""
+    """Of a session. Nothing here raises: without a job, or without a network, there is less to say.
 
-    def __init__(self) -> None:
+    boot: id of the host's boot, which its ranks share; by default this host's.
+    """
+
+    def __init__(self, boot: str = "") -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._id = os.environ.get(JOB, "")
         self._rank, self._size = rank(os.environ), _number(os.environ, _SIZES)
         self._began_ns = time.time_ns()
-        self._boot = _boot()
+        self._boot = boot or _boot()
         self._clock: RankClock | None = None
         self._met = False
         self._left = threading.Event()

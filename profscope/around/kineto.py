@@ -24,13 +24,7 @@ from torch.profiler import ProfilerActivity, supported_activities
 from profscope.compat.torch_parts import is_profiling, make_quiet, of_all_threads, on_host, was_quiet
 from profscope.errors import SessionError
 
-__all__ = [
-    "Kineto",
-    "groups_in",
-    "only_asks",
-    "process_group",
-    "refuse_kineto",
-]
+__all__ = ["Kineto", "groups_in", "kind_of", "only_asks", "process_group", "process_groups", "refuse_kineto"]
 
 _KINDS: Final = {
     "kernel": "kernel",
@@ -160,7 +154,7 @@ def process_group(said: str) -> str:
     return f"{'group' if description == 'undefined' else description} {known['name']}: ranks {known['ranks']}"
 
 
-def _groups(results: Any, events: list[Any], names: list[str], notes: list[str]) -> list[str]:
+def process_groups(results: Any, events: list[Any], names: list[str], notes: list[str]) -> list[str]:
     """By event the process group that it communicates in, "" for others. results: of Kineto, whose events;
     notes: where it is said that nobody knows them."""
     communicate = [at for at, name in enumerate(names) if name == _COMMUNICATES]
@@ -197,7 +191,7 @@ def groups_in(trace: str) -> dict[int, str]:
 def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
     """The columns of Kineto's events, less those that _KINDS leaves out. notes: gets what is missing."""
     events = results.events()
-    kinds = ["" if event.name().startswith(_OWN) else _kind(event) for event in events]
+    kinds = ["" if event.name().startswith(_OWN) else kind_of(event) for event in events]
     kept = [(event, kind) for event, kind in zip(events, kinds, strict=True) if kind]
     names = [event.name() for event, _ in kept]
     return {
@@ -213,11 +207,11 @@ def _columns(results: Any, notes: list[str]) -> dict[str, list[Any]]:
         "end_unix_ns": [event.end_ns() for event, _ in kept],
         "correlation": [event.correlation_id() for event, _ in kept],
         "bytes": [event.nbytes() if kind in ("copy", "set") else -1 for event, kind in kept],
-        "group": _groups(results, [event for event, _ in kept], names, notes),
+        "group": process_groups(results, [event for event, _ in kept], names, notes),
     }
 
 
-def _kind(event: Any) -> str:
+def kind_of(event: Any) -> str:
     """What an event is; "" where it is left out."""
     name = event.name()
     if hasattr(event, "activity_type"):

@@ -17,13 +17,13 @@ from viewer.option_types import TRACE, add_no_verify, check_apart
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
     from profscope.schema import Tables
 
-__all__ = ["main"]
+__all__ = ["CONVERT", "MERGE", "main", "make_parser"]
 
 _OUT: Final = (
     f"file to write: {FORMATS}; or .html and others, which cannot be read back; replaced if it exists"
 )
 _EXIT: Final = exit_status("written", "a trace that cannot be read or written")
-_CONVERT: Final = f"""\
+CONVERT: Final = f"""\
 examples:
   profscope convert trace.pftrace.gz spans.parquet
   profscope convert trace.json.gz report.html
@@ -32,7 +32,7 @@ examples:
 
 {_EXIT}
 """
-_MERGE: Final = f"""\
+MERGE: Final = f"""\
 examples:
   profscope merge a.json.gz b.json.gz -o both.json.gz
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _convert(words: Sequence[str]) -> int:
-    parser = _parser("convert", "IN OUT", "Write a trace in another format.", _CONVERT)
+    parser = make_parser("convert", "IN OUT", "Write a trace in another format.", CONVERT)
     parser.add_argument("trace", metavar="IN", help=TRACE)
     parser.add_argument("output", metavar="OUT", help=_OUT)
     given = parser.parse_args(words)
@@ -65,7 +65,7 @@ def _convert(words: Sequence[str]) -> int:
 
 
 def _merge(words: Sequence[str]) -> int:
-    parser = _parser("merge", "TRACE... -o OUT", "Merge the traces of several ranks into one.", _MERGE)
+    parser = make_parser("merge", "TRACE... -o OUT", "Merge the traces of several ranks into one.", MERGE)
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=TRACE)
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help=_OUT)
     given = parser.parse_args(words)
@@ -113,7 +113,7 @@ def _check_different(traces: Sequence[str], loaded: Sequence[Tables]) -> None:
         seen[key] = trace
 
 
-def _parser(name: str, arguments: str, description: str, epilog: str) -> argparse.ArgumentParser:
+def make_parser(name: str, arguments: str, description: str, epilog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"profscope {name}",
         usage=f"profscope {name} [options] {arguments}",

@@ -29,7 +29,7 @@ from instrument_passes.toolchain import built, verify
 from profscope.binaries.rows import Instructions, Row, instructions_in, instructions_of
 from profscope.errors import exit_status, run_command
 
-__all__ = ["Expected", "expected_errors", "main", "mismatches"]
+__all__ = ["Expected", "expected_errors", "main", "make_parser", "mismatches"]
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
 _SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
@@ -64,7 +64,7 @@ def _main(arguments: argparse.Namespace) -> int:
 
 def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     """Exits with 2 at options of which one would have no effect, or that name two Tritons."""
-    parser = _parser(tool)
+    parser = make_parser(tool)
     arguments = parser.parse_args(argv)
     if arguments.list and (arguments.file != "-" or arguments.passes is not None):
         parser.error("--list is about all passes; leave the file and -p out")
@@ -83,7 +83,7 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     return arguments
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def make_parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
         usage=f"{tool} [options] [FILE.ttgir | FILE.cubin [FILE.ptx]]",

@@ -21,7 +21,16 @@ from profscope.decoding.in_flight import kinds_of_ctas, with_transactions
 from profscope.decoding.timebase import Readings, Stamped, TimeBase, readings, sms_of_stamps, stamped
 from profscope.errors import RecordError
 
-__all__ = ["Bundle", "Damaged", "TimedBundle", "decoded", "groups"]
+__all__ = [
+    "LEAST_ALIKE",
+    "LEAST_OF_CTA",
+    "MOST_BYTES",
+    "Bundle",
+    "Damaged",
+    "TimedBundle",
+    "decoded",
+    "groups",
+]
 
 Ints = npt.NDArray[np.int64]
 # A launch and where it stands among all that are decoded.
@@ -29,7 +38,7 @@ Placed = tuple[int, RawLaunch]
 Damaged = tuple[Placed, RecordError]
 
 # What is decoded as one should stay in a core's own cache; larger launches gain nothing by company.
-_MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -147,7 +156,7 @@ def groups(launches: Sequence[RawLaunch]) -> list[list[Placed]]:
         size = raw.buffer.nbytes
         kind = id(raw.manifest), id(raw.build), raw.device, raw.ctas, size
         open_groups = by_kind.setdefault(kind, [])
-        if not open_groups or (len(open_groups[-1]) + 1) * size > _MOST_BYTES:
+        if not open_groups or (len(open_groups[-1]) + 1) * size > MOST_BYTES:
             open_groups.append([])
             every.append(open_groups[-1])
         open_groups[-1].append(placed)
@@ -214,8 +223,8 @@ def _check_grid(launch: RawLaunch, grid_x: int, grid_y: int) -> None:
 
 # Below these, steps of numpy's have too little to do: spans of a CTA, and of CTAs of one kind that follow
 # each other, on average. They take about 180 us however few spans there are; span by span, each takes 80 ns.
-_LEAST_OF_CTA: Final = 16
-_LEAST_ALIKE: Final = 4096
+LEAST_OF_CTA: Final = 16
+LEAST_ALIKE: Final = 4096
 
 
 def decode_launch(buffer: npt.NDArray[np.uint8], manifest: Manifest) -> DecodedLaunch:
@@ -229,14 +238,14 @@ def _laid_out(found: Found) -> DecodedLaunch | None:
     """One CTA of each kind, and the layout of all; None where CTAs are too many kinds or too short, or where
     clocks do not go on in the order of the program."""
     spans = int(found.recorded.spans.sum())
-    if spans < _LEAST_ALIKE:
+    if spans < LEAST_ALIKE:
         return None
     some = _part(found.recorded, np.flatnonzero(found.recorded.spans))
     opens = np.append(True, some.cta[1:] != some.cta[:-1])
     first = np.flatnonzero(opens)
     kind, chosen = kinds_of_ctas(some)
     runs = 1 + np.count_nonzero(kind[1:] != kind[:-1])
-    if spans < _LEAST_OF_CTA * len(kind) or spans < _LEAST_ALIKE * runs:
+    if spans < LEAST_OF_CTA * len(kind) or spans < LEAST_ALIKE * runs:
         return None
     one_each = _part(some, spread(np.append(first, len(some.cta)), chosen))
     if 2 * int(one_each.spans.sum()) > spans or (opens[1:] != (some.area[1:] != some.area[:-1])).any():

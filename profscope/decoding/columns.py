@@ -19,6 +19,9 @@ from profscope.decoding.shapes import Wrote, words_of
 __all__ = [
     "BLOCK_SPANS",
     "INSTEAD",
+    "MIN_ALIKE_SPANS",
+    "SHORT_PATTERN",
+    "WRAP_NS",
     "Clocks",
     "Columns",
     "Recorded",
@@ -39,13 +42,13 @@ Words = npt.NDArray[np.uint32]
 ANCHOR_MARGIN_CYCLES = 1 << 24
 # Low halves of clocks are unambiguous while the whole CTA lasts less than 2^32 cycles, and so it does if it
 # lasts less than this: no GPU's SMs run at more than 3 GHz.
-_WRAP_NS = ((1 << 32) - 2 * ANCHOR_MARGIN_CYCLES) // 3
+WRAP_NS = ((1 << 32) - 2 * ANCHOR_MARGIN_CYCLES) // 3
 # Spans that are worked on together: few enough for a core's caches, and so many that threads do not wait for
 # each other between short steps of numpy (on 32 cores 2^15 took 1.3 times as long as 2^17).
 BLOCK_SPANS = 1 << 17
 # Neighbours of one pattern are filled in together where that many spans come with each change of pattern.
-_MIN_ALIKE_SPANS = 8192
-_SHORT_PATTERN = 8  # spans
+MIN_ALIKE_SPANS = 8192
+SHORT_PATTERN = 8  # spans
 
 
 class Clocks:
@@ -63,7 +66,7 @@ class Clocks:
         # By CTA, whether the low half may have been 0: its warps may leave after the header's clock is read.
         self.wraps = (self.end != 0) & (self.anchor >> 32 != self.end + ANCHOR_MARGIN_CYCLES >> 32)
         took_ns = ctas["end_globaltimer"] - ctas["start_globaltimer"]
-        self.ambiguous = int(np.count_nonzero(took_ns >= _WRAP_NS))
+        self.ambiguous = int(np.count_nonzero(took_ns >= WRAP_NS))
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def _blocks(recorded: Recorded, of_cta: int) -> Iterator[tuple[int, int]]:
     changes = np.flatnonzero(recorded.pattern[1:] != recorded.pattern[:-1]) + 1
     cuts = np.searchsorted(recorded.first, np.arange(0, total, BLOCK_SPANS))
     cuts -= cuts % of_cta
-    if total > len(changes) * _MIN_ALIKE_SPANS:
+    if total > len(changes) * MIN_ALIKE_SPANS:
         cuts = np.concatenate([cuts, changes])
     cuts = np.unique(np.concatenate([[0], cuts, [warps]]))
     yield from itertools.pairwise(cuts.tolist())
@@ -157,7 +160,7 @@ def _fill_alike(mine: Columns, words: Words, anchor: Ints, warps: Recorded, patt
     tables = {name: column.reshape(len(words), size) for name, column in vars(mine).items()}
     low = anchor.astype(np.uint32)[:, None]
     # Of a short pattern one span at a time, of all warps: numpy's inner loop runs along the longer side.
-    for some in [slice(0, size)] if size > _SHORT_PATTERN else [slice(at, at + 1) for at in range(size)]:
+    for some in [slice(0, size)] if size > SHORT_PATTERN else [slice(at, at + 1) for at in range(size)]:
         table = {name: whole[:, some] for name, whole in tables.items()}
         spans = slice(first + some.start, first + some.stop)
         for name in ("cta", "warp", "sm"):

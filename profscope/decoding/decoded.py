@@ -18,7 +18,16 @@ import numpy.typing as npt
 from instrument_passes.manifest import Span
 from profscope.decoding.columns import BLOCK_SPANS, Columns, Recorded
 
-__all__ = ["Apart", "DecodedLaunch", "Layout", "Part", "Payload", "SeveralLaunches", "time_order"]
+__all__ = [
+    "PART_SPANS",
+    "Apart",
+    "DecodedLaunch",
+    "Layout",
+    "Part",
+    "Payload",
+    "SeveralLaunches",
+    "time_order",
+]
 
 Ints = npt.NDArray[np.int64]
 Small = npt.NDArray[np.int32]
@@ -26,7 +35,7 @@ Words = npt.NDArray[np.uint32]
 Flags = npt.NDArray[np.bool_]
 
 # Spans of a part: what is at hand of them should stay in a core's own cache.
-_PART_SPANS: Final = 1 << 16
+PART_SPANS: Final = 1 << 16
 
 
 class Part(NamedTuple):
@@ -84,8 +93,8 @@ class Layout:
         for begin, end in itertools.pairwise([0, *changes.tolist(), len(self.kind)]):
             of_kind = slice(*self.first[self.kind[begin] :][:2].tolist())
             size = of_kind.stop - of_kind.start
-            together = max(1, _PART_SPANS // size)
-            length = size if whole else min(size, _PART_SPANS)
+            together = max(1, PART_SPANS // size)
+            length = size if whole else min(size, PART_SPANS)
             for cta in range(begin, end, together):
                 ctas = slice(cta, min(cta + together, end))
                 for row in range(of_kind.start, of_kind.stop, length):

@@ -17,14 +17,14 @@ from instrument_passes.manifest import Manifest, Section
 from instrument_passes.records import WORD
 from profscope.decoding.rows import SectionRows, count_column
 
-__all__ = ["Shapes", "Warps", "Wrote", "shapes", "warps_of", "without_unused", "words_of"]
+__all__ = ["BLOCK_WORDS", "Shapes", "Warps", "Wrote", "shapes", "warps_of", "without_unused", "words_of"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
 Flags = npt.NDArray[np.bool_]
 
 # Words that are looked at together: what is worked out about them should stay in a core's own cache.
-_BLOCK_WORDS = 1 << 16
+BLOCK_WORDS = 1 << 16
 # Kinds of columns of which only matters whether something was written.
 _WRITTEN_OR_NOT = ("clock", "ran")
 
@@ -75,7 +75,7 @@ def shapes(segments: Words, warps: Warps, manifest: Manifest, section: Section, 
     first: list[int] = []
     of = np.empty(len(warps.area), np.int64)
     of_cta = segments.shape[1]
-    step = max(1, _BLOCK_WORDS // max(1, of_cta * segments.shape[2])) * of_cta
+    step = max(1, BLOCK_WORDS // max(1, of_cta * segments.shape[2])) * of_cta
     for begin in range(0, len(of), step):
         block = slice(begin, begin + step)
         words = words_of(segments, warps.area[block], warps.segment[block])

@@ -14,11 +14,11 @@ from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import InstanceValue, InstructionData, MetricConfig, MetricDetails
 from profscope.evidence.subject import CountedLaunch, Subject
 
-__all__ = ["Counts"]
+__all__ = ["CONFIGURED", "Counts"]
 
 _DATA_SIZE: Final = InstructionData.pInstanceValues.offset + InstructionData.pInstanceValues.size
 _WHOLE_GPU: Final = 0  # CUPTI_SASS_METRICS_OUTPUT_GRANULARITY_GPU
-_CONFIGURED: Final[dict[int, dict[int, str]]] = {}
+CONFIGURED: Final[dict[int, dict[int, str]]] = {}
 """By device of this process: the columns by metric id. CUPTI configures a device once in a process: after
 cuptiSassMetricsUnsetConfig a second configuration answers CUPTI_ERROR_OUT_OF_MEMORY (CUPTI 13.0)."""
 
@@ -39,7 +39,7 @@ class Counts:
         """Configure the device. Raises SamplerError."""
         self._library.call("cuptiProfilerInitialize")
         self._initialise_context()
-        if self._device in _CONFIGURED:
+        if self._device in CONFIGURED:
             return
         call = self._library.call
         chip = call("cuptiDeviceGetChipName", deviceIndex=self._device).pChipName
@@ -53,7 +53,7 @@ class Counts:
         configs = (MetricConfig * len(ids))(*(MetricConfig(metric, _WHOLE_GPU) for metric in ids))
         at = ctypes.cast(configs, ctypes.c_void_p)
         call("cuptiSassMetricsSetConfig", numOfMetricConfig=len(ids), pConfigs=at, deviceIndex=self._device)
-        _CONFIGURED[self._device] = ids
+        CONFIGURED[self._device] = ids
 
     def _initialise_context(self) -> None:
         """Ask for what the context can count. Without this, or a range profiler's start, before the first
@@ -118,7 +118,7 @@ class Counts:
 
     def _flushed(self) -> dict[tuple[int, str, int], dict[str, int]]:
         """By binary's crc, function and pc: the counts by column. An instruction has several records."""
-        columns = _CONFIGURED[self._device]
+        columns = CONFIGURED[self._device]
         counted = self._library.call("cuptiSassMetricsGetDataProperties", ctx=self._context)
         records, instances = counted.numOfPatchedInstructionRecords, counted.numOfInstances
         found: dict[tuple[int, str, int], dict[str, int]] = {}

@@ -21,16 +21,19 @@ from profscope.evidence.subject import SampledLaunch
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
 __all__ = [
+    "GOLDEN",
     "classes_by_place",
+    "divided_by_cause",
     "numbering",
     "sample_tables",
     "sampler_metadata",
     "summed_samples",
+    "timed_ranges",
     "with_samples",
 ]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
-_GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
+GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
 _CLOCK: Final = "SR_CLOCKLO"
 _ONE: Final = ["kernel", "variant", "launch", "binary", "pc", "stall", "blamed_pc"]
 
@@ -93,7 +96,7 @@ def sample_tables(
         binary = _read(cubin, ptx, pd.concat([_stalls(launch) for launch in of_binary]))
         for at, launch in enumerate(of_binary):
             variant = numbers(launch.kernel, launch.variant_key)
-            rows = _divided(_stalls(launch), binary.shares, at * _GOLDEN)
+            rows = divided_by_cause(_stalls(launch), binary.shares, at * GOLDEN)
             rows = rows.assign(
                 kernel=launch.kernel, variant=variant, launch=launch.launch, binary=launch.binary
             ).merge(binary.places, on=["pc", "blamed_pc"])
@@ -172,10 +175,10 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
         lost = int(stalls.loc[outside, "samples"].sum())
         notes.append(f"{lost} samples are at no instruction of the binary, such as those of other functions")
     shares = shares.drop(columns="samples")
-    return _Binary(_places(df, shares), shares, classes_by_place(df), _timed(df), _sass(df), notes)
+    return _Binary(_places(df, shares), shares, classes_by_place(df), timed_ranges(df), _sass(df), notes)
 
 
-def _timed(df: pd.DataFrame) -> list[list[Any]]:
+def timed_ranges(df: pd.DataFrame) -> list[list[Any]]:
     """The pcs of two clock reads that follow one another at one place, and that place."""
     reads = df[df["sass"].str.contains(_CLOCK, regex=False)]
     columns = (reads[name].tolist() for name in ("pc", "file", "line", "call_path"))
@@ -206,7 +209,7 @@ def _places(df: pd.DataFrame | None, shares: pd.DataFrame) -> pd.DataFrame:
     return table.fillna(dict.fromkeys(lines, 0)).fillna("").astype(dict.fromkeys(lines, "int64"))
 
 
-def _divided(stalls: pd.DataFrame, shares: pd.DataFrame, offset: float) -> pd.DataFrame:
+def divided_by_cause(stalls: pd.DataFrame, shares: pd.DataFrame, offset: float) -> pd.DataFrame:
     """pc, stall, blamed_pc, samples: whole samples that add up to those of each pc and stall.
 
     offset: where in the first sample to begin. Of the numbers offset, offset + 1, ... each cause gets those
@@ -221,7 +224,7 @@ def _divided(stalls: pd.DataFrame, shares: pd.DataFrame, offset: float) -> pd.Da
     samples = rows["samples"].to_numpy()
     total = np.cumsum(rows["share"].to_numpy())
     ends = samples * (total - np.append(0.0, total)[np.flatnonzero(first)][group])
-    begin = (offset + _GOLDEN * group) % 1.0  # not alike for all pcs: what is left over would go to one side
+    begin = (offset + GOLDEN * group) % 1.0  # not alike for all pcs: what is left over would go to one side
     last = np.append(first[1:], True)
     upto = np.where(last, samples, np.clip(np.floor(ends + begin), 0, samples)).astype(np.int64)
     before = np.where(first, 0, np.append(0, upto[:-1]))

@@ -22,14 +22,14 @@ from profscope.threads import worker_pool
 from profscope.traces.html.document import document
 from profscope.traces.html.figures import count_text, duration_text, percent_text
 
-__all__ = ["framed", "overview", "show"]
+__all__ = ["MOST_SPANS", "framed", "overview", "show"]
 
 _LEAST, _MOST = 100, 10_000
 _ELSEWHERE: Final = (
     "prof.show() puts the report below a cell of a notebook, and this is none: prof.save('report.html') "
     "writes it to a file for a browser, and print(prof.findings().to_string()) prints the findings here"
 )
-_MOST_SPANS: Final = 3_000_000
+MOST_SPANS: Final = 3_000_000
 """Of more, a cell would take seconds to say what is found in them."""
 _KERNELS, _DETAILED, _FINDINGS, _LINES, _LETTERS = 5, 3, 3, 5, 80
 _BAR: Final = 60
@@ -43,7 +43,7 @@ def overview(tables: Tables, held: str) -> Markup:
 
     held: what there is.
     """
-    is_large = len(tables.df) > _MOST_SPANS
+    is_large = len(tables.df) > MOST_SPANS
     parts_of_model = () if is_large else ("accounts", "findings", "lines")
     model = profile_model(tables, parts=parts_of_model, detailed=_DETAILED)
     device = model.header.device.name

@@ -51,13 +51,13 @@ class Planner:
 
     def plan_captured(self, manifest: Manifest, ctas: int, free_bytes: int) -> Plan | None:
         """As `plan`, for a launch that is captured into a CUDA graph, without waiting for anything."""
-        ring_log2 = self._known_rings(manifest, ctas)
+        ring_log2 = self.known_rings(manifest, ctas)
         limit = free_bytes if ring_log2 is not None else free_bytes // _UNKNOWN_PART
         return self._fit(manifest, ring_log2, ctas, limit)
 
     def learn(self, manifest: Manifest, ctas: int) -> int | None:
         """The length of a program's rings, learned from its first launch, which this waits for."""
-        known = self._known_rings(manifest, ctas)
+        known = self.known_rings(manifest, ctas)
         if known is not None:
             return known
         key = manifest.digest, ctas
@@ -68,7 +68,7 @@ class Planner:
                 return self._log.ring_log2[key]
         return None
 
-    def _known_rings(self, manifest: Manifest, ctas: int) -> int | None:
+    def known_rings(self, manifest: Manifest, ctas: int) -> int | None:
         """The length of a program's rings; None if not known yet.
 
         A grid of another size is another problem, with trip counts of its own, so it learns for itself.

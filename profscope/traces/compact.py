@@ -20,7 +20,7 @@ from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, payload_names, spans_f
 from profscope.store.packed_table import pack, unpack
 from profscope.traces.tracks import RUN_COLUMNS, column_run_starts, run_starts, stable_order
 
-__all__ = ["Clock", "categorical", "categories", "decode", "encode", "fit_clock"]
+__all__ = ["Clock", "categorical", "categories", "decode", "encode", "fit_clock", "parents_of"]
 
 # A straight line from cycles to nanoseconds for each warp, so that a trace need not store both.
 #
@@ -235,7 +235,7 @@ def _encode_piece(column: dict[str, Any], begin: int) -> dict[str, Any]:
         "wait_row": _differences(waited),
         "wait_after": after,
     }
-    if not np.array_equal(column["parent"], _parents(depth, asynchronous, begin)):
+    if not np.array_equal(column["parent"], parents_of(depth, asynchronous, begin)):
         streams["parent"] = column["parent"] - rows
     order = stable_order(column["site"])
     streams |= {name: streams[name][order] for name in SITE_ORDERED}
@@ -268,7 +268,7 @@ def _decode_piece(piece: dict[str, Any], begin: int, asynchronous: NDArray[np.bo
     end_ns += clock.at(start + duration)
     wait = np.full(len(rows), -1)
     wait[waited] = rows[waited] + stream["wait_after"]
-    parent = stream["parent"] + rows if "parent" in stream else _parents(depth, asynchronous[site], begin)
+    parent = stream["parent"] + rows if "parent" in stream else parents_of(depth, asynchronous[site], begin)
     columns |= {"site": site, "depth": depth, "iteration": _sums(stream["iteration"]), "parent": parent}
     columns |= {"start_cycle": start, "duration_cycles": duration, "wait": wait}
     return columns | {"start_ns": start_ns, "duration_ns": end_ns - start_ns}
@@ -332,7 +332,7 @@ def _step(depth: Ints, duration: Ints, ended: Ints) -> Ints:
     return step
 
 
-def _parents(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
+def parents_of(depth: Ints, asynchronous: NDArray[np.bool_], begin: int) -> Ints:
     """The parents that pre-order implies: the last synchronous row one level up; -1 at depth 0.
 
     `begin` is the number of the first row.

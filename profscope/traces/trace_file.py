@@ -300,9 +300,6 @@ PEAK_BYTES_A_SPAN: Final = 240
 were 143 for a file and 236 for a folder."""
 PAYLOAD_BYTES: Final = 27  # three times a number and whether it is missing
 
-_MEMINFO: Final = Path("/proc/meminfo")
-_CGROUP: Final = Path("/sys/fs/cgroup")
-
 
 def check_room(name: str, spans: int, payloads: int = 0) -> None:
     """Raises TraceError where so many spans do not fit into the memory that is free; where that is not known,
@@ -316,21 +313,23 @@ def check_room(name: str, spans: int, payloads: int = 0) -> None:
         )
 
 
-def free_bytes() -> int | None:
+def free_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
     """How much memory this process may still take: the machine's, or what its control group leaves it."""
-    return min((free for free in (_machine(), _control_group()) if free is not None), default=None)
+    return min(
+        (free for free in (_machine(meminfo), _control_group(cgroup)) if free is not None), default=None
+    )
 
 
-def _machine() -> int | None:
-    return _fields(_MEMINFO).get("MemAvailable:", 0) << 10 or None
+def _machine(meminfo: Path) -> int | None:
+    return _fields(meminfo).get("MemAvailable:", 0) << 10 or None
 
 
-def _control_group() -> int | None:
+def _control_group(folder: Path) -> int | None:
     """Of version 2, as a container sees its own."""
-    most, used = (_number(_CGROUP / f"memory.{name}") for name in ("max", "current"))
+    most, used = (_number(folder / f"memory.{name}") for name in ("max", "current"))
     if most is None or used is None:
         return None
-    return max(0, most - used + _fields(_CGROUP / "memory.stat").get("inactive_file", 0))  # a cache gives way
+    return max(0, most - used + _fields(folder / "memory.stat").get("inactive_file", 0))  # a cache gives way
 
 
 def _number(path: Path) -> int | None:

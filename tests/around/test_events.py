@@ -201,7 +201,7 @@ class Event:
     ],
 )
 def test_kinds_by_name(event: Any, kind: str) -> None:
-    assert kineto._kind(event) == kind
+    assert kineto.kind_of(event) == kind
 
 
 @pytest.mark.exhaustive
@@ -248,14 +248,14 @@ def test_groups_as_kineto_saves_them() -> None:
     events = [SimpleNamespace(correlation_id=lambda each=each: each) for each in (1, 2, 5)]
     results = SimpleNamespace(save=lambda path: Path(path).write_text(trace))
     names = ["c10d::allreduce_", "record_param_comms", "record_param_comms"]
-    assert kineto._groups(results, events, names, []) == [
+    assert kineto.process_groups(results, events, names, []) == [
         "",
         "default_pg 0: ranks 0, 1",
         "second 1: ranks 0, 1",
     ]
     said = {"Process Group Name": '"7"', "Process Group Ranks": '"[2, 3]"'}
     newer = [SimpleNamespace(extra_meta=lambda: said)] * 3  # torch 2.13
-    assert kineto._groups(None, newer, names, []) == ["", *["group 7: ranks 2, 3"] * 2]
+    assert kineto.process_groups(None, newer, names, []) == ["", *["group 7: ranks 2, 3"] * 2]
 
 
 def test_events_are_kept_where_kinetos_file_cannot_be_written() -> None:
@@ -263,7 +263,7 @@ def test_events_are_kept_where_kinetos_file_cannot_be_written() -> None:
     events = [SimpleNamespace(correlation_id=lambda: 2)]
     results, notes = SimpleNamespace(save=lambda path: None), list[str]()
     for _ in range(2):
-        assert kineto._groups(results, events, ["record_param_comms"], notes) == [""]
+        assert kineto.process_groups(results, events, ["record_param_comms"], notes) == [""]
     assert notes == [
         "process groups are missing: Kineto's file could not be written, No such file or directory"
     ]

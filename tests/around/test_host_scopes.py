@@ -59,7 +59,7 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranges]:
     yield stand_in
     assert torch.cuda.nvtx._nvtx is stand_in
     assert (record_function.__enter__, record_function.__exit__) == before
-    assert host_scopes._RECORDING == []
+    assert host_scopes.RECORDING == []
 
 
 @pytest.fixture(scope="module")
@@ -281,9 +281,8 @@ def test_mistakes(name: Any, metrics: dict[str, Any], says: str) -> None:
     assert len(prof.host) == 0
 
 
-def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_scopes, "_MOST", 2)
-    scopes = HostScopes()
+def test_too_many() -> None:
+    scopes = HostScopes(most_rows=2)
     with scopes.installed():
         for _ in range(5):
             with profscope.scope("x"):

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from profscope.around import job as jobs
 from profscope.around.job import Job, RankClock, ask
 
 AHEAD_NS = 5_000_000_000
@@ -69,8 +68,7 @@ def joined(store: Store, rank: int, boot: str, monkeypatch: pytest.MonkeyPatch) 
         distributed_c10d=SimpleNamespace(_get_default_store=lambda: store),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch.distributed", distributed)
-    monkeypatch.setattr(jobs, "_boot", lambda: boot)
-    return Job()
+    return Job(boot)
 
 
 def test_ranks_of_two_hosts_compare_their_clocks_at_start_and_end(monkeypatch: pytest.MonkeyPatch) -> None:

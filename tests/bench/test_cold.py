@@ -13,7 +13,7 @@ from bench import cold
 def test_a_tiny_chase(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cold, "_OPTIONS", {"light": {"instrument": "light"}, "wrong": {"memory": 0}})
+    monkeypatch.setattr(cold, "OPTIONS", {"light": {"instrument": "light"}, "wrong": {"memory": 0}})
     file = tmp_path / "cold.json"
     assert cold.main(["--tiny", "--rounds", "1", "--json", str(file)]) == 1
     said = capsys.readouterr().out

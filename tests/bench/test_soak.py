@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from bench import drains, soak
-from profscope.device.arena import _MOVERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,11 +41,11 @@ def test_the_stages_of_a_drain(capsys: pytest.CaptureFixture[str]) -> None:
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading == "GB/s, 9 MiB at a time"
     rates = {line[:42].strip(): float(line[42:]) for line in lines[:4]}  # with a GPU there are more
-    assert list(rates) == [
+    assert [re.sub(r"\d+ threads", "N threads", name) for name in rates] == [
         "copy to old pages, 1 thread",
         "copy to new pages, 1 thread",
         "copy to numpy's new pages, 1 thread",
-        f"copy to new pages, {_MOVERS} threads",
+        "copy to new pages, N threads",
     ]
 
 
@@ -53,7 +53,7 @@ def test_a_rate_is_bytes_over_the_median_time(monkeypatch: pytest.MonkeyPatch) -
     clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 25.0])
     monkeypatch.setattr(drains.time, "perf_counter", lambda: next(clock))
     calls: list[int] = []
-    assert drains._gb_per_s(4_000_000_000, lambda: calls.append(1), 3) == 2.0
+    assert drains.gb_per_s(4_000_000_000, lambda: calls.append(1), 3) == 2.0
     assert len(calls) == 3
 
 

@@ -19,7 +19,7 @@ from tests.support.builds import cached_builds
 def builds() -> Iterator[None]:
     """Each module is built once, and the passes run once: their times are not looked at."""
     with cached_builds(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bench.static._REPEATS", 1)
+        patch.setattr("bench.static.REPEATS", 1)
         yield
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from profscope.commands.run_session import RunSession
 from profscope.compat.first_launch import Enter, FirstLaunch
 from profscope.compat.patches import after_import
+from profscope.options import Options
 from tests.support.sessions import launch, session
 from tests.support.triton_globals import triton_globals
 
@@ -29,12 +31,14 @@ def on_emulator() -> Iterator[None]:
 @pytest.mark.usefixtures("on_emulator")
 def test_threads_wait_while_the_first_launch_opens_a_session() -> None:
     before = triton_globals()
-    opened = []
+    opened: list[RunSession] = []
+    gave_way: list[str] = []
 
     def begin() -> Enter:
         waiting.wait()  # another thread is at a gate
-        opened.append(session(every=2).__enter__())
-        return opened[0]._parts().entered
+        options = Options(backend="emulator", every=2)
+        opened.append(RunSession(options, gives_way=gave_way.append, program={}).__enter__())
+        return opened[0].entered
 
     waiting = threading.Event()
     first = FirstLaunch(begin)

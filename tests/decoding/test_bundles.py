@@ -37,7 +37,7 @@ FAULTS = st.sampled_from(["", "", "", "unfinished", "empty", "wrong CTA", "wrong
 
 def tables(raws: Sequence[RawLaunch], *, alone: bool) -> Tables:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "_MOST_BYTES", 0 if alone else 1 << 20)
+        patch.setattr(bundles, "MOST_BYTES", 0 if alone else 1 << 20)
         return assemble(raws, {"backend": "gpu"})
 
 
@@ -132,7 +132,7 @@ def test_small_launches_share_bundles_and_large_ones_do_not() -> None:
     ]
     assert [[place for place, _ in group] for group in bundles.groups(raws)] == [[0, 2, 4, 6], [1, 3, 5, 7]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "_MOST_BYTES", 2 * made.buffer.nbytes)
+        patch.setattr(bundles, "MOST_BYTES", 2 * made.buffer.nbytes)
         assert [len(group) for group in bundles.groups(raws)] == [2, 1, 1, 2, 1, 1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +34,9 @@ CAPTURES = ("add", "liger_rms_norm", "matmul_cluster", "matmul_tma", "matmul_ws"
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches of a few spans are laid out, too, a few at a time, and CTAs are cut in two."""
     for module, name, value in (
-        (bundles, "_LEAST_ALIKE", 1),
-        (bundles, "_LEAST_OF_CTA", 1),
-        (decoded, "_PART_SPANS", 150),
+        (bundles, "LEAST_ALIKE", 1),
+        (bundles, "LEAST_OF_CTA", 1),
+        (decoded, "PART_SPANS", 150),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -69,7 +70,7 @@ def check(raw: RawLaunch) -> Tables:
     """The tables, which are the same span by span."""
     tables = assemble([raw], {"backend": "gpu"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bundles, "_laid_out", lambda found: None)
+        patch.setattr(bundles, "LEAST_ALIKE", sys.maxsize)
         expected = assemble([raw], {"backend": "gpu"})
     pd.testing.assert_frame_equal(tables.df, expected.df, check_exact=True)
     pd.testing.assert_frame_equal(tables.launches, expected.launches, check_exact=True)

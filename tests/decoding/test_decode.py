@@ -82,10 +82,10 @@ def test_any_program_in_blocks_of_any_size(
     """Blocks and how warps are put together change the speed and nothing else."""
     made = launch([Program(body, warps), Program(BODY, 1, 1)], **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "_BLOCK_WORDS", 8 * block)
+        patch.setattr(shapes, "BLOCK_WORDS", 8 * block)
         patch.setattr(columns, "BLOCK_SPANS", block)
-        patch.setattr(columns, "_MIN_ALIKE_SPANS", alike)
-        patch.setattr(columns, "_SHORT_PATTERN", short)
+        patch.setattr(columns, "MIN_ALIKE_SPANS", alike)
+        patch.setattr(columns, "SHORT_PATTERN", short)
         check(made)
 
 
@@ -120,7 +120,7 @@ def test_a_partition_that_is_entered_often_keeps_its_newest_entries() -> None:
     assert decoded.dropped > 0
 
 
-@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, 2 * columns._WRAP_NS - (1 << 26)))
+@given(before=st.integers(0, 1 << 20), cycles=st.integers(1, 2 * columns.WRAP_NS - (1 << 26)))
 def test_the_low_half_of_the_clock_may_wrap_inside_a_cta(before: int, cycles: int) -> None:
     body = (Scope((Work(cycles),)), *BODY)
     made = launch([Program(body)], start_clock=(7 << 32) - before)

@@ -15,7 +15,7 @@ from profscope.compat.programs import manifest_in
 from profscope.options import Options
 from profscope.traces.checks import validate
 from tests.kernels import matmul, matmul_tma
-from tests.kernels.aot import _source, gpu_target
+from tests.kernels.aot import ast_source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.spec import CUDA90, CUDA100, Spec
 from tests.support.builds import recording_builds
@@ -28,7 +28,7 @@ LAUNCH = [{}, {"launch_pdl": True}, {"launch_cooperative_grid": True}, {"maxnreg
 
 def build(spec: Spec, target: str, **options: Any) -> Any:
     options = {"enable_fp_fusion": True, **spec.options, **options}
-    return compile(_source(spec), target=gpu_target(target), options=options)
+    return compile(ast_source(spec), target=gpu_target(target), options=options)
 
 
 @pytest.mark.parametrize("level", LEVELS)

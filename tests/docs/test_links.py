@@ -176,14 +176,14 @@ def test_the_reference_has_what_profiles_have_besides_questions(reference: Modul
 
 
 def test_the_reference_reads_as_docstrings_do(reference: ModuleType) -> None:
-    assert reference._prose("a, b: one.\nc: two,\nthat is: three.\nRaises X.") == (
+    assert reference.prose("a, b: one.\nc: two,\nthat is: three.\nRaises X.") == (
         "\n- **a, b**: one.\n- **c**: two,\n  that is: three.\n\nRaises X."
     )
-    assert reference._prose("What was kept, none where it is not\nknown: then it says so.") == (
+    assert reference.prose("What was kept, none where it is not\nknown: then it says so.") == (
         "What was kept, none where it is not\nknown: then it says so."
     )
-    assert reference._prose("a <b> | `c|d`") == "a &lt;b> \\| `c|d`"
-    assert reference._prose("| `a` | b |\n|---|---|") == "| `a` | b |\n|---|---|"
+    assert reference.prose("a <b> | `c|d`") == "a &lt;b> \\| `c|d`"
+    assert reference.prose("| `a` | b |\n|---|---|") == "| `a` | b |\n|---|---|"
     assert "profscope.stop() -> Session" in reference.recording()
     assert "prof.program.steps(scope: str = 'step')" in reference.profile()
     assert "_semantic" not in reference.in_kernels()

@@ -14,6 +14,7 @@ from triton import knobs
 from instrument_passes.toolchain import disassembled
 from profscope.analysis.kernels.devices import pipe_of, slots_of
 from profscope.binaries.listing import read_listing
+from tests.support.quick import quick
 
 OPERANDS = {"b32": 4, "b64": 8, "f32": 4, "f64": 8}
 
@@ -45,16 +46,24 @@ ret;
 
 @pytest.mark.parametrize(
     ("opcode", "kind", "other"),
-    [
-        ("div.s32", "b32", "add.s32"),
-        ("rem.u32", "b32", "add.s32"),
-        ("div.s64", "b64", "add.s64"),
-        ("div.u64", "b64", "add.s64"),
-        ("rem.s64", "b64", "add.s64"),
-        ("mul.lo.s64", "b64", "add.s64"),
-        ("min.s64", "b64", "add.s64"),
-        ("div.full.f32", "f32", "add.f32"),
-    ],
+    quick(
+        [
+            ("div.s32", "b32", "add.s32"),
+            ("rem.u32", "b32", "add.s32"),
+            ("div.s64", "b64", "add.s64"),
+            ("div.u64", "b64", "add.s64"),
+            ("rem.s64", "b64", "add.s64"),
+            ("mul.lo.s64", "b64", "add.s64"),
+            ("min.s64", "b64", "add.s64"),
+            ("div.full.f32", "f32", "add.f32"),
+        ],
+        [
+            ("rem.u32", "b32", "add.s32"),
+            ("div.s64", "b64", "add.s64"),
+            ("min.s64", "b64", "add.s64"),
+            ("div.full.f32", "f32", "add.f32"),
+        ],
+    ),
 )
 def test_as_many_instructions_as_of_ptxas(opcode: str, kind: str, other: str) -> None:
     """More than of an addition, give or take the moves of constants."""
@@ -68,16 +77,24 @@ def test_as_many_instructions_as_of_ptxas(opcode: str, kind: str, other: str) ->
 
 @pytest.mark.parametrize(
     ("opcode", "kind", "operands", "pipe"),
-    [
-        ("add.f32", "f32", 2, "fma"),
-        ("fma.rn.f64", "f64", 3, "fp64"),
-        ("min.f32", "f32", 2, "alu"),
-        ("mul.lo.s32", "b32", 2, "fma"),
-        ("xor.b32", "b32", 2, "alu"),
-        ("popc.b32", "b32", 1, "xu"),
-        ("tanh.approx.f32", "f32", 1, "xu"),
-        ("ex2.approx.ftz.f32", "f32", 1, "xu"),
-    ],
+    quick(
+        [
+            ("add.f32", "f32", 2, "fma"),
+            ("fma.rn.f64", "f64", 3, "fp64"),
+            ("min.f32", "f32", 2, "alu"),
+            ("mul.lo.s32", "b32", 2, "fma"),
+            ("xor.b32", "b32", 2, "alu"),
+            ("popc.b32", "b32", 1, "xu"),
+            ("tanh.approx.f32", "f32", 1, "xu"),
+            ("ex2.approx.ftz.f32", "f32", 1, "xu"),
+        ],
+        [
+            ("fma.rn.f64", "f64", 3, "fp64"),
+            ("mul.lo.s32", "b32", 2, "fma"),
+            ("xor.b32", "b32", 2, "alu"),
+            ("popc.b32", "b32", 1, "xu"),
+        ],
+    ),
 )
 def test_the_pipe_of_ptxas(opcode: str, kind: str, operands: int, pipe: str) -> None:
     found = sass(opcode, kind, operands) - sass("mov." + kind, kind, 1)

@@ -54,10 +54,19 @@ def test_installed_but_not_asked_for_it_is_not_active() -> None:
     assert known == "True"
 
 
-def test_asked_for_by_environment() -> None:
+ASKED = """
+import triton
+import triton.language as tl
+print(type(triton.runtime.driver.active).__name__)
+target = tl.target_info
+print(target.is_cuda(), target.cuda_capability_geq(8, 0), target.current_target().arch)
+"""
+
+
+def test_where_the_environment_asks_for_it_it_is_active_and_kernels_are_told_so() -> None:
     if torch.cuda.is_available():
         pytest.skip("with a GPU, TRITON_DEFAULT_BACKEND decides")
-    assert python(NO_DRIVER, PROFSCOPE_EMULATOR="1").endswith("\nEmulatorDriver")
+    assert python(ASKED, PROFSCOPE_EMULATOR="1") == "EmulatorDriver\nTrue True 80"
 
 
 DOORS = """
@@ -324,18 +333,3 @@ def test_what_kernels_are_told_is_undone() -> None:
         driver.set_active(Other(emulator.device))
         assert tl.target_info.is_hip()
         assert not tl.target_info.is_cuda()
-
-
-TOLD = """
-import triton
-import triton.language as tl
-triton.runtime.driver.active
-target = tl.target_info
-print(target.is_cuda(), target.cuda_capability_geq(8, 0), target.current_target().arch)
-"""
-
-
-def test_kernels_are_told_so_where_the_environment_asks_for_the_emulator() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("with a GPU, TRITON_DEFAULT_BACKEND decides")
-    assert python(TOLD, PROFSCOPE_EMULATOR="1") == "True True 80"

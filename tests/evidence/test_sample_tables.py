@@ -180,7 +180,7 @@ def test_clock_reads_of_one_place_bound_what_a_span_has_inside() -> None:
         (96, "CS2R.32 R2, SR_CLOCKLO", 5),
     ]
     df = pd.DataFrame(rows, columns=["pc", "sass", "line"]).assign(file="f.py", call_path="")
-    assert module._timed(df) == [[16, 48, "f.py", 7, ""], [48, 80, "f.py", 7, ""]]
+    assert module.timed_ranges(df) == [[16, 48, "f.py", 7, ""], [48, 80, "f.py", 7, ""]]
     entries = sampled("chase")[1]["binaries"]
     assert [entry["timed"] for entry in entries] == [[], []], "the capture's binary reads no clock"
 
@@ -243,7 +243,7 @@ def test_samples_are_divided_whole(groups: list[tuple[int, list[int]]], offset: 
     rows = [(pc, "wait", cause, part / sum(parts)) for pc, (_, parts) in enumerate(groups)
             for cause, part in enumerate(parts)]  # fmt: skip
     shares = pd.DataFrame(rows, columns=["pc", "stall", "blamed_pc", "share"])
-    divided = module._divided(stalls, shares, offset)
+    divided = module.divided_by_cause(stalls, shares, offset)
     given = dict(enumerate(n for n, _ in groups))
     assert divided.groupby("pc")["samples"].sum().to_dict() == {pc: n for pc, n in given.items() if n}
     wanted = {(pc, cause): given[pc] * share for pc, _, cause, share in rows}
@@ -254,6 +254,6 @@ def test_samples_are_divided_whole(groups: list[tuple[int, list[int]]], offset: 
 def test_over_many_launches_each_cause_gets_its_share() -> None:
     stalls = pd.DataFrame({"pc": [16], "stall": "barrier", "samples": [3]})
     shares = pd.DataFrame({"pc": 16, "stall": "barrier", "blamed_pc": range(10), "share": 0.1})
-    parts = [module._divided(stalls, shares, at * module._GOLDEN) for at in range(100)]
+    parts = [module.divided_by_cause(stalls, shares, at * module.GOLDEN) for at in range(100)]
     by_cause = pd.concat(parts).groupby("blamed_pc")["samples"].sum()
     assert by_cause.tolist() == pytest.approx([30] * 10, abs=2)

@@ -21,7 +21,7 @@ TIME = "gpu__time_duration.sum"
 
 @pytest.fixture(autouse=True)
 def _no_device_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counts_module, "_CONFIGURED", {})
+    monkeypatch.setattr(counts_module, "CONFIGURED", {})
 
 
 def counted(cupti: FakeCupti) -> Counts:

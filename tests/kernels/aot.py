@@ -28,7 +28,7 @@ def gpu_target(target: str) -> GPUTarget:
     return GPUTarget("hip", arch, 64 if arch.startswith("gfx9") else 32)
 
 
-def _source(spec: Spec) -> ASTSource:
+def ast_source(spec: Spec) -> ASTSource:
     attrs: dict[Any, Any] = {
         (spec.fn.arg_names.index(name),): [["tt.divisibility", 16]] for name in spec.aligned
     }
@@ -43,7 +43,7 @@ def _source(spec: Spec) -> ASTSource:
 
 def compiled(spec: Spec, target: str) -> Any:
     """Triton's CompiledKernel of `spec`; its `asm` has ttir, ttgir, llir, ptx or amdgcn, and the binary."""
-    return compile(_source(spec), target=gpu_target(target), options=_FP_FUSION | dict(spec.options))
+    return compile(ast_source(spec), target=gpu_target(target), options=_FP_FUSION | dict(spec.options))
 
 
 def assembly(spec: Spec, target: str, stage: str) -> str:
@@ -85,7 +85,7 @@ def lowered(
     spec: Spec, target: str, last: str, options: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, str], dict[str, Any]]:
     """The text after each stage up to `last`, by the stage's name, and the metadata that the stages leave."""
-    source = _source(spec)
+    source = ast_source(spec)
     backend = make_backend(gpu_target(target))
     if knobs.runtime.add_stages_inspection_hook is not None:
         knobs.runtime.add_stages_inspection_hook()  # as Triton asks for its part of the cache key

@@ -177,7 +177,7 @@ def test_without_findings_it_says_what_is_known(monkeypatch: pytest.MonkeyPatch)
     assert clean
     assert all(text in shown(no_spans).text for text in list(clean)[:3])
     prof = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
-    monkeypatch.setattr(overviews, "_MOST_SPANS", 10)
+    monkeypatch.setattr(overviews, "MOST_SPANS", 10)
     assert "prof.findings() and prof.lines() say more" in shown(prof).text
 
 

@@ -1,4 +1,4 @@
-"""How many examples Hypothesis tries: two in five in `make test`, all of them in `make exhaustive`.
+"""How many examples Hypothesis tries: one in four in `make test`, all of them in `make exhaustive`.
 
 The first examples find most of what any find, and the tests of Hypothesis took a sixth of `make test`.
 """
@@ -20,4 +20,4 @@ def examples(number: int) -> int:
     """So many in a thorough run; a part of them, but as many as five, in any other."""
     if settings.get_current_profile_name() == THOROUGH:
         return number
-    return min(number, max(_FEWEST, -(-number * 2 // 5)))
+    return min(number, max(_FEWEST, -(-number // 4)))

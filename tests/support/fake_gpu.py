@@ -54,7 +54,7 @@ class FakeHardware(FakeMachine):
 
         monkeypatch.setattr(running, "machine_here", here)
         monkeypatch.setattr(observing, "open_witnesses", open_witnesses)
-        monkeypatch.setattr(counts_module, "_CONFIGURED", {})
+        monkeypatch.setattr(counts_module, "CONFIGURED", {})
         monkeypatch.setattr(observer_module, "injected_tool", lambda: "")
         monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
         return self

@@ -1,6 +1,8 @@
 """Python programs in processes of their own, forked from one that has imported torch, Triton and pandas.
 
-Importing them takes seconds. A program runs as `python -c` runs it: as `__main__`, to the interpreter's end.
+Importing them takes seconds. A program runs as `python -c` runs it: as `__main__`, to the end of its threads
+and of what it has registered for the exit. The interpreter then takes its modules apart, for two thirds of a
+second with torch among them: only with `finalize=True`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ __all__ = ["Forks"]
 _ROOT: Final = Path(__file__).parents[2]
 # The child leaves the loop, and its own code is the last thing it does.
 _PARENT: Final = """
-import json, os, sys
+import atexit, json, os, sys
 import numpy, pandas, torch, triton, triton.experimental.gluon
 from triton.runtime.cache import triton_key
 triton_key()  # hashes all of Triton, once a process
@@ -34,7 +36,28 @@ for descriptor, path in enumerate(request["streams"], start=1):
 os.environ.clear()
 os.environ.update(request["environment"])
 sys.argv = ["-c", *request["arguments"]]
-exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
+status = 0
+
+def leave():
+    if status is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+if not request["finalize"]:
+    atexit.register(leave)  # the last one that is called
+try:
+    exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})
+except SystemExit as error:
+    code = 0 if error.code is None else error.code
+    status = code if isinstance(code, int) else 1
+    raise
+except KeyboardInterrupt:
+    status = None  # the interpreter ends itself by the signal
+    raise
+except BaseException:
+    status = 1
+    raise
 """
 
 
@@ -44,7 +67,7 @@ class Forks:
     def __init__(self) -> None:
         self._parent: subprocess.Popen[str] | None = None
 
-    def run(self, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    def run(self, code: str, *arguments: object, finalize: bool = False) -> subprocess.CompletedProcess[str]:
         """Run a program with the arguments and this process's environment, in the checkout's root."""
         if self._parent is None:
             self._parent = subprocess.Popen(
@@ -54,7 +77,10 @@ class Forks:
         words = [str(argument) for argument in arguments]
         with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
             streams, environment = [out.name, err.name], dict(os.environ)
-            request = {"code": code, "arguments": words, "environment": environment, "streams": streams}
+            request = {
+                "code": code, "arguments": words, "environment": environment, "streams": streams,
+                "finalize": finalize,
+            }  # fmt: skip
             assert self._parent.stdin is not None
             assert self._parent.stdout is not None
             print(json.dumps(request), file=self._parent.stdin, flush=True)

@@ -23,5 +23,5 @@ def short_rings() -> Iterator[None]:
         return MIN_RING_LOG2
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Planner, "_known_rings", shortest)
+        patch.setattr(Planner, "known_rings", shortest)
         yield

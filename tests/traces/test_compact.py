@@ -16,7 +16,7 @@ from profscope.analysis.spans.rows import sites
 from profscope.profiles import Profile
 from profscope.schema import SPAN_DTYPES
 from profscope.store.packed_table import pack, unpack
-from profscope.traces.compact import FEW_LEVELS, ROW_STREAMS, RUN_STREAMS, _parents, decode, encode
+from profscope.traces.compact import FEW_LEVELS, ROW_STREAMS, RUN_STREAMS, decode, encode, parents_of
 from tests.support.profiles import profiles, regular_profile
 
 ENOUGH = 1 << 30
@@ -134,16 +134,16 @@ def test_parents_are_found_alike_by_levels_and_at_once(rows: list[tuple[int, boo
         if level > 0 else -1
         for at, (level, _) in enumerate(rows)
     ]  # fmt: skip
-    assert _parents(depth, asynchronous, begin).tolist() == expected
+    assert parents_of(depth, asynchronous, begin).tolist() == expected
     spread = np.where(depth > 0, depth + FEW_LEVELS, depth)  # the same tree deep down, without roots
     deep = [parent if level > 1 else -1 for parent, (level, _) in zip(expected, rows, strict=True)]
-    assert _parents(spread, asynchronous, begin).tolist() == deep
+    assert parents_of(spread, asynchronous, begin).tolist() == deep
 
 
 def test_rows_ever_deeper_take_no_longer_than_others() -> None:
     depth = np.arange(100_000) * 2**40
     depth[1::2] = depth[::2] + 1
-    parents = _parents(depth, np.zeros(len(depth), np.bool_), 0)
+    parents = parents_of(depth, np.zeros(len(depth), np.bool_), 0)
     assert parents[::2].tolist() == [-1] * 50_000
     assert parents[1::2].tolist() == list(range(0, 100_000, 2))
 

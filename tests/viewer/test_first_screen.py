@@ -44,7 +44,7 @@ IMPORTS = """
 import gc
 from viewer.own_process import imports_that_stay
 for _ in range(2):
-    with imports_that_stay():
+    with imports_that_stay("numpy"):
         import numpy
     print(gc.isenabled(), gc.get_freeze_count() > 10_000)
     gc.unfreeze()

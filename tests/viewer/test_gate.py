@@ -101,7 +101,7 @@ def gate(folder: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
         for name, program in (("a", a), ("b", b)):
             with session() as prof:
                 program()
-            paths.append(str(folder / f"{name}.pftrace.gz"))
+            paths.append(str(folder / f"{name}.parquet"))
             prof.save(paths[-1])
         done = run("diff", *paths, "--fail-above", "5%", "--format", "json", *more)
         return done.returncode, json.loads(done.stdout), done.stderr
@@ -120,7 +120,7 @@ def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
         assert each["launch"]["percent"] > 50
     assert shown["program"]["changed_a"] == shown["program"]["changed_b"] == 1
     assert shown["program"]["not_judged"] == []
-    traces = [str(folder / f"{name}.pftrace.gz") for name in "ab"]
+    traces = [str(folder / f"{name}.parquet") for name in "ab"]
     page = folder / "diff.html"
     text = run("diff", *traces, "--html", str(page)).stdout
     for act in (0, 1):
@@ -140,7 +140,7 @@ def test_an_unchanged_program_passes_however_often_it_launches(
     assert (status, errors) == (0, "")
     assert all(each["says"].startswith("the same, ") for each in shown["kernels"])
     assert (shown["program"]["changed_a"], shown["program"]["changed_b"]) == (0, 0)
-    text = run("diff", *(str(folder / f"{name}.pftrace.gz") for name in "ab")).stdout
+    text = run("diff", *(str(folder / f"{name}.parquet") for name in "ab")).stdout
     assert " in B, 3 and 5 launches; no launch changed" in " ".join(text.split())
 
 
