@@ -34,7 +34,7 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.spans.ctas import launch_durations
 
-__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
+__all__ = ["ATOMICS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
 _LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
@@ -44,6 +44,8 @@ _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
+ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
+"""Opcodes of atomics of global memory."""
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -131,6 +133,12 @@ class KernelFacts:
     def local_bytes(self) -> float:
         """What loads and stores of local memory move in a launch, in bytes."""
         return 32.0 * float((self.counts["local_sectors"] / self.counts["launches"]).sum())
+
+    @cached_property
+    def l2_bytes(self) -> float:
+        """What instructions ask L2 for, in bytes; an atomic reads its sector and writes it."""
+        moved = self.sectors("LDG", "LDGSTS", "STG") + 2 * self.sectors(*ATOMICS)
+        return max(1.0, 32 * moved + self.local_bytes)
 
     @cached_property
     def slots(self) -> pd.DataFrame:

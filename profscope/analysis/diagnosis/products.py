@@ -129,7 +129,7 @@ def without_small_tiles(facts: KernelFacts) -> Without:
         for side, other in ((rows, columns), (columns, rows))
     )
     left = (1 / longer_rows + 1 / longer_columns) / (1 / rows + 1 / columns)
-    again = max(0.0, 1 - read / asked)
+    again = max(0.0, 1 - read / asked) * asked / facts.l2_bytes
     return Without((1 - left) * again, dict.fromkeys(_GROWS, left) | {"l2": 1 - (1 - left) * again})
 
 

@@ -11,6 +11,7 @@ from profscope.analysis.diagnosis.dataflow import (
     conversion_lines,
     copies_of_loops,
     early_reductions,
+    fetch_lines,
     unoverlapped_products,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
@@ -51,7 +52,8 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
-    rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
+    fetches = fetch_lines([op for op, _, _ in facts.located_ops])
+    rows |= facts.at(lines | fetches) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
     if not dots:  # which each thread loads for itself
         rows |= facts.at(summed.loads) & facts.counts["op"].eq("LDG")
     removed = facts.blamed_share(rows) if "samples" in facts.known else share

@@ -16,6 +16,7 @@ __all__ = [
     "adds_to",
     "compares_both",
     "elements",
+    "is_divided",
     "is_gathered",
     "is_in_loop",
     "is_of_outer_loop",
@@ -28,7 +29,7 @@ __all__ = [
 PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 """Products of matrices."""
 _PROGRAM: Final = "tt.get_program_id"
-_GATHERS: Final = re.compile(r"tt\.load$|arith\.(div|rem)[su]i$")
+_DIVISIONS: Final = re.compile(r"arith\.(div|rem)[su]i$")
 _Read = tuple[Op, str]  # an op, and the name of an operand
 
 
@@ -88,10 +89,18 @@ def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
 
 def is_gathered(op: Op) -> bool:
     """Whether the address was computed from what was loaded, or by a division."""
-    return any(
-        isinstance(value.owner, Op) and _GATHERS.match(value.owner.name)
-        for value in _made_of(op, op.operands[:1], _read_by)
-    )
+    made = _makers_of_address(op)
+    return any(each.name == "tt.load" or _DIVISIONS.match(each.name) for each in made)
+
+
+def is_divided(op: Op) -> bool:
+    """Whether the address was computed by a division of tensors."""
+    return any(_DIVISIONS.match(each.name) and shape(each.results[0].type) for each in _makers_of_address(op))
+
+
+def _makers_of_address(op: Op) -> list[Op]:
+    values = _made_of(op, op.operands[:1], _read_by)
+    return [value.owner for value in values if isinstance(value.owner, Op)]
 
 
 def is_of_program(loop: Op) -> bool:
