@@ -34,9 +34,11 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.spans.ctas import launch_durations
 
-__all__ = ["ATOMICS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
+__all__ = ["ATOMICS", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
+_REGISTERS: Final = 1 << 16  # of an SM
+_LANES: Final = 32  # of a warp
 _LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
@@ -46,6 +48,8 @@ _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
 ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 """Opcodes of atomics of global memory."""
+LOADS: Final = ("global load", "async copy", "tma")
+"""Classes of instructions that load from global memory."""
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -107,6 +111,12 @@ class KernelFacts:
     def waves(self) -> float:
         """CTAs of the grid over those that fit on the device; 0 if that is not known."""
         return self.grid / (self.sms * self.room) if self.room and self.sms else 0.0
+
+    @cached_property
+    def room_by_registers(self) -> int:
+        """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
+        registers = int(self.analysis.build("bare").get("registers") or 0)
+        return _REGISTERS // (registers * _LANES * self.warps) if registers and self.warps else 0
 
     @property
     def uncached_dram(self) -> float:

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
+from profscope.analysis.diagnosis.facts import ATOMICS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import (
     Without,
     gain,
@@ -258,7 +258,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(ATOMICS)
     if waits > 0 and rows.any():
-        place, _ = facts.most_stalled(*queues, "membar", by=("atomic", "barrier"))
+        place, _ = facts.most_executed(rows)
         here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
         here &= facts.samples["stall"].isin([*queues, "short_scoreboard", "barrier"])
         here |= facts.samples["stall"] == "membar"
@@ -309,19 +309,16 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
 def exposed(facts: KernelFacts) -> Iterator[Finding]:
     """exposed-latency, few-stages. Needs PC samples. Without it nobody waits for these loads, while memory
     moves the same bytes."""
-    by = ("global load", "async copy", "tma")
-    waits = facts.stalled("long_scoreboard", by=by)
-    if waits < thresholds.MUCH:
-        return
+    few = facts.stages <= thresholds.IN_FLIGHT / 2
+    by = LOADS if few else LOADS[:1]  # what is copied some steps ahead, is as early as it can be
+    is_copied = facts.has(r"async_copy|async_tma", loop=True)
     place, _ = facts.most_stalled("long_scoreboard", by=by)
-    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= thresholds.BOUND
-    if is_busy and place[1] not in facts.lines_in_loops:
-        return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
+    waits = facts.stalled("long_scoreboard", by=by)
+    if waits < thresholds.MUCH or place[1] not in facts.lines_in_loops:
+        return  # no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
-    is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
-    few = facts.stages <= thresholds.IN_FLIGHT / 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
-    name = "few-stages" if pipelined and few else "exposed-latency"
+    name = "few-stages" if pipelined and (few or not is_copied) else "exposed-latency"
     yield Finding(
         name, *place,
         cited("{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",
