@@ -20,6 +20,7 @@ from instrument_passes.kept_text import unpacked
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
     adds_to,
     compares_both,
     elements,
@@ -42,6 +43,7 @@ _LANES: Final = 32  # of a warp
 _LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
+_EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
@@ -240,22 +242,19 @@ class KernelFacts:
     @cached_property
     def masked_loop(self) -> int:
         """The line of the mask that compares a loop's positions with the program's, if the loop's bounds
-        depend neither on the program nor on a loop around it; in a loop with products of matrices, of any
-        selection by compared positions; 0 if there is none."""
+        depend neither on the program nor on a loop around it; 0 if there is none. The program's may be loaded
+        if they are a bound, or choose what products are for: those of another step may be left out."""
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
             inside = list(loop.walk())
-            names = [op.name for op in inside]
-            has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
+            has_dot = any(PRODUCTS.search(op.name) for op in inside)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
             if is_of_program(loop) or is_of_outer_loop(loop):
                 continue
-            if has_dot and masks and "arith.cmpi" in names:
-                return line_of(masks[0])
             for op in inside:
-                is_mask = any("xi1" in each.type for each in op.results)
-                if op.name == "arith.cmpi" and is_mask and compares_both(op, loop):
+                is_mask = op.name == "arith.cmpi" and any("xi1" in each.type for each in op.results)
+                if is_mask and compares_both(op, loop, has_dot or not _EQUAL.search(str(op))):
                     return line_of(masks[0] if masks else loop)
         return 0
 
