@@ -192,13 +192,13 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     reduces = facts.lines_of("tt.reduce")
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
-    is_busy = facts.emulated or used >= thresholds.BOUND
+    is_busy = not facts.emulated and used >= thresholds.BOUND
     all_excess = float((rows["wavefronts"] - rows["wavefronts_ideal"]).clip(lower=0).sum()) / every
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
-        if taken < thresholds.EXCESS * ideal or not is_busy or int(line) in reduces:
+        if taken < thresholds.EXCESS * ideal or int(line) in reduces:
             continue
         scaled = dict.fromkeys(("shared", "l1", "lsu"), 1 - all_excess)
         least = dict.fromkeys(scaled, 1 - excess)
@@ -212,8 +212,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "a swizzled or padded layout",
             gain(
-                facts, Without(all_excess * waits if facts.emulated else used, scaled),
-                Without(excess * waits if facts.emulated else used, least),
+                facts, Without(used if is_busy else all_excess * waits, scaled),
+                Without(used if is_busy else excess * waits, least),
             ),
             "high",
         )  # fmt: skip
