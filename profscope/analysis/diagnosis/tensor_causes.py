@@ -17,7 +17,7 @@ from profscope.analysis.diagnosis.dataflow import (
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
-from profscope.analysis.diagnosis.products import summed_products, without_small_tiles
+from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -86,6 +86,10 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
         columns["columns"] = Quantity(int(shapes.max()), "columns")
     else:
         return
+    tile = tile_of(facts)
+    is_whole = tile.rows < thresholds.WGMMA_SIDE and not tile.more_rows if not narrow else not tile.more_columns
+    if tile.rows and is_whole:
+        return  # there is no more to multiply
     place, _ = facts.most_executed(sync | wide)
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))

@@ -16,6 +16,7 @@ __all__ = [
     "adds_to",
     "compares_both",
     "elements",
+    "grid_axes",
     "is_divided",
     "is_gathered",
     "is_in_loop",
@@ -130,6 +131,36 @@ def is_divided(op: Op) -> bool:
 def _makers_of_address(op: Op) -> list[Op]:
     values = _made_of(op, op.operands[:1], _read_by)
     return [value.owner for value in values if isinstance(value.owner, Op)]
+
+
+def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
+    """The axes of the grid that a value depends on. alone: so that each program along them has another one,
+    as far as neither divisions nor what is loaded say otherwise."""
+    found: set[str] = set()
+    left, seen = [(user, name)], set()
+    while left:
+        op, asked = left.pop()
+        value = op.resolve(asked)
+        if value is None or (id(value.owner), value.index) in seen:
+            continue
+        owner = value.owner
+        seen.add((id(owner), value.index))
+        if isinstance(owner, Op):
+            if owner.name == _PROGRAM:
+                found.add(str(owner).partition(_PROGRAM + " ")[2][:1])
+            if not (alone and (owner.name == _LOAD or _DIVISIONS.match(owner.name))):
+                left += _read_by(owner)
+                left += chain(*map(_read_by, owner.walk())) if owner.regions else ()
+        elif (loop := owner.parent_op) is not None and loop.name == "scf.for":
+            carried = value.index - 1
+            names = loop.operands[:3:2] if carried < 0 else [loop.operands[3 + carried]]
+            left += [(loop, each) for each in names]
+            if carried >= 0:
+                last = owner.ops[-1]
+                left.append((last, last.operands[carried]))
+        elif loop is not None and loop.name == "scf.while":
+            left += chain(_read_by(loop), *map(_read_by, loop.walk()))
+    return found
 
 
 def is_of_program(loop: Op) -> bool:
