@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import pandas as pd
-
 from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import avoidable_casts
@@ -66,7 +64,13 @@ def _is_busiest(facts: KernelFacts) -> bool:
 
 
 def _finding(
-    facts: KernelFacts, name: str, place: Place, share: float, kept: Mapping[str, float], what: str, advice: str
+    facts: KernelFacts,
+    name: str,
+    place: Place,
+    share: float,
+    kept: Mapping[str, float],
+    what: str,
+    advice: str,
 ) -> Finding:
     return Finding(
         name, *place,
@@ -115,7 +119,8 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         if facts.executed_share(rows) < thresholds.MUCH:
             continue
         place, _ = facts.most_executed(rows)
-        share, torn = facts.blamed_share(rows), {}
+        share = facts.blamed_share(rows)
+        torn: dict[str, float] = {}
         if pattern == _DIVISIONS:
             waits, torn = without_torn_vectors(facts)
             share = min(1.0, share + waits)
@@ -125,10 +130,14 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
 
 
 def _only_fast(facts: KernelFacts) -> set[int]:
-    """The lines all of whose functions of libdevice are an instruction or two."""
-    calls = [(bool(_FAST.search(str(op))), line) for op, line, _ in facts.located_ops if op.name == _CALL]
-    slow = {line for op, line, _ in facts.located_ops if op.name != _CALL and re.search(_SLOW, op.name)}
-    return {line for is_fast, line in calls if is_fast} - {line for is_fast, line in calls if not is_fast} - slow
+    """The lines all of whose functions are an instruction or two."""
+    fast, slow = set(), set()
+    for op, line, _ in facts.located_ops:
+        if op.name == _CALL and _FAST.search(str(op)):
+            fast.add(line)
+        elif re.search(_SLOW, op.name):
+            slow.add(line)
+    return fast - slow
 
 
 @needs("counts", "samples", "ttgir")

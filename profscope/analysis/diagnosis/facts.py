@@ -50,7 +50,7 @@ _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
 ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 """Opcodes of atomics of global memory."""
-LOADS: Final = ("global load", "async copy", "tma")
+LOADS: Final[tuple[str, ...]] = ("global load", "async copy", "tma")
 """Classes of instructions that load from global memory."""
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles

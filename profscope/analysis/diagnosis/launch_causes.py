@@ -122,7 +122,8 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
     that fit at once, or shared memory, which holds more stages than loads need, is what limits them."""
     few = 0 < facts.waves <= 1 / thresholds.IN_FLIGHT
     deep = facts.stages > thresholds.IN_FLIGHT and 0 < facts.room < facts.room_by_registers
-    reasons, by = ("long_scoreboard",), LOADS
+    reasons: tuple[str, ...] = ("long_scoreboard",)
+    by = LOADS
     if facts.stalled(*reasons, by=by) < thresholds.MUCH:
         reasons, by = _RESULTS, ()
     waits = facts.stalled(*reasons, by=by)

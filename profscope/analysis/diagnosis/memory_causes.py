@@ -118,7 +118,7 @@ def _held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | N
     whatever it is that no counter shows. None if nothing binds the kernel."""
     busiest = binding({name: 100 * used for name, used in facts.used.items()})
     if busiest:
-        return max(facts.stalled(*_QUEUES), facts.used[busiest]) if left.get(busiest, 1.0) < 1 else 0.0
+        return 1 - left.get(busiest, 1.0)
     is_full = facts.stalled(*_LSU_QUEUES, "drain") >= thresholds.BOUND
     return facts.stalled(*_QUEUES) if is_full else None
 

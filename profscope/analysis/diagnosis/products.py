@@ -162,7 +162,9 @@ def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool 
                     axes |= grid_axes(copy, copy.operands[0], alone)
         else:
             is_product = PRODUCTS.search(owner.name)
-            left += [(owner, each) for each in (owner.operands[side : side + 1] if is_product else owner.operands)]
+            left += [
+                (owner, each) for each in (owner.operands[side : side + 1] if is_product else owner.operands)
+            ]
     return axes
 
 

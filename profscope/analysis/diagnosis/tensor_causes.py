@@ -87,7 +87,9 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     else:
         return
     tile = tile_of(facts)
-    is_whole = tile.rows < thresholds.WGMMA_SIDE and not tile.more_rows if not narrow else not tile.more_columns
+    is_whole = (
+        tile.rows < thresholds.WGMMA_SIDE and not tile.more_rows if not narrow else not tile.more_columns
+    )
     if tile.rows and is_whole:
         return  # there is no more to multiply
     place, _ = facts.most_executed(sync | wide)
