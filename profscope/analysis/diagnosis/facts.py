@@ -114,6 +114,17 @@ class KernelFacts:
         """CTAs of the grid over those that fit on the device; 0 if that is not known."""
         return self.grid / (self.sms * self.room) if self.room and self.sms else 0.0
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether a resource is so busy that latencies are not what holds the kernel back."""
+        return max(self.used.values(), default=0.0) >= thresholds.BOUND
+
+    @cached_property
+    def resident_warps(self) -> float:
+        """Warps on an SM at a time, by the counter, else as many CTAs as there are and fit; 0 if unknown."""
+        ctas = min(self.room, math.ceil(self.grid / self.sms)) if self.sms else self.room
+        return self.counters.get("occupancy", float(ctas * self.warps))
+
     @cached_property
     def room_by_registers(self) -> int:
         """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""

@@ -115,12 +115,12 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@needs("samples")
+@needs("counters", "samples")
 def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples and the grid. Without it more warps hide each other's waits for loads or, if few wait
+    """Needs counters, PC samples and the grid. Without it more warps hide each other's waits for loads or, if few wait
     for that, for the results of instructions. Only if more could be there: the grid has a quarter of the CTAs
     that fit at once, or shared memory, which holds more stages than loads need, is what limits them."""
-    few = 0 < facts.waves <= 1 / thresholds.IN_FLIGHT
+    few = 0 < facts.waves <= 1 / thresholds.IN_FLIGHT and not facts.is_bound
     deep = facts.stages > thresholds.IN_FLIGHT and 0 < facts.room < facts.room_by_registers
     reasons: tuple[str, ...] = ("long_scoreboard",)
     by = LOADS
@@ -128,13 +128,12 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
         reasons, by = _RESULTS, ()
     waits = facts.stalled(*reasons, by=by)
     if (few or deep) and waits > thresholds.MUCH and not facts.spills and facts.grid >= facts.sms:
-        warps = facts.counters.get("occupancy", facts.grid / facts.sms * facts.warps if few else facts.warps)
         place, _ = facts.most_stalled(*reasons, by=by)
         yield Finding(
             "low-occupancy", *place,
             cited(
                 "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it",
-                resident=Quantity(warps, "warps"), waiting=of_samples(waits),
+                resident=Quantity(facts.resident_warps, "warps"), waiting=of_samples(waits),
                 what="loads (`long_scoreboard`)" if by else "results of instructions",
             ),
             "more CTAs: smaller blocks, split the loop" if few

@@ -143,7 +143,7 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     making = facts.blamed_share(rows)
     if waits + making < thresholds.MUCH:
         return
-    place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
+    place = facts.place[0], found[0].line
     by_casts = all(each.by_casts for each in found)
     place = facts.most_executed(rows)[0] if by_casts and rows.any() else place
     yield Finding(
