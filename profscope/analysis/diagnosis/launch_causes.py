@@ -117,9 +117,9 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counters", "samples")
 def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters, PC samples and the grid. Without it more warps hide each other's waits for loads or, if few wait
-    for that, for the results of instructions. Only if more could be there: the grid has a quarter of the CTAs
-    that fit at once, or shared memory, which holds more stages than loads need, is what limits them."""
+    """Needs counters, PC samples and the grid. Without it more warps hide each other's waits for loads or, if
+    few wait for that, for the results of instructions. Only if more could be there: the grid has a quarter of
+    the CTAs that fit at once, or shared memory, which holds more stages than loads need, limits them."""
     few = 0 < facts.waves <= 1 / thresholds.IN_FLIGHT and not facts.is_bound
     deep = facts.stages > thresholds.IN_FLIGHT and 0 < facts.room < facts.room_by_registers
     reasons: tuple[str, ...] = ("long_scoreboard",)
