@@ -106,7 +106,7 @@ def test_without_the_hardwares_evidence_little_is_said() -> None:
     )
     profile = Profile.of(bare)
     assert known_to(profile) == {"ttgir", "ctas"}
-    assert recorded(name).findings()["finding"].tolist() == ["exposed-latency"]
+    assert recorded(name).findings()["finding"].tolist() == ["exposed-latency", "low-occupancy"]
     told = profile.findings()
     assert told.empty
     assert len(told.attrs["not_measured"]) == 3

@@ -57,9 +57,9 @@ def with_samples(count: int) -> KernelFacts:
 
 
 def with_l2(used: float) -> KernelFacts:
-    """Waits for loads outside of loops."""
-    facts = of_case("good add")
-    return replace(facts, used=dict(facts.used) | {"l2": used, "dram": used})
+    """A product whose tiles have a short side, with so much to do for L2."""
+    facts = of_case("matmul by 2 warps")
+    return replace(facts, used=dict(facts.used) | {"l2": used, "dram": used, "tensor": 0.1})
 
 
 def with_waits(share: float) -> KernelFacts:
@@ -101,7 +101,7 @@ def partitions() -> KernelFacts:
 _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "ATTAINABLE_DRAM": case("gelu of rows by 32 warps"),
     "DRAM_BYTES": lambda: emulated_facts("cube by pow"),
-    "SCHEDULERS": case("forest by 132 programs"),
+    "SCHEDULERS": case("small matrices balanced by 8 warps"),
     "VECTOR_BYTES": case("mask of an odd length"),
     "LINE_SECTORS": lambda: with_queue(91),
     "IN_FLIGHT": case("bags of rows by lone warps"),
@@ -123,14 +123,14 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
 _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "ATTAINABLE_DRAM": case("image off by a byte"),
     "DRAM_BYTES": lambda: emulated_facts("ring buffer by remainder"),
-    "SCHEDULERS": case("chain of rows"),
+    "SCHEDULERS": case("small matrices balanced by 8 warps"),
     "VECTOR_BYTES": case("field of a structure"),
     "LINE_SECTORS": lambda: with_queue(91),
     "IN_FLIGHT": case("bags of rows by lone warps"),
     "TRIANGLE": case("window over all keys"),
     "TILE_SIDE": lambda: with_tensor(0.1),
     "WGMMA_SIDE": lambda: with_columns(64),
-    "BOUND": case("good layer norm"),
+    "BOUND": case("squares turned by a gather"),
     "FEWEST_SAMPLES": lambda: with_samples(300),
     "NOISE_PCT": case("best logit each step"),
     "ATTAINABLE": case("triangular matvec"),

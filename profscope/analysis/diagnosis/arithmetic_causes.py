@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
-
-import pandas as pd
 
 from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
@@ -14,6 +12,7 @@ from profscope.analysis.diagnosis.dataflow import avoidable_casts
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
+from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
 
@@ -22,6 +21,10 @@ __all__ = ["CAUSES"]
 _DOUBLES: Final = ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
 _SLOW: Final = (
     r"math\.(sin|cos|tan|pow|powf|log1p|expm1|erf|fpowi)|extern_elementwise|divf|precise_divf|precise_sqrt"
+)
+_CALL: Final = "tt.extern_elementwise"
+_FAST: Final = re.compile(
+    r'symbol = "__nv_(fast_|brev|clz|popc|ffs|f?abs|f?min|f?max|fma|floor|ceil|rint|trunc|rcp|rsqrt|saturate)'
 )
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
@@ -61,7 +64,13 @@ def _is_busiest(facts: KernelFacts) -> bool:
 
 
 def _finding(
-    facts: KernelFacts, name: str, place: Place, share: float, rows: pd.Series, what: str, advice: str
+    facts: KernelFacts,
+    name: str,
+    place: Place,
+    share: float,
+    kept: Mapping[str, float],
+    what: str,
+    advice: str,
 ) -> Finding:
     return Finding(
         name, *place,
@@ -69,7 +78,7 @@ def _finding(
             "{sampled} are at {what}; issue slots are at {issue}",
             sampled=of_samples(share), what=what, issue=of_peak(facts.used.get("issue", 0.0)),
         ),
-        advice, gain(facts, Without(share, kept_without(facts, rows))), "medium",
+        advice, gain(facts, Without(share, kept)), "medium",
     )  # fmt: skip
 
 
@@ -86,7 +95,7 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     slow = rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
     share = facts.blamed_share(slow)
     yield _finding(
-        facts, "fp64-arithmetic", place, share, slow, "lines that compute in float64",
+        facts, "fp64-arithmetic", place, share, kept_without(facts, slow), "lines that compute in float64",
         "float32: cast constants and inputs; look for Python floats",
     )  # fmt: skip
 
@@ -102,6 +111,8 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         lines = facts.lines_of(pattern) - {0}
         if pattern == _DIVISIONS:
             lines &= facts.lines_that_divide
+        else:
+            lines -= _only_fast(facts)
         if not lines:
             continue
         rows = facts.at(lines) & ~memory
@@ -109,8 +120,24 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
             continue
         place, _ = facts.most_executed(rows)
         share = facts.blamed_share(rows)
+        torn: dict[str, float] = {}
+        if pattern == _DIVISIONS:
+            waits, torn = without_torn_vectors(facts)
+            share = min(1.0, share + waits)
         ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
-        yield _finding(facts, name, place, share, rows, f"lines with {', '.join(ops[:3])}", advice)
+        what = f"lines with {', '.join(ops[:3])}"
+        yield _finding(facts, name, place, share, kept_without(facts, rows) | torn, what, advice)
+
+
+def _only_fast(facts: KernelFacts) -> set[int]:
+    """The lines all of whose functions are an instruction or two."""
+    fast, slow = set(), set()
+    for op, line, _ in facts.located_ops:
+        if op.name == _CALL and _FAST.search(str(op)):
+            fast.add(line)
+        elif re.search(_SLOW, op.name):
+            slow.add(line)
+    return fast - slow
 
 
 @needs("counts", "samples", "ttgir")
@@ -129,7 +156,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     place, _ = facts.most_executed(rows)
     taken = max(share * facts.used.get("issue", 0.0), facts.blamed_share(rows))
     yield _finding(
-        facts, "conversions", place, taken, rows, "conversions between types",
+        facts, "conversions", place, taken, kept_without(facts, rows), "conversions between types",
         "keep one type inside the loop; convert once before or after it",
     )  # fmt: skip
 

@@ -16,12 +16,15 @@ __all__ = [
     "conversion_lines",
     "copies_of_loops",
     "early_reductions",
+    "fetch_lines",
     "unoverlapped_products",
 ]
 
 _LOOPS: Final = ("scf.for", "scf.while")
 _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
-_LOADS: Final = re.compile(r"tt\.load$|ttg\.local_load$|tt\.descriptor_load$")
+_LOADS: Final = re.compile(r"tt\.load$|tt\.descriptor_load$")
+_FROM_SHARED: Final = "ttg.local_load"
+_INTO_SHARED: Final = "ttg.local_alloc"
 _MOVES: Final = re.compile(
     r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
 )
@@ -48,7 +51,7 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
             continue
         around = _around(op)
         source = _moved_from(op)
-        is_loaded = source is not None and bool(_LOADS.match(source.name)) and _around(source) is around
+        is_loaded = source is not None and _is_load(source) and _around(source) is around
         goals = list(uses.goals(op))
         is_operand = any(PRODUCTS.search(goal.name) for goal in goals)
         is_asked_for = all(PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
@@ -153,12 +156,36 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
             turned |= {(_around(op), _layout(each.type)): line_of(op) for each in op.results}
     found = {}
     for op in ops:
-        if op.name == _CONVERSION and line_of(op) and (_around(op) is not None or _is_converted_again(op)):
-            value, source = op.results[0], op.resolve(op.operands[0])
+        is_conversion = op.name == _CONVERSION or _stored_by(op) is not None
+        if is_conversion and line_of(op) and (_around(op) is not None or _is_converted_again(op)):
+            stored = _stored_by(op) or op
+            value, source = op.results[0], stored.resolve(stored.operands[0])
             if elements(value.type) >= reduced[line_of(op)]:
                 sides = [(_around(op), _layout(each.type)) for each in (value, source) if each is not None]
                 found[line_of(op)] = next((turned[side] for side in sides if side in turned), line_of(op))
     return found
+
+
+def _stored_by(op: Op) -> Op | None:
+    """Of a read from shared memory the op that has put a product there, which was in registers already. What
+    was loaded and copied has to come to where it is multiplied: that is no change of layout."""
+    made = _moved_from(op) if op.name == _FROM_SHARED else None
+    loop = None if made is None else _around(made)
+    if made is None or loop is None or _is_load(made):
+        return None
+    found = [made, *(each for name in made.operands for each in _computed_by(made, name, loop)[0])]
+    if not any(PRODUCTS.search(each.name) for each in found):
+        return None
+    while op.name != _INTO_SHARED:
+        value = op.resolve(op.operands[0])
+        if value is None or not isinstance(value.owner, Op):
+            return None
+        op = value.owner
+    return op
+
+
+def _is_load(op: Op) -> bool:
+    return bool(_LOADS.match(op.name)) or (op.name == _FROM_SHARED and _stored_by(op) is None)
 
 
 def _is_converted_again(conversion: Op) -> bool:
@@ -173,10 +200,29 @@ def _is_converted_again(conversion: Op) -> bool:
                 continue
             if value.owner.name == _CONVERSION and elements(value.type) >= size:
                 return True
-            if not _LOADS.match(value.owner.name):
+            if not _is_load(value.owner):
                 left.append(value.owner)
             seen.add(value.owner)
     return False
+
+
+def fetch_lines(ops: list[Op]) -> set[int]:
+    """The lines that bring operands of products from shared memory to registers."""
+    found = set()
+    for product in ops:
+        if not PRODUCTS.search(product.name):
+            continue
+        left = [(product, name) for name in product.operands[:_OPERANDS]]
+        while left:
+            user, name = left.pop()
+            value = user.resolve(name)
+            if value is not None and isinstance(value.owner, Op):
+                op = value.owner
+                if op.name in (_FROM_SHARED, _CONVERSION):
+                    found.add(line_of(op))
+                if _MOVES.match(op.name) or _CASTS.match(op.name):
+                    left += [(op, each) for each in op.operands[:1]]
+    return found - {0}
 
 
 def copies_of_loops(ops: list[Op]) -> list[set[int]]:
@@ -262,6 +308,6 @@ def _computed_by(user: Op, name: str, loop: Op) -> tuple[list[Op], bool]:
             carried |= owner.parent_op is loop and value.index > 0
         elif loop in owner.ancestors():
             found.append(owner)
-            if not _LOADS.match(owner.name):
+            if not _is_load(owner):
                 left += [(owner, each) for each in owner.operands]
     return found, carried

@@ -20,6 +20,7 @@ from instrument_passes.kept_text import unpacked
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
     adds_to,
     compares_both,
     elements,
@@ -34,16 +35,23 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.spans.ctas import launch_durations
 
-__all__ = ["WITNESSES", "KernelFacts", "Place", "facts_of"]
+__all__ = ["ATOMICS", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
+_REGISTERS: Final = 1 << 16  # of an SM
+_LANES: Final = 32  # of a warp
 _LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
 _NUMBERED: Final = re.compile(r"_\d+$")
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
+_EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
+ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
+"""Opcodes of atomics of global memory."""
+LOADS: Final[tuple[str, ...]] = ("global load", "async copy", "tma")
+"""Classes of instructions that load from global memory."""
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -107,6 +115,23 @@ class KernelFacts:
         return self.grid / (self.sms * self.room) if self.room and self.sms else 0.0
 
     @property
+    def is_bound(self) -> bool:
+        """Whether a resource is so busy that latencies are not what holds the kernel back."""
+        return max(self.used.values(), default=0.0) >= thresholds.BOUND
+
+    @cached_property
+    def resident_warps(self) -> float:
+        """Warps on an SM at a time, by the counter, else as many CTAs as there are and fit; 0 if unknown."""
+        ctas = min(self.room, math.ceil(self.grid / self.sms)) if self.sms else self.room
+        return self.counters.get("occupancy", float(ctas * self.warps))
+
+    @cached_property
+    def room_by_registers(self) -> int:
+        """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
+        registers = int(self.analysis.build("bare").get("registers") or 0)
+        return _REGISTERS // (registers * _LANES * self.warps) if registers and self.warps else 0
+
+    @property
     def uncached_dram(self) -> float:
         """On the emulator, what part of DRAM's peak all accesses would use if no cache had any bytes."""
         if not self.emulated:
@@ -131,6 +156,12 @@ class KernelFacts:
     def local_bytes(self) -> float:
         """What loads and stores of local memory move in a launch, in bytes."""
         return 32.0 * float((self.counts["local_sectors"] / self.counts["launches"]).sum())
+
+    @cached_property
+    def l2_bytes(self) -> float:
+        """What instructions ask L2 for, in bytes; an atomic reads its sector and writes it."""
+        moved = self.sectors("LDG", "LDGSTS", "STG") + 2 * self.sectors(*ATOMICS)
+        return max(1.0, 32 * moved + self.local_bytes)
 
     @cached_property
     def slots(self) -> pd.DataFrame:
@@ -222,22 +253,19 @@ class KernelFacts:
     @cached_property
     def masked_loop(self) -> int:
         """The line of the mask that compares a loop's positions with the program's, if the loop's bounds
-        depend neither on the program nor on a loop around it; in a loop with products of matrices, of any
-        selection by compared positions; 0 if there is none."""
+        depend neither on the program nor on a loop around it; 0 if there is none. The program's may be loaded
+        if they are a bound, or choose what products are for: those of another step may be left out."""
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
             inside = list(loop.walk())
-            names = [op.name for op in inside]
-            has_dot = any(re.search(r"dot$|warp_group_dot$", name) for name in names)
+            has_dot = any(PRODUCTS.search(op.name) for op in inside)
             masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
             if is_of_program(loop) or is_of_outer_loop(loop):
                 continue
-            if has_dot and masks and "arith.cmpi" in names:
-                return line_of(masks[0])
             for op in inside:
-                is_mask = any("xi1" in each.type for each in op.results)
-                if op.name == "arith.cmpi" and is_mask and compares_both(op, loop):
+                is_mask = op.name == "arith.cmpi" and any("xi1" in each.type for each in op.results)
+                if is_mask and compares_both(op, loop, has_dot or not _EQUAL.search(str(op))):
                     return line_of(masks[0] if masks else loop)
         return 0
 

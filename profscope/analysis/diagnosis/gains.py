@@ -35,6 +35,7 @@ __all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
 _PEAKS = ("l2", "tensor")
 _ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
+_PLACES = 64  # of an SM, for warps
 _SHARED_WAITS = (
     "lg_throttle", "mio_throttle", "tex_throttle", "short_scoreboard", "math_pipe_throttle", "not_selected",
     "dispatch_stall", "no_instructions",
@@ -97,15 +98,23 @@ def _of_dram(facts: KernelFacts) -> float:
     return min(1.0, moved / max(1.0, 32.0 * facts.sectors("LDG", "LDGSTS", "STG")))
 
 
-def hidden_gain(facts: KernelFacts, waits: float, kept: Mapping[str, float] | None = None) -> Gain:
-    """Of waits for data that others hide if `IN_FLIGHT` times as much is in flight, at least half as much of
+def hidden_gain(
+    facts: KernelFacts,
+    waits: float,
+    kept: Mapping[str, float] | None = None,
+    times: float = thresholds.IN_FLIGHT,
+) -> Gain:
+    """Of waits that others hide if `times` as much is in flight, at least half as much of
     it, at most any amount. In the time in which CTAs run, a kernel at a roof, or one that uses most of the
-    issue slots, a pipe or shared memory, has others to run in these waits."""
+    issue slots, a pipe or shared memory, has others to run in these waits; so has an SM with warps for more
+    than half of its places: not even twice as many could be there."""
+    if thresholds.IN_FLIGHT / 2 * facts.resident_warps > _PLACES:
+        return NO_GAIN
     at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
     if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", "shared", *PIPES)):
         return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
-    expected, least = (1 - 1 / times for times in (thresholds.IN_FLIGHT, thresholds.IN_FLIGHT / 2))
+    expected, least = (1 - 1 / each for each in (times, times / 2))
     removed = (met * expected, waits * least, waits)
     return gain(facts, *(Without(each, kept or {}) for each in removed))
 

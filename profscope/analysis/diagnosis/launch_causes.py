@@ -9,7 +9,7 @@ from typing import Final
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.facts import LOADS, KernelFacts
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
@@ -18,6 +18,7 @@ __all__ = ["CAUSES"]
 
 _LANES: Final = 32  # of a warp
 _BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
+_RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
 _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard deviations
 
 
@@ -114,28 +115,30 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@needs("samples")
+@needs("counters", "samples")
 def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples; warps by the counter, else those that fit. Without it four times the warps hide each
-    other's waits."""
-    warps = facts.counters.get("occupancy", float(facts.room * facts.warps))
-    waits = facts.stalled("long_scoreboard")
-    if (
-        0 < warps <= thresholds.SCHEDULERS
-        and waits > thresholds.MUCH
-        and not facts.spills
-        and facts.grid >= facts.sms
-    ):
-        place, _ = facts.most_stalled("long_scoreboard")
+    """Needs counters, PC samples and the grid. Without it more warps hide each other's waits for loads or, if
+    few wait for that, for the results of instructions. Only if more could be there: the grid has a quarter of
+    the CTAs that fit at once, or shared memory, which holds more stages than loads need, limits them."""
+    few = 0 < facts.waves <= 1 / thresholds.IN_FLIGHT and not facts.is_bound
+    deep = facts.stages > thresholds.IN_FLIGHT and 0 < facts.room < facts.room_by_registers
+    reasons: tuple[str, ...] = ("long_scoreboard",)
+    by = LOADS
+    if facts.stalled(*reasons, by=by) < thresholds.MUCH:
+        reasons, by = _RESULTS, ()
+    waits = facts.stalled(*reasons, by=by)
+    if (few or deep) and waits > thresholds.MUCH and not facts.spills and facts.grid >= facts.sms:
+        place, _ = facts.most_stalled(*reasons, by=by)
         yield Finding(
             "low-occupancy", *place,
             cited(
-                "{resident} on an SM, of 64: {waiting} wait for memory (`long_scoreboard`), "
-                "and no other warp hides it",
-                resident=Quantity(warps, "warps"), waiting=of_samples(waits),
+                "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it",
+                resident=Quantity(facts.resident_warps, "warps"), waiting=of_samples(waits),
+                what="loads (`long_scoreboard`)" if by else "results of instructions",
             ),
-            "more CTAs (smaller blocks, split the loop) or more warps; fewer registers if they limit it",
-            hidden_gain(facts, waits), "medium",
+            "more CTAs: smaller blocks, split the loop" if few
+            else "fewer stages (num_stages), so that more CTAs fit on an SM",
+            hidden_gain(facts, waits, times=thresholds.IN_FLIGHT if few else 2), "medium",
         )  # fmt: skip
 
 

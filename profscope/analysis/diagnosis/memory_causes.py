@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.facts import ATOMICS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import (
     Without,
     gain,
@@ -16,15 +16,14 @@ from profscope.analysis.diagnosis.gains import (
     left_of_traffic,
 )
 from profscope.analysis.diagnosis.products import without_small_tiles
-from profscope.analysis.diagnosis.ttgir_ops import is_gathered
+from profscope.analysis.diagnosis.ttgir_ops import is_divided, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import binding
 
-__all__ = ["CAUSES"]
+__all__ = ["CAUSES", "without_torn_vectors"]
 
 _LOADS: Final = ("LDG",)
 _STORES: Final = ("STG",)
-_ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _LSU_QUEUES: Final = ("lg_throttle", "mio_throttle")
 _QUEUES: Final = (
@@ -105,20 +104,23 @@ def _spared(
     On the emulator a latency stays as it is, and only the queue is shorter."""
     if "counters" not in facts.known:
         return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
-    busiest = binding({name: 100 * used for name, used in facts.used.items()})
-    if busiest:
-        moves = left.get(busiest, 1.0) < 1
-        return max(facts.stalled(*_QUEUES), facts.used[busiest]) if moves else 0.0
-    if _are_full(facts):
-        return facts.stalled(*_QUEUES)
+    held = _held_by_traffic(facts, left)
+    if held is not None:
+        return held
     busy = max(facts.used.get(name, 0.0) * (1 - part) for name, part in left.items())
     return min(busy, waits * avoidable)
 
 
-def _are_full(facts: KernelFacts) -> bool:
-    """Whether warps mostly wait until queues of memory accept accesses, or until stores have left them: then
-    memory cannot pass them faster, by whatever it is that no counter shows."""
-    return facts.stalled(*_LSU_QUEUES, "drain") >= thresholds.BOUND
+def _held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | None:
+    """The part of the time that waits for traffic, if it binds the kernel. All that wait for memory wait for
+    a busy resource that moves it, and nobody does if that moves none. So they do if warps mostly wait until
+    queues of memory accept accesses, or until stores have left them: then memory cannot pass them faster, by
+    whatever it is that no counter shows. None if nothing binds the kernel."""
+    busiest = binding({name: 100 * used for name, used in facts.used.items()})
+    if busiest:
+        return 1 - left.get(busiest, 1.0)
+    is_full = facts.stalled(*_LSU_QUEUES, "drain") >= thresholds.BOUND
+    return facts.stalled(*_QUEUES) if is_full else None
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
@@ -128,6 +130,26 @@ def _of_ideal(facts: KernelFacts) -> dict[str, float]:
     return left_of_traffic(
         facts, float(loads["sectors_ideal"].sum()) + copied, float(stores["sectors_ideal"].sum())
     )
+
+
+def without_torn_vectors(facts: KernelFacts) -> tuple[float, dict[str, float]]:
+    """What index arithmetic costs in memory: an address that is divided may be anywhere, so that a thread
+    takes apart the vector that it has. The part of the samples that wait for such accesses, and what part of
+    the use of L1, L2 and DRAM stays without them."""
+    waits, spared = 0.0, {"LDG": 0.0, "STG": 0.0}
+    for name in spared:
+        rows = facts.counts[(facts.counts["op"] == name) & (facts.counts["line"] > 0)]
+        for place, here in rows.groupby(["file", "line"], observed=True):
+            file, line = cast(Place, place)
+            sectors, ideal = float(here["sectors"].sum()), float(here["sectors_ideal"].sum())
+            is_vector = sectors * int(here["bytes"].min()) <= thresholds.VECTOR_BYTES * ideal
+            if sectors > ideal and is_vector and any(map(is_divided, facts.accesses_at(int(line)))):
+                waits += _waits_at(facts, (str(file), int(line)))
+                spared[name] += sectors - ideal
+    if not any(spared.values()):
+        return 0.0, {}
+    loaded, stored = facts.sectors("LDG", "LDGSTS") - spared["LDG"], facts.sectors("STG") - spared["STG"]
+    return waits, left_of_traffic(facts, loaded, stored)
 
 
 @needs("counters", "counts", "samples")
@@ -170,13 +192,13 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     reduces = facts.lines_of("tt.reduce")
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
-    is_busy = facts.emulated or used >= thresholds.BOUND
+    is_busy = not facts.emulated and used >= thresholds.BOUND
     all_excess = float((rows["wavefronts"] - rows["wavefronts_ideal"]).clip(lower=0).sum()) / every
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
         taken, ideal = int(here["wavefronts"].sum()), max(1, int(here["wavefronts_ideal"].sum()))
         excess = (taken - ideal) / every
-        if taken < thresholds.EXCESS * ideal or not is_busy or int(line) in reduces:
+        if taken < thresholds.EXCESS * ideal or int(line) in reduces:
             continue
         scaled = dict.fromkeys(("shared", "l1", "lsu"), 1 - all_excess)
         least = dict.fromkeys(scaled, 1 - excess)
@@ -190,8 +212,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "a swizzled or padded layout",
             gain(
-                facts, Without(all_excess * waits if facts.emulated else used, scaled),
-                Without(excess * waits if facts.emulated else used, least),
+                facts, Without(used if is_busy else all_excess * waits, scaled),
+                Without(used if is_busy else excess * waits, least),
             ),
             "high",
         )  # fmt: skip
@@ -234,16 +256,15 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
     are full, all wait behind them; so do at the most all others."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
-    rows = facts.counts["op"].isin(_ATOMICS)
+    rows = facts.counts["op"].isin(ATOMICS)
     if waits > 0 and rows.any():
-        place, _ = facts.most_stalled(*queues, "membar", by=("atomic", "barrier"))
+        place, _ = facts.most_executed(rows)
         here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
         here &= facts.samples["stall"].isin([*queues, "short_scoreboard", "barrier"])
         here |= facts.samples["stall"] == "membar"
         held = float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
-        held = max(held, facts.stalled(*_QUEUES)) if _are_full(facts) else held
-        moved = facts.sectors("LDG", "LDGSTS", "STG")
-        kept = moved / max(1.0, moved + 2 * facts.sectors(*_ATOMICS))
+        kept = 1 - 64 * facts.sectors(*ATOMICS) / facts.l2_bytes
+        held = max(held, _held_by_traffic(facts, {"l2": kept}) or 0.0)
         yield Finding(
             "atomics", *place,
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
@@ -288,19 +309,16 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
 def exposed(facts: KernelFacts) -> Iterator[Finding]:
     """exposed-latency, few-stages. Needs PC samples. Without it nobody waits for these loads, while memory
     moves the same bytes."""
-    by = ("global load", "async copy", "tma")
-    waits = facts.stalled("long_scoreboard", by=by)
-    if waits < thresholds.MUCH:
-        return
+    few = facts.stages <= thresholds.IN_FLIGHT / 2
+    by = LOADS if few else LOADS[:1]  # what is copied some steps ahead, is as early as it can be
+    is_copied = facts.has(r"async_copy|async_tma", loop=True)
     place, _ = facts.most_stalled("long_scoreboard", by=by)
-    is_busy = max(facts.used.get(name, 1.0) for name in ("dram", "l2")) >= thresholds.BOUND
-    if is_busy and place[1] not in facts.lines_in_loops:
-        return  # memory is busy, or nobody knows: no load is earlier than one outside of loops
+    waits = facts.stalled("long_scoreboard", by=by)
+    if waits < thresholds.MUCH or place[1] not in facts.lines_in_loops:
+        return  # no load is earlier than one outside of loops
     pipelined = facts.has(r"dot|mma", loop=True)
     busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
-    is_copied = facts.has(r"async_copy|async_tma", loop=True)  # ahead, as a pipelined loop does
-    few = facts.stages <= thresholds.IN_FLIGHT / 2 or (facts.has(r"^tt\.load$", loop=True) and not is_copied)
-    name = "few-stages" if pipelined and few else "exposed-latency"
+    name = "few-stages" if pipelined and (few or not is_copied) else "exposed-latency"
     yield Finding(
         name, *place,
         cited("{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",

@@ -9,9 +9,9 @@ from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, line_of, shape
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, grid_axes, line_of, shape
 
-__all__ = ["SummedProducts", "summed_products", "without_small_tiles"]
+__all__ = ["SummedProducts", "Tile", "summed_products", "tile_of", "without_small_tiles"]
 
 _THROUGH: Final = re.compile(
     r"arith\.(extf|truncf|sitofp|uitofp|mulf|select)$|tt\.(broadcast|expand_dims|reshape|trans|fp_to_fp)$|"
@@ -19,6 +19,8 @@ _THROUGH: Final = re.compile(
 )
 """Ops through which an element of a product stays one."""
 _LOAD: Final = "tt.load"
+_BUFFER: Final = "ttg.local_alloc"
+_COPY: Final = "ttg.async_copy_global_to_local"
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
@@ -113,31 +115,85 @@ def _made_of(op: Op) -> list[Op]:
     return found
 
 
+class Tile(NamedTuple):
+    """Rows and columns of the largest product in a loop, 0 if there is none, and whether other programs
+    multiply the same columns, or rows, by others: only then could there be more of them."""
+
+    rows: int
+    columns: int
+    more_rows: bool
+    more_columns: bool
+
+
+def tile_of(facts: KernelFacts) -> Tile:
+    found = [
+        (int(tile[1]), int(tile[2]), op)
+        for op, _, inside in facts.located_ops
+        if inside and PRODUCTS.search(op.name) and (tile := _TILE.match(op.results[0].type))
+    ]
+    if not found:
+        return Tile(0, 0, False, False)
+    rows, columns, product = max(found, key=lambda tile: tile[0] * tile[1])
+    of_rows, of_columns = (_axes_of_operand(facts, product, side) for side in (0, 1))
+    if not of_rows and not of_columns:  # by descriptors
+        return Tile(rows, columns, True, True)
+    more_rows = bool(of_rows - _axes_of_operand(facts, product, 1, alone=True))
+    more_columns = bool(of_columns - _axes_of_operand(facts, product, 0, alone=True))
+    return Tile(rows, columns, more_rows, more_columns)
+
+
+def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool = False) -> set[str]:
+    """The axes of the grid by which programs load the rows (side 0) or columns of a product from different
+    places; alone: each program along them from its own."""
+    axes: set[str] = set()
+    left, seen = [(product, product.operands[side])], set()
+    while left:
+        user, asked = left.pop()
+        value = user.resolve(asked)
+        owner = None if value is None else value.owner
+        if not isinstance(owner, Op) or id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        if owner.name == _LOAD:
+            axes |= grid_axes(owner, owner.operands[0], alone)
+        elif owner.name == _BUFFER and not owner.operands:
+            for copy, _, _ in facts.located_ops:
+                if copy.name == _COPY and _buffer_of(copy) is owner:
+                    axes |= grid_axes(copy, copy.operands[0], alone)
+        else:
+            is_product = PRODUCTS.search(owner.name)
+            left += [
+                (owner, each) for each in (owner.operands[side : side + 1] if is_product else owner.operands)
+            ]
+    return axes
+
+
+def _buffer_of(copy: Op) -> Op | None:
+    """The buffer that is copied into."""
+    op, name = copy, copy.operands[1]
+    while (value := op.resolve(name)) is not None and isinstance(value.owner, Op):
+        op = value.owner
+        if not op.operands:
+            return op
+        name = op.operands[0]
+    return None
+
+
 def without_small_tiles(facts: KernelFacts) -> Without:
     """A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
     Sides shorter than those of good products could be as long if other tiles load the same again: the one
     operand's bytes are asked for several times as often as DRAM sends any. What is loaded once, stays."""
-    rows, columns = _tile(facts)
+    rows, columns, more_rows, more_columns = tile_of(facts)
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     read = facts.counters.get("dram_read", 0.0)
     if not rows or not asked:
         return Without(0.0)
     longer_rows, longer_columns = (
         max(side, thresholds.TILE_SIDE)
-        if asked * other / (rows + columns) >= thresholds.REREAD * read
+        if more and asked * other / (rows + columns) >= thresholds.REREAD * read
         else side
-        for side, other in ((rows, columns), (columns, rows))
+        for side, other, more in ((rows, columns, more_rows), (columns, rows, more_columns))
     )
     left = (1 / longer_rows + 1 / longer_columns) / (1 / rows + 1 / columns)
-    again = max(0.0, 1 - read / asked)
+    again = max(0.0, 1 - read / asked) * asked / facts.l2_bytes
     return Without((1 - left) * again, dict.fromkeys(_GROWS, left) | {"l2": 1 - (1 - left) * again})
-
-
-def _tile(facts: KernelFacts) -> tuple[int, int]:
-    """Rows and columns of the largest product in a loop; 0 if there is none."""
-    found = [
-        (int(tile[1]), int(tile[2]))
-        for op, _, inside in facts.located_ops
-        if inside and PRODUCTS.search(op.name) and (tile := _TILE.match(op.results[0].type))
-    ]
-    return max(found, key=lambda tile: tile[0] * tile[1], default=(0, 0))

@@ -10,6 +10,7 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
+from profscope.analysis.diagnosis.ttgir_ops import grid_axes
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -68,26 +69,9 @@ def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
 
 
 def _axes_of(load: Op) -> set[str]:
-    """The axes of the grid that anything around or in front of a load depends on: its operands, and the
-    loops and branches that it is in."""
-    found: set[str] = set()
-    left = [load, *load.ancestors()]
-    seen = set(left)
-    while left:
-        op = left.pop()
-        for name in op.operands:
-            value = op.resolve(name)
-            owner = None if value is None else value.owner
-            if owner is None:
-                continue
-            made = owner if isinstance(owner, Op) else owner.parent_op
-            if made is None or made in seen:
-                continue
-            seen.add(made)
-            if made.name == "tt.get_program_id":
-                found |= set(str(made).partition("tt.get_program_id ")[2][:1])
-            left += [made, *(made.walk() if made.regions else ())]
-    return found
+    """The axes of the grid that a load depends on: its operands, and the loops and branches that it is in."""
+    around = [load, *load.ancestors()]
+    return set().union(*(grid_axes(op, name) for op in around for name in op.operands))
 
 
 CAUSES: Final = (programs_alike,)

@@ -11,12 +11,13 @@ from profscope.analysis.diagnosis.dataflow import (
     conversion_lines,
     copies_of_loops,
     early_reductions,
+    fetch_lines,
     unoverlapped_products,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
-from profscope.analysis.diagnosis.products import summed_products, without_small_tiles
+from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -51,7 +52,8 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
-    rows |= facts.at(lines) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
+    fetches = fetch_lines([op for op, _, _ in facts.located_ops])
+    rows |= facts.at(lines | fetches) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
     if not dots:  # which each thread loads for itself
         rows |= facts.at(summed.loads) & facts.counts["op"].eq("LDG")
     removed = facts.blamed_share(rows) if "samples" in facts.known else share
@@ -84,6 +86,12 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
         columns["columns"] = Quantity(int(shapes.max()), "columns")
     else:
         return
+    tile = tile_of(facts)
+    is_whole = (
+        tile.rows < thresholds.WGMMA_SIDE and not tile.more_rows if not narrow else not tile.more_columns
+    )
+    if tile.rows and is_whole:
+        return  # there is no more to multiply
     place, _ = facts.most_executed(sync | wide)
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
@@ -135,7 +143,7 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     making = facts.blamed_share(rows)
     if waits + making < thresholds.MUCH:
         return
-    place, _ = facts.most_executed(facts.counts["op"].isin(_MMA))
+    place = facts.place[0], found[0].line
     by_casts = all(each.by_casts for each in found)
     place = facts.most_executed(rows)[0] if by_casts and rows.any() else place
     yield Finding(

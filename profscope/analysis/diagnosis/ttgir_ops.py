@@ -16,6 +16,8 @@ __all__ = [
     "adds_to",
     "compares_both",
     "elements",
+    "grid_axes",
+    "is_divided",
     "is_gathered",
     "is_in_loop",
     "is_of_outer_loop",
@@ -28,7 +30,8 @@ __all__ = [
 PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 """Products of matrices."""
 _PROGRAM: Final = "tt.get_program_id"
-_GATHERS: Final = re.compile(r"tt\.load$|arith\.(div|rem)[su]i$")
+_LOAD: Final = "tt.load"
+_DIVISIONS: Final = re.compile(r"arith\.(div|rem)[su]i$")
 _Read = tuple[Op, str]  # an op, and the name of an operand
 
 
@@ -62,36 +65,102 @@ def is_in_loop(op: Op) -> bool:
     return in_loop(op.parent_op)
 
 
-def compares_both(compared: Op, loop: Op) -> bool:
-    """Whether one side of a comparison depends on the loop's counter, and the other one on the program alone.
-    Of a difference that is compared with a constant, the sides are those of the difference."""
-    first, second = (_depends(compared, name, loop) for name in compared.operands[:2])
+def compares_both(compared: Op, loop: Op, with_data: bool) -> bool:
+    """Whether one side of a comparison depends on the loop's counter, and the other one on the program alone;
+    with_data: or on what the program has loaded. Of a difference that is compared with a constant, the sides
+    are those of the difference."""
+    first, second = (_depends(compared, name, loop, with_data) for name in compared.operands[:2])
     if (first[0] and first[1]) or (second[0] and second[1]):
         for name in compared.operands[:2]:
             value = compared.resolve(name)
             if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.subi":
-                return compares_both(value.owner, loop)
+                return compares_both(value.owner, loop, with_data)
         return False
     return (first[0] and second[1]) or (first[1] and second[0])
 
 
-def _depends(user: Op, name: str, loop: Op) -> tuple[bool, bool]:
-    """Whether a value depends on the counter of a loop, and whether on the program's id."""
+def _depends(user: Op, name: str, loop: Op, with_data: bool) -> tuple[bool, bool]:
+    """Whether a value is a position that the counter of a loop moves, and whether it depends on the program's
+    id."""
+    yielded = loop.regions[0].entry.ops[-1]
+
+    def positions(op: Op) -> Iterable[_Read]:
+        return () if op.regions or op.name == _LOAD else _read_by(op)
+
     counter = program = False
-    for value in _made_of(user, [name], lambda op: () if op.regions else _read_by(op)):
-        if isinstance(value.owner, Op):
-            program |= value.owner.name == _PROGRAM
-        else:
-            counter |= value.owner.parent_op is loop and value.index == 0
+    left, seen = [(user, name)], set()
+    while left:
+        at, asked = left.pop()
+        for value in _made_of(at, [asked], positions):
+            if isinstance(value.owner, Op):
+                program |= value.owner.name == _PROGRAM
+            elif value.owner.parent_op is loop and value.index == 0:
+                counter = True
+            elif value.owner.parent_op is loop and value.index not in seen:
+                seen.add(value.index)  # carried: a counter of its own, or what a pipelined step has computed
+                left.append((yielded, yielded.operands[value.index - 1]))
+                counter |= _counts(value, yielded)
+    if with_data and not counter:
+        made = _made_of(user, [name], lambda op: () if op.regions else _read_by(op))
+        program |= any(isinstance(each.owner, Op) and each.owner.name == _PROGRAM for each in made)
     return counter, program
+
+
+def _counts(carried: Value, yielded: Op) -> bool:
+    """Whether each step adds something to a value that a loop carries."""
+    value = yielded.resolve(yielded.operands[carried.index - 1])
+    if value is None or not isinstance(value.owner, Op) or value.owner.name != "arith.addi":
+        return False
+    added = [value.owner.resolve(each) for each in value.owner.operands]
+    return any(
+        each is not None and each.owner is carried.owner and each.index == carried.index for each in added
+    )
 
 
 def is_gathered(op: Op) -> bool:
     """Whether the address was computed from what was loaded, or by a division."""
-    return any(
-        isinstance(value.owner, Op) and _GATHERS.match(value.owner.name)
-        for value in _made_of(op, op.operands[:1], _read_by)
-    )
+    made = _makers_of_address(op)
+    return any(each.name == _LOAD or _DIVISIONS.match(each.name) for each in made)
+
+
+def is_divided(op: Op) -> bool:
+    """Whether the address was computed by a division of tensors."""
+    return any(_DIVISIONS.match(each.name) and shape(each.results[0].type) for each in _makers_of_address(op))
+
+
+def _makers_of_address(op: Op) -> list[Op]:
+    values = _made_of(op, op.operands[:1], _read_by)
+    return [value.owner for value in values if isinstance(value.owner, Op)]
+
+
+def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
+    """The axes of the grid that a value depends on. alone: so that each program along them has another one,
+    as far as neither divisions nor what is loaded say otherwise."""
+    found: set[str] = set()
+    left, seen = [(user, name)], set()
+    while left:
+        op, asked = left.pop()
+        value = op.resolve(asked)
+        if value is None or (id(value.owner), value.index) in seen:
+            continue
+        owner = value.owner
+        seen.add((id(owner), value.index))
+        if isinstance(owner, Op):
+            if owner.name == _PROGRAM:
+                found.add(str(owner).partition(_PROGRAM + " ")[2][:1])
+            if not (alone and (owner.name == _LOAD or _DIVISIONS.match(owner.name))):
+                left += _read_by(owner)
+                left += chain(*map(_read_by, owner.walk())) if owner.regions else ()
+        elif (loop := owner.parent_op) is not None and loop.name == "scf.for":
+            carried = value.index - 1
+            names = loop.operands[:3:2] if carried < 0 else [loop.operands[3 + carried]]
+            left += [(loop, each) for each in names]
+            if carried >= 0:
+                last = owner.ops[-1]
+                left.append((last, last.operands[carried]))
+        elif loop is not None and loop.name == "scf.while":
+            left += chain(_read_by(loop), *map(_read_by, loop.walk()))
+    return found
 
 
 def is_of_program(loop: Op) -> bool:
