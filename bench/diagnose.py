@@ -2,13 +2,12 @@
 
     python -m bench.diagnose [--kept-apart | --all] [--round N] [--emulator]      needs no GPU
 
-By default it judges the half that rules may be written by; --kept-apart judges the other half. Cases of
-round 2 were written by somebody who had not read the rules, and recorded once there were rules: the half of
-them that is kept apart is what the rules are worth on kernels that nobody has tried them on.
+By default it judges the half that rules may be written by; --kept-apart judges the other half. Cases of all
+rounds but the first were written by somebody who had not read the rules, and recorded once there were rules.
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/h200`, of rounds 4 and 5 `h100`, has a recording of each case, and in `times.json` the expected
-causes and lines, and what fixing it saved. Cases with very many spans in rounds 4 and 5 keep some CTAs.
+causes and lines, and what fixing it saved. Cases with very many spans keep some CTAs.
 """
 
 from __future__ import annotations
