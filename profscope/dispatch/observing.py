@@ -195,7 +195,7 @@ class Observing:
         observed = self._by_subject[subject]
         try:
             kernel = recompile(observed.bare.kernel)
-            observed.binary = Binary(kernel, load(kernel))
+            observed.binary = Binary.bare(kernel, load(kernel))
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
             return reason(error)
         return ""
