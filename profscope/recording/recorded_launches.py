@@ -120,11 +120,6 @@ class RecordedLaunches:
             self.undescribed[kernel.name] = one_line(error)
             return None
 
-    def after_fork(self) -> None:
-        """In a child process: the lock may be held by a thread that is gone; this one launches nothing."""
-        self._lock = threading.Lock()
-        self._thread.lane = Lane()
-
     def _capture(self, program: Program, ctas: int, call: Call, args: tuple[Any, ...]) -> None:
         """Launch into the CUDA graph that is being captured; this must not wait for anything."""
         if self._journal.stopped:

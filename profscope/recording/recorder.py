@@ -164,8 +164,8 @@ class Recorder:
 def _forked(recording: Recorder | None) -> None:
     """In a child process nothing is recorded."""
     if recording is not None:
-        for part in (recording.journal, recording.routes, recording.launches):
-            part.after_fork()
+        recording.journal.after_fork()
+        recording.routes.after_fork()
         recording.journal.stop("this process was forked from the session's")
 
 
