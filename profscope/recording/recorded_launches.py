@@ -86,7 +86,7 @@ class RecordedLaunches:
             if about is not None:
                 about.data["function"] = own_function
             lane = thread.lane
-            if lane.filling is not None:
+            if lane.filling:
                 self._journal.skip("a hook of another launch launched it")
                 return call(_NOWHERE, x, y, z, stream, own_function, own_packed, about, *others)
             if stream and capturing():  # stream 0, the default one, cannot be captured
@@ -108,7 +108,9 @@ class RecordedLaunches:
             finally:  # a launch that has raised may have written, as one that the emulator ends by a fault
                 if route is not None and pointer is not None:
                     entries.append((program, route, lane.filling, lane.offset, ORDINARY, host))
-                lane.enqueued()
+                filling, lane.filling = lane.filling, None  # `Lane.enqueued`, inlined
+                if filling is not None and filling.awaited:
+                    filling.wake()
 
         return launch
 
