@@ -117,7 +117,7 @@ class Recorder:
         if self._written:
             return True
         with contextlib.suppress(RuntimeError):  # as in drain()
-            return any(has_records(launch.records(launch.slice.fetch())) for launch in self.log.launches)
+            return any(has_records(launch.records(launch.fetch())) for launch in self.log.launches)
         return False
 
     def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
