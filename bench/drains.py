@@ -77,7 +77,7 @@ def launches(workload: Workload, rounds: int) -> dict[str, float]:
             for _ in range(_LAUNCHES // 2):
                 workload.launch(inputs)
             found["recorded"].append(sample())
-            per_launch = int(prof._parts().recorder.log.launches[-1].slice.extent[1])
+            per_launch = prof._parts().recorder.log.launches[-1].size
         whole = 2 * (_LAUNCHES + 10) * (per_launch + (1 << 12)) >> 20
         with profscope.session(memory=whole + 1):
             for _ in range(4):

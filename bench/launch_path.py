@@ -72,7 +72,8 @@ def _recording(workload: Workload, rounds: int) -> Row:
     with profscope.session(backend="emulator", instrument="light") as session:
         workload.launch(workload.inputs("cpu"))
         (launch,) = session._parts().recorder.log.launches
-    kernel: Any = SimpleNamespace(metadata=SimpleNamespace(num_ctas=1))
+    metadata = SimpleNamespace(num_ctas=1)
+    kernel: Any = SimpleNamespace(metadata=metadata, function=None, packed_metadata=None)
     args = launch.ctas, 1, 1, 0, None, None, None, None, None
 
     def call(pointer: Any, *args: Any) -> None: ...

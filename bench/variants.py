@@ -112,7 +112,7 @@ def recording(pipeline: str, given: Buffers, ctas: int = 1) -> Iterator[None]:
             raise RuntimeError(f"profscope did not record: {why}")
         if not len(recorder.log):
             raise RuntimeError("profscope recorded no launch")
-        used = sum(launch.slice.extent[1] for launch in recorder.log.launches)
+        used = sum(launch.size for launch in recorder.log.launches)
         if used > given.memory_mib << 19:
             raise RuntimeError(f"{used >> 20} MiB of records: a drain ran while the kernel was timed")
         if ctas == 1 and any(launch.bits.stride_log2 for launch in recorder.log.launches):

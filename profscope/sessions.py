@@ -114,8 +114,8 @@ class Session(Questions):
         recorder.close()
         if recorder.spooler is not None:
             recorder.spooler.write()  # first of all: what is stated of the launches may fail
-            recorder.spooler.close(
-                *self._so_far(self._running), self._running.evidence(), self._running.scopes
+            recorder.spooler.flush(
+                *self._so_far(self._running), self._running.evidence(), self._running.scopes, ends=True
             )
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)

@@ -114,7 +114,8 @@ def launched_in() -> int:
     thread.launches = True
     if not RECORDING:
         return -1
-    row = _recorded(_INNERMOST.get())
+    entered = _INNERMOST.get()
+    row = None if entered is None else _recorded(entered)
     if row is None and not thread.of_python:
         row = RECORDING[-1].waiting()
     return -1 if row is None else row.number

@@ -19,7 +19,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import triton
 from triton import knobs
@@ -31,7 +31,7 @@ from profscope import language
 from profscope.compat.patches import patched
 from profscope.errors import CompileError
 
-__all__ = ["RecordedCompiler", "Stages", "conflict", "proton_scopes", "recompile"]
+__all__ = ["RecordedCompiler", "conflict", "proton_scopes", "recompile"]
 
 _NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
 _NVIDIA: Final = "nvidia"
@@ -49,21 +49,15 @@ _REFUSED: Final[dict[str, dict[tuple[int, int], str]]] = {
 }
 
 
-class Stages(Protocol):
-    """Puts records into a compilation."""
-
-    def __call__(self, backend: Any, stages: dict[str, Any], options: Any) -> None:
-        """Replace stages. options: of the backend, made for this compilation."""
-
-
 class _Thread(threading.local):
     compiles = False  # this thread compiles with records
 
 
 class RecordedCompiler:
-    """Thread-safe. key: tells its binaries from all others. stages: puts the records in."""
+    """Thread-safe. key: tells its binaries from all others. stages: replaces a compilation's stages by ones
+    with records; it gets the backend, the stages, and the backend's options, made for this compilation."""
 
-    def __init__(self, key: str, stages: Stages) -> None:
+    def __init__(self, key: str, stages: Callable[[Any, dict[str, Any], Any], None]) -> None:
         self.key = key
         self._stages = stages
         self._thread = _Thread()
@@ -92,8 +86,9 @@ class RecordedCompiler:
     def _begin(self) -> None:
         with self._lock:
             if not self._in_flight:
-                for backend in _compilers():
-                    self._patches.enter_context(patched(backend, "add_stages", self._add_stages))
+                for backend in backends.values():
+                    add_stages = patched(backend.compiler, "add_stages", self._add_stages)
+                    self._patches.enter_context(add_stages)
                 self._patches.enter_context(patched(ASTSource, "hash", self._hash))
                 if _NVIDIA in backends:
                     cuda_backend = backends[_NVIDIA].compiler
@@ -166,11 +161,6 @@ def recompile(kernel: CompiledKernel) -> CompiledKernel:
         if was != now:
             raise CompileError(f"compiled again, its {name} is {now} and not {was}")
     return again
-
-
-def _compilers() -> list[type]:
-    """The compiler of each backend that Triton has."""
-    return [each.compiler for each in backends.values()]
 
 
 def _source(source: ASTSource) -> ASTSource:

@@ -15,17 +15,17 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.compat.origins import ORIGINS
-from profscope.compat.patches import after_import, patched, patched_property
+from profscope.compat.patches import after_import, patched_property
 from profscope.compat.torch_parts import missing_attribute
 
 __all__ = ["FirstLaunch"]
 
 # What the first launch goes through, as `Running.entered` names it: module, class, method.
 _GATES: Final = {
+    "kernel": ("triton.compiler.compiler", "CompiledKernel", "run"),
     "trial": ("triton.runtime.autotuner", "Autotuner", "_bench"),
     "tuner": ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
 }
-_KERNEL: Final = ("triton.compiler.compiler", "CompiledKernel", "run")
 
 Enter = Callable[[str, Callable[..., Any], Any], Callable[..., Any]]
 
@@ -55,7 +55,6 @@ class FirstLaunch:
             for gate, (module, owner, method) in _GATES.items():
                 watch = partial(self._watch, gate, owner, method)
                 self._stack.enter_context(after_import(module, watch))
-            self._stack.enter_context(after_import(_KERNEL[0], self._watch_kernels))
 
     def stop(self) -> None:
         """Wait no longer: all is as it was."""
@@ -70,28 +69,14 @@ class FirstLaunch:
     def _watch(self, gate: str, owner: str, method: str, module: ModuleType) -> None:
         if self._stack is None or missing_attribute(module, f"{owner}.{method}"):
             return  # of the latter a session says what is missing; it begins with another launch
-        self._stack.enter_context(patched(getattr(module, owner), method, partial(self._gate, gate)))
+        original = vars(getattr(module, owner))[method]
 
-    def _watch_kernels(self, module: ModuleType) -> None:
-        if self._stack is None:
-            return
-        owner, name = getattr(module, _KERNEL[1]), _KERNEL[2]
-        run = vars(owner)[name]
-
-        def get(kernel: Any) -> Any:
-            plain = run.__get__(kernel)
+        def get(launched: Any) -> Any:
+            plain = original.__get__(launched)
             enter = None if self._passes() else self._begin()
-            return plain if enter is None else enter("kernel", plain, kernel)
+            return plain if enter is None else enter(gate, plain, launched)
 
-        self._stack.enter_context(patched_property(owner, name, get))
-
-    def _gate(self, gate: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def launch(launched: Any, *args: Any, **options: Any) -> Any:
-            enter = None if self._passes() else self._begin()
-            go_on = partial(original, launched) if enter is None else enter(gate, original, launched)
-            return go_on(*args, **options)
-
-        return launch
+        self._stack.enter_context(patched_property(getattr(module, owner), method, get))
 
     def _passes(self) -> bool:
         """Whether a launch is none of ours: nobody waits, or it is one that opens the session."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -22,8 +23,8 @@ __all__ = [
     "MODULE",
     "NEEDED",
     "TUNER",
+    "copied",
     "is_timed",
-    "launched_with",
     "makes_graphs",
     "missing_of_tuner",
     "precompiled",
@@ -93,15 +94,8 @@ def _graph_manager() -> Any:
     return trees.get_manager(torch.cuda.current_device(), create_if_none_exists=False)
 
 
-def launched_with(tuner: Any, launcher: Any, run: Callable[[], Any]) -> Any:
-    """What `run` returns while the tuner launches through this launcher; what it had comes back."""
-    launchers, cached = tuner.launchers, vars(tuner).get("_cached_launcher")  # the latter since torch 2.12
-    tuner.launchers = [launcher]
-    if cached is not None:
-        tuner._cached_launcher = launcher
-    try:
-        return run()
-    finally:
-        tuner.launchers = launchers
-        if "_cached_launcher" in vars(tuner):
-            tuner._cached_launcher = cached
+def copied(tuner: Any, run: Callable[..., Any], launcher: Any) -> Callable[..., Any]:
+    """The `run` of a tuner that is as this one but for its launcher. run: of this one."""
+    copy = object.__new__(type(tuner))
+    vars(copy).update(vars(tuner), launchers=[launcher], _cached_launcher=None)  # the latter since torch 2.12
+    return partial(run.__func__, copy)  # type: ignore[attr-defined]

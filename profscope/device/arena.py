@@ -26,7 +26,7 @@ from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.compat.kernels import current_device_now
 from profscope.device import cuda_driver
 from profscope.device.arena_memory import Arena, ArenaFilling, first, move, pin
-from profscope.device.buffers import Full, Lane, Slice
+from profscope.device.buffers import Full, Lane
 from profscope.device.sizing import Blocks
 from profscope.threads import WorkerPool
 
@@ -65,29 +65,6 @@ def _zero_blocks(address: int, blocks: Blocks, stream: int) -> None:
     for at in range(few[0]):
         start = address + blocks.offset + at * few[1]
         cuda_driver.zero(start, blocks.size, stream, rows=many[0], step=many[1], at_once=True)
-
-
-class _DeviceSlice:
-    def __init__(self, buffers: DeviceBuffers, filling: ArenaFilling, offset: int, size: int) -> None:
-        self._buffers = buffers
-        self._filling = filling
-        self._offset = offset
-        self._size = size
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        return self._filling.address + self._offset, self._size
-
-    @property
-    def drained(self) -> bool:
-        return self._filling.host is not None
-
-    @property
-    def cold(self) -> bool:
-        return self._offset in self._filling.cold
-
-    def fetch(self) -> Bytes:
-        return self._buffers.fetch(self._filling)[self._offset : self._offset + self._size]
 
 
 class DeviceBuffers:
@@ -151,23 +128,9 @@ class DeviceBuffers:
         address: int = filling.address
         return address + offset | bits
 
-    def slice(self, filling: ArenaFilling, offset: int, size: int) -> Slice:
-        return _DeviceSlice(self, filling, offset, size)
-
     def copy(self, filling: ArenaFilling, offset: int, source: torch.Tensor) -> None:
         stream = torch.cuda.current_stream(self._device).cuda_stream
         cuda_driver.copy(filling.arena.address + offset, source.data_ptr(), source.nbytes, stream)
-
-    def fetch(self, filling: ArenaFilling) -> Bytes:
-        """The bytes of a filling; drains it if that has not happened, and waits."""
-        host = filling.host
-        if host is None:
-            with self._lock:
-                if filling.host is None:
-                    self._drain(filling, pinned=False)
-                host = filling.host
-        assert host is not None
-        return host.result()
 
     def close(self) -> None:
         """Drain what is left and give the device memory back."""
@@ -182,9 +145,20 @@ class DeviceBuffers:
         self._movers.shutdown()
         self._side.synchronize()
         self._zeroing.synchronize()
-        for arena in self._arenas:  # slices keep their arenas alive, for their bytes on the host
+        for arena in self._arenas:  # fillings keep their arenas alive, for their bytes on the host
             arena.memory = torch.empty(0, device="cpu")
             arena.pinned = None
+
+    def _fetch(self, filling: ArenaFilling) -> Bytes:
+        """The bytes of a filling; drains it if that has not happened, and waits."""
+        host = filling.host
+        if host is None:
+            with self._lock:
+                if filling.host is None:
+                    self._drain(filling, pinned=False)
+                host = filling.host
+        assert host is not None
+        return host.result()
 
     def _stream(self, handle: int) -> torch.cuda.Stream:
         if handle not in self._streams:
@@ -203,7 +177,7 @@ class DeviceBuffers:
         return contextlib.nullcontext() if is_current else torch.cuda.stream(stream)
 
     def _new_arena(self) -> Arena:
-        arena = cuda_driver.aside(Arena, self.limit_bytes, self._device, self._idle)
+        arena = cuda_driver.aside(Arena, self.limit_bytes, self._device, self._idle, self._fetch)
         self._zeroing.wait_stream(torch.cuda.default_stream(self._device))  # that thread's current one
         return arena
 
@@ -335,7 +309,7 @@ class DeviceBuffers:
             drained.synchronize()
             filling.host = Future()
             filling.host.set_result(pieces[0].numpy())
-        arena.filling = ArenaFilling(arena, self._idle)
+        arena.filling = ArenaFilling(arena, self._idle, self._fetch)
         if self._current is filling:
             self._current = arena.filling
         if pinned:

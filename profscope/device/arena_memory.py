@@ -22,22 +22,25 @@ from profscope.device.buffers import Lane
 __all__ = ["Arena", "ArenaFilling", "DeviceMemory", "first", "move", "pin"]
 
 Bytes = npt.NDArray[np.uint8]
+Fetch = Callable[["ArenaFilling"], Bytes]
 _PAGE_BYTES: Final = 4096
 _PINNED_BYTES: Final = 4 << 20  # at a time
 _BETWEEN_PIECES_S: Final = 0.004  # for those who wait to launch
 
 
 class ArenaFilling:
-    """One filling of an arena; `host` receives its bytes once it is drained.
+    """One filling of an arena; `host` receives its bytes once it is drained, which `fetch` sees to.
 
     The fields that every launch touches are here and not a hop away.
     """
 
     __slots__ = (
-        "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used", "zeroed",
+        "_fetch", "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used",
+        "zeroed",
     )  # fmt: skip
 
-    def __init__(self, arena: Arena, idle: threading.Condition) -> None:
+    def __init__(self, arena: Arena, idle: threading.Condition, fetch: Fetch) -> None:
+        self._fetch = fetch
         self.arena = arena
         self.address: int = arena.address
         self.used = 0
@@ -49,6 +52,16 @@ class ArenaFilling:
         self.lanes: set[Lane] = set()  # that had memory of it
         self.awaited = False  # someone waits on `idle` until no launch is `open`
         self.idle = idle
+
+    @property
+    def drained(self) -> bool:
+        return self.host is not None
+
+    def is_cold(self, offset: int) -> bool:
+        return offset in self.cold
+
+    def fetch(self, offset: int, size: int) -> Bytes:
+        return self._fetch(self)[offset : offset + size]
 
     def wake(self) -> None:
         with self.idle:
@@ -89,11 +102,11 @@ class Arena(DeviceMemory):
     """ready: what was zeroed last is zero; drained: what was in it before has been copied; pinned: memory of
     the host that it is copied to."""
 
-    def __init__(self, size: int, device: int, idle: threading.Condition) -> None:
+    def __init__(self, size: int, device: int, idle: threading.Condition, fetch: Fetch) -> None:
         super().__init__(size, device)
         self.ready = torch.cuda.Event()
         self.drained = torch.cuda.Event()
-        self.filling = ArenaFilling(self, idle)
+        self.filling = ArenaFilling(self, idle, fetch)
         self.pinned: Future[list[torch.Tensor]] | None = None
         self.moved: Future[Bytes] | None = None  # the last move out of `pinned`
 

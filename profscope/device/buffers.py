@@ -1,4 +1,4 @@
-"""What launches record into: slices of buffers, by whatever means; here of the host's memory.
+"""What launches record into: parts of fillings of buffers, by whatever means; here the host's memory.
 
 `arena.py` has those of a GPU's.
 """
@@ -15,29 +15,9 @@ import torch
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.device.sizing import Blocks
 
-__all__ = ["Buffers", "Filling", "Full", "HostBuffers", "Lane", "Slice"]
+__all__ = ["Buffers", "Filling", "Full", "HostBuffers", "Lane"]
 
 Bytes = npt.NDArray[np.uint8]
-
-
-class Slice(Protocol):
-    """A launch's buffer."""
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """Start address and bytes."""
-
-    @property
-    def drained(self) -> bool:
-        """Whether fetch() would wait for nothing but a copy that is under way."""
-
-    @property
-    def cold(self) -> bool:
-        """Whether so much was zeroed right before the launch that it began with other caches than it would
-        have had."""
-
-    def fetch(self) -> Bytes:
-        """Its bytes on the host; waits for the launch. Raises RuntimeError if the device has faulted."""
 
 
 class Lane:
@@ -78,12 +58,23 @@ class Filling(Protocol):
 
     awaited: bool
 
+    @property
+    def drained(self) -> bool:
+        """Whether fetch() would wait for nothing but a copy that is under way."""
+
     def wake(self) -> None:
         """A launch has been enqueued and someone waits for it."""
 
+    def is_cold(self, offset: int) -> bool:
+        """Whether so much was zeroed right before the launch with memory there that it began with other
+        caches than it would have had."""
+
+    def fetch(self, offset: int, size: int) -> Bytes:
+        """A launch's bytes on the host; waits for it. Raises RuntimeError if the device has faulted."""
+
 
 class Buffers(Protocol):
-    """Where slices come from."""
+    """Where fillings come from."""
 
     limit_bytes: int
 
@@ -104,14 +95,11 @@ class Buffers(Protocol):
         are closed. size must not exceed limit_bytes.
         """
 
-    def slice(self, filling: Any, offset: int, size: int) -> Slice:
-        """What `place` placed."""
-
     def copy(self, filling: Any, offset: int, source: torch.Tensor) -> None:
         """Copy device memory to where `place` placed, in the current stream."""
 
     def close(self) -> None:
-        """No more slices; what was placed can still be fetched."""
+        """No more launches; what was placed can still be fetched."""
 
 
 # Called when an arena has been filled and is on its way to the host, with its bytes; it may wait, but not for
@@ -119,14 +107,13 @@ class Buffers(Protocol):
 Full = Callable[[int], None]
 
 
-class _HostSlice:
-    """A slice that is its own filling and its own pointer: it names its memory itself, as `extent`.
+class _HostFilling:
+    """One launch's, and its pointer: it names its memory itself, as `extent`.
 
-    A launch needs aligned memory, and records do not. So a small slice is copied once its launch has ended.
+    A launch needs aligned memory, and records do not. So a small one is copied once its launch has ended.
     """
 
     awaited = False
-    cold = False  # new pages of the host's are in no GPU's cache
 
     def __init__(self, size: int, bits: int, lane: Lane) -> None:
         self._lane = lane
@@ -156,12 +143,15 @@ class _HostSlice:
     def wake(self) -> None:
         """Nobody waits: the launcher returns when the launch is over."""
 
-    def fetch(self) -> Bytes:
+    def is_cold(self, offset: int) -> bool:
+        return False  # new pages of the host's are in no GPU's cache
+
+    def fetch(self, offset: int, size: int) -> Bytes:
         return self._bytes
 
 
 class HostBuffers:
-    """Slices of host memory, for the emulator, which has run a launch when the launcher returns."""
+    """Host memory, for the emulator, which has run a launch when the launcher returns."""
 
     def __init__(self, budget_bytes: int, full: Full) -> None:
         self.limit_bytes = budget_bytes
@@ -176,22 +166,19 @@ class HostBuffers:
         stream: int,
         bits: int,
         zero: Sequence[Blocks] | None = None,
-    ) -> _HostSlice | None:
+    ) -> _HostFilling | None:
         if self._closed:
             return None
-        slice_ = _HostSlice(size, bits, lane)
-        self._used += slice_.kept_bytes
+        filling = _HostFilling(size, bits, lane)
+        self._used += filling.kept_bytes
         if self._used > self.limit_bytes // 2:
             self._full(self._used)
-            self._used = slice_.kept_bytes
-        lane.filling = slice_
+            self._used = filling.kept_bytes
+        lane.filling = filling
         lane.offset = 0
-        return slice_
-
-    def slice(self, filling: _HostSlice, offset: int, size: int) -> Slice:
         return filling
 
-    def copy(self, filling: _HostSlice, offset: int, source: torch.Tensor) -> None:
+    def copy(self, filling: _HostFilling, offset: int, source: torch.Tensor) -> None:
         raise NotImplementedError("the emulator has no graphs")
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load, source_file
@@ -13,7 +13,6 @@ from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.dispatch.budget import Account
 from profscope.dispatch.policy import Policy, Turns
-from profscope.errors import ScopeError
 from profscope.recording.diagnostics import reason
 
 __all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
@@ -21,11 +20,17 @@ __all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
 Launcher = Callable[..., Any]
 
 
-class Binary:
-    """A loaded binary. run: launches it with the arguments of Triton's launchers; launch: with those of
-    another binary of its configuration. build: of a recorded one, if it is known."""
+class Binary(NamedTuple):
+    """A loaded binary. launch: with the arguments of Triton's launchers, also with those of another binary of
+    its configuration. build: of a recorded one, if it is known."""
 
-    def __init__(self, kernel: CompiledKernel, run: Launcher, build: Build | None = None) -> None:
+    kernel: CompiledKernel
+    launch: Launcher
+    build: Build | None = None
+
+    @staticmethod
+    def bare(kernel: CompiledKernel, run: Launcher) -> Binary:
+        """Of a loaded bare kernel. run: Triton's launcher of it."""
         own_function, own_packed = kernel.function, kernel.packed_metadata
 
         # about: what Triton tells the launch hooks; others: these, and the kernel's arguments.
@@ -36,10 +41,7 @@ class Binary:
                 about.data["function"] = own_function
             return run(x, y, z, stream, own_function, own_packed, about, *others)
 
-        self.kernel = kernel
-        self.run = run
-        self.launch: Launcher = launch
-        self.build = build
+        return Binary(kernel, launch)
 
 
 class Configuration:
@@ -47,8 +49,8 @@ class Configuration:
 
     matches: its launches are to be recorded. bare, recorded: its binaries, None before they are needed, or
     if they cannot be built: `why` says why there is no recorded one. account: of what its recorded launches
-    cost, None without `overhead_pct=`. steady: launches the recorded binary, once all launches that have a
-    number are recorded; None before.
+    cost, None without `overhead_pct=`. steady: launches the recorded binary, and charges that; None while
+    there is none.
     """
 
     def __init__(self, name: str, policy: Policy, *, matches: bool) -> None:
@@ -70,21 +72,6 @@ class Configuration:
         build = None if self.recorded is None else self.recorded.build
         return "" if build is None else build.key
 
-    def record(self, build: Callable[[], Binary]) -> Binary | None:
-        """The recorded binary, built if there is none yet; None if it cannot be.
-
-        Raises ScopeError for a mistake in the kernel's scopes.
-        """
-        with self.lock:
-            if self.recorded is None and not self.why:
-                try:
-                    self.recorded = build()
-                except ScopeError:
-                    raise
-                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
-                    self.why = reason(error)
-            return self.recorded
-
     def bare_binary(self) -> Binary | None:
         """The bare binary; compiled from the recorded one's source if only that is known. None if that
         fails."""
@@ -92,7 +79,7 @@ class Configuration:
             if self.bare is None and self.recorded is not None:
                 try:
                     kernel = recompile(self.recorded.kernel)
-                    self.bare = Binary(kernel, load(kernel))
+                    self.bare = Binary.bare(kernel, load(kernel))
                 except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
                     self.why = reason(error)
             return self.bare
@@ -121,7 +108,7 @@ class Configurations:
         with self._lock:
             if key not in self._by_key:
                 self._by_key[key] = self._new(kernel.name)
-                self._by_key[key].bare = Binary(kernel, run)
+                self._by_key[key].bare = Binary.bare(kernel, run)
             return self._by_key[key]
 
     def add(self, name: str, *, matches: bool = True) -> Configuration:

@@ -16,8 +16,9 @@ from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Account, Budget
 from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
 from profscope.dispatch.observing import STREAM, Observing
-from profscope.dispatch.policy import OBSERVED, Policy, Role
-from profscope.errors import CompileError
+from profscope.dispatch.policy import Policy
+from profscope.errors import CompileError, ScopeError
+from profscope.recording.diagnostics import reason
 from profscope.recording.recorded_launches import RecordedLaunches
 
 __all__ = ["Dispatcher"]
@@ -26,11 +27,9 @@ Arguments = tuple[Any, ...]
 
 
 class _Thread(threading.local):
-    """passes: another door, or an autotuner, has decided what this thread launches. turn: what the door of
-    torch.compile has drawn for the launch that this thread is about to make."""
+    """passes: another door, or an autotuner, has decided what this thread launches."""
 
     passes = False
-    turn: tuple[Configuration, int] | None = None
 
 
 class Dispatcher:
@@ -105,29 +104,21 @@ class Dispatcher:
 
         return timed
 
-    def launch_as(self, configuration: Configuration, number: int, run: Callable[[], Any]) -> Any:
-        """What `run` returns. It launches the recorded binary of a configuration through a launcher of
-        Inductor's: that launch takes the role of this number."""
-        thread = self.thread
-        before = thread.passes, thread.turn
-        thread.passes, thread.turn = True, (configuration, number)
-        try:
-            return run()
-        finally:
-            thread.passes, thread.turn = before
-
-    def number(self, configuration: Configuration) -> int | None:
-        """Of a launch that has drawn None, or OBSERVED; None if it is bare after all."""
+    def ask(self, configuration: Configuration, *args: Any) -> Any:
+        """A launch that has drawn None, with the arguments of Triton's launchers."""
         turns = configuration.turns
         if turns.observing:
             if self._observing.is_done(configuration):
                 turns.observing = False
             elif not turns.is_first and self._observing.wants(configuration):
-                return OBSERVED
-        return turns.take()
+                bare = configuration.bare_binary()
+                if bare is not None and self._observing.launch(configuration, bare, args):
+                    turns.observe()
+                    return None
+        return self._play(configuration, turns.take(), args)
 
-    def adopt(self, kernel: CompiledKernel) -> Binary:
-        """A kernel compiled with records as a binary that is loaded and launched through here.
+    def adopt(self, configuration: Configuration, kernel: CompiledKernel) -> Launcher:
+        """Have a kernel compiled with records be the recorded binary of a configuration: what launches it.
 
         Raises CompileError if it does not record, and what loading raises.
         """
@@ -138,17 +129,10 @@ class Dispatcher:
         if call is None:
             raise CompileError("the launcher of this version of Triton, or of this device, is not known")
         program = Program(manifest, self._launches.describe(kernel, manifest.warps))
-        record, thread = self._launches.launcher(kernel, program, call), self.thread
-
-        def launch(*args: Any) -> Any:
-            if thread.turn is None:  # another thread's bare launch, by a launcher that is ours for a moment
-                return call(None, *args)
-            (configuration, number), thread.turn = thread.turn, None
-            steady = configuration.steady
-            return self._play(configuration, number, args) if steady is None else steady(*args)
-
-        self.door.set(kernel, launch)
-        return Binary(kernel, record, program.build)
+        launch = self._launches.launcher(kernel, program, call)
+        configuration.recorded = Binary(kernel, launch, program.build)
+        configuration.steady = steady = _charging(configuration.account, launch)
+        return steady
 
     def notes(self) -> list[str]:
         """Why kernels run bare that were to be recorded, one line each."""
@@ -161,63 +145,56 @@ class Dispatcher:
         self.seen.add(kernel.name)
         if not configuration.matches:
             return run
-        turns, thread, due = configuration.turns, self.thread, self._due
+        turns, thread, ask = configuration.turns, self.thread, self.ask
 
         def launch(*args: Any) -> Any:
-            if thread.passes or turns.draw() is not None:
+            if thread.passes:
                 return run(*args)
+            drawn = turns.draw()
+            if drawn:
+                return run(*args)
+            if drawn is None:
+                return ask(configuration, *args)
             steady = configuration.steady
-            if steady is not None:
-                return run(*args) if configuration.turns.take() is None else steady(*args)
-            number = self.number(configuration)
-            return run(*args) if number is None else due(configuration, number, args)
+            return self._play(configuration, 0, args) if steady is None else steady(*args)
 
         return launch
 
-    def _due(self, configuration: Configuration, number: int, args: Arguments) -> Any:
-        """Launch what is not merely bare."""
-        assert configuration.bare is not None
-        configuration.record(partial(self._build, configuration.bare.kernel))
-        return self._play(configuration, number, args)
-
-    def _build(self, kernel: CompiledKernel) -> Binary:
-        return self.adopt(self.compiler.compile(kernel))
-
     def _play(self, configuration: Configuration, number: int, args: Arguments) -> Any:
         """Launch in the role of this number; bare if the binary that the role needs is not there."""
-        policy, recorded = self._policy, configuration.recorded
-        role = policy.role(number)
-        if role is Role.OBSERVED:
-            return self._observe(configuration, args)
-        if role is Role.RECORDED and not policy.is_of_pair(number) and recorded is not None:
-            if not number:  # the first one sets much up, once
-                return recorded.launch(*args)
-            launch = _charging(configuration.account, recorded.launch)
-            if not configuration.turns.observing:
-                configuration.steady = launch
-            return launch(*args)
+        policy, recorded = self._policy, self._recorded(configuration)
+        is_bare = policy.is_bare(number)
+        if not (is_bare or recorded is None or policy.is_of_pair(number)):
+            # The first one sets much up, once, that nothing is charged for.
+            assert configuration.steady is not None
+            return (configuration.steady if number else recorded.launch)(*args)
         bare = configuration.bare_binary()
         if bare is None:  # as of torch.compile, and it could not be compiled again
             assert recorded is not None
             return recorded.launch(*args)
         if recorded is None or not policy.is_of_pair(number):
             return bare.launch(*args)
-        is_bare, pair = role is Role.BARE, policy.timed_pair(number)
+        pair = policy.timed_pair(number)
         run = partial((bare if is_bare else recorded).launch, *args)
         if configuration.account is not None:
             run = partial(configuration.account.charge, run, is_bare=is_bare)
         return self._baseline.launch(configuration, pair, args[STREAM], run, is_bare=is_bare)
 
-    def _observe(self, configuration: Configuration, args: Arguments) -> Any:
-        """Launch under the hardware's instruments; if that cannot be, in the role of the next number."""
-        bare, turns = configuration.bare_binary(), configuration.turns
-        if bare is not None and self._observing.launch(configuration, bare, args):
-            turns.observe()
-            return None
-        number = configuration.turns.take()
-        if number is None and bare is not None:
-            return bare.launch(*args)
-        return self._play(configuration, number or 0, args)
+    def _recorded(self, configuration: Configuration) -> Binary | None:
+        """The recorded binary of a configuration, built if there is none yet; None if it cannot be.
+
+        Raises ScopeError for a mistake in the kernel's scopes.
+        """
+        with configuration.lock:
+            if configuration.recorded is None and not configuration.why:
+                assert configuration.bare is not None
+                try:
+                    self.adopt(configuration, self.compiler.compile(configuration.bare.kernel))
+                except ScopeError:
+                    raise
+                except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
+                    configuration.why = reason(error)
+            return configuration.recorded
 
 
 def _charging(account: Account | None, launch: Launcher) -> Launcher:

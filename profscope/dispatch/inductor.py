@@ -2,7 +2,7 @@
 
 Inductor compiles with `triton.compile`, partly in other processes, chooses configurations by timing them,
 and launches from functions of its own, mostly past Triton's launchers. So the door is `CachingAutotuner.run`.
-Once a tuner has chosen, it gets a second launcher, of the recorded binary, and the launches whose turn it is
+Once a tuner has chosen, it gets a copy that launches the recorded binary, and the launches whose turn it is
 go through that one. While a recorded binary is being built aside, launches run bare and are counted; if it
 cannot be built, they run bare for good, and the notes name the kernel.
 """
@@ -21,8 +21,8 @@ from profscope.compat.inductor import (
     MODULE,
     NEEDED,
     TUNER,
+    copied,
     is_timed,
-    launched_with,
     makes_graphs,
     missing_of_tuner,
     precompiled,
@@ -50,17 +50,20 @@ _OF_RUN: Final = ("stream", "benchmark_run")  # arguments of `CachingAutotuner.r
 
 
 class _Kernel:
-    """A tuner's kernel. chosen: the launchers of the tuner for which `own`, the launcher of the recorded
-    binary, stands, or for which there is none: `why`. build: what builds it aside, and `begun`, for which
-    launcher. in_graphs: Inductor may capture it into a CUDA graph."""
+    """A tuner's kernel. run: the tuner's own. ask, steady: as that, through `Dispatcher.ask` and through
+    `Configuration.steady`; steady is None if there is no recorded binary: `why`. chosen: the launchers of the
+    tuner that this is known of. build: what builds the binary aside, and `begun`, for which launcher.
+    in_graphs: Inductor may capture it into a CUDA graph."""
 
-    def __init__(self, tuner: Any, configuration: Configuration) -> None:
+    def __init__(self, tuner: Any, run: Launcher, configuration: Configuration) -> None:
         self.tuner = tuner
         self.name: str = tuner.fn.__name__
+        self.run = run
         self.configuration = configuration
         self.lock = threading.RLock()
         self.chosen: Any = None
-        self.own: Any = None
+        self.ask: Launcher | None = None
+        self.steady: Launcher | None = None
         self.why = ""
         self.begun: Any = None
         self.build: Build | None = None
@@ -134,7 +137,7 @@ class InductorLaunches:
         self.unknown = self.unknown or missing_of_tuner(tuner)
         if self.unknown:
             return bare
-        kernel = self._kernel(tuner)
+        kernel = self._kernel(tuner, run)
         configuration = kernel.configuration
         if not configuration.matches:
             return bare if is_timed(tuner) else run
@@ -143,12 +146,14 @@ class InductorLaunches:
         def launch(*args: Any, **kwargs: Any) -> Any:
             if thread.passes or kwargs.get("benchmark_run"):
                 return bare(*args, **kwargs)
-            if turns.draw() is None and self._may_record(kernel, args, kwargs):
-                number = dispatcher.number(configuration)
-                if number is not None:
-                    with kernel.lock:
-                        launched = partial(launched_with, tuner, kernel.own, partial(run, *args, **kwargs))
-                        return dispatcher.launch_as(configuration, number, launched)
+            drawn = turns.draw()
+            if not drawn:
+                steady = kernel.steady
+                if steady is None or tuner.launchers is not kernel.chosen:
+                    steady = self._steady(kernel, args, kwargs)
+                if steady is not None:
+                    assert kernel.ask is not None
+                    return (kernel.ask if drawn is None else steady)(*args, **kwargs)
             thread.passes = True  # as `run_bare` does, without its call
             try:
                 return run(*args, **kwargs)
@@ -157,24 +162,24 @@ class InductorLaunches:
 
         return launch
 
-    def _kernel(self, tuner: Any) -> _Kernel:
+    def _kernel(self, tuner: Any, run: Launcher) -> _Kernel:
         with self._lock:
             if id(tuner) not in self._kernels:
                 name = tuner.fn.__name__
                 self.names.add(name)
                 configuration = self._dispatcher.configurations.add(name, matches=not is_timed(tuner))
-                self._kernels[id(tuner)] = _Kernel(tuner, configuration)
+                self._kernels[id(tuner)] = _Kernel(tuner, run, configuration)
             return self._kernels[id(tuner)]
 
-    def _may_record(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-        """Whether a launch that is not merely bare has a recorded binary. args, kwargs: of
-        `CachingAutotuner.run`."""
+    def _steady(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Launcher | None:
+        """What a kernel that its tuner has chosen for the first time, or anew, launches its recorded binary
+        with; None if it has none. args, kwargs: of `CachingAutotuner.run`."""
         if kernel.tuner.launchers is not kernel.chosen and not self._is_building(kernel):
             self._dispatcher.run_bare(self._choose, kernel, args, kwargs)
-        if kernel.own is None:
+        if kernel.steady is None:
             with self._lock:
                 self.left_bare[kernel.name, kernel.why] += 1
-        return kernel.own is not None
+        return kernel.steady
 
     def _is_building(self, kernel: _Kernel) -> bool:
         """Whether a kernel's next launch has nothing to ask but whether its binary is there, which it is not.
@@ -189,12 +194,12 @@ class InductorLaunches:
         return not (kernel.in_graphs and warms_up_a_graph())
 
     def _choose(self, kernel: _Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Give a kernel the launcher that stands for the one its tuner has chosen, or say why not."""
+        """Give a kernel the launchers that stand for the one its tuner has chosen, or say why not."""
         with kernel.lock:
             tuner = kernel.tuner
-            if tuner.launchers is kernel.chosen:  # another thread was launching through `own`, or was quicker
+            if tuner.launchers is kernel.chosen:  # another thread was quicker
                 return
-            kernel.own, kernel.why = None, ""
+            kernel.steady, kernel.why = None, ""
             if self._capturing():
                 kernel.why = _CAPTURED if kernel.build is None else _CAPTURED_BUILDING
                 return
@@ -216,7 +221,7 @@ class InductorLaunches:
                 kernel.chosen = tuner.launchers
 
     def _built(self, kernel: _Kernel, bare: Any) -> str:
-        """Give a kernel its launcher; why it has none, "" if it has."""
+        """Give a kernel its launchers; why it has none, "" if it has."""
         aside = self._aside
         if aside is None or warms_up_a_graph():  # the launch is to wait
             return self._build(kernel, bare.config)
@@ -233,12 +238,17 @@ class InductorLaunches:
             return self._build(kernel, bare.config)
 
     def _build(self, kernel: _Kernel, config: Any) -> str:
-        """Compile a kernel with records, or find it in Triton's cache; Inductor makes its launcher."""
+        """Compile a kernel with records, or find it in Triton's cache; Inductor makes its launchers."""
+        tuner, configuration, door = kernel.tuner, kernel.configuration, self._dispatcher.door
         try:
             with self._dispatcher.compiler.recording():
-                built = precompiled(kernel.tuner, config)
-            kernel.configuration.recorded = self._dispatcher.adopt(built.kernel)
-            kernel.own = built.make_launcher()
+                built = precompiled(tuner, config)
+            steady = self._dispatcher.adopt(configuration, built.kernel)
+            # A launcher keeps what the binary is launched with when it is made.
+            door.set(built.kernel, partial(self._dispatcher.ask, configuration))
+            kernel.ask = copied(tuner, kernel.run, built.make_launcher())
+            door.set(built.kernel, steady)
+            kernel.steady = copied(tuner, kernel.run, built.make_launcher())
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on, bare
             return reason(error)
         return ""

@@ -91,7 +91,6 @@ class Observing:
         self._launches = launches
         self._graphs = graphs
         self._observed: dict[Configuration, _Observed] = {}
-        self._by_subject: dict[Subject, _Observed] = {}
         self._lock = threading.Lock()
         self._tables: tuple[tuple[int, ...], Evidence] | None = None  # of so many results
         self._observer: Observer | None = None
@@ -187,15 +186,15 @@ class Observing:
             ptx=ptx_of(kernel),
         )
         observed = _Observed(subject, bare, grid, _integers(arguments))
-        self._observed[configuration] = self._by_subject[subject] = observed
+        self._observed[configuration] = observed
         return observed
 
     def _reload(self, subject: Subject) -> str:
         """See `evidence.samples.Samples`."""
-        observed = self._by_subject[subject]
+        observed = next(each for each in list(self._observed.values()) if each.subject == subject)
         try:
             kernel = recompile(observed.bare.kernel)
-            observed.binary = Binary(kernel, load(kernel))
+            observed.binary = Binary.bare(kernel, load(kernel))
         except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
             return reason(error)
         return ""

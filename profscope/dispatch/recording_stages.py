@@ -27,12 +27,9 @@ from profscope.errors import CompileError, ScopeError
 from profscope.language import RECORDING
 from profscope.options import Options
 
-__all__ = ["RecordingStages", "Rounding", "instrument"]
+__all__ = ["RecordingStages", "instrument"]
 
 _KERNEL: Final = re.compile(r'tt\.func public @"?([^\s"(]+)')
-
-
-Stage = Callable[[Any, dict[str, Any]], Any]
 
 
 class RecordingStages:
@@ -59,7 +56,7 @@ class _Compilation:
         self._context = context
         self._stages = stages
         self._make = dict(stages)
-        self._rounding = Rounding(stages["llir"])
+        self._bare: Callable[[], Any] | None = None  # makes a module of the TTGIR as it is before the passes
         self._functions: tuple[Function, ...] = ()  # those that the kernel is made of, before inlining
         self._with_points = ""  # the kernel before any optimisation, if it has marks or payloads
 
@@ -106,8 +103,12 @@ class _Compilation:
                     "data of its own into the profile buffer, which holds the records; end it first"
                 )
             describe(metadata, manifest)
-        lowered = self._rounding.as_bare(lowered, before)
-        return unpacked_late(lowered) if isinstance(lowered, str) else lowered
+        if not isinstance(lowered, str):
+            return lowered
+        # Where additions may be rounded in either way, the bare kernel is lowered too, and says which.
+        if self._bare is not None and is_ambiguous(lowered):
+            lowered = as_bare(lowered, str(self._make["llir"](self._bare(), before)))
+        return unpacked_late(lowered)
 
     def _noted(self, module: Any) -> Any:
         """A module before any optimisation, with its scopes noted in the locations of their ops."""
@@ -128,7 +129,7 @@ class _Compilation:
     def _instrumented(self, module: Any) -> Any:
         """The module with the passes applied."""
         text = str(module)
-        self._rounding.bare = lambda: _reparse(without_markers(text), module.context)
+        self._bare = lambda: _reparse(without_markers(text), module.context)
         context = replace(self._context, functions=self._functions)
         return _reparse(instrument(text, self._options, context), module.context)
 
@@ -156,26 +157,3 @@ def _reparse(text: str, context: Any) -> Any:
             raise CompileError(str(rejection(text, _kernel_name(text), context))) from error
     module.context = context
     return module
-
-
-class Rounding:
-    """Of one compilation. make_llir: Triton's stage of that name.
-
-    bare: makes a module of the kernel's TTGIR as it is before the passes; None: nothing is to be done.
-    """
-
-    def __init__(self, make_llir: Stage) -> None:
-        self._make_llir = make_llir
-        self._lowered = ""
-        self.bare: Callable[[], Any] | None = None
-
-    def as_bare(self, lowered: Any, metadata: dict[str, Any]) -> Any:
-        """The LLVM IR of a kernel that records, with additions as the bare one has them.
-
-        The bare one is lowered, too, where it has additions that may be rounded in either way. metadata: of
-        the kernel before it was lowered.
-        """
-        if self.bare is None or not isinstance(lowered, str) or not is_ambiguous(lowered):
-            return lowered
-        self._lowered = self._lowered or str(self._make_llir(self.bare(), metadata))
-        return as_bare(lowered, self._lowered)

@@ -158,13 +158,14 @@ class Running:
     def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
         """What the session has put in the place of a method, for a launch that has come there before it.
 
-        gate: of what, as `commands.first_launch` names it; original: the method; launched: its object.
+        gate: of what, as `compat.first_launch` names it; original: the method of `launched`, its object.
         """
         if gate == "kernel":
             return self.dispatcher.door.launcher(launched)
         if gate == "tuner":
             return self.inductor.launcher(launched)
-        return partial(self.dispatcher.trial(original), launched)
+        self.dispatcher.tried.add(launched.base_fn.__name__)
+        return partial(self.dispatcher.run_bare, original)
 
     def evidence(self) -> Evidence | None:
         """What the hardware, or the emulator, has counted so far; None if that is nothing."""

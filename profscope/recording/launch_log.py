@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from instrument_passes.records import LaunchBits
 from profscope.compat.programs import Program
 from profscope.decoding.areas import has_records, launch_header, split, without_vacant_area
 from profscope.decoding.build import ORDINARY, Build, Mark, RawLaunch
-from profscope.device.buffers import Buffers, Slice
+from profscope.device.buffers import Buffers, Filling
 from profscope.device.sizing import Blocks, needed_bytes
 from profscope.errors import RecordError
 from profscope.recording.diagnostics import number_of_launches
@@ -52,13 +52,12 @@ class Route(NamedTuple):
     bits: int
     plan: Plan
     device: int
-    buffers: Buffers | _TrimmedBuffers
     turns: Iterator[int]  # what the bits above the address are in each launch
 
     @staticmethod
     def of(buffers: Buffers, plan: Plan, stream: int, device: int, turns: Iterator[int]) -> Route:
         """With what every launch needs of the plan and the buffers in reach."""
-        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, buffers, turns)
+        return Route(buffers.place, plan.needed, stream, plan.pointer_bits, plan, device, turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +71,24 @@ class Launch:
     stream: int
     ctas: int
     bits: LaunchBits
-    slice: Slice
+    filling: Filling
+    offset: int
+    size: int
     mark: Mark
     guessed: bool
 
     @property
     def manifest(self) -> Manifest:
         return self.program.manifest
+
+    @property
+    def is_cold(self) -> bool:
+        """See `Filling.is_cold`."""
+        return self.filling.is_cold(self.offset)
+
+    def fetch(self) -> Bytes:
+        """Its bytes on the host; waits for it. Raises RuntimeError if the device has faulted."""
+        return self.filling.fetch(self.offset, self.size)
 
     def records(self, buffer: Bytes) -> Bytes:
         """What of its bytes follows the stamps."""
@@ -87,29 +97,21 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class _Trimmed:
-    """The bytes of a launch in place of the slice that it had."""
+    """The bytes of a launch in place of the filling that they were part of."""
 
     bytes: Bytes
     cold: bool
+    awaited: bool = False
     drained: bool = True
 
-    @property
-    def extent(self) -> tuple[int, int]:
-        return self.bytes.ctypes.data, self.bytes.nbytes
+    def wake(self) -> None:
+        """Nobody waits."""
 
-    def fetch(self) -> Bytes:
+    def is_cold(self, offset: int) -> bool:
+        return self.cold
+
+    def fetch(self, offset: int, size: int) -> Bytes:
         return self.bytes
-
-
-class _TrimmedBuffers:
-    """Where `_Trimmed` come from: they are slices themselves."""
-
-    @staticmethod
-    def slice(filling: _Trimmed, offset: int, size: int) -> Slice:
-        return filling
-
-
-_TRIMMED: Final = _TrimmedBuffers()
 
 
 _Entry = tuple[Program, Route, Any, int, Mark, int]
@@ -142,10 +144,9 @@ class LaunchLog:
 
     def _launch(self, index: int, entry: _Entry) -> Launch:
         program, route, filling, offset, mark, host = entry
-        slice_ = route.buffers.slice(filling, offset, route.needed)
         plan = route.plan
         return Launch(
-            index, program, route.device, route.stream, plan.ctas, plan.bits, slice_,
+            index, program, route.device, route.stream, plan.ctas, plan.bits, filling, offset, route.needed,
             mark._replace(host=host), plan.guessed and program.manifest.ring_bytes > 0,
         )  # fmt: skip
 
@@ -174,9 +175,9 @@ class LaunchLog:
         """Bring the launches so far to the host; waits for them. Raises RuntimeError if a device has
         faulted."""
         with self._lock:
-            fillings = {id(entry[2]): (*entry[1:3], entry[3]) for _, entry in self._standing()}
-        for route, filling, offset in fillings.values():
-            route.buffers.slice(filling, offset, route.needed).fetch()
+            fillings = {id(entry[2]): entry[2] for _, entry in self._standing()}
+        for filling in fillings.values():
+            filling.fetch(0, 0)
 
     def drained(self, limit_bytes: int) -> list[Launch]:
         """The oldest launches that are on the host, about `limit_bytes` of them."""
@@ -185,9 +186,9 @@ class LaunchLog:
             if size >= limit_bytes:
                 break
             launch = self._launch(index, entry)
-            if launch.slice.drained:
+            if launch.filling.drained:
                 chosen.append(launch)
-                size += launch.slice.extent[1]
+                size += launch.size
         return chosen
 
     def forget(self, launches: Sequence[Launch]) -> None:
@@ -203,7 +204,7 @@ class LaunchLog:
 
         Those of a guess are trimmed, and kept in place of what they were part of.
         """
-        buffer = launch.slice.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
+        buffer = launch.fetch()[: needed_bytes(launch.manifest, launch.ctas, launch.bits)]
         stamps, records = split(buffer, launch.manifest, launch.ctas)
         if not has_records(records):
             return buffer
@@ -225,9 +226,9 @@ class LaunchLog:
             if entry is not None:
                 program, route, _, _, mark, host = entry
                 plan = route.plan._replace(needed=len(buffer), bits=bits, zero=None, guessed=False)
-                route = route._replace(plan=plan, needed=len(buffer), buffers=_TRIMMED)
+                route = route._replace(plan=plan, needed=len(buffer))
                 self.entries[launch.index] = (
-                    program, route, _Trimmed(buffer, launch.slice.cold), 0, mark, host,
+                    program, route, _Trimmed(buffer, launch.is_cold), 0, mark, host,
                 )  # fmt: skip
 
 
@@ -255,6 +256,6 @@ def fetched(
             notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: it did not run")
             continue
         where = launch.device, launch.stream, launch.ctas
-        mark = launch.mark._replace(cold=True) if launch.slice.cold else launch.mark
+        mark = launch.mark._replace(cold=True) if launch.is_cold else launch.mark
         raw.append(RawLaunch(launch.index, launch.manifest, *where, buffer, mark, kept(launch.program.build)))
     return raw, notes

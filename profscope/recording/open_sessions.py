@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Any, Final
 
-__all__ = ["OPEN", "Switchable"]
+__all__ = ["OPEN"]
 
-
-class Switchable(Protocol):
-    """What records, and can be told not to for a while."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-
-OPEN: Final[list[Switchable]] = []
+OPEN: Final[list[Any]] = []
 """The newest last; all others are paused. What opens adds itself, and takes itself out when it ends."""

@@ -68,21 +68,30 @@ class RecordedLaunches:
     def launcher(self, kernel: CompiledKernel, program: Program, call: Call) -> Callable[..., None]:
         """What launches a loaded binary on this thread's device, with its records. program: of the binary.
 
-        It takes the arguments of Triton's launchers. call: launches with a buffer. Where there is no memory,
-        and where a hook of another launch launches it, the binary runs without a buffer and records nothing.
+        It takes the arguments of Triton's launchers, also those of another binary of its configuration. call:
+        launches with a buffer. Where there is no memory, and where a hook of another launch launches it, the
+        binary runs without a buffer and records nothing.
         """
         manifest = program.manifest
         digest, of_cluster = manifest.digest, kernel.metadata.num_ctas
+        own_function, own_packed = kernel.function, kernel.packed_metadata
         thread, entries, settled = self._thread, self._log.entries, self._routes.settled
-        device, capturing, find, fail = self.device(), self.capturing, self._routes.find, self._fail
+        device, capturing, find = self.device(), self.capturing, self._routes.find
 
-        def launch(x: int, y: int, z: int, stream: int, *args: Any) -> None:
+        # Nearly every launch comes through here. about: what Triton tells the launch hooks; others: these,
+        # and the kernel's arguments.
+        def launch(
+            x: int, y: int, z: int, stream: int, function: Any, packed: Any, about: Any, *others: Any
+        ) -> None:
+            if about is not None:
+                about.data["function"] = own_function
             lane = thread.lane
-            if lane.filling is not None:
+            if lane.filling:
                 self._journal.skip("a hook of another launch launched it")
-                return call(_NOWHERE, x, y, z, stream, *args)
+                return call(_NOWHERE, x, y, z, stream, own_function, own_packed, about, *others)
             if stream and capturing():  # stream 0, the default one, cannot be captured
-                return self._capture(program, x * y * z * of_cluster, call, (x, y, z, stream, *args))
+                args = x, y, z, stream, own_function, own_packed, about, *others
+                return self._capture(program, x * y * z * of_cluster, call, args)
             route, pointer, host = None, _NOWHERE, launched_in()
             try:
                 ctas = x * y * z * of_cluster
@@ -93,13 +102,15 @@ class RecordedLaunches:
                     if pointer is None:  # the buffers are closed
                         self._journal.skip(self._journal.stopped)
             except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                fail(error)
+                self._journal.skip(one_line(error))
             try:
-                call(pointer, x, y, z, stream, *args)
+                call(pointer, x, y, z, stream, own_function, own_packed, about, *others)
             finally:  # a launch that has raised may have written, as one that the emulator ends by a fault
                 if route is not None and pointer is not None:
                     entries.append((program, route, lane.filling, lane.offset, ORDINARY, host))
-                lane.enqueued()
+                filling, lane.filling = lane.filling, None  # `Lane.enqueued`, inlined
+                if filling is not None and filling.awaited:
+                    filling.wake()
 
         return launch
 
@@ -110,15 +121,6 @@ class RecordedLaunches:
         except Exception as error:  # noqa: BLE001  constexprs are users' objects, whose methods may raise anything
             self.undescribed[kernel.name] = one_line(error)
             return None
-
-    def after_fork(self) -> None:
-        """In a child process: the lock may be held by a thread that is gone; this one launches nothing."""
-        self._lock = threading.Lock()
-        self._thread.lane = Lane()
-
-    def _fail(self, error: Exception) -> None:
-        """A launch cannot be recorded."""
-        self._journal.skip(one_line(error))
 
     def _capture(self, program: Program, ctas: int, call: Call, args: tuple[Any, ...]) -> None:
         """Launch into the CUDA graph that is being captured; this must not wait for anything."""

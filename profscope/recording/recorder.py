@@ -117,7 +117,7 @@ class Recorder:
         if self._written:
             return True
         with contextlib.suppress(RuntimeError):  # as in drain()
-            return any(has_records(launch.records(launch.slice.fetch())) for launch in self.log.launches)
+            return any(has_records(launch.records(launch.fetch())) for launch in self.log.launches)
         return False
 
     def take(self, limit_bytes: int) -> tuple[list[RawLaunch], list[str]] | None:
@@ -164,8 +164,8 @@ class Recorder:
 def _forked(recording: Recorder | None) -> None:
     """In a child process nothing is recorded."""
     if recording is not None:
-        for part in (recording.journal, recording.routes, recording.launches):
-            part.after_fork()
+        recording.journal.after_fork()
+        recording.routes.after_fork()
         recording.journal.stop("this process was forked from the session's")
 
 

@@ -144,6 +144,10 @@ class Routes:
         opened = self._buffers.get(device)
         return opened or self._open(device)
 
+    def after_fork(self) -> None:
+        """In a child process: the lock may be held by a thread that is gone."""
+        self._lock = threading.Lock()
+
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
         for manifest, ctas in self._log.programs():
@@ -155,11 +159,6 @@ class Routes:
         with self._lock:
             for buffers in self._buffers.values():
                 buffers.close()
-
-    def after_fork(self) -> None:
-        """In a child process: the lock may be held by a thread that is gone."""
-        self._lock = threading.Lock()
-        self.settled.clear()
 
     def _open(self, device: int) -> Buffers | None:
         budget_bytes = self._memory_mib << 20

@@ -65,25 +65,19 @@ class Spooler:
         notes: Sequence[str],
         evidence: Evidence | None = None,
         scopes: HostScopes | None = None,
+        *,
+        ends: bool = False,
     ) -> None:
         """Write what has drained, and what is known beside it, before returning.
 
         evidence: None if there is none; the same object again is not written again. scopes: all are written
-        again, where there are a quarter more.
+        again if there are a quarter more, or if the session `ends`, and the file with it.
         """
-        self._thread.submit(self._state, metadata, notes, evidence, scopes, _GROWTH).result()
-
-    def close(
-        self,
-        metadata: dict[str, Any],
-        notes: Sequence[str],
-        evidence: Evidence | None = None,
-        scopes: HostScopes | None = None,
-    ) -> None:
-        """Flush and end the file."""
-        self._thread.submit(self._state, metadata, notes, evidence, scopes, 1.0).result()
-        self._thread.submit(self._guarded, self._writer.close).result()
-        self._thread.shutdown()
+        growth = 1.0 if ends else _GROWTH
+        self._thread.submit(self._state, metadata, notes, evidence, scopes, growth).result()
+        if ends:
+            self._thread.submit(self._guarded, self._writer.close).result()
+            self._thread.shutdown()
 
     def read(self) -> tuple[list[RawLaunch], list[str]]:
         """The launches in the file by now, and notes on those that are lost.

@@ -8,7 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,11 +17,30 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from instrument_passes.records import BASE_ALIGNMENT
 from profscope.device.arena import DeviceBuffers
-from profscope.device.buffers import HostBuffers, Lane, Slice
+from profscope.device.buffers import HostBuffers, Lane
 from profscope.device.sizing import Blocks
 from tests.support import standin
 
 LIMIT = 64 * BASE_ALIGNMENT
+
+
+class Slice(NamedTuple):
+    """The memory of a launch."""
+
+    filling: Any
+    offset: int
+    size: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        return self.filling.address + self.offset, self.size
+
+    @property
+    def cold(self) -> bool:
+        return bool(self.filling.is_cold(self.offset))
+
+    def fetch(self) -> Any:
+        return self.filling.fetch(self.offset, self.size)
 
 
 @pytest.fixture
@@ -45,7 +64,7 @@ def fill_up(arenas: DeviceBuffers) -> None:
 def launch(arenas: DeviceBuffers, lane: Lane, size: int, stream: int, value: int) -> Slice:
     """A launch: is given memory, finds it zeroed, writes, and is in its stream."""
     arenas.place(lane, size, stream, 1)
-    slice_ = arenas.slice(lane.filling, lane.offset, size)
+    slice_ = Slice(lane.filling, lane.offset, size)
     address, size = slice_.extent
     assert ctypes.string_at(address, size) == bytes(size)
     ctypes.memset(address, value, size)
@@ -62,7 +81,7 @@ def test_an_address_carries_the_bits_and_is_aligned(arenas: DeviceBuffers) -> No
     lane = Lane()
     for stream in (0, 1):
         pointer = arenas.place(lane, 100, stream, 0b1011)
-        address, size = arenas.slice(lane.filling, lane.offset, 100).extent
+        address, size = Slice(lane.filling, lane.offset, 100).extent
         assert pointer == address | 0b1011
         assert (address % BASE_ALIGNMENT, size) == (0, 100)
         lane.enqueued()
@@ -117,7 +136,7 @@ def test_closing_gives_the_device_memory_back(arenas: DeviceBuffers) -> None:
 def test_a_drain_waits_for_a_launch_that_another_thread_has_begun(arenas: DeviceBuffers) -> None:
     begun = Lane()
     arenas.place(begun, 1000, 0, 1)
-    slice_ = arenas.slice(begun.filling, begun.offset, 1000)
+    slice_ = Slice(begun.filling, begun.offset, 1000)
     fetched: list[bytes] = []
     reader = threading.Thread(target=lambda: fetched.append(slice_.fetch().tobytes()))
     reader.start()
@@ -157,7 +176,7 @@ def place(arenas: DeviceBuffers, size: int, zero: tuple[Blocks, ...] | None = No
     lane = Lane()
     arenas.place(lane, size, 0, 1, zero)
     lane.enqueued()
-    return arenas.slice(lane.filling or arenas._current, lane.offset, size)
+    return Slice(lane.filling or arenas._current, lane.offset, size)
 
 
 def test_only_a_small_piece_is_zeroed_ahead(arenas: DeviceBuffers) -> None:
@@ -257,7 +276,7 @@ def test_a_claim_is_zero_also_where_a_launch_wants_little_zeroed(arenas: DeviceB
         size, zero = (100, None) if offset % 3 == 0 else (100, blocks)
         arenas.place(lane, size, 0, 1, zero)
         assert lane.offset == offset * BASE_ALIGNMENT
-        address = arenas.slice(lane.filling, lane.offset, size).extent[0]
+        address = Slice(lane.filling, lane.offset, size).extent[0]
         found = ctypes.string_at(address, size)
         assert found == bytes(size) if zero is None else found[:8] == bytes(8)
         lane.enqueued()
@@ -375,7 +394,7 @@ def test_memory_is_prepared_without_operators_that_a_library_may_have_replaced(a
     """With a Triton kernel, say, whose launch would ask for memory in the middle of this one."""
     with _Operators() as operators:
         slices = [place(arenas, LIMIT // 2) for _ in range(5)]  # rotates
-        arenas.fetch(slices[-1]._filling)  # type: ignore[attr-defined]
+        slices[-1].fetch()
     assert operators.names  # those that make memory, and views of it
     assert not {name for name in operators.names if name.endswith("_") or "copy" in name}
 
@@ -401,4 +420,4 @@ def test_a_small_launch_on_the_host_keeps_its_records_and_no_padding() -> None:
         tracemalloc.stop()
     assert held < 2 * launches * size
     assert len(full) == launches * size // (1 << 19)
-    assert all(holds_only(each, index % 251 + 1) for index, each in enumerate(slices))
+    assert all(holds_only(Slice(each, 0, size), index % 251 + 1) for index, each in enumerate(slices))

@@ -71,9 +71,12 @@ class Device:
             else:
                 graph.nodes.append(run)
 
-        kernel: Any = SimpleNamespace(metadata=SimpleNamespace(num_ctas=1))
+        metadata = SimpleNamespace(num_ctas=1)
+        kernel: Any = SimpleNamespace(metadata=metadata, function=None, packed_metadata=None)
         with contextlib.suppress(ValueError):
-            self.recorder.launches.launcher(kernel, self.program, call)(CTAS, 1, 1, STREAM)
+            self.recorder.launches.launcher(kernel, self.program, call)(
+                CTAS, 1, 1, STREAM, None, None, None
+            )  # fmt: skip
         (pointer,) = pointers
         return pointer
 
@@ -89,7 +92,7 @@ class Device:
         """Each launch's mark, and what it wrote."""
         found = []
         for launch in self.recorder.log.launches:
-            (value,) = np.unique(launch.slice.fetch()[: self.bytes])
+            (value,) = np.unique(launch.fetch()[: self.bytes])
             found.append((launch.mark, int(value)))
         return found
 

@@ -15,7 +15,7 @@ from profscope.analysis.overhead import budget_line
 from profscope.dispatch import running
 from profscope.dispatch.budget import WINDOW_NS, Budget, Doors
 from profscope.dispatch.configurations import Configuration, Configurations
-from profscope.dispatch.policy import Policy, Role
+from profscope.dispatch.policy import Policy
 from profscope.errors import OptionError
 from tests.support.sessions import launch, launch_collatz, session
 
@@ -64,10 +64,12 @@ class Program:
     def launch(self, configuration: Configuration, gap_ns: int) -> None:
         """As the dispatcher does, and the program goes on for gap_ns."""
         turns = configuration.turns
-        if self.is_shut or turns.draw() is not None or (number := turns.take()) is None:
+        drawn = None if self.is_shut else turns.draw()
+        if self.is_shut or drawn:
             self._run(is_bare=True)
         else:
-            is_bare = self.policy.role(number) is Role.BARE
+            number = turns.take() if drawn is None else turns.launches - 1
+            is_bare = self.policy.is_bare(number)
             assert configuration.account is not None
             self.recorded[configuration.name] += not is_bare
             if not is_bare and not self.policy.is_of_pair(number):

@@ -274,7 +274,7 @@ def test_threads_that_launch_one_tuner_at_once_are_recorded(inductor: Any) -> No
         for launched in [pool.submit(tuner.launch) for _ in range(40)]:
             launched.result()
     assert prof.metadata["sampling"]["kernels"]["triton_poi_double"]["launches"] == 40
-    assert 10 <= len(prof.launches) <= 20  # of numbers drawn at once, some are bare after all
+    assert len(prof.launches) == 20
     assert validate(prof.profile.tables) == []
 
 

@@ -61,7 +61,7 @@ def dirty_memory(patch: pytest.MonkeyPatch) -> list[int]:
         slice_ = clean(self, lane, size, stream, bits)
         if zero is not None and slice_ is not None:
             sizes.append(size)
-            anything_but(slice_.fetch(), zero)
+            anything_but(slice_.fetch(0, size), zero)
         return slice_
 
     patch.setattr(HostBuffers, "place", place)
@@ -123,10 +123,10 @@ def test_a_first_launch_takes_no_more_than_it_may_use() -> None:
         count(3)
         (first,) = prof._parts().recorder.log.launches
         assert first.guessed
-        assert first.slice.extent[1] <= 8 << 20
+        assert first.size <= 8 << 20
         assert sum(each.total_bytes for each in must_be_zero(first.manifest, 1, first.bits)) < 512
         assert len(prof.launches) == 1  # now it is known
         (first,) = prof._parts().recorder.log.launches
     assert not first.guessed
     assert first.bits.ring_log2 == MIN_RING_LOG2
-    assert LaunchBits.decode(int(launch_header(first.slice.fetch())["launch_bits"])) == first.bits
+    assert LaunchBits.decode(int(launch_header(first.fetch())["launch_bits"])) == first.bits

@@ -95,7 +95,7 @@ def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
     steps = [after - before for before, after in pairwise(sizes)]
     assert steps[0] == steps[2] == steps[4]
     assert min(steps[1], steps[3]) > 1000
-    spooler.close({"backend": "gpu"}, [], last)
+    spooler.flush({"backend": "gpu"}, [], last, ends=True)
     assert profscope.load(tmp_path).samples.equals(TABLE)
 
 
