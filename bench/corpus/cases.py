@@ -32,9 +32,11 @@ from bench.corpus import (
     sixth_faultless,
     sixth_faultless_products,
     sixth_launch,
+    sixth_layers,
     sixth_math,
     sixth_memory,
     sixth_products,
+    sixth_states,
     sixth_work,
     traffic,
     triangles,
@@ -77,7 +79,9 @@ _MODULES = (
     sixth_math,
     sixth_faultless,
     sixth_products,
+    sixth_layers,
     sixth_attention,
+    sixth_states,
     sixth_faultless_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
