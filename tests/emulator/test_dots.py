@@ -5,6 +5,9 @@ import math
 
 import pytest
 import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
 
 from profscope.emulator import activate
 from tests.kernels.attention import attention_kernel
@@ -15,6 +18,7 @@ from tests.kernels.matmul import matmul_kernel
 from tests.kernels.softmax import softmax_kernel
 from tests.support.quick import quick
 
+# ruff: noqa: N803
 pytestmark = pytest.mark.on_gpu_too
 
 # operand type, accumulator, precision, tolerance relative to sqrt(K)
@@ -51,6 +55,24 @@ def test_int8_dot_is_exact() -> None:
     c = torch.zeros(64, 32, dtype=torch.int32)
     dot_kernel[(1,)](a, b, c, 128, BLOCK_M=64, BLOCK_N=32, BLOCK_K=32, PRECISION="ieee")
     assert torch.equal(c, a.int() @ b.int())
+
+
+@triton.jit
+def squashed_kernel(x_ptr, y_ptr, out_ptr, steps, SIDE: tl.constexpr):
+    place = tl.arange(0, SIDE)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
+    x, acc = tl.load(x_ptr + place), tl.zeros((SIDE, SIDE), tl.float32)
+    for step in range(steps):
+        y = tl.load(y_ptr + step * SIDE * SIDE + place)
+        acc = tl.dot(libdevice.tanh(tl.dot(x, y)).to(tl.float16), y, acc)
+    tl.store(out_ptr + place, acc)
+
+
+def test_lanes_that_part_in_a_loop_meet_at_its_products() -> None:
+    """tanh has a branch for each element; blocks that nothing leads to stand between those of the loop."""
+    x, y, out = torch.randn(32, 32).half() / 10, torch.randn(3, 32, 32).half(), torch.empty(32, 32)
+    squashed_kernel[(1,)](x, y, out, 3, SIDE=32, num_warps=1)
+    squashed = torch.tanh(x.float() @ y.float()).half()
+    torch.testing.assert_close(out, (squashed.float() @ y.float()).sum(0), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,8 @@ def _place(label: str, labels: dict[str, int], branch: Instruction) -> int:
 
 def _order(blocks: list[Block]) -> list[Block]:
     """The reachable blocks, loops contiguous, so that only edges to a loop's head go back."""
-    order = list(_topological(blocks, _reachable(blocks), 0))
+    reachable = _reachable(blocks)
+    order = list(_topological(blocks, reachable, reachable, 0))
     position = {old: new for new, old in enumerate(order)}
     result = [blocks[old] for old in order]
     for block in result:
@@ -158,20 +159,20 @@ def _reachable(blocks: list[Block]) -> set[int]:
     return seen
 
 
-def _topological(blocks: list[Block], inside: set[int], head: int) -> Iterator[int]:
-    """Strongly connected components in topological order; within each, its head and the same again."""
+def _topological(blocks: list[Block], reachable: set[int], inside: set[int], head: int) -> Iterator[int]:
+    """Strongly connected components in topological order; within each, its head and the same again. Behind a
+    jump the text may go on with a block that nothing leads to: it is no way into a loop."""
     for component in _components(blocks, inside, head):
         if len(component) == 1:
             yield from component
             continue
         entered = {
             successor
-            for number, block in enumerate(blocks)
-            if number not in component
-            for successor in block.successors()
+            for number in reachable - component
+            for successor in blocks[number].successors()
             if successor in component
         }
-        yield from _topological(blocks, component, min(entered or component))
+        yield from _topological(blocks, reachable, component, min(entered or component))
 
 
 def _components(blocks: list[Block], inside: set[int], head: int) -> list[set[int]]:
