@@ -33,6 +33,19 @@ $end:
     assert got.tolist() == [207 + t if t % 2 == 0 else 107 + t for t in range(192)]
 
 
+def test_a_product_needs_all_lanes_of_a_warp() -> None:
+    with pytest.raises(
+        EmulatorError, match=r"a lane does not come .* in CTA \(0, 0, 0\) warp 0 lane 20: mma"
+    ):
+        result("""
+  mov.b32 %r9, 0;
+  setp.ge.s32 %p1, %t, 20;
+  @%p1 bra $end;
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%s1, %s2, %s3, %s4}, {%r1, %r2, %r3, %r4}, {%r5, %r6},
+    {%s1, %s2, %s3, %s4};
+$end:""")
+
+
 def test_each_lane_leaves_a_loop_on_its_own() -> None:
     """The value a lane had when it left must survive the other lanes' further iterations."""
     got = result("""

@@ -210,7 +210,7 @@ def element_reader(kind: str) -> Callable[[Array], Array]:
 def mma(form: Form) -> Meaning:
     """D = A * B + C, one small matrix product a warp; float products are summed in float32 (f64: float64)
 
-    Integers are summed exactly; `.satfinite` clamps the int32 result.
+    Integers are summed exactly; `.satfinite` clamps the int32 result. All lanes of a warp must come to it.
     """
     types = [
         t
@@ -227,7 +227,11 @@ def mma(form: Form) -> Meaning:
     kinds = {"f32": "f32", "f64": "f64", "s32": "i32", "f16": "i32"}[result]
     tiles = 1 if form.has("m8n8k4") else 2
 
-    def function(machine: Batch, mask: Array | None, _: Site, *registers: Array) -> tuple[Array, ...]:
+    def function(machine: Batch, mask: Array | None, site: Site, *registers: Array) -> tuple[Array, ...]:
+        if mask is not None:
+            missing = mask.any(axis=2, keepdims=True) & ~mask
+            if missing.any():
+                raise machine.error(site, "a lane does not come to its warp's matrix product", missing, None)
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
         left = machine.memo(
             ("A", a_type, *map(id, sources_a)),
