@@ -39,8 +39,8 @@ def test_a_product_needs_all_lanes_of_a_warp() -> None:
   mov.b32 %r9, 0;
   setp.ge.s32 %p1, %t, 20;
   @%p1 bra $end;
-  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
-    {%r10, %r11, %r12, %r13}, {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r10, %r11, %r12, %r13};
+  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r10, %r11, %r12, %r13},
+    {%r1, %r2, %r3, %r4}, {%r5, %r6}, {%r10, %r11, %r12, %r13};
 $end:""")
 
 
