@@ -63,9 +63,10 @@ def strided(stride: int) -> Profile:
 def test_a_stride_of_8_is_found_at_its_load() -> None:
     apart, beside = strided(8).findings(), strided(1).findings()
     top = apart.iloc[0]
-    assert (top["finding"], top["confidence"]) == ("uncoalesced-load", "high")
+    assert (top["finding"], top["confidence"]) == ("uncoalesced-load", "low")
     lines = Path(__file__).read_text().splitlines()
     assert "tl.load(x_ptr" in lines[top["line"] - 1]
+    assert top["gain_high_pct"] > 100 * 7 / 8  # L2, which the emulator has none of, may take all of the time
     assert "8 times the sectors" in top["evidence"]
     assert top["evidence"].endswith("(cycles of the emulator's cost model)")
     assert not (beside["gain_pct"] >= 5).any()

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from profscope.analysis.cause import NO_GAIN, Finding, cited, of_peak, of_samples
+from profscope.analysis.cause import NO_GAIN, Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import avoidable_casts
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import Without, gain, kept_without
+from profscope.analysis.diagnosis.gains import Without, attainable, gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
 from profscope.analysis.diagnosis.witnesses import needs
@@ -176,8 +176,11 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
             else "executed"
         )
         evidence = cited(
-            "{what} is at {used}, more than any other resource",
+            "{what} is at {used}, {reached}",
             what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
+            reached=Quantity(
+                100 * facts.used[resource] / attainable(resource), "% of what good kernels reach"
+            ),
         )  # fmt: skip
     elif facts.emulated and _most_of_pipes(facts) > max(
         facts.uncached_dram, facts.used.get("shared", 0.0), facts.used.get("tensor", 0.0)

@@ -11,7 +11,10 @@ from instrument_passes.ir.model import Op, Value
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
 
 __all__ = [
+    "ELEMENTWISE",
+    "MOVES",
     "Unoverlapped",
+    "Uses",
     "avoidable_casts",
     "conversion_lines",
     "copies_of_loops",
@@ -25,7 +28,7 @@ _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|t
 _LOADS: Final = re.compile(r"tt\.load$|tt\.descriptor_load$")
 _FROM_SHARED: Final = "ttg.local_load"
 _INTO_SHARED: Final = "ttg.local_alloc"
-_MOVES: Final = re.compile(
+MOVES: Final = re.compile(
     r"ttg\.(convert_layout|local_alloc|memdesc_\w+)$|tt\.(broadcast|expand_dims|reshape|trans|split|join|cat)$"
 )
 """Ops that pass elements on as they are."""
@@ -33,6 +36,7 @@ _STORES: Final = re.compile(
     r"tt\.(store|descriptor_store)$|ttg\.local_store$|async_tma_copy_local_to_global$"
 )
 _ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
+ELEMENTWISE: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|splat)$")
 _CONVERSION: Final = "ttg.convert_layout"
 _TILE_POINTERS: Final = re.compile(r"tensor<\d+x\d+x!tt\.ptr")
 _WAIT: Final = re.compile(r"warp_group_dot_wait$")
@@ -44,7 +48,7 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
     """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
     an operand of a product, which each program that loads it converts again. To widen what has been loaded,
     and to narrow what is stored or multiplied, is what memory and tensor cores ask for."""
-    uses = _Uses(ops)
+    uses = Uses(ops)
     lines = set()
     for op in ops:
         if not _CASTS.match(op.name) or not any(elements(each.type) for each in op.results):
@@ -61,17 +65,69 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
 
 
 def early_reductions(ops: list[Op]) -> set[int]:
-    """The lines of reductions in loops that could come behind the loop. In loops with a reduction of values
-    that no earlier step has a part in, these are all; a recurrence needs its reductions in each step."""
+    """The lines of reductions in loops that could come behind the loop: each step only adds the result to
+    what the loop carries. In loops with such a reduction of values that no earlier step has a part in, these
+    are all such; a recurrence needs its reductions in each step."""
     found: dict[Op, set[int]] = defaultdict(set)
     fresh = set()
+    uses = Uses(ops)
     for op in ops:
         loop = _around(op)
-        if op.name == "tt.reduce" and loop is not None:
+        if op.name == "tt.reduce" and loop is not None and _is_accumulated(op, loop, uses):
             found[loop].add(line_of(op))
             if not any(_computed_by(op, name, loop)[1] for name in op.operands):
                 fresh.add(loop)
     return {line for loop, lines in found.items() if loop in fresh for line in lines} - {0}
+
+
+def _is_accumulated(reduction: Op, loop: Op, uses: Uses) -> bool:
+    """Whether all that uses a result in the loop combines it, element by element, with what the loop carries
+    into what the loop carries on."""
+    left, seen, is_used = [reduction], {id(reduction)}, False
+    while left:
+        for user in uses.of(left.pop()):
+            if id(user) in seen or loop not in user.ancestors():
+                continue
+            seen.add(id(user))
+            is_used = True
+            if _is_carried_on(user, loop):
+                continue
+            if not (ELEMENTWISE.match(user.name) or MOVES.match(user.name)) or _around(user) is not loop:
+                return False
+            left.append(user)
+    return is_used
+
+
+def _is_carried_on(op: Op, loop: Op) -> bool:
+    """Whether an op makes a carried value of the next step from that of this one, element by element."""
+    yielded = loop.regions[-1].entry.ops[-1]
+    for index in _carried_by(op, loop):
+        value = yielded.resolve(yielded.operands[index])
+        while value is not None and isinstance(value.owner, Op) and MOVES.match(value.owner.name):
+            value = value.owner.resolve(value.owner.operands[0])
+        if value is not None and value.owner is op:
+            return ELEMENTWISE.match(op.name) is not None
+    return False
+
+
+def _carried_by(op: Op, loop: Op) -> set[int]:
+    """Which of a loop's carried values an op has, as they are or changed element by element."""
+    found: set[int] = set()
+    left, seen = [op], {id(op)}
+    while left:
+        user = left.pop()
+        for name in user.operands:
+            value = user.resolve(name)
+            if value is None:
+                continue
+            if not isinstance(value.owner, Op):
+                is_carried = value.owner.parent_op is loop and value.index > 0
+                found |= {value.index - 1} if is_carried else set()
+            elif id(value.owner) not in seen and _around(value.owner) is loop:
+                seen.add(id(value.owner))
+                if ELEMENTWISE.match(value.owner.name) or MOVES.match(value.owner.name):
+                    left.append(value.owner)
+    return found
 
 
 class Unoverlapped(NamedTuple):
@@ -89,7 +145,7 @@ class Unoverlapped(NamedTuple):
 def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
     """Products of which others in the same step are made are left out: those wait for them in any order. But
     (x a) b with the same b in each step is as well the sum of all x a times b, behind the loop."""
-    uses = _Uses(ops)
+    uses = Uses(ops)
     products: dict[Op, list[Op]] = defaultdict(list)
     for op in ops:
         loop = _around(op)
@@ -136,7 +192,7 @@ def _is_product(user: Op, name: str, loop: Op) -> bool:
         op = value.owner
         if PRODUCTS.search(op.name):
             return True
-        if not (_MOVES.match(op.name) or _CASTS.match(op.name) or _WAIT.search(op.name)):
+        if not (MOVES.match(op.name) or _CASTS.match(op.name) or _WAIT.search(op.name)):
             return False
         value = op.resolve(op.operands[value.index])
     return False
@@ -220,7 +276,7 @@ def fetch_lines(ops: list[Op]) -> set[int]:
                 op = value.owner
                 if op.name in (_FROM_SHARED, _CONVERSION):
                     found.add(line_of(op))
-                if _MOVES.match(op.name) or _CASTS.match(op.name):
+                if MOVES.match(op.name) or _CASTS.match(op.name):
                     left += [(op, each) for each in op.operands[:1]]
     return found - {0}
 
@@ -247,7 +303,7 @@ def _is_arithmetic(op: Op) -> bool:
     return is_float and bool(_ARITHMETIC.match(op.name))
 
 
-class _Uses:
+class Uses:
     """Who uses the results of ops."""
 
     def __init__(self, ops: list[Op]) -> None:
@@ -268,7 +324,7 @@ class _Uses:
             for user in self.of(left.pop()):
                 if id(user) not in seen:
                     seen.add(id(user))
-                    if _MOVES.match(user.name):
+                    if MOVES.match(user.name):
                         left.append(user)
                     else:
                         yield user
@@ -286,7 +342,7 @@ def _moved_from(op: Op) -> Op | None:
         if value is None or not isinstance(value.owner, Op):
             return None
         op = value.owner
-        if not _MOVES.match(op.name):
+        if not MOVES.match(op.name):
             return op
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from profscope.analysis.cause import Finding
@@ -32,6 +33,11 @@ _CAUSES: Final = (
 )
 # What is seen whatever the cause is: nothing is said of it if a cause may explain all of it.
 _SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
+# How much they cost, L2 and DRAM decide, of which the emulator has none.
+_TRAFFIC: Final = (
+    "uncoalesced-load", "uncoalesced-store", "unvectorized-access", "tile-reread", "redundant-load",
+    "atomics", "register-spills", "exposed-latency", "few-stages",
+)  # fmt: skip
 # What a kernel has reached: a result, not a fault, and no gain.
 _RESULT: Final = "-bound"
 
@@ -53,6 +59,7 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
         is_finding = each.gain.expected >= thresholds.NOISE_PCT or each.finding.endswith(_RESULT)
         if is_finding and (each.finding not in _SYMPTOMS or each.gain.expected > explained):
             told.add(each.finding)
-            yield each
+            is_modelled = facts.emulated and each.finding in _TRAFFIC
+            yield replace(each, confidence="low") if is_modelled else each
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
     yield from (each for each in binary if each.finding not in told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,12 +20,9 @@ from instrument_passes.kept_text import unpacked
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
-    PRODUCTS,
     adds_to,
-    compares_both,
     elements,
     is_in_loop,
-    is_of_outer_loop,
     is_of_program,
     is_power_of_two,
     line_of,
@@ -42,8 +39,6 @@ _REGISTERS: Final = 1 << 16  # of an SM
 _LANES: Final = 32  # of a warp
 _LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
 _NUMBERED: Final = re.compile(r"_\d+$")
-_TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
-_EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
@@ -250,25 +245,6 @@ class KernelFacts:
         except IRError:  # of a dialect that is not known
             return []
 
-    @cached_property
-    def masked_loop(self) -> int:
-        """The line of the mask that compares a loop's positions with the program's, if the loop's bounds
-        depend neither on the program nor on a loop around it; 0 if there is none. The program's may be loaded
-        if they are a bound, or choose what products are for: those of another step may be left out."""
-        for loop, _, _ in self.located_ops:
-            if loop.name != "scf.for":
-                continue
-            inside = list(loop.walk())
-            has_dot = any(PRODUCTS.search(op.name) for op in inside)
-            masks = [op for op in inside if op.name == "arith.select" and _TENSOR_MASK.search(str(op))]
-            if is_of_program(loop) or is_of_outer_loop(loop):
-                continue
-            for op in inside:
-                is_mask = op.name == "arith.cmpi" and any("xi1" in each.type for each in op.results)
-                if is_mask and compares_both(op, loop, has_dot or not _EQUAL.search(str(op))):
-                    return line_of(masks[0] if masks else loop)
-        return 0
-
     def accesses_at(self, line: int) -> list[Op]:
         """The ops that load or store at a line."""
         return [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
@@ -286,12 +262,13 @@ class KernelFacts:
     @cached_property
     def carried_line(self) -> int:
         """The line of the largest tensor that a loop carries in registers: of the product that adds to it, of
-        the constant that it is at first, or, if it is loaded, of what it becomes in a step; 0 if there is
-        none."""
+        the constant that it is at first, or, if it is loaded or several begin as it does, of what it becomes
+        in a step; 0 if there is none."""
         most, line = 0, 0
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
+            firsts = Counter(name for name in loop.operands[3:])
             for value, first in zip(loop.results, loop.operands[3:], strict=False):
                 size = elements(value.type)
                 if size > most:
@@ -301,11 +278,27 @@ class KernelFacts:
                     initial = line_of(made.owner) if made and isinstance(made.owner, Op) else 0
                     given = loop.regions[0].entry.ops[-1].operands[value.index]
                     new = loop.resolve(given) or loop.regions[0].entry.ops[-1].resolve(given)
+                    if not products and firsts[first] > 1 and (alike := self._most_spilled(loop, first)):
+                        line = alike
+                        continue
                     if initial and new is not None and isinstance(new.owner, Op):
                         initial = line_of(new.owner)
                     initial = initial or self._assigned(_NUMBERED.sub("", given), line_of(loop))
                     line = products[0] if products else initial or line_of(loop)
         return line
+
+    def _most_spilled(self, loop: Op, first: str) -> int:
+        """Of the values that a loop begins with as the same one, the line that makes one in a step and has
+        most accesses to local memory; 0 if there is none."""
+        yielded = loop.regions[0].entry.ops[-1]
+        made = [
+            yielded.resolve(given)
+            for given, name in zip(yielded.operands, loop.operands[3:], strict=False)
+            if name == first
+        ]
+        lines = {line_of(each.owner) for each in made if each is not None and isinstance(each.owner, Op)}
+        spilled = self.counts[self.at(lines - {0})].groupby("line")["local_sectors"].sum()
+        return int(cast(int, spilled.idxmax())) if spilled.sum() else 0
 
     def _assigned(self, value: str, before: int) -> int:
         """The last line before that one that assigns a variable of a value's name, as constants have none."""

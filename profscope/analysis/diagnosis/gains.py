@@ -4,13 +4,14 @@
 
 removed: the part of the launch's time, as samples and counts measure it, in which the cause holds warps up.
 
-Six things are uncertain, and set how low and how high the gain may be.
+Seven things are uncertain, and set how low and how high the gain may be.
 What is removed, and what stays of other resources' use: each cause says it.
 Sampling: a share of the samples is known to its Wilson interval.
 Which limit remains: at the least, resources reach `ATTAINABLE` times what is expected of them; at the most,
 L2 and the tensor pipe reach their peaks, L1 holds what L2 sends again, and other instructions take no time.
 Queues: at the most, waits for the instructions of other warps shrink with what the cause puts into a queue.
 Code placement: the time without the cause is known to `NOISE_PCT`.
+The emulator has no L2 and DRAM: at the most, what L2 would move takes all of the time.
 Whether waits overlap. At the least, other warps issue in the time that is removed as often as in the rest,
 so that part is no loss, and the time in which SMs are idle stays. At the most, warps that wait at barriers
 for those that are held up come as much earlier.
@@ -30,7 +31,7 @@ from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.estimates import shares_between
 from profscope.analysis.kernels.devices import PIPES
 
-__all__ = ["Without", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
+__all__ = ["Without", "attainable", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
 
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
 _PEAKS = ("l2", "tensor")
@@ -80,12 +81,14 @@ def gain(
     pct = 100 * (1 - max(1 - expected.removed, _left(facts.used, expected.kept)))
     kept_time = max(1 - low * (1 - idle), _left(facts.used, lowest.kept) / thresholds.ATTAINABLE)
     must = {
-        name: used * _attainable(name) if name in _PEAKS else used
+        name: used * attainable(name) if name in _PEAKS else used
         for name, used in facts.used.items()
         if name in _WHATEVER_CODE
     }
     fewest = dict(highest.kept) | {"l2": min(highest.kept.get("l2", 1.0), _of_dram(facts))}
     high_pct = 100 * (1 - max(1 - high, _left(must, fewest)))
+    if facts.emulated:
+        high_pct = max(high_pct, 100 * (1 - highest.kept.get("l2", 1.0)))
     noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
@@ -127,10 +130,11 @@ def _between(facts: KernelFacts, share: float) -> tuple[float, float]:
 
 def _left(used: Mapping[str, float], kept: Mapping[str, float]) -> float:
     """The time that the busiest resource takes, of what it keeps and as fast as kernels attain."""
-    return max((each * kept.get(name, 1.0) / _attainable(name) for name, each in used.items()), default=0.0)
+    return max((each * kept.get(name, 1.0) / attainable(name) for name, each in used.items()), default=0.0)
 
 
-def _attainable(resource: str) -> float:
+def attainable(resource: str) -> float:
+    """What part of a resource's peak good kernels reach."""
     if resource == "tensor":
         return thresholds.NEAR_ROOF
     return thresholds.ATTAINABLE_DRAM if resource == "dram" else thresholds.ATTAINABLE

@@ -14,11 +14,12 @@ from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 
-__all__ = ["CAUSES"]
+__all__ = ["CAUSES", "RESULTS"]
 
 _LANES: Final = 32  # of a warp
 _BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
-_RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
+RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
+"""Stalls that are waits for results of instructions."""
 _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard deviations
 
 
@@ -125,7 +126,7 @@ def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
     reasons: tuple[str, ...] = ("long_scoreboard",)
     by = LOADS
     if facts.stalled(*reasons, by=by) < thresholds.MUCH:
-        reasons, by = _RESULTS, ()
+        reasons, by = RESULTS, ()
     waits = facts.stalled(*reasons, by=by)
     if (few or deep) and waits > thresholds.MUCH and not facts.spills and facts.grid >= facts.sms:
         place, _ = facts.most_stalled(*reasons, by=by)

@@ -221,8 +221,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def register_spills(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone, at the
-    most all other waits. The line is
+    """Needs counts. Without it loads and stores of local memory, and waiting for them, are gone, and if
+    their traffic binds the kernel, waiting for other traffic, too; at the most all other waits. The line is
     that of the largest tensor that a loop carries, if there is one."""
     local = facts.counts["op"].isin(["LDL", "STL"])
     share = facts.executed_share(local)
@@ -236,6 +236,8 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     global_bytes = 32 * facts.sectors("LDG", "LDGSTS", "STG")
     kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
     without = left | dict.fromkeys(("l1", "l2", "lsu"), kept)
+    own = max(share, facts.blamed_share(local))
+    queued = _held_by_traffic(facts, without) or 0.0
     yield Finding(
         "register-spills", *place,
         cited(
@@ -244,7 +246,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
             waiting=of_samples(waits),
         ),
         "more warps, smaller tiles, or a larger maxnreg",
-        gain(facts, Without(max(share, facts.blamed_share(local)), without), most=Without(1.0, without)),
+        gain(facts, Without(max(own, queued), without), Without(own, without), Without(1.0, without)),
         "high",
     )  # fmt: skip
 

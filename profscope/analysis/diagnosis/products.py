@@ -151,7 +151,7 @@ def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool 
         user, asked = left.pop()
         value = user.resolve(asked)
         owner = None if value is None else value.owner
-        if not isinstance(owner, Op) or id(owner) in seen:
+        if value is None or not isinstance(owner, Op) or id(owner) in seen:
             continue
         seen.add(id(owner))
         if owner.name == _LOAD:
@@ -162,6 +162,8 @@ def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool 
                     axes |= grid_axes(copy, copy.operands[0], alone)
         else:
             is_product = PRODUCTS.search(owner.name)
+            ends = [region.entry.ops[-1] for region in owner.regions]  # of branches and loops
+            left += [(end, end.operands[value.index]) for end in ends if value.index < len(end.operands)]
             left += [
                 (owner, each) for each in (owner.operands[side : side + 1] if is_product else owner.operands)
             ]

@@ -1,39 +1,50 @@
-"""tile-reread without a product: programs load the same bytes, and DRAM sends them each time."""
+"""What programs do alike. tile-reread without a product: they load the same bytes, and DRAM sends them each
+time. redundant-load: in each step they reduce the same data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final, cast
 
 from instrument_passes.ir.model import Op
-from profscope.analysis.cause import Finding, Quantity, cited, of_peak
+from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
-from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import grid_axes
+from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
+from profscope.analysis.diagnosis.ttgir_ops import grid_axes, is_in_loop, line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _AXES: Final = ("x", "y", "z")
+_BUFFER: Final = "ttg.local_alloc"
+_READ: Final = "ttg.local_load"
 _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
 
 @needs("counters", "counts", "samples", "ttgir")
 def programs_alike(facts: KernelFacts) -> Iterator[Finding]:
     """The address of a load does not depend on an axis of the grid, so that all programs along it load the
-    same. DRAM sends several times the bytes that are different: caches lose them before the next program
-    comes. Without it DRAM sends each byte once; at the least, L2 sends as much as before."""
+    same. DRAM sends these bytes several times, whatever else it sends: caches lose them before the next
+    program comes. Without it DRAM sends each byte once; at the least, L2 sends as much as before."""
     dram, read = facts.used.get("dram", 0.0), facts.counters.get("dram_read", 0.0)
     rows = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"]) & (facts.counts["sectors"] > 0)]
     if dram < thresholds.BOUND or rows.empty:
         return
     alike = _programs_by_line(facts)
-    asked = rows.groupby(["file", "line"], observed=True)["sectors"].sum()
-    different = {place: asked[place] / alike.get(int(cast(Place, place)[1]), 1) for place in asked.index}
+    by_line = rows.groupby(["file", "line"], observed=True)
+    asked, touched = by_line["sectors"].sum(), by_line[["sectors", "sectors_ideal"]].sum().min(axis=1)
+    programs = {place: alike.get(int(cast(Place, place)[1]), 1) for place in asked.index}
+    different = {place: touched[place] / programs[place] for place in asked.index}
     needed = sum(different.values())
-    if read < thresholds.REREAD * 32 * needed:
+    shared = [place for place in asked.index if programs[place] > 1]
+    again, once = read - 32 * needed, 32 * sum(different[place] for place in shared)
+    if not shared or again < max((thresholds.REREAD - 1) * once, thresholds.MUCH * read):
+        return
+    if again > 32 * sum(asked[shared]):  # other loads' bytes are among those
         return
     file, line = max(different, key=lambda place: asked[place] - different[place])
     left = left_of_traffic(facts, needed, facts.sectors("STG"))
@@ -54,10 +65,139 @@ def programs_alike(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counts", "samples", "ttgir")
+def reduced_alike(facts: KernelFacts) -> Iterator[Finding]:
+    """redundant-load. In a loop all programs along an axis of the grid load the same and only reduce it, with
+    others that are the same. Without it one program does so, and stores the result, which is smaller."""
+    told: set[int] = set()
+    for load, line, programs, lines in _reduced_alike(facts):
+        again = 1 - 1 / programs
+        rows = facts.at(lines)
+        share = again * facts.blamed_share(rows)
+        if load in told or not share:
+            continue  # a kernel of which some CTAs are recorded has each loop twice
+        told.add(load)
+        sectors = float(facts.counts.loc[facts.at({load}), "sectors"].sum())
+        left = left_of_traffic(
+            facts, max(0.0, facts.sectors("LDG", "LDGSTS") - again * sectors), facts.sectors("STG")
+        )
+        yield Finding(
+            "redundant-load", facts.place[0], load,
+            cited(
+                "{programs} load this only to reduce it at {where}, each to the same result: {sampled} are "
+                "there",
+                programs=Quantity(programs, "programs"), where=f"line {line}", sampled=of_samples(share),
+            ),
+            "reduce once, in an earlier kernel, and load the result",
+            gain(facts, Without(share, left | kept_without(facts, rows, again))), "medium",
+        )  # fmt: skip
+
+
+def _reduced_alike(facts: KernelFacts) -> Iterator[tuple[int, int, int, set[int]]]:
+    """Of loads in loops that all programs along an axis only reduce: their line, that of the reduction, how
+    many programs these are, and the lines of all that is done for it."""
+    ops = [op for op, _, _ in facts.located_ops]
+    uses, copies = Uses(ops), [op for op in ops if op.name == _LOADS[1]]
+    sides = _sides(facts)
+    for op, line, is_inside in facts.located_ops:
+        if not is_inside or not line or op.name not in (_LOADS[0], _READ):
+            continue
+        loads = [op] if op.name == _LOADS[0] else [each for each in copies if _is_in(each, _buffer(op))]
+        axes = set(_AXES).difference(*(_axes_of(each) for each in loads))
+        if not loads or all(sides[axis] == 1 for axis in axes):
+            continue
+        made = _only_reduced(op, uses)
+        if made is None or (op.name == _READ and not _is_only_reader(op, uses)):
+            continue
+        others = [(each, name) for each in made for name in each.operands]
+        axes -= set().union(*(_axes_of_value(*other, copies) for other in others))
+        programs = math.prod(sides[axis] for axis in axes)
+        reductions = [each for each in made if each.name == "tt.reduce"]
+        if programs > 1:
+            lines = {line, *map(line_of, made), *map(line_of, loads)} - {0}
+            yield line_of(loads[0]), line_of(reductions[0]), programs, lines
+
+
+def _only_reduced(load: Op, uses: Uses) -> list[Op] | None:
+    """The ops that use a value, element by element, up to the reductions in the loop; None if others do."""
+    found: list[Op] = []
+    left = [load]
+    while left:
+        for user in uses.of(left.pop()):
+            if user in found:
+                continue
+            is_reduction = user.name == "tt.reduce" and is_in_loop(user)
+            if not is_reduction and not ELEMENTWISE.match(user.name) and not MOVES.match(user.name):
+                return None
+            found.append(user)
+            if not is_reduction:
+                left.append(user)
+    return found if any(each.name == "tt.reduce" for each in found) else None
+
+
+def _is_only_reader(read: Op, uses: Uses) -> bool:
+    """Whether nothing else, such as a product, reads the buffer."""
+    buffer = _buffer(read)
+    left = [] if buffer is None else [buffer]
+    while left:
+        for user in uses.of(left.pop()):
+            if MOVES.match(user.name):
+                left.append(user)
+            elif user is not read and user.name not in (_LOADS[1], "ttg.local_dealloc"):
+                return False
+    return True
+
+
+def _axes_of_value(user: Op, name: str, copies: list[Op]) -> set[str]:
+    """The axes of the grid that a value depends on, also if it comes by shared memory."""
+    found = grid_axes(user, name)
+    left, seen = [(user, name)], set()
+    while left:
+        op, asked = left.pop()
+        value = op.resolve(asked)
+        if value is None or id(value.owner) in seen:
+            continue
+        seen.add(id(value.owner))
+        if not isinstance(value.owner, Op):
+            found |= set(_AXES) if value.index or "memdesc" in value.type else set()
+        elif value.owner.name == _READ:
+            mine = [each for each in copies if _is_in(each, _buffer(value.owner))]
+            found |= set().union(*map(_axes_of, mine)) if mine else set(_AXES)
+        elif value.owner.regions:
+            found |= set(_AXES)
+        else:
+            left += [(value.owner, each) for each in value.owner.operands]
+    return found
+
+
+def _buffer(read: Op) -> Op | None:
+    """The buffer in shared memory that an op reads."""
+    return _allocated(read, read.operands[0])
+
+
+def _is_in(copy: Op, buffer: Op | None) -> bool:
+    return buffer is not None and _allocated(copy, copy.operands[1]) is buffer
+
+
+def _allocated(user: Op, name: str) -> Op | None:
+    op = user
+    while (value := op.resolve(name)) is not None and isinstance(value.owner, Op):
+        op = value.owner
+        if op.name == _BUFFER or not op.operands:
+            return op if op.name == _BUFFER and not op.operands else None
+        name = op.operands[0]
+    return None
+
+
+def _sides(facts: KernelFacts) -> dict[str, int]:
+    """How many programs there are along each axis of the grid."""
+    launch = facts.analysis.launches.iloc[0]
+    return {axis: int(launch[f"grid_{axis}"]) for axis in _AXES}
+
+
 def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
     """By line, how many programs load the same, as their addresses do not depend on all axes of the grid."""
-    launch = facts.analysis.launches.iloc[0]
-    sides = {axis: int(launch[f"grid_{axis}"]) for axis in _AXES}
+    sides = _sides(facts)
     found: dict[int, int] = {}
     for op, line, _ in facts.located_ops:
         if op.name in _LOADS and op.operands:
@@ -74,4 +214,4 @@ def _axes_of(load: Op) -> set[str]:
     return set().union(*(grid_axes(op, name) for op in around for name in op.operands))
 
 
-CAUSES: Final = (programs_alike,)
+CAUSES: Final = (programs_alike, reduced_alike)

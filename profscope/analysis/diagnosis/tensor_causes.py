@@ -17,7 +17,10 @@ from profscope.analysis.diagnosis.dataflow import (
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.instructions import CONVERSIONS
+from profscope.analysis.diagnosis.launch_causes import RESULTS
+from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
+from profscope.analysis.diagnosis.ttgir_ops import line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -235,18 +238,19 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
 
 
 @needs("ttgir")
-def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
+def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
     triangle; for a narrow window, at the most, nearly all."""
-    line = facts.masked_loop
+    line = masked_loop([op for op, _, _ in facts.located_ops])
     if line:
         yield Finding(
             "masked-work", facts.place[0], line,
             cited(
-                "each step of the loop masks its tile by comparing positions, and the loop's end is the same "
-                "for all programs: about half of the tiles are thrown away"
+                "each step of the loop masks its tile by comparing positions, and the end of the loop that "
+                "the mask cuts off is the same for all programs: about {half} are thrown away",
+                half=Quantity(100 * thresholds.TRIANGLE, "% of the tiles"),
             ),
-            "end the loop at the diagonal, and mask only the tiles that it crosses",
+            "begin and end the loop where the mask does, and mask only the tiles that it crosses",
             gain(
                 facts, Without(1 - thresholds.TRIANGLE, dict.fromkeys(facts.used, thresholds.TRIANGLE)),
                 most=Without(1.0, dict.fromkeys(facts.used, 0.0)),
@@ -255,14 +259,49 @@ def masked_loop(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+@needs("samples", "ttgir")
+def discarded(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. A loop's results are thrown away by what was loaded before it. Without it the loop does
+    not run for these. For how many, nobody knows: none at the least, all at the most; half are expected, as
+    of a triangle."""
+    told = set()
+    for loop, condition in discarded_loops([op for op, _, _ in facts.located_ops]):
+        lines = {line_of(op) for op in loop.walk()}
+        mine = facts.samples["blamed_line"].isin(lines)
+        share = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+        by_line = facts.samples[mine].groupby("blamed_line")["samples"].sum()
+        if share < thresholds.MUCH or by_line.idxmax() in told:
+            continue  # a kernel of which some CTAs are recorded has each loop twice
+        told.add(by_line.idxmax())
+        half, most = thresholds.TRIANGLE * share, share
+        yield Finding(
+            "masked-work", facts.place[0], int(cast(int, by_line.idxmax())),
+            cited(
+                "{loop} are in a loop whose results {where} replaces by others, as it was known before the "
+                "loop; for how many is not measured",
+                loop=of_samples(share), where=f"the condition at line {line_of(condition)}",
+            ),
+            "leave the loop out if a whole program is not asked for; list the elements that are, and launch "
+            "programs for these",
+            gain(
+                facts, Without(half, dict.fromkeys(facts.used, 1 - half)), Without(0.0),
+                Without(most, dict.fromkeys(facts.used, 1 - most)),
+            ),
+            "low",
+        )  # fmt: skip
+
+
 @needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
-    waits for memory stay. Of a copy for a product the step is thrown away: all it does for that part."""
+    waits for memory stay, and those for results if a warp has its scheduler for itself. Of a
+    copy for a product the step is thrown away: all it does for that part."""
     loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
     masked = 1 - float(loads["threads"].sum()) / max(1.0, 32.0 * float(loads["executed"].sum()))
+    is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
+    stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed, place = (
-        masked * (1 - facts.stalled(*_MEMORY_WAITS)),
+        masked * (1 - facts.stalled(*stays)),
         facts.most_executed(facts.counts["op"] == "LDG")[0],
     )
     what = "loads"
@@ -301,6 +340,6 @@ def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
 
 
 CAUSES: Final = (
-    masked_loop, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
+    masked_tiles, discarded, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
     uneven_warps, serial_reduction, layout_conversion,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from instrument_passes.ir.model import Op, Value
 __all__ = [
     "PRODUCTS",
     "adds_to",
-    "compares_both",
+    "bounds_compared",
     "elements",
     "grid_axes",
     "is_divided",
@@ -65,18 +65,29 @@ def is_in_loop(op: Op) -> bool:
     return in_loop(op.parent_op)
 
 
-def compares_both(compared: Op, loop: Op, with_data: bool) -> bool:
-    """Whether one side of a comparison depends on the loop's counter, and the other one on the program alone;
-    with_data: or on what the program has loaded. Of a difference that is compared with a constant, the sides
-    are those of the difference."""
+def bounds_compared(compared: Op, loop: Op, with_data: bool) -> set[str]:
+    """Which ends of a loop a comparison cuts off: "lower", "upper", or both, if one side depends on the
+    loop's counter, and the other one on the program alone; with_data: or on what the program has loaded. Of a
+    difference that is compared with a constant, the sides are those of the difference."""
+    less = re.search(r"cmpi [su](l|g)[te],", str(compared))
+    return _cut_off(compared, loop, with_data, None if less is None else less[1] == "l")
+
+
+def _cut_off(compared: Op, loop: Op, with_data: bool, less: bool | None) -> set[str]:
+    """less: whether the first side is to be the smaller one; None for neither."""
     first, second = (_depends(compared, name, loop, with_data) for name in compared.operands[:2])
     if (first[0] and first[1]) or (second[0] and second[1]):
-        for name in compared.operands[:2]:
+        for at, name in enumerate(compared.operands[:2]):
             value = compared.resolve(name)
             if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.subi":
-                return compares_both(value.owner, loop, with_data)
-        return False
-    return (first[0] and second[1]) or (first[1] and second[0])
+                return _cut_off(value.owner, loop, with_data, less if at == 0 or less is None else not less)
+        return set()
+    is_first = first[0] and second[1]
+    if not is_first and not (first[1] and second[0]):
+        return set()
+    if less is None:
+        return {"lower", "upper"}
+    return {"upper" if less is is_first else "lower"}
 
 
 def _depends(user: Op, name: str, loop: Op, with_data: bool) -> tuple[bool, bool]:
@@ -163,21 +174,21 @@ def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
     return found
 
 
-def is_of_program(loop: Op) -> bool:
-    """Whether a bound of a loop depends on the program's id."""
-    return _bounds(loop)[0]
+def is_of_program(loop: Op, *bounds: str) -> bool:
+    """Whether a bound of a loop, one of these if any are given, depends on the program's id."""
+    return _bounds(loop, bounds)[0]
 
 
-def is_of_outer_loop(loop: Op) -> bool:
-    """Whether a bound of a loop depends on the counter of a loop around it."""
-    return _bounds(loop)[1]
+def is_of_outer_loop(loop: Op, *bounds: str) -> bool:
+    """Whether a bound of a loop, one of these if any are given, depends on the counter of a loop around."""
+    return _bounds(loop, bounds)[1]
 
 
-def _bounds(loop: Op) -> tuple[bool, bool]:
+def _bounds(loop: Op, bounds: Sequence[str]) -> tuple[bool, bool]:
     """Whether a bound depends on the program's id, and whether on the counter of a loop around."""
     program = outer = False
     # What a branch yields depends on what is in it, and on its condition.
-    for value in _made_of(loop, loop.operands[:2], lambda op: chain(*map(_read_by, op.walk()))):
+    for value in _made_of(loop, bounds or loop.operands[:2], lambda op: chain(*map(_read_by, op.walk()))):
         owner = value.owner
         if isinstance(owner, Op):
             program |= owner.name == _PROGRAM

@@ -1,0 +1,144 @@
+"""Work that is computed and thrown away, by the TTGIR: tiles that a loop masks, and loops whose results a
+condition discards that was known before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from instrument_passes.ir.model import Op
+from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
+    bounds_compared,
+    is_of_outer_loop,
+    is_of_program,
+    line_of,
+)
+
+__all__ = ["discarded_loops", "masked_loop"]
+
+_TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
+_EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
+_LOOPS: Final = ("scf.for", "scf.while")
+_LOADS: Final = ("tt.load", "tt.descriptor_load")
+_SELECT: Final = "arith.select"
+_ENDS: Final = ("lower", "upper")
+
+
+def masked_loop(ops: list[Op]) -> int:
+    """The line of the mask that compares a loop's positions with the program's, if the end of the loop that
+    it cuts off depends neither on the program nor on a loop around it; 0 if there is none. The program's may
+    be loaded if they are a bound, or choose what products are for: those of another step may be left out."""
+    for loop in ops:
+        if loop.name != "scf.for":
+            continue
+        ends = {
+            end
+            for end, name in zip(_ENDS, loop.operands[:2], strict=True)
+            if not (is_of_program(loop, name) or is_of_outer_loop(loop, name))
+        }
+        if not ends:
+            continue
+        inside = list(loop.walk())
+        has_dot = any(PRODUCTS.search(op.name) for op in inside)
+        masks = [op for op in inside if op.name == _SELECT and _TENSOR_MASK.search(str(op))]
+        for op in inside:
+            if op.name != "arith.cmpi" or not any("xi1" in each.type for each in op.results):
+                continue
+            cut = bounds_compared(op, loop, has_dot or not _EQUAL.search(str(op)))
+            if cut and (len(ends) > 1 or (cut == ends and _keeps_where_true(op, inside))):
+                return line_of(masks[0] if masks else loop)
+    return 0
+
+
+def _keeps_where_true(mask: Op, inside: list[Op]) -> bool:
+    """Whether a mask, alone or with others, chooses what goes on, and never what is thrown away."""
+    left, seen, is_used = [mask], {id(mask)}, False
+    while left:
+        made = left.pop()
+        for user in inside:
+            if id(user) in seen or not any(_is_of(user, name, made) for name in user.operands):
+                continue
+            seen.add(id(user))
+            if user.name == _SELECT and _is_of(user, user.operands[0], made):
+                is_used = True
+                if _is_constant(user, user.operands[1]):
+                    return False
+            elif re.search(r"arith\.andi$|broadcast$|expand_dims$|convert_layout$", user.name):
+                left.append(user)
+            elif user.name not in _LOADS:
+                return False
+    return is_used
+
+
+def _is_of(user: Op, name: str, made: Op) -> bool:
+    value = user.resolve(name)
+    return value is not None and value.owner is made
+
+
+def _is_constant(user: Op, name: str) -> bool:
+    value = user.resolve(name)
+    return value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.constant"
+
+
+def discarded_loops(ops: list[Op]) -> Iterator[tuple[Op, Op]]:
+    """Loops, and the condition by which a kernel stores something else than what they have computed: it was
+    loaded, and no loop has a part in it."""
+    loops = [
+        op for op in ops if op.name in _LOOPS and not any(each.name in _LOOPS for each in op.ancestors())
+    ]
+    stores = [op for op in ops if op.name == "tt.store"]
+    for loop in loops:
+        if any(op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") for op in loop.walk()):
+            continue
+        chosen = [_chooses(store, loop) for store in stores if _is_made_of(store, store.operands[1], loop)]
+        conditions = [each for each in chosen if each is not None]
+        if conditions and len(conditions) == len(chosen):
+            yield loop, conditions[0]
+
+
+def _chooses(store: Op, loop: Op) -> Op | None:
+    """The op that makes the condition, if what is stored is chosen by one between the loop's results and what
+    the loop has no part in."""
+    op: Op | None = store
+    name = store.operands[1]
+    while op is not None:
+        value = op.resolve(name)
+        op = value.owner if value is not None and isinstance(value.owner, Op) else None
+        if op is None or op.regions:
+            return None
+        if op.name == _SELECT:
+            condition, first, second = op.operands[:3]
+            asked = op.resolve(condition)
+            is_one = _is_made_of(op, first, loop) != _is_made_of(op, second, loop)
+            is_known = _is_loaded(op, condition) and not _is_made_of(op, condition, loop)
+            made = None if asked is None else asked.owner
+            return made if is_one and is_known and isinstance(made, Op) else None
+        of_loop = [each for each in op.operands if _is_made_of(op, each, loop)]
+        if len(of_loop) != 1:
+            return None
+        name = of_loop[0]
+    return None
+
+
+def _makers(user: Op, name: str) -> Iterator[Op]:
+    """The ops that a value is made by, not those inside of loops and branches."""
+    left, seen = [(user, name)], set()
+    while left:
+        op, asked = left.pop()
+        value = op.resolve(asked)
+        owner = None if value is None else value.owner
+        if isinstance(owner, Op) and id(owner) not in seen:
+            seen.add(id(owner))
+            yield owner
+            left += [(owner, each) for each in owner.operands]
+
+
+def _is_made_of(user: Op, name: str, loop: Op) -> bool:
+    return any(each is loop for each in _makers(user, name))
+
+
+def _is_loaded(user: Op, name: str) -> bool:
+    made = list(_makers(user, name))
+    return any(each.name in _LOADS for each in made) and not any(each.name in _LOOPS for each in made)

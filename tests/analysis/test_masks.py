@@ -1,0 +1,92 @@
+"""What a kernel computes and throws away: tiles beyond a mask, and results that a condition replaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import triton
+import triton.language as tl
+
+from instrument_passes.ir.model import Op
+from profscope.analysis.diagnosis.facts import facts_of
+from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from tests.support.sessions import session
+
+torch = pytest.importorskip("torch")
+
+
+@triton.jit
+def scores_kernel(x_ptr, first_ptr, out_ptr, SIDE: tl.constexpr, FROM: tl.constexpr, KIND: tl.constexpr):  # noqa: N803
+    """A row's largest score with the keys up to its own block; KIND: which scores are left out."""
+    at = tl.arange(0, SIDE)
+    rows = tl.program_id(0) * SIDE + at
+    first = tl.load(first_ptr + rows)
+    q = tl.load(x_ptr + rows[:, None] * SIDE + at[None, :])
+    begin = tl.load(first_ptr + tl.program_id(0) * SIDE) // SIDE * SIDE if FROM else 0
+    peak = tl.full((SIDE,), -1e30, dtype=tl.float32)
+    for start in range(begin, (tl.program_id(0) + 1) * SIDE, SIDE):
+        keys = start + at
+        score = tl.dot(q, tl.trans(tl.load(x_ptr + keys[:, None] * SIDE + at[None, :])))
+        if KIND == "later":
+            score = tl.where(keys[None, :] <= rows[:, None], score, -1e30)
+        elif KIND == "later, inverted":
+            score = tl.where(keys[None, :] > rows[:, None], -1e30, score)
+        else:
+            score = tl.where(keys[None, :] >= first[:, None], score, -1e30)
+        peak = tl.maximum(peak, tl.max(score, 1))
+    tl.store(out_ptr + rows, peak)
+
+
+@triton.jit
+def powers_kernel(x_ptr, asked_ptr, out_ptr, steps, count, BY: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    """BY: what decides between the loop's result and the input."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    power = x
+    for _ in range(steps):
+        power = power * x + 1.0
+    if BY == "data":
+        power = tl.where(tl.load(asked_ptr + at) > 0, power, x)
+    elif BY == "position":
+        power = tl.where(at < count, power, x)
+    elif BY == "result":
+        power = tl.where(power < 100.0, power, x)
+    tl.store(out_ptr + at, power)
+
+
+def ops_of(prof: Any) -> list[Op]:
+    (judged,) = kernel_analyses(prof.profile.tables)
+    assert isinstance(judged, KernelAnalysis)
+    known = facts_of(judged)
+    assert known is not None
+    return [op for op, _, _ in known.located_ops]
+
+
+@pytest.mark.parametrize(
+    ("skips", "kind", "is_masked"),
+    [
+        (False, "earlier", True),
+        (True, "earlier", False),
+        (False, "later", False),
+        (False, "later, inverted", False),
+    ],
+)
+def test_a_mask_throws_tiles_away_if_the_end_that_it_cuts_off_is_not_the_loops(
+    skips: bool, kind: str, is_masked: bool
+) -> None:
+    x, first = torch.rand(64, 16, dtype=torch.float16), torch.zeros(64, dtype=torch.int32)
+    with session() as prof:
+        scores_kernel[(4,)](x, first, torch.empty(64), SIDE=16, FROM=skips, KIND=kind)
+    assert bool(masked_loop(ops_of(prof))) == is_masked
+
+
+@pytest.mark.parametrize(
+    ("by", "is_discarded"), [("data", True), ("position", False), ("result", False), ("nothing", False)]
+)
+def test_a_loops_result_is_thrown_away_by_what_was_loaded_before(by: str, is_discarded: bool) -> None:
+    x, asked = torch.rand(512), torch.ones(512, dtype=torch.int32)
+    with session() as prof:
+        powers_kernel[(4,)](x, asked, torch.empty(512), 5, 500, BY=by, BLOCK=128)
+    assert bool(list(discarded_loops(ops_of(prof)))) == is_discarded
