@@ -77,8 +77,8 @@ def slowdown(facts: Facts) -> Reason | None:
             reasons.append(Reason("slowdown", label, f"recorded launches take {how}"))
         if known and high < 1 / SLOW:
             label = DISTRUST if high < 1 / TOO_SLOW else CARE
-            why = "the compiler made a faster kernel of it"
-            reasons.append(Reason("slowdown", label, f"recorded launches take {how}: {why}"))
+            why = "the recorded binary is faster: the compiler scheduled it differently"
+            reasons.append(Reason("slowdown", label, f"recorded launches take {how}; {why}"))
     return _worst(reasons)
 
 
