@@ -185,7 +185,8 @@ def sampled_ctas(facts: Facts) -> Reason | None:
 def rounding(facts: Facts) -> Reason | None:
     if all(build.get("rounds_as_bare") is not False for build in facts.builds):
         return None
-    return Reason("rounding", CARE, "results may round differently than without a session")
+    why = "other products than in the bare kernel are fused into additions: compare the outputs"
+    return Reason("rounding", CARE, why)
 
 
 def unmeasured(facts: Facts) -> Reason | None:
