@@ -164,10 +164,10 @@ def render_foot(shown: Shown, width: int) -> list[Text]:
 
 def of_launches(model: ProfileModel) -> list[str]:
     """What is to be known of launches' times, beside them."""
-    read, uncertainty = of_ctas(model.header), model.header.device.time_uncertainty_ns
+    uncertainty = model.header.device.time_uncertainty_ns
     if model.unit == "ns" and not model.emulated and uncertainty:
-        read.append(f"timestamps +-{uncertainty:.0f} ns")
-    return read
+        return [f"timestamps +-{uncertainty:.0f} ns"]
+    return []
 
 
 def of_ctas(header: Header) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from profscope.analysis.breakdown import bar_of, bar_symbols
+from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
 from profscope.analysis.cause import between_text
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
@@ -58,7 +58,8 @@ def render_kernels(
     """The table's lines; the `most` longest-running kernels (0: all). said: of their times, in the title."""
     shown = kernels[: most or None]
     in_cycles = ["cycles"] if unit == "cycles" else []
-    lines = heading("kernels", ["launches from their first record to their last", *in_cycles, *said], width)
+    about = ["launch time: first to last record, recording cost included", *in_cycles, *said]
+    lines = heading("kernels", about, width)
     lines += kernel_rows(shown, unit, width)
     if len(shown) < len(kernels):
         lines.append(Text(f"{len(kernels) - len(shown)} more kernels; --top 0 shows them", style="dim"))
@@ -123,7 +124,7 @@ def render_account(
     lines.append(Text(pad(short, label) + bar_of(account.shares, max(_LEAST_BAR, width - label))))
     symbols = bar_symbols(account.shares)
     legend = [f"{symbols[share]} {share} {share_text(part)}" for share, part in account.shares.items()]
-    legend.append(f"(from {', '.join(account.basis)})")
+    legend.append(f"({basis_text(account.basis)})")
     lines += [Text(f"  {line}") for line in wrap(legend, width - 2, "  ")]
     caveats = [text for text in account.caveats if text not in told]
     return lines + [
@@ -251,6 +252,8 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         for at, row in enumerate(rows)
     ]
     about = ["lines by their own time", f"share of warp time{_sampled(entry.lines.samples)}"]
+    if {"self_share", "sample_share"} <= shares.keys():
+        about.append("a wait for a load is in samples at its first use, in spans at the loop or def line")
     about += ["recorded: by samples of launches that recorded"] * ("recorded_share" in shares)
     lines = heading(printable(entry.name), about, width)
     lines += grid(columns, cells, [""] * len(cells), width)
