@@ -121,7 +121,7 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(shown), ", "),
         ("Overhead", (header.overhead or "").split(), " "),
-        ("Bound", _bound(shown.model), "; "),
+        ("Bound", "; ".join(_bound(shown.model)).split(), " "),
         ("Values", (header.values or "").split(), " "),
     ]
     rows += _noted(shown.model)
@@ -150,7 +150,7 @@ def render_top(shown: Shown, width: int) -> list[Text]:
         ("Shown", _chosen(shown), ", "),
         ("Verdict", shown.model.verdict.brief.split(), " "),
         ("Overhead", (header.overhead or "").split(), " "),
-        ("Bound", _bound(shown.model), "; "),
+        ("Bound", "; ".join(_bound(shown.model)).split(), " "),
         ("Values", (header.values or "").split(), " "),
         ("Records", _records(shown) if header.dropped else [], ", "),
     ]

@@ -44,7 +44,7 @@ FINDINGS_TITLE = "Findings, and how much of the kernels' time fixing each saves"
 MOST_PLACES = 3
 """Of each, the places that are shown."""
 
-_SHARES = {"self_share": "spans", "sample_share": "samples", "recorded_share": "recorded"}
+_SHARES = {"self_share": "spans", "share_samples": "samples", "share_samples_recorded": "recorded"}
 
 _WIDE = 120
 """Below this, the text of a line is worth more than its stalls and what recording has changed."""
@@ -228,7 +228,7 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         name: head
         for name, head in _SHARES.items()
         if any(getattr(row, name) is not None for row in rows)
-        and (width >= _WIDE or name != "recorded_share")
+        and (width >= _WIDE or name != "share_samples_recorded")
     }
     why = {}
     if width >= _WIDE and any(row.stalls for row in rows):
@@ -246,15 +246,15 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         [
             _line_place(row, own_file),
             *(share_text(getattr(row, name)) for name in shares),
-            printable(row.text or ("" if row.line else "(no source line)")),
+            printable(row.source or ("" if row.line else "(no source line)")),
             *(printable(texts[at]) for _, texts in why.values()),
         ]
         for at, row in enumerate(rows)
     ]
     about = ["lines by their own time", f"share of warp time{_sampled(entry.lines.samples)}"]
-    if {"self_share", "sample_share"} <= shares.keys():
-        about.append("a wait for a load is in samples at its first use, in spans at the loop or def line")
-    about += ["recorded: by samples of launches that recorded"] * ("recorded_share" in shares)
+    if {"self_share", "share_samples"} <= shares.keys():
+        about.append("a load's wait is in samples at its first use, in spans at the loop or def")
+    about += ["recorded: by samples of launches that recorded"] * ("share_samples_recorded" in shares)
     lines = heading(printable(entry.name), about, width)
     lines += grid(columns, cells, [""] * len(cells), width)
     if entry.left_out.lines:

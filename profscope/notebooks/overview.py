@@ -135,7 +135,7 @@ def _lines(entry: KernelEntry) -> Markup:
         return Markup("")
     by = "of samples" if entry.lines.witness == SAMPLES else "of time, by spans"
     rows = [
-        (percent_text(row.share), _place(row), clipped(row.text, _LETTERS))
+        (percent_text(row.share), _place(row), clipped(row.source, _LETTERS))
         for row in entry.lines.rows[:_LINES]
         if row.share
     ]

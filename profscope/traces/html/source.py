@@ -393,7 +393,7 @@ def figures_of(kernel: Kernel, sites: Sites, witnesses: list[str]) -> list[LineF
         own = at(row)
         own.rows.append(row)
     for line in () if kernel.entry.lines is None else kernel.entry.lines.rows:
-        shares = {"share_samples": line.sample_share, "self_share": line.self_share}
+        shares = {"share_samples": line.share_samples, "self_share": line.self_share}
         own = at({"file": line.file, "line": line.line})
         own.shares = {name: share for name in witnesses if (share := shares[name]) is not None}
     numbers = _numbers(sites, kernel.kernel)
