@@ -124,7 +124,7 @@ def render_account(
     lines.append(Text(pad(short, label) + bar_of(account.shares, max(_LEAST_BAR, width - label))))
     symbols = bar_symbols(account.shares)
     legend = [f"{symbols[share]} {share} {share_text(part)}" for share, part in account.shares.items()]
-    legend.append(f"({basis_text(account.basis)})")
+    legend.append(f"(from {basis_text(account.basis)})")
     lines += [Text(f"  {line}") for line in wrap(legend, width - 2, "  ")]
     caveats = [text for text in account.caveats if text not in told]
     return lines + [

@@ -12,7 +12,14 @@ from rich.text import Text
 from profscope.analysis.model.labels import named
 from profscope.analysis.model.missing import FRAMES
 from profscope.analysis.scopes.row_filter import ends_with
-from profscope.analysis.source_code.annotated import SHARE_COLUMNS, Annotated, Block, Line, LineScope, annotate
+from profscope.analysis.source_code.annotated import (
+    SHARE_COLUMNS,
+    Annotated,
+    Block,
+    Line,
+    LineScope,
+    annotate,
+)
 from profscope.analysis.source_code.listings import FORMS
 from profscope.analysis.source_code.texts import SourceLines
 from profscope.errors import OptionError, TraceError

@@ -176,7 +176,7 @@ def _bar(account: TimeAccount) -> Iterator[str]:
     yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))
     named = zip(symbols, account.shares.items(), strict=True)
     parts = [f"{symbol} {name} {share:.0%}" for symbol, (name, share) in named]
-    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"({basis_text(account.basis)})")]
+    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {basis_text(account.basis)})")]
     yield from (line.replace(_NO_BREAK, " ") for line in textwrap.wrap("  ".join(whole), _WIDTH))
 
 
