@@ -28,9 +28,7 @@ def test_ranges(text: str, unit: str, expected: tuple[int, int]) -> None:
     assert parse_zoom(text).within(LONG, unit, 2.0) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", ":", "1us", "1us:2us:3us", "a:b", "1kk:2k", "-1:2", "1x:"]
-)
+@pytest.mark.parametrize("text", ["", ":", "1us", "1us:2us:3us", "a:b", "1kk:2k", "-1:2", "1x:"])
 def test_what_is_no_range(text: str) -> None:
     with pytest.raises(OptionError, match=r"not a range of time: .*; write it like 1us:2us"):
         parse_zoom(text)
