@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
@@ -28,18 +28,17 @@ _FLOATS: Final = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f
 _WITHOUT_RESULT: Final = frozenset(
     {"st", "red", "bar", "barrier", "bra", "setp", "fence", "membar", "prefetch"}
 )
-_COMMUTE: Final = frozenset({"add", "mul", "fma", "min", "max"})  # in their first two operands
 # What they read counts, though they are no arithmetic: the first so many operands.
-_PASS_ON: Final = {"cvt": 1, "selp": 2, "shfl": 1}
+_PASS_ON: Final = {"cvt": 1, "mov": 1, "selp": 2, "shfl": 1}
 _COUNTED: Final = ("fma", "mul", "add", "sub")
 _PRODUCTS: Final = ("fma", "mul")
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """expressions: a hash of each product of floats, fused into an addition or not, down to the loads and
-    loops that its values come from: nothing else rounds in one build and not in the other. counts: how many
-    instructions of a name there are."""
+    """expressions: a hash of each product of floats, fused into an addition or not, and of the loads and
+    parameters that its operands come from: nothing else rounds in one build and not in the other. counts: how
+    many instructions of a name there are."""
 
     expressions: frozenset[str]
     counts: tuple[tuple[str, int], ...]
@@ -67,63 +66,86 @@ def arithmetic_of(ptx: str) -> Arithmetic:
 
 
 def _read(function: str, expressions: set[str], counts: dict[str, int]) -> None:
-    """Add a function's arithmetic. In the order of its text, registers are written before they are read."""
-    lines = list(_LINE.finditer(function))
-    written: Counter[str] = Counter()
-    for line in lines:
-        if line["opcode"] and line["opcode"].partition(".")[0] not in _WITHOUT_RESULT:
-            written.update(_REGISTER.findall(_COMMA.split(line["operands"])[0]))
-    values: dict[str, str] = {}  # by register
+    """Add a function's arithmetic."""
+    instructions = list(_instructions(function))
+    origins = _origins(instructions)
+    for each in instructions:
+        if each.name not in _COUNTED or not each.is_float:
+            continue
+        counts[each.name] += 1
+        if each.name in _PRODUCTS:
+            read = [" ".join(sorted(_origin(text, origins))) for text in each.operands]
+            read[:2] = sorted(read[:2])  # they commute
+            expressions.add(blake2b("\n".join([each.opcode, *read]).encode(), digest_size=12).hexdigest())
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    """results: registers; operands: without the result; place: its line of the source."""
+
+    opcode: str
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+    place: str
+
+    @property
+    def name(self) -> str:
+        return self.opcode.partition(".")[0]
+
+    @property
+    def is_float(self) -> bool:
+        return not _FLOATS.isdisjoint(self.opcode.split("."))
+
+
+def _instructions(function: str) -> Iterator[_Instruction]:
+    """Those with a result."""
     place = ""
-    for line in lines:
+    for line in _LINE.finditer(function):
         if line["opcode"] is None:
             place = line["place"].partition("//")[2].strip() or line["place"]
-            continue
-        name, *modifiers = line["opcode"].split(".")
-        if name in _WITHOUT_RESULT:
-            continue
-        result, *operands = _COMMA.split(line["operands"])
-        registers = _REGISTER.findall(result)
-        if name == "ld":
-            value = _parameter(operands[0]) if "param" in modifiers else f"loaded at {place}"
-        elif any(written[register] > 1 for register in registers):
-            value = "of several"  # at the start of a loop, behind a branch
-        else:
-            value = _value(line["opcode"], operands, values)
-        if len(registers) == 1 and name != "ld":
-            values[registers[0]] = value
-        else:
-            values |= {register: f"{value} {at}" for at, register in enumerate(registers)}
-        if name in _COUNTED and not _FLOATS.isdisjoint(modifiers):
-            counts[name] += 1
-            if name in _PRODUCTS:
-                expressions.add(value)
+        elif line["opcode"].partition(".")[0] not in _WITHOUT_RESULT:
+            result, *operands = _COMMA.split(line["operands"])
+            yield _Instruction(line["opcode"], tuple(_REGISTER.findall(result)), tuple(operands), place)
 
 
-def _value(opcode: str, operands: list[str], values: dict[str, str]) -> str:
-    """What an instruction computes, from what its operands are; for integers just its name."""
-    name, *modifiers = opcode.split(".")
-    read = [_operand(text, values) for text in operands]
-    if name == "mov":
-        return read[0]
-    if name in _PASS_ON:
-        read = read[: _PASS_ON[name]]
-    elif _FLOATS.isdisjoint(modifiers):
-        return name
-    if name in _COMMUTE:
-        read[:2] = sorted(read[:2])
-    return blake2b("\n".join([opcode, *read]).encode(), digest_size=12).hexdigest()
+def _origins(instructions: Sequence[_Instruction]) -> dict[str, frozenset[str]]:
+    """By register, the loads, parameters and integers that its value comes from, on any way through the
+    function: the compiler may have another branch in one build, such as for a loop of no iterations."""
+    origins: dict[str, frozenset[str]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for each in instructions:
+            for register, own in zip(each.results, _results(each, origins), strict=True):
+                known = origins.get(register)
+                whole = own if known is None else known | own
+                if whole != known:
+                    origins[register] = whole
+                    changed = True
+    return origins
+
+
+def _results(each: _Instruction, origins: dict[str, frozenset[str]]) -> list[frozenset[str]]:
+    """Of each result of an instruction, where it comes from."""
+    if each.name == "ld":
+        is_parameter = "param" in each.opcode.split(".")
+        loaded = _parameter(each.operands[0]) if is_parameter else f"loaded at {each.place}"
+        return [frozenset({f"{loaded} {at}"}) for at in range(len(each.results))]
+    if each.name not in _PASS_ON and not each.is_float:
+        return [frozenset({each.name})] * len(each.results)
+    read = each.operands[: _PASS_ON.get(each.name, len(each.operands))]
+    return [frozenset().union(*(_origin(text, origins) for text in read))] * len(each.results)
+
+
+def _origin(text: str, origins: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Of an operand; `{%r1, %r2}` is one too."""
+    return frozenset().union(*(origins.get(name, frozenset()) for name in _REGISTER.findall(text)))
 
 
 def _parameter(text: str) -> str:
     """A parameter without the name of its function, or a result: instrumented functions have more of both."""
     number = re.search(r"_param_\d+", text)
     return number[0] if number else "result"
-
-
-def _operand(text: str, values: dict[str, str]) -> str:
-    """An operand with its registers replaced; `{%r1, %r2}` is one too."""
-    return _REGISTER.sub(lambda register: values.get(register[0], "unknown"), text.strip())
 
 
 # Keeps which product of `a * b + c * d` is fused into the addition, and so not rounded.

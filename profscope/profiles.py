@@ -259,16 +259,17 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     Launches with the same constexprs and grid are compared, nearest in all else; of the others, those with
     other constexprs and the nearest of the other side.
     configuration: what tells these launches from the kernel's others; differs: what a and b do not share.
-    scope, kind, file, call_path: as b has them where it does; line_a, line_b: 0 where there is none. Lines
-    are matched by the functions' texts, through edits.
-    status: "changed", "same" (no more than noise), "appeared" or "went".
+    scope, kind, file, call_path: as b has them where it does; line_a, line_b: 0 if that side has no such
+    line. Lines are matched by the functions' texts, through edits.
+    status: "changed", "same" (no more than noise), "appeared" or "gone".
     significant: whether the change is more than noise. Launches are compared (Yuen's trimmed t test), CTAs
     where a side has one launch only. Changes below a floor are none, as between two sessions 3 % of a launch;
     and of all significant rows at most 5 % are noise, in the long run (Benjamini and Hochberg). Cold launches
     are left out, and first ones, where there are others. Emulated cycles have no noise: any change counts.
-    change: of a launch, b less a, of self time (of async rows total time, as of launches), in attrs["unit"],
-    "ns" or "cycles"; percent: of a, missing where that is 0; low, high: the 95 % interval of change, floor
-    included.
+    change: of a launch, b less a, of self time summed over all its warps, so that rows can grow while the
+    launch gets shorter; of async rows total time; of rows of kind "launch" the time of the launch itself. In
+    attrs["unit"], "ns" or "cycles". percent: of a, missing where that is 0; low, high: the 95 % interval of
+    change, floor included.
     self_a, self_b, total_a, total_b, count_a, count_b: of a launch, scaled up to its grid: trimmed means. Of
     corrected durations, without what records took, where both sides know that: attrs["durations"] is
     "corrected" or "raw". Launches as a whole are as they were.

@@ -155,6 +155,17 @@ def test_nothing_is_said_of_kernels_that_are_alike() -> None:
         assert SAID not in prof.metadata["notes"]
 
 
+def test_other_branches_are_no_other_rounding() -> None:
+    """The bare build has a mean of its own for no columns at all."""
+    x, outs = torch.randn(512), torch.empty(2, 512)
+    with session(every=2) as prof:
+        for out in outs:
+            contraction.normalised_kernel[(1,)](x, out, 512, BLOCK=64)
+    assert torch.equal(*outs)
+    (variant,) = prof.metadata["variants"]["normalised_kernel"]
+    assert variant["builds"][-1]["rounds_as_bare"] is True
+
+
 def test_value_probes_are_judged_alike_before_and_after_a_bare_launch() -> None:
     """A probe's own arithmetic is no other rounding, and an earlier session changes no note."""
     probe = ["kernel-span", "value-probe{classes=load;store}"]

@@ -35,6 +35,9 @@ MOST_NOT_JUDGED = 0.05
 JUDGED = "--fail-above judges launches that recording has changed"
 
 
+ROWS = "self times summed over all warps: a row can grow while the launch gets shorter"
+
+
 @dataclass(frozen=True)
 class RowDiff:
     """One row of `profscope.diff`, None where that has no value."""
@@ -219,7 +222,7 @@ def _says(launch: RowDiff | None, unit: str) -> str:
     """What became of a kernel, in one line: "12.3% slower (...), significant"."""
     if launch is None:
         return "the times of its launches are not known"
-    if launch.status in ("appeared", "went"):
+    if launch.status in ("appeared", "gone"):
         return "only in B" if launch.status == "appeared" else "only in A"
     before, after = (f"{duration_text(each, unit)}" for each in (launch.self_a, launch.self_b))
     cycles = " cycles" if unit == "cycles" else ""
@@ -243,6 +246,8 @@ def _render(comparison: Comparison, width: int) -> list[Text]:
     ]
     facts += [("Note", note) for note in comparison.notes]
     facts += [("Untested", missing) for missing in comparison.not_measured]
+    if any(kernel.rows for kernel in comparison.kernels):
+        facts.append(("Rows", ROWS))
     label = max(len(name) for name, _ in facts) + 2
     for name, text in facts:
         style = "bold yellow" if name in ("Note", "Untested") else "dim"
@@ -303,7 +308,7 @@ def _table(rows: Sequence[RowDiff], unit: str, width: int) -> list[Text]:
         times = (row.total_a, row.total_b) if in_flight else (row.self_a, row.self_b)
         before, after = (
             "-" if absent else duration_text(value, unit)
-            for value, absent in zip(times, (row.status == "appeared", row.status == "went"), strict=True)
+            for value, absent in zip(times, (row.status == "appeared", row.status == "gone"), strict=True)
         )
         changes = [_signed(each, unit) for each in (row.change, row.low, row.high)]
         percent = "-" if row.percent is None else f"{row.percent:+.1f}"

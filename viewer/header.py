@@ -121,7 +121,7 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(shown), ", "),
         ("Overhead", (header.overhead or "").split(), " "),
-        ("Bound", _bound(shown.model), "; "),
+        ("Bound", "; ".join(_bound(shown.model)).split(), " "),
         ("Values", (header.values or "").split(), " "),
     ]
     rows += _noted(shown.model)
@@ -150,7 +150,7 @@ def render_top(shown: Shown, width: int) -> list[Text]:
         ("Shown", _chosen(shown), ", "),
         ("Verdict", shown.model.verdict.brief.split(), " "),
         ("Overhead", (header.overhead or "").split(), " "),
-        ("Bound", _bound(shown.model), "; "),
+        ("Bound", "; ".join(_bound(shown.model)).split(), " "),
         ("Values", (header.values or "").split(), " "),
         ("Records", _records(shown) if header.dropped else [], ", "),
     ]
@@ -164,10 +164,10 @@ def render_foot(shown: Shown, width: int) -> list[Text]:
 
 def of_launches(model: ProfileModel) -> list[str]:
     """What is to be known of launches' times, beside them."""
-    read, uncertainty = of_ctas(model.header), model.header.device.time_uncertainty_ns
+    uncertainty = model.header.device.time_uncertainty_ns
     if model.unit == "ns" and not model.emulated and uncertainty:
-        read.append(f"timestamps +-{uncertainty:.0f} ns")
-    return read
+        return [f"timestamps +-{uncertainty:.0f} ns"]
+    return []
 
 
 def of_ctas(header: Header) -> list[str]:

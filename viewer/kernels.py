@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from profscope.analysis.breakdown import bar_of, bar_symbols
+from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
 from profscope.analysis.cause import between_text
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
@@ -44,7 +44,7 @@ FINDINGS_TITLE = "Findings, and how much of the kernels' time fixing each saves"
 MOST_PLACES = 3
 """Of each, the places that are shown."""
 
-_SHARES = {"self_share": "spans", "sample_share": "samples", "recorded_share": "recorded"}
+_SHARES = {"self_share": "spans", "share_samples": "samples", "share_samples_recorded": "recorded"}
 
 _WIDE = 120
 """Below this, the text of a line is worth more than its stalls and what recording has changed."""
@@ -58,7 +58,8 @@ def render_kernels(
     """The table's lines; the `most` longest-running kernels (0: all). said: of their times, in the title."""
     shown = kernels[: most or None]
     in_cycles = ["cycles"] if unit == "cycles" else []
-    lines = heading("kernels", ["launches from their first record to their last", *in_cycles, *said], width)
+    about = ["launch time: first to last record, recording cost included", *in_cycles, *said]
+    lines = heading("kernels", about, width)
     lines += kernel_rows(shown, unit, width)
     if len(shown) < len(kernels):
         lines.append(Text(f"{len(kernels) - len(shown)} more kernels; --top 0 shows them", style="dim"))
@@ -123,7 +124,7 @@ def render_account(
     lines.append(Text(pad(short, label) + bar_of(account.shares, max(_LEAST_BAR, width - label))))
     symbols = bar_symbols(account.shares)
     legend = [f"{symbols[share]} {share} {share_text(part)}" for share, part in account.shares.items()]
-    legend.append(f"(from {', '.join(account.basis)})")
+    legend.append(f"(from {basis_text(account.basis)})")
     lines += [Text(f"  {line}") for line in wrap(legend, width - 2, "  ")]
     caveats = [text for text in account.caveats if text not in told]
     return lines + [
@@ -227,7 +228,7 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         name: head
         for name, head in _SHARES.items()
         if any(getattr(row, name) is not None for row in rows)
-        and (width >= _WIDE or name != "recorded_share")
+        and (width >= _WIDE or name != "share_samples_recorded")
     }
     why = {}
     if width >= _WIDE and any(row.stalls for row in rows):
@@ -245,13 +246,15 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         [
             _line_place(row, own_file),
             *(share_text(getattr(row, name)) for name in shares),
-            printable(row.text or ("" if row.line else "(no source line)")),
+            printable(row.source or ("" if row.line else "(no source line)")),
             *(printable(texts[at]) for _, texts in why.values()),
         ]
         for at, row in enumerate(rows)
     ]
     about = ["lines by their own time", f"share of warp time{_sampled(entry.lines.samples)}"]
-    about += ["recorded: by samples of launches that recorded"] * ("recorded_share" in shares)
+    if {"self_share", "share_samples"} <= shares.keys():
+        about.append("a load's wait is in samples at its first use, in spans at the loop or def")
+    about += ["recorded: by samples of launches that recorded"] * ("share_samples_recorded" in shares)
     lines = heading(printable(entry.name), about, width)
     lines += grid(columns, cells, [""] * len(cells), width)
     if entry.left_out.lines:

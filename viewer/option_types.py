@@ -184,8 +184,9 @@ def parse_zoom(text: str) -> Zoom:
     units = {"", *SCALES}
     if match and (match[1] or match[3]) and {match[2] or "", match[4] or ""} <= units:
         begin, end = _point(match[1], match[2]), _point(match[3], match[4])
-        if not (begin and end and begin.unit == end.unit and begin.value >= end.value):
-            return Zoom(begin, end)
+        if begin and end and begin.unit == end.unit and begin.value >= end.value:
+            raise OptionError(f"{text!r}: the end is before the start, or at it")
+        return Zoom(begin, end)
     raise OptionError(f"not a range of time: {text!r}; write it like 1us:2us, 900:2k (cycles) or 900:")
 
 

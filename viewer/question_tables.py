@@ -53,8 +53,10 @@ def render_breakdown(
     return lines
 
 
-def render_limits(rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int) -> list[Text]:
-    """A table of each configuration: how much of each resource it uses."""
+def render_limits(
+    rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int, *, emulated: bool
+) -> list[Text]:
+    """A table of each configuration: how much of each resource it uses. The emulator has not all of them."""
     columns = [
         Column("resource", "name"),
         Column("used"),
@@ -72,7 +74,7 @@ def render_limits(rows: Sequence[Row], kernels: Sequence[KernelEntry], width: in
                 _number(row["peak"]),
                 row["unit"],
                 _number(row["peak_pct"]),
-                row["basis"],
+                row["basis"] or "not modelled" * emulated,
             ]
             for row in own
         ]

@@ -279,7 +279,7 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
         _render_first(view, options, width) if options.show is None else _render_parts(view, options, width)
     )
     lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
-    lines += render_limits(view.limits, view.kernels, width)
+    lines += render_limits(view.limits, view.kernels, width, emulated=view.shown.model.emulated)
     if options.show and "lines" in shown:
         lines += _lines(view, width)
     lines += _scopes(view, width, shown)

@@ -12,7 +12,14 @@ from rich.text import Text
 from profscope.analysis.model.labels import named
 from profscope.analysis.model.missing import FRAMES
 from profscope.analysis.scopes.row_filter import ends_with
-from profscope.analysis.source_code.annotated import Annotated, Block, Line, LineScope, annotate
+from profscope.analysis.source_code.annotated import (
+    SHARE_COLUMNS,
+    Annotated,
+    Block,
+    Line,
+    LineScope,
+    annotate,
+)
 from profscope.analysis.source_code.listings import FORMS
 from profscope.analysis.source_code.texts import SourceLines
 from profscope.errors import OptionError, TraceError
@@ -149,8 +156,8 @@ def _rows(source: Annotated) -> list[dict[str, Any]]:
                 for name, value in asdict(line).items()
                 if name not in ("text", "shares", "scopes", "flights", "code", "calls")
             }
-            shares = {f"by_{name}": share for name, share in line.shares.items()}
-            rows.append({**about, **figures, **shares, "unit": source.unit, "text": line.text})
+            shares = {SHARE_COLUMNS[name]: share for name, share in line.shares.items()}
+            rows.append({**about, **figures, **shares, "unit": source.unit, "source": line.text})
     return rows
 
 

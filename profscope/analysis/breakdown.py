@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +29,7 @@ __all__ = [
     "apportioned",
     "bar_of",
     "bar_symbols",
+    "basis_text",
     "breakdown",
     "sm_time",
     "time_accounts",
@@ -291,6 +292,12 @@ _MOST_SHARES: Final = 6
 _SMALL: Final = 0.02
 _MUCH_UNKNOWN: Final = 0.3
 _WORK_MISSING: Final = "issuing, waiting: "  # begins what the breakdown says if there are too few PC samples
+_BASES: Final = {"ctas": "CTA times", "samples": "PC samples", "model": "the cost model", "spans": "spans"}
+
+
+def basis_text(basis: Sequence[str]) -> str:
+    """ "CTA times and the cost model"."""
+    return " and ".join(_BASES[each] for each in basis)
 
 
 @dataclass(frozen=True)

@@ -212,11 +212,16 @@ def wait_text(waits: list[dict[str, Any]], total: int) -> str:
 
 
 def _on(wait: dict[str, Any]) -> str:
-    """A global load is a load to whoever wrote the kernel; at a barrier it is others that are late."""
-    nothing = "others" if wait["stall"] == BARRIER else "something"
-    what = wait["on"].removeprefix("global ") or nothing
+    """A global load is a load to whoever wrote the kernel; at a barrier it is other warps that are late; of
+    moves only those from special registers, such as a thread's id, take long enough for this stall."""
+    at = f", line {wait['line']}" if wait["line"] else ""
+    if wait["stall"] == BARRIER and not wait["on"]:
+        return f"barrier (waiting for other warps){at}"
+    what = wait["on"].removeprefix("global ") or "something"
+    if (wait["stall"], what) == ("short_scoreboard", "move"):
+        what = "special register (S2R)"
     name = f"{what} {wait['variable']}" if wait["variable"] and wait["on"] else what
-    return f"{wait['stall']} on {name}" + (f", line {wait['line']}" if wait["line"] else "")
+    return f"{wait['stall']} on {name}{at}"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -77,8 +77,8 @@ def slowdown(facts: Facts) -> Reason | None:
             reasons.append(Reason("slowdown", label, f"recorded launches take {how}"))
         if known and high < 1 / SLOW:
             label = DISTRUST if high < 1 / TOO_SLOW else CARE
-            why = "the compiler made a faster kernel of it"
-            reasons.append(Reason("slowdown", label, f"recorded launches take {how}: {why}"))
+            why = "the recorded binary is faster: the compiler scheduled it differently"
+            reasons.append(Reason("slowdown", label, f"recorded launches take {how}; {why}"))
     return _worst(reasons)
 
 
@@ -185,7 +185,8 @@ def sampled_ctas(facts: Facts) -> Reason | None:
 def rounding(facts: Facts) -> Reason | None:
     if all(build.get("rounds_as_bare") is not False for build in facts.builds):
         return None
-    return Reason("rounding", CARE, "results may round differently than without a session")
+    why = "other products than in the bare kernel are fused into additions: compare the outputs"
+    return Reason("rounding", CARE, why)
 
 
 def unmeasured(facts: Facts) -> Reason | None:

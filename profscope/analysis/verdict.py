@@ -119,11 +119,17 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         others = [each.rule for each in told.reasons if each is not reason]
         of_its_own = sum(kernel == told.kernel for kernel, _ in self) > 1
         name = called(told.kernel) + f" #{told.variant}" * of_its_own
-        more = sum(bool(each.reasons) for each in self.values()) - 1
-        whose = "configuration" if len({kernel for kernel, _ in self}) < len(self) else "kernel"
+        more = [each for each in self.values() if each.reasons and each is not told]
+        more.sort(key=lambda each: ranked.get((each.kernel, each.variant), len(ranked)))
+        several = len({kernel for kernel, _ in self}) < len(self)
+        names = [called(each.kernel) + f" #{each.variant}" * several for each in more[:_SHOWN]]
+        names += ["..."] * (len(more) > _SHOWN)
+        whose = "configuration" if several else "kernel"
         said = f"{self.label}: {f'{name}: ' * (len(self) > 1)}{reason.text}"
         said += f"; also {', '.join(others)}" if others else ""
-        return said + (f"; {count_text(more, f'more {whose}')} with reasons" if more else "")
+        if not more:
+            return said
+        return f"{said}; {count_text(len(more), f'more {whose}')} with reasons: {', '.join(names)}"
 
     def __str__(self) -> str:
         lines = [self.label]

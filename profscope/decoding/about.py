@@ -112,7 +112,7 @@ def _how_far_off(launches: Sequence[TimedBundle]) -> str:
     shown = f"of {error:.1%}" if error >= _LEAST_SHOWN else f"below {_LEAST_SHOWN:.1%}"
     return (
         f"by how these differ, a launch's totals have a standard error {shown}; up to {unseen:.1%} of its "
-        "CTAs may be unlike all of these (95% confidence), and longer"
+        "CTAs could be slower than any recorded (95% upper bound)"
     )
 
 

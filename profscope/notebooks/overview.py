@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from profscope.analysis.breakdown import bar_of, bar_symbols
+from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
 from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
@@ -106,7 +106,7 @@ def _account(entry: KernelEntry) -> Markup | None:
     for name, share in account.shares.items():
         legend += [tag("code", symbols[name]), f" {name} {percent_text(share)}  "]
     title = tag("p", "Where the time of ", tag("b", clipped(entry.name, _LETTERS)), " goes")
-    bar = tag("p", tag("code", bar_of(account.shares, _BAR)), f" from {', '.join(account.basis)}")
+    bar = tag("p", tag("code", bar_of(account.shares, _BAR)), f" from {basis_text(account.basis)}")
     return joined([title, bar, tag("p", *legend), *(_quiet(text) for text in account.caveats)])
 
 
@@ -135,7 +135,7 @@ def _lines(entry: KernelEntry) -> Markup:
         return Markup("")
     by = "of samples" if entry.lines.witness == SAMPLES else "of time, by spans"
     rows = [
-        (percent_text(row.share), _place(row), clipped(row.text, _LETTERS))
+        (percent_text(row.share), _place(row), clipped(row.source, _LETTERS))
         for row in entry.lines.rows[:_LINES]
         if row.share
     ]

@@ -56,7 +56,8 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
             suffix + f", {suffix}{GZIP}" * (name not in PACKED) for suffix, name in names.items()
         )
         raise OptionError(
-            f"cannot save {given!r}: the suffix must be one of {known}, or the path end in / for a folder"
+            f"cannot save {given!r}: the suffix must be one of {known}, or the path end in / for a folder; "
+            "`profscope convert --format NAME` takes any suffix"
         )
     suffix = max(fitting, key=len)
     if names[suffix] in EXTRAS:

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.breakdown import TimeAccount, apportioned, time_accounts
+from profscope.analysis.breakdown import TimeAccount, apportioned, basis_text, time_accounts
 from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
 from profscope.profiles import Profile
 from profscope.tuning.launches import DIFFERENT, TOLERANCE
+from profscope.tuning.remedies import REMEDIES
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 
 __all__ = ["Explanation", "tries_table", "with_measured"]
@@ -30,12 +31,12 @@ class Explanation:
     """kernel: its name. profile: of one configuration; findings: of it, as `prof.findings()`, and two columns
     more. tries: a row for each try, the fastest first. launched: which of these is the one in `profile`.
 
-    findings["tried"]: the best of the tries that a finding suggests, "" if there is none with the same
+    findings["tried"]: the best of the tries that a finding's advice names, "" if there is none with the same
     results; measured_pct: what it saved of the bare time, in percent, missing if nothing was tried.
 
     tries: options; us, low_us, high_us: the bare time and its 95 % interval; same_results: "bit-equal",
-    "close" (attrs["tolerance"]) or "different", as the first launch; finding: which suggests it, "" if none
-    does; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
+    "close" (attrs["tolerance"]) or "different", as the first launch; finding: whose advice it is, "" if
+    none; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
     thousands of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles.
     attrs["left_out"]: what `limit_s` left no time for.
     """
@@ -87,6 +88,8 @@ class Explanation:
                 told += f"; {row['tried']} " + (
                     f"saved {pct:.1f} %" if pct > 0 else f"cost {-pct:.1f} % more"
                 )
+            elif row["finding"] not in REMEDIES and row["gain_pct"] != 0:
+                told += "; no option tests this: edit the kernel"
             yield told
             for text in (row["evidence"], f"Try: {row['advice']}"):
                 yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
@@ -173,7 +176,7 @@ def _bar(account: TimeAccount) -> Iterator[str]:
     yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))
     named = zip(symbols, account.shares.items(), strict=True)
     parts = [f"{symbol} {name} {share:.0%}" for symbol, (name, share) in named]
-    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {', '.join(account.basis)})")]
+    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {basis_text(account.basis)})")]
     yield from (line.replace(_NO_BREAK, " ") for line in textwrap.wrap("  ".join(whole), _WIDTH))
 
 

@@ -85,7 +85,7 @@ def test_the_wait_for_copies_leads_one_stage_against_three(one_stage: Profile, t
         "async wait a",
         "async wait (drain)",
     }
-    assert set(difference.loc[difference["status"] == "went", "scope"]) == {"load a", "load b"}
+    assert set(difference.loc[difference["status"] == "gone", "scope"]) == {"load a", "load b"}
     size = difference["change"].abs().to_numpy()[1:]
     assert np.all(np.diff(size) <= 0)
     assert difference.attrs["unit"] == "cycles"
@@ -187,7 +187,7 @@ def test_other_kernels_beside_it_are_said_to_have_come(three_stages: Profile) ->
     assert added["variant_a"] is pd.NA
     assert added["change"] == added["self_b"] > 0
     gone = row_of(profscope.diff(prof, three_stages), "add_kernel")
-    assert (gone["status"], gone["change"]) == ("went", -added["change"])
+    assert (gone["status"], gone["change"]) == ("gone", -added["change"])
 
 
 def test_sessions_and_paths_are_taken(three_stages: Profile, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_one_stage_against_three_on_an_h200() -> None:
     assert first["scope"].tolist() == ["matmul_kernel", "loop L33", "dot wait acc"]
     assert first["significant"].all()
     assert first["percent"].tolist() == pytest.approx([-61.2, -56.1, -97.2], abs=0.1)
-    gone = difference[difference["status"] == "went"]
+    gone = difference[difference["status"] == "gone"]
     assert gone["scope"].tolist() == ["load a", "load b"]
     assert gone["significant"].all()
     # Little waits that have come are no more than noise.
@@ -53,5 +53,5 @@ def test_the_other_way_round_changes_have_the_other_sign() -> None:
     assert back["change"].tolist() == pytest.approx((-there["change"]).tolist())
     assert back["low"].tolist() == pytest.approx((-there["high"]).tolist())
     assert back["significant"].tolist() == there["significant"].tolist()
-    turned = {"appeared": "went", "went": "appeared"}
+    turned = {"appeared": "gone", "gone": "appeared"}
     assert back["status"].tolist() == [turned.get(status, status) for status in there["status"]]

@@ -180,8 +180,8 @@ def test_paths_to_a_line_are_one_entry() -> None:
     ]  # fmt: skip
     assert merged.waits_for == "wait on load x, line 3 (13 %)"
     assert merged.flops == 5
-    assert merged.sample_share_low is not None
-    assert 0.44 < merged.sample_share_low < 0.5
+    assert merged.share_samples_low is not None
+    assert 0.44 < merged.share_samples_low < 0.5
 
 
 def test_without_enough_samples_spans_rank_lines() -> None:

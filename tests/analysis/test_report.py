@@ -137,7 +137,7 @@ def test_the_text_of_a_line_is_that_of_the_profile() -> None:
     source = {"name": "other", "file": line["file"], "line": line["line"] - 1, "text": "first\n  second\n"}
     profile.metadata["sources"] = [{**source, "sha256": "0" * 64}]
     told = profile.report()["kernels"][0]
-    assert told["lines"]["rows"][0]["text"] == "second"
+    assert told["lines"]["rows"][0]["source"] == "second"
     assert told["source"] is None  # that text is another function's
 
 

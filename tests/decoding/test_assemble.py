@@ -115,8 +115,8 @@ def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() ->
     assert profile.df.query("kind == 'kernel'")["duration_cycles"].std() < 1000
     assert profile.metadata["notes"] == [
         "made_up: 16 of 64 CTAs were recorded, spread over the grid; by how these differ, a launch's totals "
-        "have a standard error below 0.1%; up to 15.6% of its CTAs may be unlike all of these (95% "
-        "confidence), and longer",
+        "have a standard error below 0.1%; up to 15.6% of its CTAs could be slower than any recorded "
+        "(95% upper bound)",
         _NO_STAMPS,
     ]
 

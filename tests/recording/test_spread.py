@@ -288,7 +288,7 @@ def test_a_note_does_not_hide_the_one_heavy_cta_that_was_left_out() -> None:
     assert (
         0.1 <= error < 2
     )  # a heavy CTA makes the launch's time many times as long; none that recorded knows
-    assert "up to 18.0% of its CTAs may be unlike all of these (95% confidence)" in note
+    assert "up to 18.0% of its CTAs could be slower than any recorded (95% upper bound)" in note
 
 
 @given(grid=st.integers(2, 5000), part=st.floats(0, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profscope.tuning.search import OF_THE_GRID, REMEDIES, Chosen, Steps, steps_for
+from profscope.tuning.remedies import ALSO_TRIED, OF_THE_GRID, REMEDIES, Chosen, Steps, steps_for
 
 USUAL = Chosen(num_warps=4, num_stages=3, maxnreg=None, registers=100)
 
@@ -22,6 +22,8 @@ USUAL = Chosen(num_warps=4, num_stages=3, maxnreg=None, registers=100)
         ("low-occupancy", Chosen(32, 3, None, 0), []),
         ("register-spills", Chosen(4, 3, 64, 64), [("maxnreg", (None,)), ("num_warps", (8, 16, 32))]),
         ("no-tensor-cores", USUAL, []),
+        ("small-mma", USUAL, [("num_warps", (8,))]),
+        ("small-mma", Chosen(16, 3, None, 0), [("num_warps", (8, 4))]),
     ],
 )  # fmt: skip
 def test_a_finding_names_its_options(finding: str, chosen: Chosen, steps: list[object]) -> None:
@@ -41,6 +43,18 @@ def test_what_the_caller_varies_is_tried_without_a_finding_too() -> None:
     assert steps_for([], USUAL, {"A": [1, 2]}) == [Steps("A", (1, 2), climbs=False)]
     last = steps_for(["too-many-warps"], USUAL, {"A": [1]})[-1]
     assert (last.option, last.findings) == ("A", ())
+
+
+@pytest.mark.parametrize("finding", ALSO_TRIED)
+def test_an_option_that_the_advice_does_not_name_is_no_test_of_the_finding(finding: str) -> None:
+    found = steps_for([finding], USUAL, {})
+    assert found
+    assert all(each.findings == () for each in found)
+
+
+def test_an_option_is_credited_to_the_finding_whose_advice_it_is() -> None:
+    (steps,) = steps_for(["redundant-load", "too-many-warps", "serial-reduction"], USUAL, {})
+    assert (steps.option, steps.findings) == ("num_warps", ("too-many-warps",))
 
 
 def test_findings_of_the_grid_have_remedies() -> None:

@@ -76,7 +76,7 @@ def test_an_emulated_kernel_is_of_the_model_and_needs_no_samples() -> None:
     with session() as prof:
         launch_add(1000)
     text = " ".join(drawn(prof, 80))
-    assert "(from ctas, model)" in text
+    assert "(from CTA times and the cost model)" in text
     assert "idle-sms" in text
     assert "hardware" not in text
 

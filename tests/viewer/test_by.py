@@ -86,7 +86,7 @@ def test_lines_and_scopes_can_be_chosen(trace: str) -> None:
     failed = run(trace, "--scope", "nope")
     assert failed.stderr.startswith("profscope-view: no scope matches 'nope'; there are: wait, dot, ")
     assert run(trace, "--line", "5").stderr.startswith(
-        "profscope-view: no scope stands at line 5; there are scopes at lines "
+        "profscope-view: nothing was recorded at line 5; there are spans at lines "
     )
     assert run(trace, "--by", "sm", "--scope", "dot").returncode == 2
 

@@ -224,7 +224,7 @@ def test_all_of_the_header_is_shown_on_request(trace: str) -> None:
     assert names == ["Verdict", "Trace", "Device", "Versions", "Records"]
     assert "--show header" in " ".join(run(trace).stdout.split())
     both = run(trace, "--show", "kernels,header").stdout
-    assert both.startswith("\n".join(lines) + "\n\nkernels  launches from their first")
+    assert both.startswith("\n".join(lines) + "\n\nkernels\n  launch time: first")
     assert run(trace, "--show", "header", "--format", "csv").returncode == 2
 
 

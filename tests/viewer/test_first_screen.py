@@ -102,9 +102,9 @@ def test_what_a_figure_is_of_stands_beside_it(tmp_path: Path) -> None:
     assert top.startswith("Recorded  2 kernels of 2 ranks: 3 launches, ")
     kernels, tree, timeline = (
         next(part for part in parts if said in part.splitlines()[0])
-        for said in ("kernels  launches from", ", spans on loads end at their issue", " on SM ")
+        for said in ("kernels  launch time: first", ", spans on loads end at their issue", " on SM ")
     )
-    assert re.search(r"last, as read, timestamps \+-\d+ ns$", kernels.splitlines()[0])
+    assert re.search(r"cost included, timestamps \+-\d+ ns$", kernels.splitlines()[0])
     assert " of warp time, recording time subtracted, " in tree.splitlines()[0]
     assert timeline.splitlines()[0].endswith(", as read")
 
@@ -126,12 +126,13 @@ def test_the_order_is_program_trust_kernels_and_then_each_of_the_three_longest(t
     longest = [row["variant"] for row in document["kernels"]]
     heads = [f"\nWhere the time of add_kernel #{variant} BLOCK=" for variant in longest]
     assert [head in text for head in heads] == [True] * 3 + [False]
-    at = [text.index("\nkernels  launches from"), *(text.index(head) for head in heads[:3])]
+    at = [text.index("\nkernels  launch time: first"), *(text.index(head) for head in heads[:3])]
     assert at == sorted(at)
     ends = [*at[2:], text.index(", spans on loads end at their issue")]
     for begin, end in zip(at[1:], ends, strict=True):  # bar, findings, lines
         part = text[begin:end]
-        assert part.index("(from ctas, model)") < part.index("\nFindings, ") < part.index("\nline spans")
+        basis = part.index("(from CTA times and the cost model)")
+        assert basis < part.index("\nFindings, ") < part.index("\nline spans")
     assert re.search(r"\n\d+ more findings?, of other kernels; --show findings has all\n", text)
 
 

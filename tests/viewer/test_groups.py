@@ -68,7 +68,7 @@ def test_variants_are_told_apart_in_the_text(two_variants: str) -> None:
     verdict = next(line for line in lines if line[:1] == ["Verdict"])
     assert verdict[1:3] == ["emulated:", "add_kernel"]
     assert verdict[3] in ("#0:", "#1:")
-    heading = lines.index(["add_kernel", "#0"])
+    heading = len(lines) - 1 - lines[::-1].index(["add_kernel", "#0"])
     assert lines[heading + 1][:3] == ["BLOCK=256,", "1", "launch,"]
     assert sum(line[:2] == ["add_kernel", "#0"] for line in lines) == 5, "bar, list, lines, heading, tree"
     narrow = run(two_variants, "--width", "40")

@@ -50,7 +50,7 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
         1000,
         0,
     )
-    assert kernel["lines"]["rows"][0]["sample_share"] == 0.8
+    assert kernel["lines"]["rows"][0]["share_samples"] == 0.8
 
 
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
@@ -68,7 +68,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_line_of_another_file_says_so() -> None:
     nothing = dict.fromkeys(field.name for field in fields(LineEntry))
-    nothing |= {"self_share": 0.5, "text": "x", "stalls": (), "waits_for": ""}
+    nothing |= {"self_share": 0.5, "source": "x", "stalls": (), "waits_for": ""}
     places = [("/a/kernel.py", 45, 0), ("/a/helpers.py", 45, 1)]
     rows = [
         LineEntry(**nothing | {"file": file, "line": line, "call_paths": paths})  # type: ignore[arg-type]

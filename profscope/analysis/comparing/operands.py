@@ -81,7 +81,7 @@ def of_one_side(pair: Pair, durations: Durations) -> Rows:
     sample = _without_noise(Sample(took, took, took))
     a, b = (_NO_TIME, sample) if pair.a is None else (sample, _NO_TIME)
     launches = [0 if each is _NO_TIME else len(durations.took) for each in (a, b)]
-    status = "appeared" if pair.a is None else "went"
+    status = "appeared" if pair.a is None else "gone"
     return Rows(_launch_columns(pair, a, b, launches, status), a, b, np.zeros(1))
 
 
@@ -120,7 +120,7 @@ def of_rows(
     columns = _of_pair(pair, len(pairs))
     for name in ("scope", "kind", "file", "call_path"):
         columns[name] = np.where(in_b, _texts(b.places, name, rows[1]), _texts(a.places, name, rows[0]))
-    columns["status"] = np.where(in_a & in_b, "same", np.where(in_b, "appeared", "went"))
+    columns["status"] = np.where(in_a & in_b, "same", np.where(in_b, "appeared", "gone"))
     samples = []
     for side, figures, row in zip("ab", (a, b), rows, strict=True):
         own, total = _taken(figures.own, row), _taken(figures.total, row)

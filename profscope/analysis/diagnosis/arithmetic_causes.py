@@ -194,7 +194,7 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
         return
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place, evidence,
-        "this is the roof: only less of this work is faster", NO_GAIN, "high",
+        "less of this work: the kernel is at the hardware limit", NO_GAIN, "high",
     )  # fmt: skip
 
 

@@ -212,23 +212,23 @@ class LineEntry:
     """A source line, all call paths to it together.
 
     self_share, self_time: of its spans, over the kernel's warp time; spans: how many, of the scope that is
-    named. sample_share: of the samples of the bare binary, and between what it is with 95 % confidence;
-    recorded_share: of those of launches that recorded.
+    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence;
+    share_samples_recorded: of those of launches that recorded.
     """
 
     id: str
     file: str
     line: int
-    text: str
+    source: str
     call_paths: int
     scope: str
     self_share: float | None
     self_time: float | None
     spans: int
-    sample_share: float | None
-    sample_share_low: float | None
-    sample_share_high: float | None
-    recorded_share: float | None
+    share_samples: float | None
+    share_samples_low: float | None
+    share_samples_high: float | None
+    share_samples_recorded: float | None
     samples: int
     stalls: tuple[StallShare, ...]
     waits_for: str
@@ -238,7 +238,7 @@ class LineEntry:
     @property
     def share(self) -> float | None:
         """By the witness that leads."""
-        return self.self_share if self.sample_share is None else self.sample_share
+        return self.self_share if self.share_samples is None else self.share_samples
 
     @property
     def stalls_text(self) -> str:

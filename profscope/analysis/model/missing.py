@@ -45,11 +45,11 @@ def not_measured(
         answers = (getattr(own, name) for own in judgement.timelines.values())
         said += reasons_once(name, [text for answer in answers for text in answer.not_measured])
     if not len(tables.samples):
-        said.append("lines.sample_share, samples, stalls: no samples were taken")
+        said.append("lines.share_samples, samples, stalls: no samples were taken")
     if tables.counters.empty:
         said.append("limits: no counters were taken (session(hardware=True))")
     if not tables.metadata.get("sources"):
-        said.append("source, lines.text: no source was kept")
+        said.append("source, lines.source: no source was kept")
     return said + _of_times(tables) + ([] if summary is None else _of_copies(summary))
 
 

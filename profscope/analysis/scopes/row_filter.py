@@ -52,7 +52,7 @@ class RowFilter:
             file, line = self._line
             asked = f"{file}:{line}" if file else f"line {line}"
             there = ", ".join(map(str, lines[:20])) or "none"
-            raise TraceError(f"no scope stands at {asked}; there are scopes at lines {there}")
+            raise TraceError(f"nothing was recorded at {asked}; there are spans at lines {there}")
         names = list(dict.fromkeys(printable(str(name)) for name in summary["scope"]))
         raise TraceError(f"no scope matches {self._scope!r}; there are: {', '.join(names[:20]) or 'none'}")
 

@@ -21,12 +21,12 @@ from profscope.analysis.sources import file_with_source
 from profscope.analysis.spans.rows import SITE_COLUMNS, sites
 from profscope.schema import Tables
 
-__all__ = ["Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
+__all__ = ["SHARE_COLUMNS", "Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
 
 _Below = tuple[tuple[Step, ...], dict[str, Any]]
 """The rest of a way, from the function that is called, and the row at its end."""
 
-_SHARES = {SAMPLES: "share_samples", SPANS: "self_share"}
+SHARE_COLUMNS = {SAMPLES: "share_samples", SPANS: "self_share"}
 """The columns of `Profile.lines()` that have the shares by each witness."""
 
 
@@ -265,12 +265,12 @@ class _Maker:
             line=number,
             text=text,
             share=None if entry is None else entry.share,
-            inside=total_of(row[_SHARES[self._witness]] for _, row in below),
+            inside=total_of(row[SHARE_COLUMNS[self._witness]] for _, row in below),
             count=told[0].count if told else None,
             self_mean=told[0].each if told else None,
             samples=0 if entry is None else entry.samples,
             shares={
-                SAMPLES: None if entry is None else entry.sample_share,
+                SAMPLES: None if entry is None else entry.share_samples,
                 SPANS: None if entry is None else entry.self_share,
             },
             scopes=told,
@@ -319,7 +319,7 @@ class _Maker:
                 ]
                 further = [(steps[1:], row) for steps, row in there if len(steps) > 1]
                 lines.append(self._made(file, number, self._text(file, number), own, scopes, further))
-            calls.append(Call(name, total_of(row[_SHARES[self._witness]] for _, row in rows), lines))
+            calls.append(Call(name, total_of(row[SHARE_COLUMNS[self._witness]] for _, row in rows), lines))
         return sorted(calls, key=lambda call: -(call.share or 0))
 
     def _text(self, file: str, number: int) -> str:

@@ -99,6 +99,8 @@ def _ptx(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
 
 def _sass(tables: Tables, kernel: str, variant: int) -> Listing:
     """Of the binary whose samples `lines()` ranks by: the bare one, else one that records."""
+    if tables.emulated:
+        return Listing({}, [f"{kernel}: the emulator runs PTX; SASS needs a GPU"])
     try:
         kept = sampled_code(tables.metadata, kernel, variant)
     except (IRError, ValueError) as error:

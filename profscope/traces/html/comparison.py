@@ -89,8 +89,8 @@ def _kernel(
 
 
 def _headline(row: dict[str, Any], unit: str) -> str:
-    if row["status"] in ("went", "appeared"):
-        return f"Only {'A' if row['status'] == 'went' else 'B'} has launches of this kernel."
+    if row["status"] in ("gone", "appeared"):
+        return f"Only {'A' if row['status'] == 'gone' else 'B'} has launches of this kernel."
     a, b = (duration_text(float(row[name]), unit) for name in ("total_a", "total_b"))
     times = f"a launch takes {a}, then {b}"
     if not row["change"]:

@@ -213,6 +213,7 @@ def coloured(text: str) -> Iterator[Child]:
 _MOST: Final = 12
 _ISSUED: Final = "selected"
 _SASS: Final = ("SASS at", "instruction", "samples", "stalls", "because of")
+_PTX: Final = ("PTX number", *_SASS[1:])
 _HEADS: Final = ("scope", "share", "count", "self", "mean", "p50", "p99", "longest", "stage", "called by")
 
 
@@ -295,9 +296,12 @@ def _instructions(kernel: Kernel, own: LineFigures) -> Markup | None:
     rows = kernel.sampled.get((own.file, own.line))
     if not rows:
         return None
-    cells = [tag("tr", *(tag("td", cell) for cell in _instruction(row))) for row in rows[:_MOST]]
+    emulated = bool(kernel.launches["backend"].eq("emulator").all())
+    cells = [
+        tag("tr", *(tag("td", cell) for cell in _instruction(row, emulated=emulated))) for row in rows[:_MOST]
+    ]
     left = len(rows) - len(cells)
-    heads = (tag("th", head, scope="col") for head in _SASS)
+    heads = (tag("th", head, scope="col") for head in (_PTX if emulated else _SASS))
     return tag(
         "div",
         tag("h4", "Instructions"),
@@ -306,11 +310,12 @@ def _instructions(kernel: Kernel, own: LineFigures) -> Markup | None:
     )
 
 
-def _instruction(row: dict[str, Any]) -> list[str]:
+def _instruction(row: dict[str, Any], *, emulated: bool) -> list[str]:
+    at = str(row["pc"]) if emulated else f"0x{row['pc']:04x}"
     stalls = ", ".join(f"{stall} {percent_text(n / row['samples'])}" for stall, n in row["stalls"][:3])
     blamed = row["blamed"]
     cause = f"{blamed[1] or 'instruction'} at {source_text(blamed[0], blamed[2])}" if blamed else ""
-    return [f"0x{row['pc']:04x}", row["text"] or str(row["class"]), count_text(row["samples"]), stalls, cause]
+    return [at, row["text"] or str(row["class"]), count_text(row["samples"]), stalls, cause]
 
 
 @dataclass(frozen=True)
@@ -388,7 +393,7 @@ def figures_of(kernel: Kernel, sites: Sites, witnesses: list[str]) -> list[LineF
         own = at(row)
         own.rows.append(row)
     for line in () if kernel.entry.lines is None else kernel.entry.lines.rows:
-        shares = {"share_samples": line.sample_share, "self_share": line.self_share}
+        shares = {"share_samples": line.share_samples, "self_share": line.self_share}
         own = at({"file": line.file, "line": line.line})
         own.shares = {name: share for name in witnesses if (share := shares[name]) is not None}
     numbers = _numbers(sites, kernel.kernel)

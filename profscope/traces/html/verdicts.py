@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.breakdown import OTHER, UNKNOWN
+from profscope.analysis.breakdown import OTHER, UNKNOWN, basis_text
 from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.model.entries import Account, FindingEntry, KernelEntry, ProfileModel
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
@@ -102,7 +102,7 @@ def _account(account: Account | None) -> Markup | None:
         "div",
         tag("h2", "Where its time goes"),
         tag("div", *parts, class_="stack"),
-        tag("ul", *names, tag("li", f"from {', '.join(account.basis)}", class_="dim")),
+        tag("ul", *names, tag("li", f"from {basis_text(account.basis)}", class_="dim")),
         *(tag("p", text, class_="dim") for text in account.caveats),
         class_="account",
     )
@@ -115,7 +115,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
     nothing = entry.clean or "Nothing was found that mending would make 5 % faster."
     items = (tag("li", text) for text in entry.findings_not_measured)
     below = tag("details", tag("summary", "What could not be judged"), tag("ul", *items), class_="quiet")
-    about = "The percentage is how much of a launch it costs, at most without hardware=True."
+    about = "The percentage is the expected saving; without hardware=True an upper bound."
     return joined(
         [
             tag("h2", "What holds it back", id=None),
