@@ -103,7 +103,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     cores; upper bounds, since caches may have held the bytes.
 
     attrs["bound"]: a list of [kernel, variant, text], such as "bound by L2 (83 %)". If all counters are below
-    60 % of their peaks, it is "latency-bound: no resource is near its peak". attrs["not_measured"]: a list of
+    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of
     texts, what is unknown and why.
     """
     table = limits_of(tables.counters, tables.counts, _times(tables))
@@ -272,7 +272,7 @@ def bound_by(of_configuration: pd.DataFrame) -> str:
     if not bound:
         # Of the others DRAM and L2 are unknown; the emulator, which counts L1, has neither.
         is_all_known = (known["basis"] == "counters").all() or "l1" in used
-        return "latency-bound: no resource is near its peak" if is_all_known else "bound by: unknown"
+        return "latency-bound" if is_all_known else "bound by: unknown"
     return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"
 
 

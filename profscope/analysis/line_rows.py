@@ -216,10 +216,10 @@ def _on(wait: dict[str, Any]) -> str:
     moves only those from special registers, such as a thread's id, take long enough for this stall."""
     at = f", line {wait['line']}" if wait["line"] else ""
     if wait["stall"] == BARRIER and not wait["on"]:
-        return f"barrier (waiting for other warps){at}"
+        return f"barrier on other warps{at}"
     what = wait["on"].removeprefix("global ") or "something"
     if (wait["stall"], what) == ("short_scoreboard", "move"):
-        what = "special register (S2R)"
+        what = "special register"
     name = f"{what} {wait['variable']}" if wait["variable"] and wait["on"] else what
     return f"{wait['stall']} on {name}{at}"
 

@@ -100,7 +100,7 @@ def test_samples_rank_lines_and_say_why_they_wait() -> None:
          "line": 24, "samples": 600}
     ]  # fmt: skip
     rows = by_line(table)
-    assert rows["waits_for"][27] == "barrier (waiting for other warps), line 26 (20 %)"
+    assert rows["waits_for"][27] == "barrier on other warps, line 26 (20 %)"
     assert rows["source"][26] == "b, c = tl.load(a_ptr), 1"
     assert (rows["self_share"][30], rows["share_samples"][40]) == (0, 0), "nobody saw anything there"
     assert table.attrs["not_measured"] == []
@@ -118,9 +118,7 @@ def test_work_and_instructions_stand_at_their_lines() -> None:
     assert rows["flops"].dropna().to_dict() == {27: 64}
 
 
-@pytest.mark.parametrize(
-    ("cls", "said"), [("barrier", "on mma"), ("shared load", "(waiting for other warps)")]
-)
+@pytest.mark.parametrize(("cls", "said"), [("barrier", "on mma"), ("shared load", "on other warps")])
 def test_a_wait_for_wgmma_is_told_from_one_for_other_warps(cls: str, said: str) -> None:
     table = sample_rows({27: {"barrier": 400}}, classes={27: cls}, blamed={27: (27, "mma")})
     assert by_line(profile(table).lines())["waits_for"][27].startswith(f"barrier {said}")

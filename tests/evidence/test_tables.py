@@ -180,7 +180,7 @@ def test_counts_stand_for_counters_that_are_missing(counters: pd.DataFrame) -> N
         ("gather", "bound by L2 (94 %)"),
         ("float32 dot", "bound by issue slots (74 %)"),
         ("transpose, unswizzled", "bound by shared memory (98 %)"),
-        ("atomics", "latency-bound: no resource is near its peak"),
+        ("atomics", "latency-bound"),
     ],
 )
 def test_verdicts(counters: pd.DataFrame, name: str, said: str) -> None:
