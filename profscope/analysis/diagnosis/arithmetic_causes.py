@@ -9,9 +9,8 @@ from typing import Final
 from profscope.analysis.cause import NO_GAIN, Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import avoidable_casts
-from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, kept_without
-from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding

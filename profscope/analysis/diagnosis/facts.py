@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
@@ -18,7 +18,6 @@ from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.instructions import op_names, thread_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
     adds_to,
     elements,
@@ -31,8 +30,9 @@ from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.spans.ctas import launch_durations
+from profscope.emulator.ptx_syntax import sass_name
 
-__all__ = ["ATOMICS", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
+__all__ = ["ATOMICS", "CONVERSIONS", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
 _REGISTERS: Final = 1 << 16  # of an SM
@@ -47,6 +47,11 @@ ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 """Opcodes of atomics of global memory."""
 LOADS: Final[tuple[str, ...]] = ("global load", "async copy", "tma")
 """Classes of instructions that load from global memory."""
+CONVERSIONS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
+"""Opcodes that turn one type of number into another."""
+_PTX_WIDTH: Final = re.compile(r"(?:\.v(\d))?\.[bfsu](\d+)$")
+_SASS_WIDTH: Final = re.compile(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")
+_SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -452,3 +457,26 @@ def _text_of(judged: KernelAnalysis, stage: str) -> str:
         return unpacked(text)
     except IRError:  # damaged: what needs it is left out
         return ""
+
+
+# Opcodes in one language: the emulator counts instructions of PTX, the hardware those of SASS.
+
+
+def op_names(opcodes: Iterable[str]) -> list[str]:
+    """Of each opcode the name in SASS without its modifiers, such as LDG."""
+    return [sass_name(opcode) if opcode[:1].islower() else opcode.partition(".")[0] for opcode in opcodes]
+
+
+def thread_bytes(opcodes: Iterable[str]) -> list[int]:
+    """Of each opcode the bytes that a thread accesses, if it accesses memory."""
+    return [_ptx_bytes(opcode) if opcode[:1].islower() else _sass_bytes(opcode) for opcode in opcodes]
+
+
+def _ptx_bytes(opcode: str) -> int:
+    width = _PTX_WIDTH.search(opcode)
+    return int(width[1] or 1) * int(width[2]) // 8 if width else 4
+
+
+def _sass_bytes(opcode: str) -> int:
+    width = _SASS_WIDTH.search(opcode)
+    return _SASS_BYTES[width[1]] if width else 4

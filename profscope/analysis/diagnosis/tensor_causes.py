@@ -14,9 +14,8 @@ from profscope.analysis.diagnosis.dataflow import (
     fetch_lines,
     unoverlapped_products,
 )
-from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
-from profscope.analysis.diagnosis.instructions import CONVERSIONS
 from profscope.analysis.diagnosis.launch_causes import RESULTS
 from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
