@@ -11,7 +11,6 @@ from pathlib import Path
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is left open
 
 import hypothesis
-import pandas as pd
 import pytest
 import torch
 import triton
@@ -48,10 +47,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Python looks for garbage whenever some hundred objects are new, which takes another tenth.
     gc.set_threshold(50_000, 20, 20)
     expected = config.getoption("--expect-triton")
-    # With pyarrow, pandas has Arrow keep text, and without it Python, as in an installation without extras,
-    # which takes a fifth less for small tables. Pages, programs and `make exhaustive` have Arrow's.
-    if not expected and config.getoption("--hypothesis-profile") != THOROUGH:
-        pd.options.mode.string_storage = "python"
     if expected and triton.__version__ != expected:
         raise pytest.UsageError(
             f"expected Triton {expected}, imported {triton.__version__} ({triton.__file__})"

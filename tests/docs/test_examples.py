@@ -7,7 +7,6 @@ import io
 import re
 from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 
@@ -29,11 +28,9 @@ _COMMAND = re.compile(r"profscope (run|view|diff|convert|merge|opt)\b([^\n`]*)")
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the pages show the emulator")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).with_suffix("")))
 def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
-    """As with pyarrow, whatever tests/conftest.py says."""
-    with pd.option_context("mode.string_storage", "pyarrow"):
-        for step, output in taken(page.read_text(), tmp_path):
-            update = f"python -m tests.support.pages {page.relative_to(ROOT)}"
-            assert is_like(step.expected, output), f"{step.text}\n{output}\nto take this: {update}"
+    for step, output in taken(page.read_text(), tmp_path):
+        update = f"python -m tests.support.pages {page.relative_to(ROOT)}"
+        assert is_like(step.expected, output), f"{step.text}\n{output}\nto take this: {update}"
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: page.stem)
