@@ -103,8 +103,8 @@ def limits(tables: Tables) -> pd.DataFrame:
     cores; upper bounds, since caches may have held the bytes.
 
     attrs["bound"]: a list of [kernel, variant, text], such as "bound by L2 (83 %)". If all counters are below
-    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of
-    texts, what is unknown and why.
+    60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, what is unknown and
+    why.
     """
     table = limits_of(tables.counters, tables.counts, _times(tables))
     done = set(zip(table["kernel"], table["variant"].tolist(), strict=True))

@@ -28,10 +28,31 @@ _SHARED: Final = re.compile(r"\bld\.shared|\bldmatrix")
 _OUT: Final = -1  # in place of a block: behind the end of the function
 
 
+class _Statement(NamedTuple):
+    """registers: all that it names; results, operands: those of them that it writes, and what it makes these
+    of, without a predicate."""
+
+    text: str
+    registers: frozenset[str]
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+
+    @staticmethod
+    def of(text: str) -> _Statement:
+        match = _RESULT.match(text)
+        results = tuple(_REGISTER.findall(match[1])) if match else ()
+        operands = tuple(_REGISTER.findall(text, match.end() if match else 0))
+        return _Statement(text, frozenset(_REGISTER.findall(text)), results, operands)
+
+    @property
+    def reads(self) -> bool:
+        return _READS.search(self.text) is not None
+
+
 class _Block(NamedTuple):
     """follows: the blocks that may run next; condition: the register which of them depends on, or ""."""
 
-    statements: list[str]
+    statements: list[_Statement]
     follows: list[int]
     condition: str
 
@@ -52,7 +73,7 @@ def may_wait(ptx: str) -> bool:
 
 
 def _blocks(ptx: str) -> list[_Block]:
-    parts: list[list[str]] = [[]]
+    parts: list[list[_Statement]] = [[]]
     labels, jumps = {}, {}
     for statement in ptx.splitlines():
         if label := _LABEL.match(statement.strip()):
@@ -63,7 +84,7 @@ def _blocks(ptx: str) -> list[_Block]:
             jumps[len(parts) - 1] = jump
             parts.append([])
         elif statement and not statement.lstrip().startswith("//"):
-            parts[-1].append(statement)
+            parts[-1].append(_Statement.of(statement))
     blocks = []
     for at, statements in enumerate(parts):
         behind = at + 1 if at + 1 < len(parts) else _OUT
@@ -115,8 +136,8 @@ class _Body(NamedTuple):
     """statements: of a loop; sometimes: those of them that do not run in each iteration; conditions: of its
     branches."""
 
-    statements: list[str]
-    sometimes: set[str]
+    statements: list[_Statement]
+    sometimes: list[_Statement]
     conditions: set[str]
 
 
@@ -124,40 +145,39 @@ def _left_by_reading(blocks: Sequence[_Block], loop: _Loop) -> bool:
     own = [blocks[at] for at in sorted(loop.body)]
     leaving = {b.condition for b in own if b.condition and not loop.body.issuperset(b.follows)}
     statements = [statement for block in own for statement in block.statements]
-    reads = [each for each in statements if _READS.search(each)]
+    reads = [each for each in statements if each.reads]
     if not leaving or not reads:
         return False
     always = {loop.header, *loop.latches} if len(loop.latches) == 1 else {loop.header}
-    sometimes = {each for at in loop.body - always for each in blocks[at].statements}
+    sometimes = [each for at in loop.body - always for each in blocks[at].statements]
     body = _Body(statements, sometimes, {block.condition for block in own})
     moving = _moving(body, _read(body, reads))
     again = [each for each in reads if not _reads_next(each, moving)]
     return bool(again) and not leaving.isdisjoint(_read(body, again))
 
 
-def _reads_next(statement: str, moving: Collection[str]) -> bool:
+def _reads_next(statement: _Statement, moving: Collection[str]) -> bool:
     """Whether it reads another place in each iteration."""
-    plain = _PLAIN.search(statement)
+    plain = _PLAIN.search(statement.text)
     return plain is not None and any(register in moving for register in _REGISTER.findall(plain[1]))
 
 
-def _read(body: _Body, reads: Iterable[str]) -> set[str]:
+def _read(body: _Body, reads: Iterable[_Statement]) -> set[str]:
     """The registers whose values depend on what some statements read, or on what other threads do."""
-    begin = {*reads, *(each for each in body.statements if _SHARED.search(each))}
+    begin = [*reads, *(each for each in body.statements if _SHARED.search(each.text))]
     found = _dependent(body.statements, _all_results(begin))
     if body.conditions.isdisjoint(found):
         return found
     return _dependent(body.statements, found | _all_results(body.sometimes))
 
 
-def _dependent(statements: Sequence[str], on: Collection[str]) -> set[str]:
+def _dependent(statements: Sequence[_Statement], on: Collection[str]) -> set[str]:
     found, before = set(on), -1
     while before != len(found):
         before = len(found)
         for statement in statements:
-            results = _results(statement)
-            if results and not found.isdisjoint(_REGISTER.findall(statement)):
-                found.update(results)
+            if not found.isdisjoint(statement.registers):
+                found.update(statement.results)
     return found
 
 
@@ -165,8 +185,8 @@ def _moving(body: _Body, read: Collection[str]) -> set[str]:
     """Registers that have another value in each iteration, whatever is read."""
     needs: dict[str, set[str]] = defaultdict(set)
     for statement in body.statements:
-        for result in _results(statement):
-            needs[result].update(_operands(statement))
+        for result in statement.results:
+            needs[result].update(statement.operands)
     known = needs.keys() - read - _all_results(body.sometimes)
     counters = {register for register in known if register in _reached(register, needs, known)}
     return _dependent(body.statements, counters).difference(read)
@@ -183,15 +203,5 @@ def _reached(register: str, needs: Mapping[str, Collection[str]], known: Collect
     return found
 
 
-def _all_results(statements: Iterable[str]) -> set[str]:
-    return {register for each in statements for register in _results(each)}
-
-
-def _results(statement: str) -> list[str]:
-    match = _RESULT.match(statement)
-    return _REGISTER.findall(match[1]) if match else []
-
-
-def _operands(statement: str) -> list[str]:
-    match = _RESULT.match(statement)
-    return _REGISTER.findall(statement[match.end() :] if match else statement)
+def _all_results(statements: Iterable[_Statement]) -> set[str]:
+    return {register for each in statements for register in each.results}

@@ -143,7 +143,7 @@ def _only_fast(facts: KernelFacts) -> set[int]:
 def conversions(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts, PC samples and the TTGIR. Without it conversions that need not be there are gone; which
     integer instructions belong to one is only known if its line has no other integer arithmetic."""
-    ops = [op for op, _, _ in facts.located_ops]
+    ops = facts.ttgir_ops
     lines = avoidable_casts(ops)
     if not lines or not _is_busiest(facts):
         return

@@ -11,7 +11,7 @@ from instrument_passes.ir.model import Op
 from profscope.analysis.cause import UNKNOWN_GAIN, Finding, Quantity, cited
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.ttgir_ops import is_gathered
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, is_gathered
 
 __all__ = ["CAUSES"]
 
@@ -20,7 +20,6 @@ _ACCESSES: Final = {"ld": ("tt.load",), "st": ("tt.store",)}
 _PLACE: Final = re.compile(r"\.loc\s+\d+\s+(\d+)\s+\d+(?:,.*inlined_at\s+\d+\s+(\d+))?")
 _NARROW: Final = re.compile(r"(?:@!?%p\d+\s+)?(ld|st)\.global\.(?:\w+\.)*?(?:b|u|s)(8|16)\b")
 _VERSION: Final = re.compile(r"nvidia_mma<\{versionMajor = (\d+).*?instrShape = \[([\d, ]+)\]")
-_PRODUCT: Final = re.compile(r"^tt\.dot$|warp_group_dot$")
 _WGMMA_CAPABILITY: Final = 90
 
 
@@ -59,7 +58,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     if facts.capability != _WGMMA_CAPABILITY or facts.known.issuperset(("counters", "counts", "samples")):
         return
     shapes = [(int(version), shape.split(",")) for version, shape in _VERSION.findall(facts.ttgir)]
-    products = [(op, line) for op, line, _ in facts.located_ops if _PRODUCT.search(op.name) and line]
+    products = [(op, line) for op, line, _ in facts.located_ops if PRODUCTS.search(op.name) and line]
     lines = [line for op, line in products if _rows(op) >= thresholds.WGMMA_SIDE]
     if not shapes or not lines:
         return

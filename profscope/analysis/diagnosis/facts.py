@@ -250,6 +250,11 @@ class KernelFacts:
         except IRError:  # of a dialect that is not known
             return []
 
+    @cached_property
+    def ttgir_ops(self) -> list[Op]:
+        """All ops of the kernel, in order."""
+        return [op for op, _, _ in self.located_ops]
+
     def accesses_at(self, line: int) -> list[Op]:
         """The ops that load or store at a line."""
         return [op for op, at, _ in self.located_ops if at == line and _ACCESS.search(op.name)]
@@ -273,7 +278,7 @@ class KernelFacts:
         for loop, _, _ in self.located_ops:
             if loop.name != "scf.for":
                 continue
-            firsts = Counter(name for name in loop.operands[3:])
+            firsts = Counter(loop.operands[3:])
             for value, first in zip(loop.results, loop.operands[3:], strict=False):
                 size = elements(value.type)
                 if size > most:

@@ -9,7 +9,7 @@ from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, grid_axes, line_of, shape
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, copies_into, grid_axes, is_buffer, line_of, shape
 
 __all__ = ["SummedProducts", "Tile", "summed_products", "tile_of", "without_small_tiles"]
 
@@ -19,8 +19,6 @@ _THROUGH: Final = re.compile(
 )
 """Ops through which an element of a product stays one."""
 _LOAD: Final = "tt.load"
-_BUFFER: Final = "ttg.local_alloc"
-_COPY: Final = "ttg.async_copy_global_to_local"
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
@@ -43,7 +41,7 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
     sums: set[int] = set()
     casts: set[int] = set()
     loads: set[int] = set()
-    read = _read_sums([op for op, _, _ in facts.located_ops])
+    read = _read_sums(facts.ttgir_ops)
     for op, line, _ in facts.located_ops:
         if not _is_sum(op) or id(op) in read:
             continue
@@ -156,10 +154,9 @@ def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool 
         seen.add(id(owner))
         if owner.name == _LOAD:
             axes |= grid_axes(owner, owner.operands[0], alone)
-        elif owner.name == _BUFFER and not owner.operands:
-            for copy, _, _ in facts.located_ops:
-                if copy.name == _COPY and _buffer_of(copy) is owner:
-                    axes |= grid_axes(copy, copy.operands[0], alone)
+        elif is_buffer(owner):
+            for copy in copies_into(owner, facts.ttgir_ops):
+                axes |= grid_axes(copy, copy.operands[0], alone)
         else:
             is_product = PRODUCTS.search(owner.name)
             ends = [region.entry.ops[-1] for region in owner.regions]  # of branches and loops
@@ -168,17 +165,6 @@ def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool 
                 (owner, each) for each in (owner.operands[side : side + 1] if is_product else owner.operands)
             ]
     return axes
-
-
-def _buffer_of(copy: Op) -> Op | None:
-    """The buffer that is copied into."""
-    op, name = copy, copy.operands[1]
-    while (value := op.resolve(name)) is not None and isinstance(value.owner, Op):
-        op = value.owner
-        if not op.operands:
-            return op
-        name = op.operands[0]
-    return None
 
 
 def without_small_tiles(facts: KernelFacts) -> Without:

@@ -13,14 +13,13 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import grid_axes, is_in_loop, line_of
+from profscope.analysis.diagnosis.ttgir_ops import buffer_of, copies_into, grid_axes, is_in_loop, line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _AXES: Final = ("x", "y", "z")
-_BUFFER: Final = "ttg.local_alloc"
 _READ: Final = "ttg.local_load"
 _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
@@ -96,13 +95,12 @@ def reduced_alike(facts: KernelFacts) -> Iterator[Finding]:
 def _reduced_alike(facts: KernelFacts) -> Iterator[tuple[int, int, int, set[int]]]:
     """Of loads in loops that all programs along an axis only reduce: their line, that of the reduction, how
     many programs these are, and the lines of all that is done for it."""
-    ops = [op for op, _, _ in facts.located_ops]
-    uses, copies = Uses(ops), [op for op in ops if op.name == _LOADS[1]]
-    sides = _sides(facts)
+    ops = facts.ttgir_ops
+    uses, sides = Uses(ops), _sides(facts)
     for op, line, is_inside in facts.located_ops:
         if not is_inside or not line or op.name not in (_LOADS[0], _READ):
             continue
-        loads = [op] if op.name == _LOADS[0] else [each for each in copies if _is_in(each, _buffer(op))]
+        loads = [op] if op.name == _LOADS[0] else copies_into(buffer_of(op, op.operands[0]), ops)
         axes = set(_AXES).difference(*(_axes_of(each) for each in loads))
         if not loads or all(sides[axis] == 1 for axis in axes):
             continue
@@ -110,7 +108,7 @@ def _reduced_alike(facts: KernelFacts) -> Iterator[tuple[int, int, int, set[int]
         if made is None or (op.name == _READ and not _is_only_reader(op, uses)):
             continue
         others = [(each, name) for each in made for name in each.operands]
-        axes -= set().union(*(_axes_of_value(*other, copies) for other in others))
+        axes -= set().union(*(_axes_of_value(*other, ops) for other in others))
         programs = math.prod(sides[axis] for axis in axes)
         reductions = [each for each in made if each.name == "tt.reduce"]
         if programs > 1:
@@ -137,7 +135,7 @@ def _only_reduced(load: Op, uses: Uses) -> list[Op] | None:
 
 def _is_only_reader(read: Op, uses: Uses) -> bool:
     """Whether nothing else, such as a product, reads the buffer."""
-    buffer = _buffer(read)
+    buffer = buffer_of(read, read.operands[0])
     left = [] if buffer is None else [buffer]
     while left:
         for user in uses.of(left.pop()):
@@ -148,7 +146,7 @@ def _is_only_reader(read: Op, uses: Uses) -> bool:
     return True
 
 
-def _axes_of_value(user: Op, name: str, copies: list[Op]) -> set[str]:
+def _axes_of_value(user: Op, name: str, ops: list[Op]) -> set[str]:
     """The axes of the grid that a value depends on, also if it comes by shared memory."""
     found = grid_axes(user, name)
     left, seen = [(user, name)], set()
@@ -161,32 +159,13 @@ def _axes_of_value(user: Op, name: str, copies: list[Op]) -> set[str]:
         if not isinstance(value.owner, Op):
             found |= set(_AXES) if value.index or "memdesc" in value.type else set()
         elif value.owner.name == _READ:
-            mine = [each for each in copies if _is_in(each, _buffer(value.owner))]
+            mine = copies_into(buffer_of(value.owner, value.owner.operands[0]), ops)
             found |= set().union(*map(_axes_of, mine)) if mine else set(_AXES)
         elif value.owner.regions:
             found |= set(_AXES)
         else:
             left += [(value.owner, each) for each in value.owner.operands]
     return found
-
-
-def _buffer(read: Op) -> Op | None:
-    """The buffer in shared memory that an op reads."""
-    return _allocated(read, read.operands[0])
-
-
-def _is_in(copy: Op, buffer: Op | None) -> bool:
-    return buffer is not None and _allocated(copy, copy.operands[1]) is buffer
-
-
-def _allocated(user: Op, name: str) -> Op | None:
-    op = user
-    while (value := op.resolve(name)) is not None and isinstance(value.owner, Op):
-        op = value.owner
-        if op.name == _BUFFER or not op.operands:
-            return op if op.name == _BUFFER and not op.operands else None
-        name = op.operands[0]
-    return None
 
 
 def _sides(facts: KernelFacts) -> dict[str, int]:

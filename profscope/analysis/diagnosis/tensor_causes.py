@@ -54,7 +54,7 @@ def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     if not lines or share < thresholds.MUCH:
         return
     place, _ = facts.most_executed(rows & facts.at(lines))
-    fetches = fetch_lines([op for op, _, _ in facts.located_ops])
+    fetches = fetch_lines(facts.ttgir_ops)
     rows |= facts.at(lines | fetches) & facts.counts["op"].isin(["LDS", "STS", "BAR"])
     if not dots:  # which each thread loads for itself
         rows |= facts.at(summed.loads) & facts.counts["op"].eq("LDG")
@@ -134,7 +134,7 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     Without it the next product is issued before this one's result is used, and operands come from shared
     memory as they are: no instruction makes them."""
     tensor = facts.used.get("tensor", 0.0)
-    found = unoverlapped_products([op for op, _, _ in facts.located_ops])
+    found = unoverlapped_products(facts.ttgir_ops)
     if not found or not facts.has("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
         return
     lines = {line for each in found for line in each.operand_lines}
@@ -191,7 +191,7 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
-    lines = early_reductions([op for op, _, _ in facts.located_ops])
+    lines = early_reductions(facts.ttgir_ops)
     here = facts.samples["blamed_file"].astype("str") == facts.place[0]
     mine = facts.samples["blamed_line"].isin(lines) & here
     stalls = facts.samples["stall"].isin(_MEETING) & mine
@@ -213,7 +213,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
 def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it data stays in the layout that its producer has. If shared memory
     binds the kernel, the waits for its queue are of what fills it, by the part that it puts in."""
-    lines = conversion_lines([op for op, _, _ in facts.located_ops])
+    lines = conversion_lines(facts.ttgir_ops)
     rows = facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM"]) & facts.at(set(lines))
     moves = facts.at(set(lines)) & facts.counts["op"].isin(["LDS", "STS", "LDSM", "STSM", "BAR"])
     share = facts.blamed_share(moves)
@@ -240,7 +240,7 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
 def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
     triangle; for a narrow window, at the most, nearly all."""
-    line = masked_loop([op for op, _, _ in facts.located_ops])
+    line = masked_loop(facts.ttgir_ops)
     if line:
         yield Finding(
             "masked-work", facts.place[0], line,
@@ -264,7 +264,7 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
     not run for these. For how many, nobody knows: none at the least, all at the most; half are expected, as
     of a triangle."""
     told = set()
-    for loop, condition in discarded_loops([op for op, _, _ in facts.located_ops]):
+    for loop, condition in discarded_loops(facts.ttgir_ops):
         lines = {line_of(op) for op in loop.walk()}
         mine = facts.samples["blamed_line"].isin(lines)
         share = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
@@ -329,7 +329,7 @@ def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
     copies = facts.counts[facts.counts["op"] == "LDGSTS"]
     copies = copies.assign(whole=copies["executed"] * copies["bytes"])
     most = facts.place, 0.0
-    for lines in copies_of_loops([op for op, _, _ in facts.located_ops]):
+    for lines in copies_of_loops(facts.ttgir_ops):
         sums = copies[copies["line"].isin(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
         moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
         if len(moved) and moved.max() > 0:

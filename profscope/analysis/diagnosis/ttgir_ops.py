@@ -15,8 +15,11 @@ __all__ = [
     "PRODUCTS",
     "adds_to",
     "bounds_compared",
+    "buffer_of",
+    "copies_into",
     "elements",
     "grid_axes",
+    "is_buffer",
     "is_divided",
     "is_gathered",
     "is_in_loop",
@@ -142,6 +145,31 @@ def is_divided(op: Op) -> bool:
 def _makers_of_address(op: Op) -> list[Op]:
     values = _made_of(op, op.operands[:1], _read_by)
     return [value.owner for value in values if isinstance(value.owner, Op)]
+
+
+def is_buffer(op: Op) -> bool:
+    """Whether it allocates shared memory that others fill."""
+    return op.name == "ttg.local_alloc" and not op.operands
+
+
+def buffer_of(user: Op, name: str) -> Op | None:
+    """The buffer that an operand is a part of; None if it is of none that others fill."""
+    while (value := user.resolve(name)) is not None and isinstance(value.owner, Op):
+        user = value.owner
+        if is_buffer(user):
+            return user
+        if user.name == "ttg.local_alloc" or not user.operands:
+            return None
+        name = user.operands[0]
+    return None
+
+
+def copies_into(buffer: Op | None, ops: Iterable[Op]) -> list[Op]:
+    """Those of the ops that copy from global memory into a buffer."""
+    if buffer is None:
+        return []
+    copies = (op for op in ops if op.name == "ttg.async_copy_global_to_local")
+    return [copy for copy in copies if buffer_of(copy, copy.operands[1]) is buffer]
 
 
 def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
