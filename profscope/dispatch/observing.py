@@ -32,6 +32,7 @@ from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import SampledLaunch, Subject
+from profscope.evidence.tensor_sizes import tensor_bytes
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import reason
@@ -66,6 +67,7 @@ class _Observed:
     bare: Binary
     grid: tuple[Any, ...]
     integers: tuple[int, ...]
+    tensors: dict[str, int]
     others: int = 0
     changed: bool = False
     binary: Binary | None = None
@@ -185,7 +187,8 @@ class Observing:
             cubin=kernel.kernel,
             ptx=ptx_of(kernel),
         )
-        observed = _Observed(subject, bare, grid, _integers(arguments))
+        tensors = tensor_bytes(kernel.src.signature, arguments[_FIRST_ARGUMENT:])
+        observed = _Observed(subject, bare, grid, _integers(arguments), tensors)
         self._observed[configuration] = observed
         return observed
 
@@ -219,7 +222,8 @@ class Observing:
         """The metadata's entry "hardware" if the session asks for evidence, and notes.
 
         kernels: by name, launches that ran bare under each witness; added_s: how long the program has waited
-        for them; not_measured: what is missing, and why.
+        for them; not_measured: what is missing, and why; tensors: of each configuration, the bytes of the
+        tensors that it was launched with.
         """
         if not self._asked:
             return {}, []
@@ -232,6 +236,11 @@ class Observing:
         told = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
         missing = [*observer.notes(), *self._changes(), *self._too_few()]
         entry = {"kernels": told, "added_s": round(observer.added_s, 3), "not_measured": missing}
+        entry["tensors"] = [
+            {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
+            for each in list(self._observed.values())
+            if each.tensors
+        ]
         notes = [
             f"{name}: {sum(launches.values())} launches ran bare under the hardware's instruments, unrecorded"
             for name, launches in told.items()

@@ -156,7 +156,10 @@ _FORM: Final[dict[str, Any]] = {
     "sampler": {"binaries": [_BINARY], "kernels": {EACH: {EACH: int}}, "period_cycles": [NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
     | {"notes": [str]},
-    "hardware": {"kernels": {EACH: {EACH: int}}, "added_s": NUMBER, "not_measured": [str]},
+    "hardware": {
+        "kernels": {EACH: {EACH: int}}, "added_s": NUMBER, "not_measured": [str],
+        "tensors": [Needs({"kernel": str, "key": str, "bytes": {EACH: int}})],
+    },
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
     "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "open_ns", "host_ns", "gpu_ns"), NUMBER)),
     "sampling": {"every": int, "kernels": {EACH: Needs({"launches": int, "recorded": int})}},

@@ -73,6 +73,9 @@ def test_what_was_measured_stands_in_the_tables(gpu: FakeHardware) -> None:
     assert prof.counts["executed"].tolist() == [10] * 3
     assert prof.counters.set_index("counter").loc["time", "launches"] == PASSES
     assert prof.samples["samples"].sum() > 1_000
+    tensors = prof.metadata["hardware"]["tensors"]
+    assert [each["kernel"] for each in tensors] == [NAME]
+    assert set(tensors[0]["bytes"].values()) == {10_000}
     tables = (prof.counts, prof.samples, prof.counters)
     assert [set(table["variant"]) for table in tables] == [{0}] * 3
 

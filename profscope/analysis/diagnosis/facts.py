@@ -71,7 +71,7 @@ class KernelFacts:
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
     launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no
     warp is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is.
-    cta_cycles: durations of recorded CTAs. place: file and line of the kernel. capability: 90 for 9.0, 0 if
+    cta_cycles: durations of recorded CTAs. tensors: by argument the bytes of its tensor, {} if not known. place: file and line of the kernel. capability: 90 for 9.0, 0 if
     unknown. analysis: its spans.
     """
 
@@ -90,6 +90,7 @@ class KernelFacts:
     spills: int
     idle: float
     cta_cycles: np.ndarray[Any, Any]
+    tensors: Mapping[str, int]
     ttgir: str
     ptx: str
     capability: int
@@ -400,6 +401,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         spills=int(build.get("spills") or 0),
         idle=_idle(judged, values),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
+        tensors=_tensors(judged),
         ttgir=ttgir,
         ptx=_text_of(judged, "ptx"),
         capability=_capability(str((tables.metadata.get("device") or {}).get("arch") or "")),
@@ -432,6 +434,12 @@ def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
             whole = launches * sms * cycles / periods[0]
             return max(0.0, 1 - taken / whole) if taken and math.isfinite(whole) and whole > 0 else 0.0
     return 0.0
+
+
+def _tensors(judged: KernelAnalysis) -> dict[str, int]:
+    told = (judged.tables.metadata.get("hardware") or {}).get("tensors") or ()
+    of = judged.kernel, judged.configuration.get("key")
+    return next((each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {})
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

@@ -1,5 +1,5 @@
-"""What programs do alike. tile-reread without a product: they load the same bytes, and DRAM sends them each
-time. redundant-load: in each step they reduce the same data."""
+"""What programs do alike. tile-reread: they load the same bytes, and DRAM sends them each time.
+redundant-load: in each step they reduce the same data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import buffer_of, copies_into, grid_axes, is_in_loop, line_of
+from profscope.analysis.diagnosis.repeated_loads import repeated_loads
+from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
+    arguments_of,
+    buffer_of,
+    copies_into,
+    grid_axes,
+    is_in_loop,
+    line_of,
+)
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -25,21 +34,31 @@ _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
 
 @needs("counters", "counts", "samples", "ttgir")
-def programs_alike(facts: KernelFacts) -> Iterator[Finding]:
-    """The address of a load does not depend on an axis of the grid, so that all programs along it load the
-    same. DRAM sends these bytes several times, whatever else it sends: caches lose them before the next
-    program comes. Without it DRAM sends each byte once; at the least, L2 sends as much as before."""
+def sent_again(facts: KernelFacts) -> Iterator[Finding]:
+    """tile-reread. DRAM sends the same bytes several times, whatever else it sends: caches lose them before
+    the next program comes. A load has no more different ones than its tensor; nor, if its address does not
+    depend on an axis of the grid, than one of the programs along it. Without it DRAM sends each byte once
+    and fills L2 once. A program that does what several do asks L2 once, too; tiles of a product, whose sides
+    registers limit, do at the most. At the least, L2 is as busy as before."""
     dram, read = facts.used.get("dram", 0.0), facts.counters.get("dram_read", 0.0)
     rows = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"]) & (facts.counts["sectors"] > 0)]
     if dram < thresholds.BOUND or rows.empty:
         return
-    alike = _programs_by_line(facts)
     by_line = rows.groupby(["file", "line"], observed=True)
     asked, touched = by_line["sectors"].sum(), by_line[["sectors", "sectors_ideal"]].sum().min(axis=1)
-    programs = {place: alike.get(int(cast(Place, place)[1]), 1) for place in asked.index}
-    different = {place: touched[place] / programs[place] for place in asked.index}
+    programs, tensors = _programs_by_line(facts), _tensor_bytes_by_line(facts)
+    lines = {place: int(cast(Place, place)[1]) for place in asked.index}
+    different = {
+        place: min(touched[place] / programs.get(line, 1), tensors.get(line, math.inf) / 32)
+        for place, line in lines.items()
+    }
     needed = sum(different.values())
-    shared = [place for place in asked.index if programs[place] > 1]
+    repeated = repeated_loads(facts)  # which have a finding of their own
+    shared = [
+        place
+        for place, line in lines.items()
+        if different[place] < touched[place] and line not in repeated
+    ]
     again, once = read - 32 * needed, 32 * sum(different[place] for place in shared)
     if not shared or again < max((thresholds.REREAD - 1) * once, thresholds.MUCH * read):
         return
@@ -47,18 +66,19 @@ def programs_alike(facts: KernelFacts) -> Iterator[Finding]:
         return
     file, line = max(different, key=lambda place: asked[place] - different[place])
     left = left_of_traffic(facts, needed, facts.sectors("STG"))
+    filled = left | {"l2": (facts.l2_bytes + 32 * needed) / (facts.l2_bytes + read)}
+    held = max(dram, facts.stalled(*_QUEUES))
     yield Finding(
         "tile-reread", str(file), int(line),
         cited(
-            "{programs} load the same here; DRAM sends {read}, {different} are different; it is at {dram}",
-            programs=Quantity(alike[int(line)], "programs"), read=Quantity(read / 1e6, "MB"),
-            different=Quantity(32 * needed / 1e6, "MB"), dram=of_peak(dram),
+            "DRAM sends {read}, {different} are different; it is at {dram}; most of the others are loaded here",
+            read=Quantity(read / 1e6, "MB"), different=Quantity(32 * needed / 1e6, "MB"), dram=of_peak(dram),
         ),
         "a program that does what several do now, or an order of the grid in which those that load the same "
         "run together",
         gain(
-            facts, Without(max(dram, facts.stalled(*_QUEUES)), left),
-            Without(facts.stalled(*_QUEUES), {"dram": left["dram"]}),
+            facts, Without(held, filled if facts.has(PRODUCTS.pattern) else left),
+            Without(facts.stalled(*_QUEUES), {"dram": left["dram"]}), Without(held, left),
         ),
         "medium",
     )  # fmt: skip
@@ -187,10 +207,21 @@ def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
     return found
 
 
+def _tensor_bytes_by_line(facts: KernelFacts) -> dict[int, float]:
+    """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known."""
+    found: dict[int, set[str]] = {}
+    for op, line, _ in facts.located_ops:
+        if op.name in _LOADS and op.operands:
+            found.setdefault(line, set()).update(arguments_of(op) or {""})
+    return {
+        line: sum(facts.tensors.get(name, math.inf) for name in arguments) for line, arguments in found.items()
+    }
+
+
 def _axes_of(load: Op) -> set[str]:
     """The axes of the grid that a load depends on: its operands, and the loops and branches that it is in."""
     around = [load, *load.ancestors()]
     return set().union(*(grid_axes(op, name) for op in around for name in op.operands))
 
 
-CAUSES: Final = (programs_alike, reduced_alike)
+CAUSES: Final = (sent_again, reduced_alike)

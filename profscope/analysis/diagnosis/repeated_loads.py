@@ -13,7 +13,7 @@ from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
 from profscope.analysis.diagnosis.witnesses import needs
 
-__all__ = ["CAUSES"]
+__all__ = ["CAUSES", "repeated_loads"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
@@ -34,7 +34,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     """Without it the later load is gone, and nobody waits for it, at the most for none behind it.
     That no store changes the data between is
     not known."""
-    found = _repeated(facts)
+    found = repeated_loads(facts)
     every = max(1.0, float(facts.counts["sectors"].sum()))
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     of_loads = facts.samples["blamed_class"].isin(_CLASSES)
@@ -60,7 +60,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _repeated(facts: KernelFacts) -> dict[int, _Repeated]:
+def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
     """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step."""
     earlier: dict[int, list[tuple[Op, int]]] = {}
     again: dict[int, list[int]] = {}

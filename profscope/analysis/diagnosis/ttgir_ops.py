@@ -14,6 +14,7 @@ from instrument_passes.ir.model import Op, Value
 __all__ = [
     "PRODUCTS",
     "adds_to",
+    "arguments_of",
     "bounds_compared",
     "buffer_of",
     "copies_into",
@@ -34,6 +35,8 @@ PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 """Products of matrices."""
 _PROGRAM: Final = "tt.get_program_id"
 _LOAD: Final = "tt.load"
+_FROM_INTEGER: Final = "tt.int_to_ptr"
+_POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
 _DIVISIONS: Final = re.compile(r"arith\.(div|rem)[su]i$")
 _Read = tuple[Op, str]  # an op, and the name of an operand
 
@@ -175,7 +178,27 @@ def copies_into(buffer: Op | None, ops: Iterable[Op]) -> list[Op]:
 def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
     """The axes of the grid that a value depends on. alone: so that each program along them has another one,
     as far as neither divisions nor what is loaded say otherwise."""
+    owners = [value.owner for value in _sources(user, name, alone)]
+    programs = [each for each in owners if isinstance(each, Op) and each.name == _PROGRAM]
+    return {str(each).partition(_PROGRAM + " ")[2][:1] for each in programs}
+
+
+def arguments_of(access: Op) -> set[str]:
+    """The kernel's arguments that an access reads from or writes to, and those whose values its address
+    depends on; none if some pointer is not an argument."""
     found: set[str] = set()
+    for value in _sources(access, access.operands[0], alone=False):
+        if isinstance(value.owner, Op):
+            if value.owner.name == _FROM_INTEGER:
+                return set()
+        elif value.type.startswith(_POINTERS):
+            found.add(value.name.removeprefix("%"))
+    return found
+
+
+def _sources(user: Op, name: str, alone: bool) -> Iterator[Value]:
+    """The values that a value depends on, itself included, each once, also through loops and branches. alone:
+    not what divisions divide, nor what loads load by."""
     left, seen = [(user, name)], set()
     while left:
         op, asked = left.pop()
@@ -184,9 +207,8 @@ def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
             continue
         owner = value.owner
         seen.add((id(owner), value.index))
+        yield value
         if isinstance(owner, Op):
-            if owner.name == _PROGRAM:
-                found.add(str(owner).partition(_PROGRAM + " ")[2][:1])
             if not (alone and (owner.name == _LOAD or _DIVISIONS.match(owner.name))):
                 left += _read_by(owner)
                 left += chain(*map(_read_by, owner.walk())) if owner.regions else ()
@@ -199,7 +221,6 @@ def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
                 left.append((last, last.operands[carried]))
         elif loop is not None and loop.name == "scf.while":
             left += chain(_read_by(loop), *map(_read_by, loop.walk()))
-    return found
 
 
 def is_of_program(loop: Op, *bounds: str) -> bool:
