@@ -27,6 +27,10 @@ from bench.corpus import (
     second_math,
     second_memory,
     second_products,
+    seventh_faultless,
+    seventh_launch,
+    seventh_math,
+    seventh_memory,
     shared,
     sixth_attention,
     sixth_faultless,
@@ -83,6 +87,10 @@ _MODULES = (
     sixth_attention,
     sixth_states,
     sixth_faultless_products,
+    seventh_launch,
+    seventh_memory,
+    seventh_math,
+    seventh_faultless,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -179,7 +179,9 @@ def stereo_costs_kernel(
     x, y, image = tl.arange(0, WIDTH), tl.program_id(1), tl.program_id(2)
     disparity = tl.program_id(0) * EACH + tl.arange(0, EACH)
     left = left_ptr + (image * channels * height + y) * WIDTH + x
-    shifted = right_ptr + (image * channels * height + y) * 2 * WIDTH + WIDTH - disparity[:, None] + x[None, :]
+    shifted = (
+        right_ptr + (image * channels * height + y) * 2 * WIDTH + WIDTH - disparity[:, None] + x[None, :]
+    )
     total = tl.zeros((EACH, WIDTH), dtype=tl.float32)
     for channel in range(channels):
         a = tl.load(left + channel * height * WIDTH).to(tl.float32)  # fault
@@ -232,8 +234,12 @@ def wave_kernel(
         total = -8.5416 * e + 1.6 * (d + f) - 0.2 * (c + g) + 0.025397 * (b + h) - 0.001786 * (a + i)
         total += 1.6 * (tl.load(at - ROW) + tl.load(at + ROW) + tl.load(at - 1) + tl.load(at + 1))
         total -= 0.2 * (tl.load(at - 2 * ROW) + tl.load(at + 2 * ROW) + tl.load(at - 2) + tl.load(at + 2))
-        total += 0.025397 * (tl.load(at - 3 * ROW) + tl.load(at + 3 * ROW) + tl.load(at - 3) + tl.load(at + 3))
-        total -= 0.001786 * (tl.load(at - 4 * ROW) + tl.load(at + 4 * ROW) + tl.load(at - 4) + tl.load(at + 4))
+        total += 0.025397 * (
+            tl.load(at - 3 * ROW) + tl.load(at + 3 * ROW) + tl.load(at - 3) + tl.load(at + 3)
+        )
+        total -= 0.001786 * (
+            tl.load(at - 4 * ROW) + tl.load(at + 4 * ROW) + tl.load(at - 4) + tl.load(at + 4)
+        )
         speed, before = tl.load(speed_ptr + z * plane + inside), tl.load(before_ptr + z * plane + inside)
         tl.store(out_ptr + z * plane + inside, 2.0 * e - before + speed * total)
         if MARCH:
