@@ -62,11 +62,11 @@ def pixel_shuffle_kernel(
 
 def _pixel_shuffle(together: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        planes, height = (1, 4) if small else (48, 512)
-        x = random(planes * 16, height, 512, dtype=torch.float16)
-        out = empty(planes, height * 4, 2048, dtype=torch.float16)
-        options = {"WIDTH": 512, "FACTOR": 4, "TOGETHER": together, "num_warps": 4}
-        return Launch(pixel_shuffle_kernel, (height * 4, planes), (x, out, height), (out,), options)
+        planes, height = (1, 2) if small else (12, 512)
+        x = random(planes * 64, height, 512, dtype=torch.float16)
+        out = empty(planes, height * 8, 4096, dtype=torch.float16)
+        options = {"WIDTH": 512, "FACTOR": 8, "TOGETHER": together, "num_warps": 4}
+        return Launch(pixel_shuffle_kernel, (height * 8, planes), (x, out, height), (out,), options)
 
     return prepare
 
@@ -291,31 +291,31 @@ def _window_bias(late: bool) -> Prepare:
 
 @triton.jit
 def neighbours_kernel(
-    x_ptr, source_ptr, weight_ptr, out_ptr, POINTS: tl.constexpr, EACH: tl.constexpr, DIM: tl.constexpr,
-    SUMMED: tl.constexpr,
+    x_ptr, source_ptr, weight_ptr, out_ptr, BLOCK: tl.constexpr, EACH: tl.constexpr, DIM: tl.constexpr,
+    BY_POINT: tl.constexpr,
 ):  # fmt: skip
     """Weighted features of each point's EACH neighbours, added to the point (a graph convolution)."""
-    edges: tl.constexpr = POINTS * EACH
-    dim = tl.arange(0, DIM)[None, :]
-    edge = tl.program_id(0) * edges + tl.arange(0, edges)
-    source, weight = tl.load(source_ptr + edge), tl.load(weight_ptr + edge)
-    message = tl.load(x_ptr + source[:, None] * DIM + dim).to(tl.float32) * weight[:, None]
-    if SUMMED:
-        point = tl.program_id(0) * POINTS + tl.arange(0, POINTS)
-        total = tl.sum(tl.reshape(message, (POINTS, EACH, DIM)), 1)
-        tl.store(out_ptr + point[:, None] * DIM + dim, total)
+    row, dim = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DIM)[None, :]
+    if BY_POINT:
+        total = tl.zeros((BLOCK, DIM), dtype=tl.float32)
+        for edge in tl.static_range(EACH):
+            source, weight = tl.load(source_ptr + row * EACH + edge), tl.load(weight_ptr + row * EACH + edge)
+            total += tl.load(x_ptr + source[:, None] * DIM + dim).to(tl.float32) * weight[:, None]
+        tl.store(out_ptr + row[:, None] * DIM + dim, total)
     else:
-        tl.atomic_add(out_ptr + (edge // EACH)[:, None] * DIM + dim, message, sem="relaxed")  # fault
+        source, weight = tl.load(source_ptr + row), tl.load(weight_ptr + row)
+        message = tl.load(x_ptr + source[:, None] * DIM + dim).to(tl.float32) * weight[:, None]
+        tl.atomic_add(out_ptr + (row // EACH)[:, None] * DIM + dim, message, sem="relaxed")  # fault
 
 
-def _neighbours(summed: bool) -> Prepare:
+def _neighbours(by_point: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
         points = 64 if small else 1 << 18
         x, source = random(points, 64, dtype=torch.float16), integers(points, 16, below=points)
         weight, out = torch.rand(points, 16), zeros(points, 64)
-        options = {"POINTS": 4, "EACH": 16, "DIM": 64, "SUMMED": summed, "num_warps": 4}
-        args = (x, source, weight, out)
-        return Launch(neighbours_kernel, (points // 4,), args, (out,), options)
+        options = {"BLOCK": 32, "EACH": 16, "DIM": 64, "BY_POINT": by_point, "num_warps": 4}
+        grid = (points // 32 if by_point else points // 2,)
+        return Launch(neighbours_kernel, grid, (x, source, weight, out), (out,), options)
 
     return prepare
 
