@@ -182,7 +182,7 @@ def _lattice_step(small: bool) -> Launch:
 
 @triton.jit
 def conjugate_step_kernel(x_ptr, direction_ptr, residual_ptr, image_ptr, step_ptr, BLOCK: tl.constexpr):
-    """The two sums of a step of conjugate gradients, in float64 as its vectors. Bound by DRAM."""
+    """Both updates of vectors in a step of conjugate gradients, in float64. Bound by DRAM."""
     at, step = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.load(step_ptr)
     x, residual = tl.load(x_ptr + at), tl.load(residual_ptr + at)
     tl.store(x_ptr + at, x + step * tl.load(direction_ptr + at))

@@ -1,4 +1,4 @@
-"""Seventh round, faults of arithmetic: dear or wide operations, reductions, and what is masked away."""
+"""Seventh round, faults of arithmetic: expensive or wide operations, reductions, and masked work."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _companded(library: bool) -> Prepare:
 
 @triton.jit
 def rolled_kernel(x_ptr, out_ptr, height, width, down, right, BLOCK: tl.constexpr, BY_ROWS: tl.constexpr):
-    """Images moved around their edges, as augmentation does; BY_ROWS: a program moves a part of one row."""
+    """Images rolled around their edges (augmentation); BY_ROWS: a program moves a part of one row."""
     if BY_ROWS:
         row, column = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         at = (tl.program_id(2) * height + row) * width + column
@@ -183,7 +183,7 @@ def delta_rule_kernel(
     query_ptr, key_ptr, value_ptr, rate_ptr, out_ptr, length, KEYS: tl.constexpr, VALUES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The delta rule token by token, as when text is generated: what a key finds moves to its value."""
+    """The delta rule token by token, as in decoding: what a key finds moves to its value."""
     key, value = tl.arange(0, KEYS), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     state = tl.zeros((KEYS, BLOCK), dtype=tl.float32)
     for token in range(tl.program_id(1) * length, tl.program_id(1) * length + length):

@@ -73,7 +73,7 @@ def _pixel_shuffle(together: bool) -> Prepare:
 
 @triton.jit
 def spherical_harmonics_kernel(x_ptr, y_ptr, z_ptr, out_ptr, BLOCK: tl.constexpr, JOINED: tl.constexpr):
-    """The first nine spherical harmonics of directions, of 16 numbers that a network reads for each."""
+    """The first 16 spherical harmonics of each direction, as a network reads them."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x, y, z = tl.load(x_ptr + at), tl.load(y_ptr + at), tl.load(z_ptr + at)
     s0 = tl.full((BLOCK,), 0.28209479, dtype=tl.float32)
