@@ -21,7 +21,8 @@ _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
 _MOST_SPANS: Final = 4000  # of a launch; fewer CTAs record if it has more
 _LAUNCHES: Final = 24  # of a session; those observed leave some for the records
-_EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of long ones, the first
+_EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of large ones, the first
+_FEW_CTAS: Final = 1024  # of a launch that is not large, as each CTA has a row
 _ROUNDS: Final = 8
 _PAIRS: Final = 5  # launches of fault and twin in a round
 _SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
@@ -127,7 +128,8 @@ def _evidence(launch: Launch, path: Path, chosen: list[int] | None) -> dict[str,
     """Launches in a session, saved; what of the hardware's evidence is missing. chosen: CTAs that record."""
     on_gpu = torch.cuda.is_available()
     hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
-    ctas, every = (chosen, _LAUNCHES) if chosen else (_one_in(launch), _EVERY)
+    is_large = bool(chosen) or math.prod(launch.grid) > _FEW_CTAS
+    ctas, every = chosen or _one_in(launch), _LAUNCHES if is_large else _EVERY
     with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
         launch()
         _synchronize()

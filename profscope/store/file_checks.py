@@ -157,7 +157,9 @@ _FORM: Final[dict[str, Any]] = {
     | dict.fromkeys(("launches", "samples", "dropped"), int)
     | {"notes": [str]},
     "hardware": {
-        "kernels": {EACH: {EACH: int}}, "added_s": NUMBER, "not_measured": [str],
+        "kernels": {EACH: {EACH: int}},
+        "added_s": NUMBER,
+        "not_measured": [str],
         "tensors": [Needs({"kernel": str, "key": str, "bytes": {EACH: int}})],
     },
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},

@@ -71,8 +71,8 @@ class KernelFacts:
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
     launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no
     warp is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is.
-    cta_cycles: durations of recorded CTAs. tensors: by argument the bytes of its tensor, {} if not known. place: file and line of the kernel. capability: 90 for 9.0, 0 if
-    unknown. analysis: its spans.
+    cta_cycles: durations of recorded CTAs. tensors: by argument the bytes of its tensor, {} if not known.
+    place: file and line of the kernel. capability: 90 for 9.0, 0 if unknown. analysis: its spans.
     """
 
     kernel: str

@@ -24,7 +24,8 @@ _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard de
 
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the grid. Without it the same work runs on all SMs."""
+    """Needs the grid. Without it the same work runs on all SMs; at the least, they share what is not theirs
+    alone, so that each reaches `ATTAINABLE` of what one does now."""
     if 0 < facts.grid < facts.sms:
         part = facts.grid / facts.sms
         yield Finding(
@@ -36,7 +37,8 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
             gain(
-                facts, Without(1 - part), most=Without(1 - part / max(1, facts.room)), is_exact=True
+                facts, Without(1 - part), Without(1 - part / thresholds.ATTAINABLE),
+                Without(1 - part / max(1, facts.room)), is_exact=True
             ),
             "high",
         )  # fmt: skip
@@ -66,16 +68,18 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
 @needs("ctas")
 def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out. CTAs are uneven
-    if the recorded ones are; in a single wave also if their loops' bounds are and places stay empty."""
+    if the recorded ones are; in a single wave also if their loops' bounds are and places stay empty. SMs that
+    have no CTA at all are another finding."""
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
-    if not cycles.any() or facts.grid < facts.sms:
+    idle = max(0.0, facts.idle - max(0.0, 1 - facts.grid / facts.sms)) if facts.sms else 0.0
+    if not cycles.any() or (facts.grid < facts.sms and not idle):
         return
     if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.uneven_loops):
         return
     error = float(cycles.std() / math.sqrt(len(cycles)))
     lost, least, most = (_uneven(cycles.max(), cycles.mean() + each * error, waves) for each in (0, _Z, -_Z))
-    lost, least = facts.idle or lost, min(facts.idle or lost, least)
+    lost, least = idle or lost, min(idle or lost, least)
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
     loops = sorted(facts.uneven_loops) or sorted(facts.lines_of("scf.for|scf.while") - {0})
     yield Finding(

@@ -55,9 +55,7 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     needed = sum(different.values())
     repeated = repeated_loads(facts)  # which have a finding of their own
     shared = [
-        place
-        for place, line in lines.items()
-        if different[place] < touched[place] and line not in repeated
+        place for place, line in lines.items() if different[place] < touched[place] and line not in repeated
     ]
     again, once = read - 32 * needed, 32 * sum(different[place] for place in shared)
     if not shared or again < max((thresholds.REREAD - 1) * once, thresholds.MUCH * read):
@@ -71,7 +69,7 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "tile-reread", str(file), int(line),
         cited(
-            "DRAM sends {read}, {different} are different; it is at {dram}; most of the others are loaded here",
+            "DRAM sends {read}, {different} are different; it is at {dram}; most are loaded again here",
             read=Quantity(read / 1e6, "MB"), different=Quantity(32 * needed / 1e6, "MB"), dram=of_peak(dram),
         ),
         "a program that does what several do now, or an order of the grid in which those that load the same "
@@ -214,7 +212,8 @@ def _tensor_bytes_by_line(facts: KernelFacts) -> dict[int, float]:
         if op.name in _LOADS and op.operands:
             found.setdefault(line, set()).update(arguments_of(op) or {""})
     return {
-        line: sum(facts.tensors.get(name, math.inf) for name in arguments) for line, arguments in found.items()
+        line: sum(facts.tensors.get(name, math.inf) for name in arguments)
+        for line, arguments in found.items()
     }
 
 
