@@ -350,7 +350,7 @@ CASES = (
     _case("good filters of one pixel", _pointwise),
     _case("good doubled size", _doubled_size),
     _case("good short Fourier transforms", _fourier),
-    _case("good routing", _routing),
+    _case("good gate of experts", _routing),
     _case("good sloped attention", _sloped_attention),
     _case("good query gradients", _query_gradient),
     _case("good covariances a step later", _covariance_step),

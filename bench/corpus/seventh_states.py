@@ -18,34 +18,27 @@ _barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # the la
 
 
 @triton.jit
-def delta_rule_kernel(
-    q_ptr, k_ptr, v_ptr, beta_ptr, out_ptr, length, K: tl.constexpr, V: tl.constexpr, BLOCK_V: tl.constexpr
-):
-    """A memory that forgets what it has for a key before it learns the key's value, token by token."""
-    offs_k, offs_v = tl.arange(0, K), tl.program_id(0) * BLOCK_V + tl.arange(0, BLOCK_V)
-    base = tl.program_id(1) * length
-    state = tl.zeros((K, BLOCK_V), dtype=tl.float32)
-    for token in tl.range(0, length, num_stages=4):
-        k = tl.load(k_ptr + (base + token) * K + offs_k)
-        v = tl.load(v_ptr + (base + token) * V + offs_v)
-        q = tl.load(q_ptr + (base + token) * K + offs_k)
-        known = tl.sum(state * k[:, None], 0)  # fault
-        news = tl.load(beta_ptr + base + token) * (v - known)
-        state += k[:, None] * news[None, :]
-        tl.store(out_ptr + (base + token) * V + offs_v, tl.sum(state * q[:, None], 0))  # fault
+def reflections_kernel(v_ptr, out_ptr, SIZE: tl.constexpr, COLUMNS: tl.constexpr):
+    """An orthogonal weight out of as many Householder reflections as it has rows, one after the other."""
+    rows, columns = tl.arange(0, SIZE), tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    base = tl.program_id(1) * SIZE
+    weight = tl.where(rows[:, None] == columns[None, :], 1.0, 0.0)
+    for step in tl.range(0, SIZE, num_stages=4):
+        v = tl.load(v_ptr + (base + step) * SIZE + rows)
+        along = 2.0 * tl.sum(v[:, None] * weight, 0)  # fault
+        weight -= v[:, None] * along[None, :]
+    tl.store(out_ptr + (base + rows)[:, None] * SIZE + columns[None, :], weight)
 
 
-def _delta_rule(block_v: int, warps: int) -> Prepare:
-    """As many warps in all, with as much of the state each."""
+def _reflections(columns: int, warps: int) -> Prepare:
+    """As many warps in all, with as much of a weight each."""
 
     def prepare(small: bool) -> Launch:
-        heads, length = (2, 16) if small else (32, 2048)
-        q, v = random(heads, length, 128), random(heads, length, 128)
-        k = torch.nn.functional.normalize(random(heads, length, 128), dim=2)
-        beta, out = torch.rand(heads, length), empty(heads, length, 128)
-        options = {"K": 128, "V": 128, "BLOCK_V": block_v, "num_warps": warps}
-        args = (q, k, v, beta, out, length)
-        return Launch(delta_rule_kernel, (128 // block_v, heads), args, (out,), options)
+        weights = 1 if small else 16
+        v = torch.nn.functional.normalize(random(weights, 256, 256), dim=2)
+        out = empty(weights, 256, 256)
+        options = {"SIZE": 256, "COLUMNS": columns, "num_warps": warps}
+        return Launch(reflections_kernel, (256 // columns, weights), (v, out), (out,), options)
 
     return prepare
 
@@ -239,12 +232,12 @@ _case = faults_of(7)
 
 CASES = (
     _case(
-        "delta rule by 4 warps a memory",
+        "reflections by 8 warps each",
         ("serial-reduction", "too-many-warps"),
         ("counts", "samples"),
         True,
-        _delta_rule(32, 4),
-        _delta_rule(8, 1),
+        _reflections(32, 8),
+        _reflections(4, 1),
     ),
     _case(
         "triangles of 32 rows by 8 warps",
