@@ -27,10 +27,14 @@ from bench.corpus import (
     second_math,
     second_memory,
     second_products,
+    seventh_attention,
     seventh_faultless,
+    seventh_faultless_products,
     seventh_launch,
     seventh_math,
     seventh_memory,
+    seventh_products,
+    seventh_states,
     shared,
     sixth_attention,
     sixth_faultless,
@@ -91,6 +95,10 @@ _MODULES = (
     seventh_memory,
     seventh_math,
     seventh_faultless,
+    seventh_products,
+    seventh_attention,
+    seventh_states,
+    seventh_faultless_products,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
