@@ -52,9 +52,9 @@ def warm(case: Case, small: bool, out: Path) -> None:
         _synchronize()
     spans, recorded = len(prof.df), int(prof.ctas["recorded"].sum())
     if spans > _MOST_SPANS:
-        few = max(3, recorded * _MOST_SPANS // spans)
+        few = max(1, recorded * _MOST_SPANS // spans)
         last = math.prod(launch.grid) - 1
-        chosen = sorted({round(last * at / (few - 1)) for at in range(few)})
+        chosen = sorted({round(last * at / max(1, few - 1)) for at in range(few)})
         with profscope.session(ctas=chosen):
             launch()
             _synchronize()

@@ -13,10 +13,9 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.repeated_loads import repeated_loads
+from profscope.analysis.diagnosis.repeated_loads import repeated_loads, tensor_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
-    arguments_of,
     buffer_of,
     copies_into,
     grid_axes,
@@ -46,7 +45,7 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
         return
     by_line = rows.groupby(["file", "line"], observed=True)
     asked, touched = by_line["sectors"].sum(), by_line[["sectors", "sectors_ideal"]].sum().min(axis=1)
-    programs, tensors = _programs_by_line(facts), _tensor_bytes_by_line(facts)
+    programs, tensors = _programs_by_line(facts), tensor_bytes(facts)
     lines = {place: int(cast(Place, place)[1]) for place in asked.index}
     different = {
         place: min(touched[place] / programs.get(line, 1), tensors.get(line, math.inf) / 32)
@@ -203,18 +202,6 @@ def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
                 programs *= sides[axis]
             found[line] = min(found.get(line, programs), programs)
     return found
-
-
-def _tensor_bytes_by_line(facts: KernelFacts) -> dict[int, float]:
-    """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known."""
-    found: dict[int, set[str]] = {}
-    for op, line, _ in facts.located_ops:
-        if op.name in _LOADS and op.operands:
-            found.setdefault(line, set()).update(arguments_of(op) or {""})
-    return {
-        line: sum(facts.tensors.get(name, math.inf) for name in arguments)
-        for line, arguments in found.items()
-    }
 
 
 def _axes_of(load: Op) -> set[str]:

@@ -1,22 +1,27 @@
-"""redundant-load: a loop loads what was loaded before, as the TTGIR tells."""
+"""redundant-load: a kernel loads what it has loaded before, as the TTGIR tells, or the tensors' bytes."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.cause import Finding, Quantity, cited, of_samples
+from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
+from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import Without, gain, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 
-__all__ = ["CAUSES", "repeated_loads"]
+__all__ = ["CAUSES", "repeated_loads", "tensor_bytes"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
+_OF_L1: Final = ("l1", "lsu")
+_QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
 _CLASSES: Final = ("global load", "async copy")
 _NAMES: Final = re.compile(r"%[\w#:]+")
 
@@ -58,6 +63,59 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             "front of the loop",
             gain(facts, Without(waits, left), most=Without(max(waits, queue), left)), "medium",
         )  # fmt: skip
+
+
+@needs("counters", "counts", "samples", "ttgir")
+def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
+    """Loads ask for several times the bytes of their tensor, L1 has them, and nothing is busier than L1 and
+    its queue. Without it each byte is loaded once; at the least, as often as tuned kernels read operands.
+    Where data say what is loaded, nobody knows how often that is the same."""
+    l1 = max(facts.used.get(name, 0.0) for name in _OF_L1)
+    others = max(facts.used.get(name, 0.0) for name in ("dram", "l2", "issue", "tensor"))
+    rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
+    if l1 < thresholds.BOUND or l1 <= others or rows.empty or facts.has(PRODUCTS.pattern):
+        return
+    touched = rows.groupby("line")[["sectors", "sectors_ideal"]].sum().min(axis=1) * 32.0
+    repeated, tensors = repeated_loads(facts), tensor_bytes(facts)
+    again = {
+        line: touched[line] - tensors[line]
+        for line in touched.index.intersection(list(tensors))
+        if touched[line] >= thresholds.REREAD * tensors[line]
+        and line not in repeated
+        and not any(map(is_gathered, facts.accesses_at(line)))
+    }
+    share = sum(again.values()) / float(touched.sum())
+    if share < thresholds.MUCH:
+        return
+    line = max(again, key=lambda each: again[each])
+    here = facts.at(set(again)) & facts.counts["op"].eq("LDG")
+    queued = facts.stalled(*_QUEUES)
+    expected, least = (
+        Without(part * queued, kept_without(facts, here, part))
+        for part in (share, share * (1 - 1 / thresholds.REREAD))
+    )
+    yield Finding(
+        "redundant-load", facts.place[0], line,
+        cited(
+            "loads here ask for {asked}, of a tensor of {bytes}; L1 and its queue are at {used}",
+            asked=Quantity(touched[line] / 1e6, "MB"), bytes=Quantity(tensors[line] / 1e6, "MB"),
+            used=of_peak(l1),
+        ),
+        "keep in registers what the next step, or the neighbouring element, needs again",
+        gain(facts, expected, least), "medium",
+    )  # fmt: skip
+
+
+def tensor_bytes(facts: KernelFacts) -> dict[int, float]:
+    """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known."""
+    found: dict[int, set[str]] = {}
+    for op, line, _ in facts.located_ops:
+        if op.name in _LOADS and op.operands:
+            found.setdefault(line, set()).update(arguments_of(op) or {""})
+    return {
+        line: sum(facts.tensors.get(name, math.inf) for name in arguments)
+        for line, arguments in found.items()
+    }
 
 
 def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
@@ -150,4 +208,4 @@ def _varies(user: Op, name: str, loop: Op) -> bool:
     return False
 
 
-CAUSES: Final = (redundant_load,)
+CAUSES: Final = (redundant_load, overlapping_loads)
