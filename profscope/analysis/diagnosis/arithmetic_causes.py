@@ -144,10 +144,10 @@ def _only_fast(facts: KernelFacts) -> set[int]:
 
 @needs("counts", "samples", "ttgir")
 def conversions(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts, PC samples and the TTGIR. Without it conversions that need not be there are gone; which
-    integer instructions belong to one is only known if its line has no other integer arithmetic."""
-    ops = facts.ttgir_ops
-    lines = avoidable_casts(ops)
+    """Needs counts, PC samples and the TTGIR. Without it conversions that need not be there are gone, or all
+    of them, if they fill the XU pipe, which converts integers; which integer instructions belong to one is
+    only known if its line has no other integer arithmetic."""
+    lines = _lines_that_fill_xu(facts) or avoidable_casts(facts.ttgir_ops)
     if not lines or not _is_busiest(facts):
         return
     plain = lines - facts.lines_of(_INTEGERS)
@@ -161,6 +161,15 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
         facts, "conversions", place, taken, kept_without(facts, rows), "conversions between types",
         "keep one type inside the loop; convert once before or after it",
     )  # fmt: skip
+
+
+def _lines_that_fill_xu(facts: KernelFacts) -> set[int]:
+    """The lines of conversions that take most of the XU pipe's slots, if it is what the kernel waits for."""
+    xu = facts.slots["xu"]
+    converts = facts.counts["op"].isin(CONVERSIONS)
+    if facts.used.get("xu", 0.0) < thresholds.NEAR_ROOF or 2 * xu[converts].sum() < xu.sum():
+        return set()
+    return set(facts.counts.loc[converts & (xu > 0), "line"].tolist()) - {0}
 
 
 @needs("counts")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -30,8 +31,19 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.estimates import shares_between
 from profscope.analysis.kernels.devices import PIPES
+from profscope.analysis.limits import binding
 
-__all__ = ["Without", "attainable", "gain", "hidden_gain", "kept_without", "left_of_traffic"]
+__all__ = [
+    "LSU_QUEUES",
+    "QUEUES",
+    "Without",
+    "attainable",
+    "gain",
+    "held_by_traffic",
+    "hidden_gain",
+    "kept_without",
+    "left_of_traffic",
+]
 
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
 _PEAKS = ("l2", "tensor")
@@ -42,6 +54,9 @@ _SHARED_WAITS = (
     "dispatch_stall", "no_instructions",
 )  # fmt: skip
 """Stalls that are waits for other warps' instructions."""
+LSU_QUEUES: Final = ("lg_throttle", "mio_throttle")
+QUEUES: Final = (*LSU_QUEUES, "long_scoreboard", "drain", "tex_throttle", "short_scoreboard")
+"""Stalls that are waits for memory, or until one of its queues takes an access."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +153,18 @@ def attainable(resource: str) -> float:
     if resource == "tensor":
         return thresholds.NEAR_ROOF
     return thresholds.ATTAINABLE_DRAM if resource == "dram" else thresholds.ATTAINABLE
+
+
+def held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | None:
+    """The part of the time that waits for traffic, if it binds the kernel. All that wait for memory wait for
+    a busy resource that moves it, and nobody does if that moves none. So they do if warps mostly wait until
+    queues of memory accept accesses, or until stores have left them: then memory cannot pass them faster, by
+    whatever it is that no counter shows. None if nothing binds the kernel."""
+    busiest = binding({name: 100 * used for name, used in facts.used.items()})
+    if busiest:
+        return 1 - left.get(busiest, 1.0)
+    is_full = facts.stalled(*LSU_QUEUES, "drain") >= thresholds.BOUND
+    return facts.stalled(*QUEUES) if is_full else None
 
 
 def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict[str, float]:

@@ -17,6 +17,7 @@ from profscope.analysis.diagnosis.witnesses import needs
 __all__ = ["CAUSES", "RESULTS"]
 
 _LANES: Final = 32  # of a warp
+_STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
 RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
 """Stalls that are waits for results of instructions."""
@@ -152,7 +153,10 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts, PC samples and the TTGIR. What a CTA loads at once and reduces gives each thread no more
     than a vector of 16 bytes, so that warps exchange more than they add up. Without it fewer warps have more
     each: nobody waits for other warps, and shared memory passes no exchange."""
-    is_streamed = facts.has(r"^tt\.load$|async_copy|descriptor_load", loop=True)
+    is_streamed = any(
+        inside and _STREAMS.search(op.name) and (op.name != "tt.load" or elements(op.results[0].type))
+        for op, _, inside in facts.located_ops
+    )
     is_shared_out = _largest_reduced(facts) <= thresholds.VECTOR_BYTES
     if facts.warps <= thresholds.SCHEDULERS or is_streamed or not is_shared_out:
         return

@@ -9,8 +9,11 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, 
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import ATOMICS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import (
+    LSU_QUEUES,
+    QUEUES,
     Without,
     gain,
+    held_by_traffic,
     hidden_gain,
     kept_without,
     left_of_traffic,
@@ -18,22 +21,12 @@ from profscope.analysis.diagnosis.gains import (
 from profscope.analysis.diagnosis.products import without_small_tiles
 from profscope.analysis.diagnosis.ttgir_ops import is_divided, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
-from profscope.analysis.limits import binding
 
 __all__ = ["CAUSES", "without_torn_vectors"]
 
 _LOADS: Final = ("LDG",)
 _STORES: Final = ("STG",)
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
-_LSU_QUEUES: Final = ("lg_throttle", "mio_throttle")
-_QUEUES: Final = (
-    "lg_throttle",
-    "mio_throttle",
-    "long_scoreboard",
-    "drain",
-    "tex_throttle",
-    "short_scoreboard",
-)
 
 
 @needs("counts", "samples")
@@ -90,7 +83,7 @@ def _waits_at(facts: KernelFacts, place: Place) -> float:
     """The part of the samples that wait for memory or its queues because of accesses at this line."""
     file, line = place
     rows = (facts.samples["blamed_line"] == line) & (facts.samples["blamed_file"].astype("str") == file)
-    rows &= facts.samples["stall"].isin(_QUEUES)
+    rows &= facts.samples["stall"].isin(QUEUES)
     return float(facts.samples.loc[rows, "samples"].sum()) / facts.sampled
 
 
@@ -104,23 +97,11 @@ def _spared(
     On the emulator a latency stays as it is, and only the queue is shorter."""
     if "counters" not in facts.known:
         return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
-    held = _held_by_traffic(facts, left)
+    held = held_by_traffic(facts, left)
     if held is not None:
         return held
     busy = max(facts.used.get(name, 0.0) * (1 - part) for name, part in left.items())
     return min(busy, waits * avoidable)
-
-
-def _held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | None:
-    """The part of the time that waits for traffic, if it binds the kernel. All that wait for memory wait for
-    a busy resource that moves it, and nobody does if that moves none. So they do if warps mostly wait until
-    queues of memory accept accesses, or until stores have left them: then memory cannot pass them faster, by
-    whatever it is that no counter shows. None if nothing binds the kernel."""
-    busiest = binding({name: 100 * used for name, used in facts.used.items()})
-    if busiest:
-        return 1 - left.get(busiest, 1.0)
-    is_full = facts.stalled(*_LSU_QUEUES, "drain") >= thresholds.BOUND
-    return facts.stalled(*_QUEUES) if is_full else None
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
@@ -165,7 +146,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
             each = sectors / max(1, int(here["executed"].sum()))
             if size >= 4 or len(here) * size < thresholds.VECTOR_BYTES or each > size:
                 continue
-            mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(_LSU_QUEUES)
+            mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(LSU_QUEUES)
             waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
             yield Finding(
                 "unvectorized-access", str(file), int(line),
@@ -237,7 +218,7 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
     kept = global_bytes / max(1.0, global_bytes + facts.local_bytes)
     without = left | dict.fromkeys(("l1", "l2", "lsu"), kept)
     own = max(share, facts.blamed_share(local))
-    queued = _held_by_traffic(facts, without) or 0.0
+    queued = held_by_traffic(facts, without) or 0.0
     yield Finding(
         "register-spills", *place,
         cited(
@@ -266,7 +247,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         here |= facts.samples["stall"] == "membar"
         held = float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
         kept = 1 - 64 * facts.sectors(*ATOMICS) / facts.l2_bytes
-        held = max(held, _held_by_traffic(facts, {"l2": kept}) or 0.0)
+        held = max(held, held_by_traffic(facts, {"l2": kept}) or 0.0)
         yield Finding(
             "atomics", *place,
             cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),

@@ -12,7 +12,7 @@ from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 
@@ -36,9 +36,8 @@ class _Repeated(NamedTuple):
 
 @needs("counts", "samples", "ttgir")
 def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
-    """Without it the later load is gone, and nobody waits for it, at the most for none behind it.
-    That no store changes the data between is
-    not known."""
+    """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
+    other loads behind it. That no store changes the data between is not known."""
     found = repeated_loads(facts)
     every = max(1.0, float(facts.counts["sectors"].sum()))
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
@@ -61,7 +60,8 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain(facts, Without(waits, left), most=Without(max(waits, queue), left)), "medium",
+            gain(facts, Without(max(waits, held_by_traffic(facts, left) or 0.0), left), Without(waits, left),
+                Without(max(waits, queue), left)), "medium",
         )  # fmt: skip
 
 

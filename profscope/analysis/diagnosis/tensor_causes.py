@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, cast
 
+import pandas as pd
+
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import (
@@ -19,7 +21,7 @@ from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_
 from profscope.analysis.diagnosis.launch_causes import RESULTS
 from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
-from profscope.analysis.diagnosis.ttgir_ops import line_of
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -35,6 +37,8 @@ _PRODUCT_WAITS: Final = (
     "warpgroup_arrive",
 )
 _MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
+_REDUCE_ONCE: Final = "keep a tensor of partial sums, and reduce once after the loop"
+_REDUCE_IN_A_WARP: Final = "fewer warps (num_warps), or a layout in which one warp has all that is reduced"
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 
@@ -190,23 +194,44 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples and the TTGIR. Without it elements are summed in registers, and warps meet once."""
-    lines = early_reductions(facts.ttgir_ops)
-    here = facts.samples["blamed_file"].astype("str") == facts.place[0]
-    mine = facts.samples["blamed_line"].isin(lines) & here
-    stalls = facts.samples["stall"].isin(_MEETING) & mine
-    waits = float(facts.samples.loc[stalls, "samples"].sum()) / facts.sampled
-    if not lines or waits < thresholds.MUCH or facts.executed_ops(*_MMA) > 0:
+    """Needs counts, PC samples and the TTGIR. Without it warps do not meet in each step. What a step only
+    adds to a sum stays in registers, and warps meet once. What the next step needs, a single warp reduces:
+    lanes still exchange values, and nobody waits for shared memory or other warps."""
+    if facts.executed_ops(*_MMA) > 0:
         return
+    early = early_reductions(facts.ttgir_ops)
+    shared = facts.counts["op"].isin(["LDS", "STS", "BAR"])
+    across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
+    needed = set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early
+    for lines, exchange, advice in (
+        (early, facts.at(early) & (shared | facts.counts["op"].eq("SHFL")), _REDUCE_ONCE),
+        (needed, facts.at(needed) & shared, _REDUCE_IN_A_WARP),
+    ):
+        place, waits = _meeting(facts, lines, exchange if lines is needed else None)
+        if waits >= thresholds.MUCH:
+            yield Finding(
+                "serial-reduction", *place,
+                cited(
+                    "warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)
+                ),
+                advice, gain(facts, Without(waits, kept_without(facts, exchange))), "medium",
+            )  # fmt: skip
+
+
+def _meeting(facts: KernelFacts, lines: set[int], by: pd.Series | None) -> tuple[Place, float]:
+    """The line where most samples wait for warps to meet in these reductions, or for these instructions of
+    theirs, and the part that all of them are."""
+    mine = facts.samples["blamed_line"].isin(lines)
+    mine &= facts.samples["blamed_file"].astype("str") == facts.place[0]
+    mine &= facts.samples["stall"].isin(_MEETING)
+    if by is not None:
+        is_theirs = facts.samples["blamed_pc"].isin(facts.counts.loc[by, "pc"].tolist())
+        mine &= is_theirs | facts.samples["stall"].eq("barrier")
     found = facts.samples[mine].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()
+    if not found.sum():
+        return facts.place, 0.0
     file, line = cast(Place, found.idxmax())
-    exchange = facts.at(lines) & facts.counts["op"].isin(["SHFL", "LDS", "STS", "BAR"])
-    yield Finding(
-        "serial-reduction", str(file), int(line),
-        cited("warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)),
-        "keep a tensor of partial sums, and reduce once after the loop",
-        gain(facts, Without(waits, kept_without(facts, exchange))), "medium",
-    )  # fmt: skip
+    return (str(file), int(line)), float(found.sum()) / facts.sampled
 
 
 @needs("counts", "samples", "ttgir")
@@ -293,16 +318,16 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
-    waits for memory stay, and those for results if a warp has its scheduler for itself. Of a
+    waits for memory stay, and those for results if a warp has its scheduler for itself; products of what is
+    loaded are multiplied in full. Of a
     copy for a product the step is thrown away: all it does for that part."""
     loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
     masked = 1 - float(loads["threads"].sum()) / max(1.0, 32.0 * float(loads["executed"].sum()))
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
-    removed, place = (
-        masked * (1 - facts.stalled(*stays)),
-        facts.most_executed(facts.counts["op"] == "LDG")[0],
-    )
+    removed = masked * (1 - facts.stalled(*stays))
+    products = facts.at(facts.lines_of(PRODUCTS.pattern, loop=True) - {0}) & facts.counts["op"].isin(_MMA)
+    place, _ = facts.most_executed(products if products.any() else facts.counts["op"] == "LDG")
     what = "loads"
     copies = _masked_copies(facts)
     if len(loads) == 0 or copies[1] > masked:
