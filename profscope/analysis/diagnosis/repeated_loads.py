@@ -85,10 +85,10 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
         and not any(map(is_gathered, facts.accesses_at(line)))
     }
     share = sum(again.values()) / float(touched.sum())
-    if share < thresholds.MUCH:
+    here = facts.at(set(again)) & facts.counts["op"].eq("LDG")
+    if min(share, 1 - kept_without(facts, here, share)["l1"]) < thresholds.MUCH:
         return
     line = max(again, key=lambda each: again[each])
-    here = facts.at(set(again)) & facts.counts["op"].eq("LDG")
     queued = facts.stalled(*_QUEUES)
     expected, least = (
         Without(part * queued, kept_without(facts, here, part))

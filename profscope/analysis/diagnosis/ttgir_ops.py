@@ -42,8 +42,10 @@ _Read = tuple[Op, str]  # an op, and the name of an operand
 
 
 def line_of(op: Op) -> int:
-    """In the kernel: of a function that was inlined, where the kernel calls it."""
-    return op.loc.callers[-1].line if op.loc.callers else op.loc.line
+    """The innermost line in the kernel's file: of a function of another file that was inlined, where it is
+    called."""
+    frames = (op.loc, *op.loc.callers)
+    return next(frame.line for frame in frames if frame.file == frames[-1].file)
 
 
 def is_power_of_two(value: Value | None) -> bool:
