@@ -25,7 +25,7 @@ from tests.support.triton_globals import triton_globals
 # the usual number does; tests of the decoder, where cases are many and cheap, ask for more. `make test` tries
 # fewer of all (tests/support/examples.py). What decides whether a change goes in (.ci/run) tries the same
 # ones each time.
-for profile, most in (("quick", 7), (THOROUGH, 25)):
+for profile, most in (("quick", 5), (THOROUGH, 25)):
     hypothesis.settings.register_profile(
         profile, deadline=None, print_blob=True, max_examples=most, derandomize="CI" in os.environ
     )

@@ -75,12 +75,16 @@ def test_two_parts_are_the_whole(whole: Profile) -> None:
     "odd",
     [
         dict.fromkeys(("sources", "code", "notes", "variants", "kernels", "job", "host_clock", "sampling")),
-        {"baseline": {"pairs": 2}},
-        {"baseline": {"kernels": None}},
-        {"kernels": {"matmul_kernel": dict.fromkeys(("work", "recorded", "in_flight", "unpaired"))}},
-        {"kernels": {"matmul_kernel": {"recorded": {"ctas": None, "sample": None}}}},
-        {"sampler": {"launches": None, "binaries": None, "kernels": None}},
-        {"hardware": {"added_s": None, "kernels": None, "not_measured": None}},
+        {
+            "baseline": {"pairs": 2},
+            "kernels": {"matmul_kernel": dict.fromkeys(("work", "recorded", "in_flight", "unpaired"))},
+            "sampler": {"launches": None, "binaries": None, "kernels": None},
+        },
+        {
+            "baseline": {"kernels": None},
+            "kernels": {"matmul_kernel": {"recorded": {"ctas": None, "sample": None}}},
+            "hardware": {"added_s": None, "kernels": None, "not_measured": None},
+        },
     ],
 )
 def test_entries_that_are_null_are_as_those_that_lack(odd: dict[str, Any], whole: Profile) -> None:
