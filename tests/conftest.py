@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Python looks for garbage whenever some hundred objects are new, which takes another tenth.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
     expected = config.getoption("--expect-triton")
     if expected and triton.__version__ != expected:
         raise pytest.UsageError(

@@ -21,6 +21,7 @@ from profscope.recording.trimming import trimmed
 from tests.kernels.cases import Case
 from tests.support.examples import examples
 from tests.support.programs import bodies, launches, seen
+from tests.support.quick import quick
 from tests.support.sessions import CASES, count, session
 from tests.support.synth import Node, Program, launch
 
@@ -76,13 +77,16 @@ def profile(case: Case, options: dict[str, Any]) -> tuple[pd.DataFrame, pd.DataF
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("branch_in_loop", {}),
-        ("joined_paths", {}),
-        ("matmul", {"ctas": [0, 1]}),
-        ("nested_loops", {"ctas": [0, 2]}),
-        ("while", {}),
-    ],
+    quick(
+        [
+            ("branch_in_loop", {}),
+            ("joined_paths", {}),
+            ("matmul", {"ctas": [0, 1]}),
+            ("nested_loops", {"ctas": [0, 2]}),
+            ("while", {}),
+        ],
+        [("branch_in_loop", {}), ("nested_loops", {"ctas": [0, 2]}), ("while", {})],
+    ),
 )
 def test_rings_need_not_be_zero(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that a launch did not write into its rings is read, or kept."""
