@@ -111,7 +111,7 @@ class Routes:
         self._journal = journal
         self._full = full
         self.planner = Planner(options, backend, log, journal.skip)
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._buffers: dict[int, Buffers] = {}
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
         journal.when_stopped(self.settled.clear)
@@ -146,7 +146,7 @@ class Routes:
 
     def after_fork(self) -> None:
         """In a child process: the lock may be held by a thread that is gone."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
@@ -156,13 +156,13 @@ class Routes:
     def close(self) -> None:
         """Bring what is left to the host, and give the device memory back. Raises RuntimeError if a device
         has faulted."""
-        with self._lock:
+        with self.lock:
             for buffers in self._buffers.values():
                 buffers.close()
 
     def _open(self, device: int) -> Buffers | None:
         budget_bytes = self._memory_mib << 20
-        with self._lock:
+        with self.lock:
             if device in self._buffers:  # another thread was quicker
                 return self._buffers[device]
             why = f"no device memory for the {self._memory_mib} MiB of memory="

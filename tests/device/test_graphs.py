@@ -23,7 +23,7 @@ from profscope.device.backend import Backend
 from profscope.options import Options
 from profscope.recording.recorder import Recorder
 from tests.support import standin
-from tests.support.sessions import launch_add, session
+from tests.support.sessions import launch_add, parts_of_session
 
 CTAS = 4
 STREAM = 0x70
@@ -32,9 +32,9 @@ STREAM = 0x70
 @pytest.fixture(scope="module")
 def program() -> Program:
     """A binary that records."""
-    with session() as prof:
+    with parts_of_session() as parts:
         launch_add()
-    (launch,) = prof._parts().recorder.log.launches
+        (launch,) = parts.recorder.log.launches
     return launch.program
 
 
