@@ -76,6 +76,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def what_earlier_modules_left_is_not_looked_through() -> None:
+    """Neither for garbage nor, by the emulator, for tensors: both take longer with each module."""
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """Else some extension modules complain at the exit that their objects are still there."""
     gc.unfreeze()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import time
@@ -29,12 +28,6 @@ def triton_poi_aside(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
     at = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
     tl.store(out_ptr0 + at, tl.load(in_ptr0 + at, at < xnumel) * 2, at < xnumel)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_garbage_is_looked_for_in_what_is_there() -> None:
-    """Each session that has binaries built looks for garbage once: not in what all tests before have left."""
-    gc.freeze()
 
 
 @pytest.fixture(scope="module")
