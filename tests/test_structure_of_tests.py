@@ -27,7 +27,7 @@ _BOUND = re.compile(
 # Private names of Python, Triton, torch and IPython that the program has or calls, too.
 _OF_OTHERS = {
     "_C", "_active", "_allocation", "_default", "_exit", "_fields", "_fields_", "_is_profiler_enabled",
-    "_profile_allocator", "_repr_html_", "_repr_png_",
+    "_profile_allocator", "_repr_html_", "_repr_png_", "_run",
 }  # fmt: skip
 # Where tests still reach what is private.
 _STILL_REACHING = (
