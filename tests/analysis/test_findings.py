@@ -98,8 +98,8 @@ def marked_lines(kernel: triton.JITFunction, text: str) -> list[int]:
 
 
 def test_each_missing_witness_is_one_line() -> None:
-    said = strided(1).findings().attrs["not_measured"]
-    assert said == ["strided_kernel: hardware counters: the emulator has neither L2 nor DRAM"]
+    (said,) = strided(1).findings().attrs["not_measured"]
+    assert said.startswith("strided_kernel: hardware counters: ")
 
 
 def test_partitions_without_counters_are_judged_by_their_spans() -> None:
