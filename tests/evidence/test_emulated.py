@@ -189,9 +189,8 @@ def test_records_count_nowhere() -> None:
 def test_a_probed_kernel_is_not_counted() -> None:
     prof = counted(matmul(), instrument=["kernel-span", "value-probe{classes=mma}"])
     assert prof.counts.empty
-    assert (
-        "matmul_kernel: instructions are not counted with value-probe, which adds some"
-        in prof.metadata["notes"]
+    assert any(
+        note.startswith("matmul_kernel: ") and "value-probe" in note for note in prof.metadata["notes"]
     )
 
 

@@ -233,7 +233,7 @@ def test_a_folder_of_parts_is_a_profile(job: Path) -> None:
     assert validate(profile.tables) == []
     assert profile.launches["rank"].tolist() == [0, 0, 1, 1, 2, 2]
     assert profile.launches["launch"].tolist() == list(range(6))
-    assert "rank 3 of 4 is missing: there is no part of it" in profile.metadata["notes"]
+    assert any(note.startswith("rank 3 of 4 is missing: ") for note in profile.metadata["notes"])
     parts = [each["part"] for each in profile.metadata["ranks"]]
     assert parts == ["rank=0/t.pftrace.gz", "rank=1", "rank=2/t.json"]
 
@@ -247,8 +247,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(job: Path, whole: Pr
     assert sorted(set(profile.launches["rank"])) == [1, 2]
     notes = profile.metadata["notes"]
     assert any(note.startswith("rank 0 is missing: ") and "gzip" in note for note in notes)
-    assert "rank 3 is missing: it has written nothing" in notes
-    assert "rank=4 is left out: it is of another run, which began before" in notes
+    assert any(note.startswith("rank 3 is missing: ") for note in notes)
+    assert any(note.startswith("rank=4 is left out: ") for note in notes)
     assert not any("of 8" in note for note in notes)
 
 
@@ -261,7 +261,7 @@ def test_parts_of_a_run_with_more_ranks_are_left_out(job: Path, whole: Profile) 
     profile = profscope.load(job)
     assert profile.launches["rank"].tolist() == [0, 1]
     notes = profile.metadata["notes"]
-    assert "rank=2 is left out: it is of another run, which began before" in notes
+    assert any(note.startswith("rank=2 is left out: ") for note in notes)
     assert not any("is missing" in note for note in notes)
 
 
