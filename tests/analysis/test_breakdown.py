@@ -199,10 +199,14 @@ def test_the_page_tells_what_every_stall_is_a_wait_for() -> None:
     documented |= {(stall, row_of["tensor cores"]) for stall, _ in documented}
     samples, sampler = sample_tables([captured("chase")])
     one = samples[samples["stall"] == "long_scoreboard"].iloc[:1]
-    found = set()
-    for stall in {stall for stall, _ in documented}:
-        blamed = pd.concat([one.assign(stall=stall, blamed_class=each) for each in ("", *CLASSES)])
-        table = breakdown(of_samples(blamed.assign(samples=1000), sampler))
-        found |= {(stall, reason) for reason in table.loc[table["part"] == "waiting", "reason"]}
+    stalls = sorted({stall for stall, _ in documented})  # each at a line of its own
+    blamed = [
+        one.assign(stall=stall, line=at, blamed_class=each)
+        for at, stall in enumerate(stalls)
+        for each in ("", *CLASSES)
+    ]
+    table = breakdown(of_samples(pd.concat(blamed).assign(samples=1000), sampler))
+    waiting = table[table["part"] == "waiting"]
+    found = {(stalls[line], reason) for line, reason in zip(waiting["line"], waiting["reason"], strict=True)}
     assert {reason for _, reason in found} == set(row_of)
     assert {(stall, row_of[reason]) for stall, reason in found} == documented
