@@ -37,7 +37,7 @@ _SAVE = "prof.save(sys.argv[1])"
 @pytest.mark.parametrize(
     ("opened", "last", "end", "code", "suffix"),
     [
-        (_LEFT_BEFORE, _SAVE, "", 0, ".json"),
+        pytest.param(_LEFT_BEFORE, _SAVE, "", 0, ".json", marks=pytest.mark.exhaustive),
         (_OPEN, _SAVE, "sys.exit(3)", 3, ".json"),
         pytest.param(_OPEN, f"{_CLOSED}; {_SAVE}", "", 0, ".json.gz", marks=pytest.mark.exhaustive),
         pytest.param(_LEFT_BEFORE, _SAVE, "sys.exit(3)", 3, ".pftrace", marks=pytest.mark.exhaustive),

@@ -81,8 +81,12 @@ def interrupted(ctrl_c: CtrlC, phase: str, folder: Path) -> tuple[profscope.Sess
 
 @pytest.mark.parametrize(
     ("files", "step"),
-    [(_SHIELD, 1), pytest.param((str(_OURS),), 5, marks=pytest.mark.exhaustive)],
-    ids=["each line of the shield", "one line in five of all"],
+    [
+        (_SHIELD, 3),
+        pytest.param(_SHIELD, 1, marks=pytest.mark.exhaustive),
+        pytest.param((str(_OURS),), 5, marks=pytest.mark.exhaustive),
+    ],
+    ids=["one line in three of the shield", "each line of the shield", "one line in five of all"],
 )
 @pytest.mark.parametrize("phase", ["opens", "closes"])
 def test_at_each_line(phase: str, files: tuple[str, ...], step: int, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ __all__ = ["DeviceBuffers", "cold_bytes"]
 
 # A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
 # failed in a thread that never launches again would hold it up for ever; after this long it is given up.
-_ENQUEUE_TIMEOUT_S = 10.0
+ENQUEUE_TIMEOUT_S = 10.0
 # One thread that copies from pinned memory moves less than PCIe delivers, and half of its time goes to the
 # first touch of new pages.
 _MOVERS = min(12, max(2, (os.cpu_count() or 2) * 3 // 4))
@@ -42,7 +42,7 @@ _BELOW = BASE_ALIGNMENT - 1
 # Zeroing displaces a sixteenth of the L2 cache at a time; a launch behind more than a quarter is called cold.
 _PIECES_OF_L2 = 16
 _COLD_PART_OF_L2 = 4
-_CLAIM_BYTES = 1 << 18  # at most so much a thread leaves behind that goes over to another device
+CLAIM_BYTES = 1 << 18  # at most so much a thread leaves behind that goes over to another device
 _PINNED_FROM = 8  # the part of an arena from which on memory is pinned for it, which takes a while
 
 
@@ -82,16 +82,16 @@ class DeviceBuffers:
         self._side = torch.cuda.Stream(device)
         self._zeroing = torch.cuda.Stream(device)
         self._streams: dict[int, torch.cuda.Stream] = {}  # the program's, by handle
-        self._piece_bytes = align(_l2_bytes(device) // _PIECES_OF_L2, BASE_ALIGNMENT)
+        self.piece_bytes = align(_l2_bytes(device) // _PIECES_OF_L2, BASE_ALIGNMENT)
         self._cold_bytes = cold_bytes(device)
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)  # no launch of some filling is open any more
+        self.lock = threading.Lock()
+        self._idle = threading.Condition(self.lock)  # no launch of some filling is open any more
         self._threads = cuda_driver.driver_threads(2)
         self._movers = WorkerPool(_MOVERS)
         self._arenas = [self._new_arena()]
         self._current = self._arenas[0].filling
         self._may_grow = True
-        self._closed = False
+        self.closed = False
 
     def place(
         self,
@@ -117,7 +117,7 @@ class DeviceBuffers:
             claim = lane.claim
             if claim is not None and claim.idle is not self._idle:  # another device's
                 claim.give_back(lane)
-            with self._lock:
+            with self.lock:
                 filling = self._with_room(lane, size, stream, zero)
                 if filling is None:
                     return None
@@ -134,8 +134,8 @@ class DeviceBuffers:
 
     def close(self) -> None:
         """Drain what is left and give the device memory back."""
-        with self._lock:
-            self._closed = True
+        with self.lock:
+            self.closed = True
             for arena in self._arenas:
                 arena.filling.zeroed = -1  # so that place() looks
                 if arena.filling.used:
@@ -153,7 +153,7 @@ class DeviceBuffers:
         """The bytes of a filling; drains it if that has not happened, and waits."""
         host = filling.host
         if host is None:
-            with self._lock:
+            with self.lock:
                 if filling.host is None:
                     self._drain(filling, pinned=False)
                 host = filling.host
@@ -199,14 +199,14 @@ class DeviceBuffers:
                 lane.claimant = self._stream(stream)
                 return filling
         if filling.used + room > filling.zeroed or stream not in filling.ready:
-            if self._closed:
+            if self.closed:
                 return None
             made = self._make_room(size, stream, zero)
             if made is None:
                 return None
             filling = made
         lane.next = filling.used
-        most = room if filling.awaited else max(room, _CLAIM_BYTES)
+        most = room if filling.awaited else max(room, CLAIM_BYTES)
         filling.used = min(lane.next + most, filling.zeroed)
         filling.lanes.add(lane)
         lane.claim, lane.claimant, lane.end = filling, self._stream(stream), filling.used
@@ -217,7 +217,7 @@ class DeviceBuffers:
         where the buffers were closed meanwhile."""
         while self._current.used + size > self.limit_bytes:
             self._rotate()
-            if self._closed:
+            if self.closed:
                 return None
         filling = self._current
         arena = filling.arena
@@ -242,7 +242,7 @@ class DeviceBuffers:
         if not begin:
             self._zeroing.wait_event(arena.drained)
         if zero is None:
-            filling.zeroed = min(self.limit_bytes, max(end, begin + self._piece_bytes))
+            filling.zeroed = min(self.limit_bytes, max(end, begin + self.piece_bytes))
             parts = [Blocks(begin, 1, 0, 1, 0, filling.zeroed - begin)]
         else:
             filling.zeroed = end
@@ -260,7 +260,7 @@ class DeviceBuffers:
         full = self._current
         if full.used:
             self._drain(full, pinned=True)
-        if self._closed or self._current.arena is not full.arena:
+        if self.closed or self._current.arena is not full.arena:
             return  # draining waits, and another thread has closed or rotated meanwhile
         if len(self._arenas) < 2 and self._may_grow:
             try:
@@ -276,7 +276,7 @@ class DeviceBuffers:
         arena = filling.arena
         filling.take_claims()  # before the look at `open`
         filling.awaited = True
-        self._idle.wait_for(lambda: not filling.open(), _ENQUEUE_TIMEOUT_S)
+        self._idle.wait_for(lambda: not filling.open(), ENQUEUE_TIMEOUT_S)
         filling.take_claims()
         if filling.host is not None:
             return  # by another thread, while this one waited

@@ -24,7 +24,7 @@ __all__ = ["Arena", "ArenaFilling", "DeviceMemory", "first", "move", "pin"]
 Bytes = npt.NDArray[np.uint8]
 Fetch = Callable[["ArenaFilling"], Bytes]
 _PAGE_BYTES: Final = 4096
-_PINNED_BYTES: Final = 4 << 20  # at a time
+PINNED_BYTES: Final = 4 << 20  # at a time
 _BETWEEN_PIECES_S: Final = 0.004  # for those who wait to launch
 
 
@@ -119,8 +119,8 @@ def pin(size: int) -> list[torch.Tensor]:
     H200, torch 2.11.0, 2026-11-23). So a piece takes 2 ms, and launches have twice as long to themselves.
     """
     pieces = []
-    for begin in range(0, size, _PINNED_BYTES):
-        piece = min(_PINNED_BYTES, size - begin)
+    for begin in range(0, size, PINNED_BYTES):
+        piece = min(PINNED_BYTES, size - begin)
         try:
             pieces.append(torch.empty(piece, dtype=torch.uint8, device="cpu", pin_memory=True))
         except RuntimeError:  # no memory can be locked: draining then waits for its copies

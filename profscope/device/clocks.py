@@ -25,7 +25,7 @@ import torch
 from profscope.device import cuda_driver
 from profscope.threads import daemon
 
-__all__ = ["Anchor", "Answer", "HostClocks", "anchor", "anchor_of"]
+__all__ = ["Anchor", "Answer", "HostClocks", "anchor", "anchor_of", "kernel_ptx"]
 
 _NAME: Final = "profscope_host_clock"
 _ROUNDS: Final = 200
@@ -120,7 +120,7 @@ def _answers(device: int) -> list[Answer]:
     stream = torch.cuda.Stream()
     shared = torch.zeros(_ROUNDS + 1, dtype=torch.int64, device="cpu").pin_memory()
     words = (ctypes.c_int64 * (_ROUNDS + 1)).from_address(shared.data_ptr())
-    module = cuda_driver.load_module(_ptx())
+    module = cuda_driver.load_module(kernel_ptx())
     answers = []
     try:
         cuda_driver.launch_warp(module, _NAME, ctypes.c_uint64(shared.data_ptr()), stream.cuda_stream)
@@ -151,7 +151,7 @@ def _end(stream: torch.cuda.Stream, module: ctypes.c_void_p, shared: torch.Tenso
     del shared
 
 
-def _ptx() -> str:
+def kernel_ptx() -> str:
     """The kernel; any GPU from compute capability 7.0 on runs it.
 
     An answer's timer is read behind a branch that needs the question: a load does not stop a warp, but what

@@ -17,7 +17,7 @@ import torch
 
 from profscope.device import cuda_driver
 
-__all__ = ["RecordCost", "record_cost"]
+__all__ = ["RecordCost", "cost_of", "kernel_ptx", "record_cost"]
 
 _TRIPS: Final = 256
 _ADDITIONS: Final = 8
@@ -42,6 +42,11 @@ def record_cost(device: int) -> RecordCost | None:
         bare, recorded, read = cuda_driver.aside(_times, device)
     except (OSError, RuntimeError):
         return None
+    return cost_of(bare, recorded, read)
+
+
+def cost_of(bare: int, recorded: int, read: int) -> RecordCost:
+    """From the cycles of the bare loop, of the other one, and from one clock read to the next."""
     each = (recorded - bare) / _TRIPS
     return RecordCost(float(read), max(0.0, each - 2 * read))
 
@@ -56,7 +61,7 @@ def _times(device: int) -> list[int]:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         out = torch.zeros(_ROOM // 4, dtype=torch.int32, device="cuda")
-    module = cuda_driver.load_module(_ptx())
+    module = cuda_driver.load_module(kernel_ptx())
     try:
         address = ctypes.c_uint64(out.data_ptr())
         for _ in range(_LAUNCHES):
@@ -69,7 +74,7 @@ def _times(device: int) -> list[int]:
     return times
 
 
-def _ptx() -> str:
+def kernel_ptx() -> str:
     """The kernel; any GPU from compute capability 7.0 on runs it.
 
     What is put together from memory, where it finds 0, is known to nobody before: the number of trips, the

@@ -25,13 +25,13 @@ from profscope.dispatch.configurations import Configuration
 from profscope.options import Options
 from profscope.recording.diagnostics import number_of_launches
 
-__all__ = ["Baseline"]
+__all__ = ["Baseline", "Timed", "stream_of"]
 
 _LONGEST_HOLD_NS: Final = 1_000_000
 
 
 @dataclass(eq=False)
-class _Timed:
+class Timed:
     """What is known of a configuration. bare_ns, recorded_ns: by pair, what the launch took; bare: launches
     that ran bare; waited: launches whose time is not known, since the stream was idle and waited for the
     host; hold_ns: for so long the next one is held back."""
@@ -54,8 +54,8 @@ class Baseline:
         self._pairs = pairs
         self._graphs = graphs
         self._on_gpu = device_type == "cuda"
-        self._timed: dict[Configuration, _Timed] = {}
-        self._pending: deque[tuple[dict[int, float], int, Any, Any]] = deque()
+        self.timed: dict[Configuration, Timed] = {}
+        self.pending: deque[tuple[dict[int, float], int, Any, Any]] = deque()
         self._lock = threading.Lock()
 
     def launch(
@@ -65,11 +65,11 @@ class Baseline:
         """What `run` returns, which launches on the stream. pair: of which it is timed for; None if it only
         goes before a launch of its kind. Nothing is timed while a thread captures a CUDA graph."""
         with self._lock:
-            timed = self._timed.setdefault(configuration, _Timed())
+            timed = self.timed.setdefault(configuration, Timed())
             timed.bare += is_bare
         if pair is None or self._capturing:
             return run()
-        where = _stream(stream) if self._on_gpu else None
+        where = stream_of(stream) if self._on_gpu else None
         event = driver.active.get_device_interface().Event
         start, end = event(enable_timing=True), event(enable_timing=True)
         begun_ns = time.perf_counter_ns()
@@ -88,7 +88,7 @@ class Baseline:
             timed.waited += waited
             if not waited:
                 times = timed.bare_ns if is_bare else timed.recorded_ns
-                self._pending.append((times, pair, start, end))
+                self.pending.append((times, pair, start, end))
             self._read_passed()
         return result
 
@@ -103,7 +103,7 @@ class Baseline:
         with steady as free, self._lock:
             if free:
                 self._read_passed()
-            timed = self._timed.get(configuration)
+            timed = self.timed.get(configuration)
             pairs = [] if timed is None else sorted(timed.bare_ns.keys() & timed.recorded_ns.keys())
             if timed is None or not pairs:
                 return 0.0
@@ -119,10 +119,10 @@ class Baseline:
         """
         option = "baseline=" if self._options.baseline else "overhead_pct="
         with self._lock:
-            while self._pending:
-                self._pending[0][-1].synchronize()
+            while self.pending:
+                self.pending[0][-1].synchronize()
                 self._read()
-            every = list(self._timed.items())
+            every = list(self.timed.items())
         if not every and not self._options.baseline:
             return {}, []
         kernels: dict[str, dict[str, dict[str, Any]]] = {}
@@ -158,15 +158,15 @@ class Baseline:
 
     def _read_passed(self) -> None:
         """Read what has passed by now, without waiting."""
-        while self._pending and self._pending[0][-1].query():
+        while self.pending and self.pending[0][-1].query():
             self._read()
 
     def _read(self) -> None:
         """The oldest of those under way has passed."""
-        times, pair, start, end = self._pending.popleft()
+        times, pair, start, end = self.pending.popleft()
         times[pair] = float(start.elapsed_time(end)) * 1e6
 
 
-def _stream(handle: int) -> Any:
+def stream_of(handle: int) -> Any:
     """torch's stream of a handle; ExternalStream makes a new stream of 0, the default one."""
     return torch.cuda.ExternalStream(handle) if handle else torch.cuda.default_stream()

@@ -63,7 +63,7 @@ class Budget:
         self.doors = Doors(lambda is_shut: None, int, bool)
         self._accounts: list[Account] = []
         self._recorded_ns = 0  # up to the last pause
-        self._resumed_ns: int | None = None
+        self.resumed_ns: int | None = None
         self._switching = threading.RLock()
         self._is_shut = False
         self._since_ns = 0  # elapsed, when the doors were last opened
@@ -81,7 +81,7 @@ class Budget:
             while not ended.wait(self.step() / 1e9):
                 pass
 
-        self._resumed_ns = self.clock()
+        self.resumed_ns = self.clock()
         thread = daemon("budget", keep)
         try:
             yield
@@ -90,12 +90,12 @@ class Budget:
             if thread is not None:
                 thread.join()
             self.open()
-            self._recorded_ns, self._resumed_ns = self.elapsed_ns, None
+            self._recorded_ns, self.resumed_ns = self.elapsed_ns, None
 
     @property
     def elapsed_ns(self) -> int:
         """For how long the session has recorded."""
-        since = self._resumed_ns
+        since = self.resumed_ns
         return self._recorded_ns + (0 if since is None else self.clock() - since)
 
     def account(self, extra_gpu_ns: Callable[[], float]) -> Account:

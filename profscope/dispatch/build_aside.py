@@ -34,8 +34,8 @@ GIVEN_UP: Final = "given up"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
 _LOOK_S: Final = 0.005  # so long a launch may take the last look at the workers for granted
-_END_S: Final = 5.0  # a worker that was told to end is waited for so long
-_PROGRAM: Final = "from profscope.dispatch.build_worker import main; sys.exit(main())"
+END_S: Final = 5.0  # a worker that was told to end is waited for so long
+WORKER_PROGRAM: Final = "from profscope.dispatch.build_worker import main; sys.exit(main())"
 _NICE: Final = 10
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -73,7 +73,7 @@ class BuildAside:
         self._options = options
         self._backend = backend
         self._most = min(_MOST_WORKERS, max(1, len(os.sched_getaffinity(0)) // 2))
-        self._workers: list[_Worker] = []
+        self.workers: list[_Worker] = []
         self._waiting: deque[Build] = deque()
         self._lock = threading.Lock()
         self._open = False
@@ -92,7 +92,7 @@ class BuildAside:
         finally:
             with self._lock:
                 self._open = False
-                workers, self._workers = self._workers, []
+                workers, self.workers = self.workers, []
                 for build in (*self._waiting, *(each.build for each in workers if each.build is not None)):
                     build.answer = GIVEN_UP
                 self._waiting.clear()
@@ -144,21 +144,21 @@ class BuildAside:
 
     def _look(self) -> None:
         """Take the answers that there are, and give those workers that have nothing to do something."""
-        for worker in self._workers[:]:
+        for worker in self.workers[:]:
             if not worker.listen():
-                self._workers.remove(worker)
+                self.workers.remove(worker)
                 worker.end()
                 lost = [worker.build] if worker.build is not None else self._waiting  # it cannot even begin
                 for build in lost:
                     build.answer = "no process could build it: it has ended"
                 self._waiting = deque(each for each in self._waiting if each.answer is None)
         while self._waiting:
-            free = next((each for each in self._workers if each.is_free), None)
+            free = next((each for each in self.workers if each.is_free), None)
             if free is None:
-                if len(self._workers) >= self._most:
+                if len(self.workers) >= self._most:
                     break
                 try:
-                    self._workers.append(_Worker(self._session()))
+                    self.workers.append(_Worker(self._session()))
                 except OSError as error:
                     self._waiting.popleft().answer = f"no process could build it: {error}"
                     continue
@@ -178,7 +178,7 @@ class _Worker:
     """
 
     def __init__(self, session: Session) -> None:
-        start = f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; {_PROGRAM}"
+        start = f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; {WORKER_PROGRAM}"
         self.process = subprocess.Popen(
             [sys.executable, "-c", start],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
@@ -226,7 +226,7 @@ class _Worker:
             with contextlib.suppress(OSError):  # what was still to be written is of no use any more
                 pipe.close()
         try:
-            self.process.wait(_END_S)
+            self.process.wait(END_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -91,7 +91,7 @@ class Observing:
         self._metrics = metrics
         self._why = machine if isinstance(machine, str) else ""
         self._launches = launches
-        self._graphs = graphs
+        self.graphs = graphs
         self._observed: dict[Configuration, _Observed] = {}
         self._lock = threading.Lock()
         self._tables: tuple[tuple[int, ...], Evidence] | None = None  # of so many results
@@ -154,7 +154,7 @@ class Observing:
         """
         observer = self._observer
         assert observer is not None
-        if self._graphs is not None and self._graphs.capturing:
+        if self.graphs is not None and self.graphs.capturing:
             observer.skip(CAPTURING)
             return False
         observed = self._observed.get(configuration)

@@ -111,8 +111,8 @@ class Routes:
         self._journal = journal
         self._full = full
         self.planner = Planner(options, backend, log, journal.skip)
-        self._lock = threading.Lock()
-        self._buffers: dict[int, Buffers] = {}
+        self.lock = threading.Lock()
+        self.opened: dict[int, Buffers] = {}
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
         journal.when_stopped(self.settled.clear)
 
@@ -141,12 +141,12 @@ class Routes:
 
     def buffers(self, device: int) -> Buffers | None:
         """Memory of a device, None if it has none left."""
-        opened = self._buffers.get(device)
+        opened = self.opened.get(device)
         return opened or self._open(device)
 
     def after_fork(self) -> None:
         """In a child process: the lock may be held by a thread that is gone."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     def settle(self) -> None:
         """Learn what can be learned of the launches so far, before a time when nothing may wait."""
@@ -156,15 +156,15 @@ class Routes:
     def close(self) -> None:
         """Bring what is left to the host, and give the device memory back. Raises RuntimeError if a device
         has faulted."""
-        with self._lock:
-            for buffers in self._buffers.values():
+        with self.lock:
+            for buffers in self.opened.values():
                 buffers.close()
 
     def _open(self, device: int) -> Buffers | None:
         budget_bytes = self._memory_mib << 20
-        with self._lock:
-            if device in self._buffers:  # another thread was quicker
-                return self._buffers[device]
+        with self.lock:
+            if device in self.opened:  # another thread was quicker
+                return self.opened[device]
             why = f"no device memory for the {self._memory_mib} MiB of memory="
             if why in self._journal.unrecorded:  # an attempt that fails empties torch's cache
                 self._journal.skip(why)
@@ -180,5 +180,5 @@ class Routes:
                 return None
             if self._host_clocks is not None:
                 self._host_clocks.meet(device)
-            self._buffers[device] = made
+            self.opened[device] = made
             return made

@@ -135,6 +135,10 @@ class SpoolWriter:
 
     def close(self) -> None:
         self._write("end", b"")
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Close the file as it is, without an end."""
         self._file.close()
 
     def _write(self, kind: str, data: bytes | memoryview, **fields: int) -> None:

@@ -124,4 +124,5 @@ class Spooler:
             try:
                 write(*args, **options)
             except OSError as error:
+                self._writer.give_up()
                 self.error = f"writing {self.path.name} failed, so the launches after it are lost: {error}"

@@ -88,9 +88,8 @@ def test_what_was_left_out_is_not_judged() -> None:
     lost = regular_profile(launches=1, ctas=4)
     table = Profile(lost.df, lost.launches.assign(dropped=7), lost.metadata).findings()
     assert table.empty
-    assert table.attrs["not_measured"] == [
-        "matmul_kernel: all: all its launches lost records, or CTAs that did not come to their end"
-    ]
+    (said,) = table.attrs["not_measured"]
+    assert said.startswith("matmul_kernel: all: ")
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(20))

@@ -174,11 +174,11 @@ def test_the_block_of_a_softmax_that_keeps_nothing() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("attention", "matmul")),
-        "layer_norm", "nested_loops", "branch_in_loop",
-    ],
-)  # fmt: skip
+    quick(
+        ("attention", "matmul", "layer_norm", "nested_loops", "branch_in_loop"),
+        ("nested_loops", "branch_in_loop"),
+    ),
+)
 def test_probes_change_no_result(name: str) -> None:
     case = CASES[name]
     inputs = case.inputs("cpu")

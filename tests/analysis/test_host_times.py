@@ -57,7 +57,8 @@ def test_each_device_has_its_own_clock() -> None:
     assert table["start_unix_ns"][:2].tolist() == [UNIX_NS + 100, UNIX_NS]
     assert table["start_unix_ns"].isna().tolist() == [False, False, True]
     assert np.isnan(table["error_ns"][2])
-    assert table.attrs["not_measured"] == ["host times of 1 of 3 launches: nobody has read both clocks"]
+    (said,) = table.attrs["not_measured"]
+    assert said.startswith("host times of 1 of 3 launches: ")
 
 
 def test_the_emulator_has_none() -> None:

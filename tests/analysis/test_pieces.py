@@ -36,7 +36,7 @@ def test_figures_are_those_of_all_rows_together(
 ) -> None:
     tables = replace(tables, launches=tables.launches.assign(grid_x=grid))
     expected, believed = ask(tables), str(verdict(tables))
-    monkeypatch.setattr(module, "_ROWS", 50)
+    monkeypatch.setattr(module, "PIECE_ROWS", 50)
     assert len(pieces(tables.df)) > 3
     pd.testing.assert_frame_equal(ask(tables), expected, check_exact=True)
     assert str(verdict(tables)) == believed
@@ -59,7 +59,7 @@ def test_findings_are_the_same_where_the_summary_is_known(
 
 
 def test_no_span_is_in_another_piece_than_its_parent(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ROWS", 50)
+    monkeypatch.setattr(module, "PIECE_ROWS", 50)
     df = tables.df
     cut = pieces(df)
     assert [part.start for part in cut] == [0, *(part.stop for part in cut[:-1])]
@@ -72,7 +72,7 @@ def test_no_span_is_in_another_piece_than_its_parent(tables: Tables, monkeypatch
 def test_rows_that_name_others_far_away_are_one_piece(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_ROWS", 50)
+    monkeypatch.setattr(module, "PIECE_ROWS", 50)
     df = tables.df.copy()
     df.loc[len(df) - 1, "parent"] = 0
     assert pieces(df) == [slice(0, len(df))]

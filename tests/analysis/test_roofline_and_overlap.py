@@ -87,16 +87,14 @@ def test_what_copies_have_a_part_in_is_not_made_up_where_they_were_not_recorded(
     assert table["of"].tolist() == ["kernel", "line", "loop"]
     assert table["bytes"].isna().tolist() == [True, False, True]
     assert table["gb_per_s"].isna().tolist() == [True, False, True]
-    assert (
-        "k: bytes of copies, which were not recorded (instrument='heavy' does)" in table.attrs["not_measured"]
-    )
+    assert any(said.startswith("k: bytes of copies") for said in table.attrs["not_measured"])
     overlap = profile.timeline.overlap()
     of_copies = ["copies", "copies_and_dots", "copies_and_other", "none"]
     assert not {*of_copies} & {*overlap}
     assert overlap["other"].tolist() == pytest.approx([0.4, 0.4])
-    assert overlap.attrs["not_measured"] == [
-        "k: copies, which were not recorded (instrument='heavy' does)"
-    ]  # fmt: skip
+    (said,) = overlap.attrs["not_measured"]
+    assert said.startswith("k: copies")
+    assert "instrument='heavy'" in said
     told = profile.report()
     assert told["kernels"][0]["overlap"]["sm"]["none"] is None
     assert any(text.startswith("work.bytes_by_op: copies were not recorded") for text in told["not_measured"])

@@ -33,7 +33,7 @@ def test_each_span_has_what_its_launch_has() -> None:
 @pytest.mark.parametrize("size", [1, 40, 5000, 1 << 22, 1 << 40])
 def test_numbers_are_in_order_of_first_appearance(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over all pieces, by a table of keys as by their hashes."""
-    monkeypatch.setattr(pieces, "_ROWS", 100)
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 100)
     key = np.random.default_rng(0).integers(0, size, 1050)
     number, first = numbered(key, size)
     expected, distinct = pd.factorize(key)

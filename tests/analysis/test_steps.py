@@ -90,11 +90,12 @@ def test_a_rank_whose_recording_began_later_is_counted_from_the_last() -> None:
     assert met["ranks"].tolist() == [1, 2, 2, 2, 2]
     assert met["waiting_ns"].isna().tolist() == [True, False, False, False, False]
     assert met["waiting_ns"].tolist()[1:] == [2_000_000, 0] * 2
-    assert met.attrs["not_measured"] == ["waiting in 1 collectives: one rank alone has them"]
+    (said,) = met.attrs["not_measured"]
+    assert said.startswith("waiting in 1 collectives: ")
     steps = profile.program.steps()
     assert steps[["step", "rank"]].to_numpy().tolist() == [[0, 0], [1, 0], [1, 1], [2, 0], [2, 1]]
     assert steps["slowest_rank"].fillna(-1).tolist() == [-1, 1, 1, 1, 1]
-    assert steps.attrs["not_measured"][0] == "1 of these steps were not recorded on all ranks"
+    assert steps.attrs["not_measured"][0].startswith("1 of these steps ")
     stopped = together(part(0, 0), part(1, 2_000_000, steps=range(2))).program.steps()
     assert stopped["step"].tolist() == [0, 0, 1, 1, 2], "it ended earlier"
 
@@ -107,7 +108,8 @@ def test_who_has_ended_before_another_begins_waits_for_nobody() -> None:
     assert "waiting_ns" not in met
     assert met["late_ns"].tolist() == [0, 7_000_000] * 3
     assert met.attrs["end_skew_ns"] is None
-    assert met.attrs["not_measured"] == ["waiting in 3 collectives: a rank had ended before another began"]
+    (said,) = met.attrs["not_measured"]
+    assert said.startswith("waiting in 3 collectives: ")
     assert "waiting_ns" not in profile.program.steps()
 
 
@@ -160,7 +162,8 @@ def test_sends_and_receives_are_left_out() -> None:
     profile = together(*(part(rank, 0, names="ncclDevKernel_SendRecv") for rank in range(2)))
     collectives = profile.ranks.collectives()
     assert len(collectives) == 0
-    assert collectives.attrs["not_measured"] == ["collectives: no event is one of NCCL's or gloo's"]
+    (said,) = collectives.attrs["not_measured"]
+    assert said.startswith("collectives: ")
 
 
 @pytest.mark.parametrize("offset_ns", [0, -40_000_000])
@@ -180,24 +183,22 @@ def test_hosts_scopes_and_events_are_put_on_one_clock(offset_ns: int) -> None:
         for name in ("start_unix_ns", "end_unix_ns"):
             assert getattr(far, table)[name].tolist() == getattr(near, table)[name].tolist()
     assert [each["host_clock_error_ns"] for each in far.metadata["ranks"]] == [0.0, 30_000.0]
-    assert (
-        "host scopes and events are on the clock of rank 0's host, each to 30.0 us" in far.metadata["notes"]
-    )
+    assert any("rank 0's host" in note and "30.0 us" in note for note in far.metadata["notes"])
     assert far.ranks.collectives().attrs["clock_error_ns"] == 32_000
     assert far.program.steps()["slowest_rank"].tolist() == [1] * 6
 
 
 def test_clocks_of_which_nothing_is_known() -> None:
     profile = together(part(0, 0), part(1, 2_000_000, boot="another"))
-    assert profile.metadata["notes"][1:] == [
-        "host scopes and events are of each host's own clock: nothing says how the clocks of rank 1 stand to "
-        "rank 0's"
-    ]
+    (note,) = profile.metadata["notes"][1:]
+    assert "rank 1" in note
+    assert "rank 0" in note
     met, steps = profile.ranks.collectives(), profile.program.steps()
     assert "waiting_ns" not in met
-    assert met.attrs["not_measured"] == ["waiting: the hosts' clocks are not on one clock"]
+    (said,) = met.attrs["not_measured"]
+    assert said.startswith("waiting: ")
     assert "late_start_ns" not in steps
-    assert steps.attrs["not_measured"][0] == "late starts and ends: the hosts' clocks are not on one clock"
+    assert steps.attrs["not_measured"][0].startswith("late starts and ends: ")
     assert len(steps) == 6
 
 
@@ -210,17 +211,17 @@ def test_what_cannot_be_answered_is_said() -> None:
     assert "of one process" in steps.attrs["not_measured"][0]
     none = alone.program.steps("epoch")
     assert (len(none), {*steps} <= {*none}) == (0, True)
-    assert none.attrs["not_measured"] == [
-        "steps: no scope of the host's code is called 'epoch'; there are reduce, step"
-    ]
+    (said,) = none.attrs["not_measured"]
+    assert said.startswith("steps: ")
+    assert "'epoch'" in said
+    assert said.endswith("reduce, step")
     nothing = Profile.of(Tables(metadata=profile_metadata()))
-    assert nothing.ranks.collectives().attrs["not_measured"] == [
-        "collectives: no events were recorded; session(events=True)"
-    ]
-    assert nothing.program.steps().attrs["not_measured"] == [
-        "steps: no scope of the host's code is called 'step'; there are none; "
-        'with profscope.scope("step"): ...'
-    ]
+    (said,) = nothing.ranks.collectives().attrs["not_measured"]
+    assert said.startswith("collectives: ")
+    assert "session(events=True)" in said
+    (said,) = nothing.program.steps().attrs["not_measured"]
+    assert said.startswith("steps: ")
+    assert 'profscope.scope("step")' in said
     without = replace(together(part(0, 0), part(1, 0)).tables, events=Tables().events)
     steps = Profile.of(without).program.steps()
     assert steps["slowest_rank"].tolist() == [0] * 6, "the longest, of equal ones the first"

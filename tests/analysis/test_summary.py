@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from profscope.analysis import summary as module
 from profscope.analysis.kernels.work import WORK_COLUMNS
 from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
+from profscope.analysis.summary import summary
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -38,11 +38,15 @@ def test_counts_totals_and_percentiles_match_pandas(profile: Profile) -> None:
                 assert getattr(row, f"{name}_{unit}") == nearest
 
 
-def test_percentiles_are_the_same_counted_and_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_COUNTED", 0)
-    by_sorting = regular_profile(2, 3, 2, 5).summary()
-    monkeypatch.setattr(module, "_COUNTED", 1 << 30)
-    pd.testing.assert_frame_equal(regular_profile(2, 3, 2, 5).summary(), by_sorting)
+def test_percentiles_of_many_short_and_of_few_long_spans_match_pandas() -> None:
+    """The short ones are counted by their length, the long ones sorted."""
+    profile = regular_profile(2, 16, 4, 5)
+    groups = profile.df.groupby(list(SITE_COLUMNS), observed=True)["duration_cycles"]
+    assert {"load A", "loop L22"} <= set(profile.df["scope"])
+    summary = profile.summary().set_index(list(SITE_COLUMNS))
+    for name, fraction in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        nearest = groups.agg(np.quantile, fraction, method="inverted_cdf")
+        assert summary[f"{name}_cycles"].to_dict() == nearest.to_dict()
 
 
 def test_corrected_durations_may_be_longer_than_32_bits_tell() -> None:
@@ -88,7 +92,7 @@ def test_self_times_of_a_kernel_add_up_to_its_warp_time(profile: Profile) -> Non
     for unit in ("ns", "cycles"):
         roots = profile.df[(profile.df["depth"] == 0)]
         assert self_times(profile.df, f"duration_{unit}").sum() == roots[f"duration_{unit}"].sum()
-    share = module.summary(profile.tables).groupby("kernel", observed=True)["share"].sum()
+    share = summary(profile.tables).groupby("kernel", observed=True)["share"].sum()
     assert ((share - 1).abs() < 1e-9)[share > 0].all()
 
 
@@ -99,7 +103,7 @@ def test_units_are_in_the_names() -> None:
         for name in ("total", "self", "mean", "p50", "p90", "p99", "max")
         for unit in ("ns", "cycles")
     ]
-    table = module.summary(regular_profile().tables)
+    table = summary(regular_profile().tables)
     assert set(table.columns) == {
         *GROUP_COLUMNS,
         *SITE_COLUMNS,
@@ -136,7 +140,7 @@ def test_heaviest_first_and_shares_of_a_known_profile() -> None:
 def test_the_summary_of_nothing_is_empty_with_its_columns() -> None:
     nothing = Profile().summary()
     assert len(nothing) == 0
-    assert list(nothing.columns) == list(module.summary(regular_profile().tables).columns)
+    assert list(nothing.columns) == list(summary(regular_profile().tables).columns)
 
 
 @given(profiles())

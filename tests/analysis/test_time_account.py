@@ -61,7 +61,7 @@ def test_a_matmul_of_an_h200_without_samples_says_how_to_know_more() -> None:
     (account,) = accounts_of(tables)
     check(account, breakdown(tables))
     assert account.shares[UNKNOWN] > 0.3
-    assert account.advice == "no PC samples: session(hardware=True) takes some"
+    assert "session(hardware=True)" in account.advice
 
 
 def test_little_that_is_unknown_needs_no_advice() -> None:
@@ -105,7 +105,7 @@ def test_too_few_samples_ask_for_launches() -> None:
     sampled = replace(tables, df=tables.df.iloc[:0], launches=launches, samples=few, metadata=metadata)
     (account,) = accounts_of(sampled)
     assert account.shares[UNKNOWN] > 0.3
-    assert account.advice == "12 PC samples of the 200 needed: record more launches"
+    assert account.advice.startswith("12 PC samples of the 200 ")
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any), st.integers(1, 10_000))

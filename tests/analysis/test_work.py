@@ -24,6 +24,7 @@ from tests.kernels.add import add_kernel
 from tests.support.captured import captured
 from tests.support.models import shown
 from tests.support.programs import BODY
+from tests.support.quick import quick
 from tests.support.synth import Loop, Program, Work, launch
 from viewer.header import render_header
 from viewer.scopes import render_table
@@ -69,7 +70,7 @@ def test_an_add_moves_twelve_bytes_an_element() -> None:
     assert masked["bytes_at_most"].sum() == 12 * 5 * 1024  # whole tiles: an upper bound
 
 
-@pytest.mark.parametrize("num_warps", [1, 4])
+@pytest.mark.parametrize("num_warps", quick([1, 4], [4]))
 def test_a_matmul_computes_two_m_n_k_flops_however_many_warps_share_it(num_warps: int) -> None:
     m, n, k = 64, 96, 128
     a, b = torch.ones(m, k).half(), torch.ones(k, n).half()

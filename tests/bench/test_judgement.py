@@ -10,6 +10,7 @@ import pytest
 from bench import judgement
 
 
+@pytest.mark.exhaustive
 def test_seconds_of_each_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "judgement.json"
     assert judgement.main(["--scale", "0.004", "--json", str(path)]) == 0

@@ -52,6 +52,7 @@ def test_records_are_cheaper_than_protons(workload: kernels.Workload, most: floa
     assert value(rows, "CTAs per SM", OURS) == value(rows, "CTAs per SM", BARE)
 
 
+@pytest.mark.exhaustive
 def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object) -> Binary:
         raise RuntimeError("no such thing")

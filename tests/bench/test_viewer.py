@@ -10,6 +10,7 @@ import pytest
 from bench import viewer
 
 
+@pytest.mark.exhaustive
 def test_what_it_measures_in_a_process_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert viewer.main(["--of", str(tmp_path), "--do", "make", "--spans", "0.01"]) == 0
     assert json.loads(capsys.readouterr().out)["spans"] > 10_000

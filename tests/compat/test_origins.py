@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from profscope.compat import origins
 from profscope.compat.origins import Launched, OriginTable, Place, collapsed, launched_in, place_of
 
+_COMPILER_MODULE = "torch._inductor.compile_fx"
+_CACHE_MODULE = "torch._inductor.codecache"
 _FORWARD = """\
 # AOT ID: ['0_forward']
 # kernel path: {folder}/norm.py
@@ -98,7 +99,7 @@ def inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def load(name: str, text: str) -> Any:
         path = tmp_path / f"{name}.py"
         path.write_text(text.format(folder=tmp_path))
-        return sys.modules[origins._CACHE].PyCodeCache.load_by_key_path(name, str(path))
+        return sys.modules[_CACHE_MODULE].PyCodeCache.load_by_key_path(name, str(path))
 
     def compile_fx_inner(graph: Any, inputs: Any) -> Any:
         names = [each.name for each in graph.graph.nodes]
@@ -120,12 +121,12 @@ def inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         backward = graph(node("mul_7", meta("L['self'].blocks.1", 9, stack="fwd_nn_module_stack")))
         return lambda: inner_compile(backward, inputs)
 
-    compiler: Any = ModuleType(origins._COMPILER)
+    compiler: Any = ModuleType(_COMPILER_MODULE)
     compiler.compile_fx, compiler.compile_fx_inner = compile_fx, compile_fx_inner
-    cache: Any = ModuleType(origins._CACHE)
+    cache: Any = ModuleType(_CACHE_MODULE)
     cache.PyCodeCache = PyCodeCache
-    monkeypatch.setitem(sys.modules, origins._COMPILER, compiler)
-    monkeypatch.setitem(sys.modules, origins._CACHE, cache)
+    monkeypatch.setitem(sys.modules, _COMPILER_MODULE, compiler)
+    monkeypatch.setitem(sys.modules, _CACHE_MODULE, cache)
     before = dict(vars(compiler)), dict(vars(PyCodeCache))
     yield compiler
     assert (dict(vars(compiler)), dict(vars(PyCodeCache))) == before
@@ -181,7 +182,7 @@ def test_of_what_was_compiled_before_the_operations_are_known(inductor: Any, tmp
 
 def test_another_inductor_compiles_as_it_does(inductor: Any) -> None:
     table = OriginTable()
-    load: Any = sys.modules[origins._CACHE].PyCodeCache  # type: ignore[attr-defined]
+    load: Any = sys.modules[_CACHE_MODULE].PyCodeCache
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(load, "load_by_key_path")
         compile_fx = inductor.compile_fx
@@ -190,12 +191,15 @@ def test_another_inductor_compiles_as_it_does(inductor: Any) -> None:
     assert table.unknown.endswith(" has no codecache.PyCodeCache.load_by_key_path")
 
 
-def test_a_compilation_that_fails_fails_as_it_does(inductor: Any) -> None:
+def test_a_compilation_that_fails_fails_as_it_does(inductor: Any, tmp_path: Path) -> None:
+    """And the next one is looked at as ever."""
     table = OriginTable()
-    with table.watching(), pytest.raises(KeyError, match="the user's"):
-        inductor.compile_fx(MODEL, [], inner_compile=fails)
-    assert table._looked.model is None
-    assert table._looked.graphs == []
+    with table.watching():
+        with pytest.raises(KeyError, match="the user's"):
+            inductor.compile_fx(MODEL, [], inner_compile=fails)
+        inductor.compile_fx(MODEL, [])()
+    assert table.of(f"{tmp_path}/norm.py")["module"] == "blocks.0.ln"
+    assert table.of(f"{tmp_path}/back.py")["module"] == "blocks.1"
 
 
 def fails(graph: Any, inputs: Any) -> None:

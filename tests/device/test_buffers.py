@@ -45,7 +45,7 @@ class Slice(NamedTuple):
 
 @pytest.fixture
 def arenas(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeviceBuffers]:
-    monkeypatch.setattr("profscope.device.arena_memory._PINNED_BYTES", LIMIT // 5 + 24)  # several pieces
+    monkeypatch.setattr("profscope.device.arena_memory.PINNED_BYTES", LIMIT // 5 + 24)  # several pieces
     with standin.gpu():
         opened = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
         yield opened
@@ -126,10 +126,13 @@ def test_threads_that_fill_the_arenas_together_lose_nothing(arenas: DeviceBuffer
     assert all(holds_only(slice_, value) for value, slice_ in kept)
 
 
-def test_closing_gives_the_device_memory_back(arenas: DeviceBuffers) -> None:
-    slice_ = launch(arenas, Lane(), 1000, 0, 7)
-    arenas.close()
-    assert sum(arena.memory.nbytes for arena in arenas._arenas) == 0
+def test_closing_gives_the_device_memory_back() -> None:
+    with standin.gpu() as gpu:
+        arenas = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None)
+        slice_ = launch(arenas, Lane(), 1000, 0, 7)
+        assert gpu.held_bytes >= LIMIT
+        arenas.close()
+        assert gpu.held_bytes == 0
     assert slice_.fetch().tolist() == [7] * 1000
 
 
@@ -175,15 +178,16 @@ def place(arenas: DeviceBuffers, size: int, zero: tuple[Blocks, ...] | None = No
     """A launch that writes nothing."""
     lane = Lane()
     arenas.place(lane, size, 0, 1, zero)
+    filling = lane.filling
     lane.enqueued()
-    return Slice(lane.filling or arenas._current, lane.offset, size)
+    assert filling is not None
+    return Slice(filling, lane.offset, size)
 
 
 def test_only_a_small_piece_is_zeroed_ahead(arenas: DeviceBuffers) -> None:
-    place(arenas, 100)
-    arena = arenas._arenas[0]
-    zero = np.flatnonzero(arena.memory.numpy()[arena.start :])[0]
-    assert zero == standin.L2_BYTES // 16
+    address, _ = place(arenas, 100).extent
+    memory = np.frombuffer(ctypes.string_at(address, LIMIT), np.uint8)
+    assert np.flatnonzero(memory)[0] == standin.L2_BYTES // 16
 
 
 def test_launches_behind_much_zeroing_are_cold(arenas: DeviceBuffers) -> None:
@@ -232,8 +236,8 @@ def test_a_launch_on_another_stream_stays_in_the_claim_of_its_thread(arenas: Dev
         patch.setattr(standin._Stream, "__init__", lambda stream, *at: setattr(stream, "at", at))
         patch.setattr(standin._Stream, "at", (), raising=False)
         patch.setattr(standin._Stream, "wait_event", lambda stream, event: now.extend(stream.at[:1]))
-        patch.setattr("profscope.device.arena._CLAIM_BYTES", 3 * BASE_ALIGNMENT)
-        arenas._piece_bytes = 16 * BASE_ALIGNMENT
+        patch.setattr("profscope.device.arena.CLAIM_BYTES", 3 * BASE_ALIGNMENT)
+        arenas.piece_bytes = 16 * BASE_ALIGNMENT
         one, other = Lane(), Lane()
         offsets = []
         for lane, stream in (
@@ -248,7 +252,7 @@ def test_a_launch_on_another_stream_stays_in_the_claim_of_its_thread(arenas: Dev
         ):
             arenas.place(lane, 100, stream, 1)
             lane.enqueued()
-            assert lane.claimant is arenas._streams[stream]  # the next one's needs no lock
+            assert lane.claimant.at[0] == stream  # the next one's needs no lock
             offsets.append(lane.offset // BASE_ALIGNMENT)
             waits.append(now.copy())
             now.clear()
@@ -258,10 +262,10 @@ def test_a_launch_on_another_stream_stays_in_the_claim_of_its_thread(arenas: Dev
 
 def test_what_a_thread_has_not_used_of_its_claim_is_the_next_ones(arenas: DeviceBuffers) -> None:
     lane, offsets = Lane(), []
-    arenas._piece_bytes = LIMIT
+    arenas.piece_bytes = LIMIT
     for size in (BASE_ALIGNMENT, 10 * BASE_ALIGNMENT, 40 * BASE_ALIGNMENT, BASE_ALIGNMENT):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("profscope.device.arena._CLAIM_BYTES", 4 * BASE_ALIGNMENT)
+            patch.setattr("profscope.device.arena.CLAIM_BYTES", 4 * BASE_ALIGNMENT)
             arenas.place(lane, size, 0, 1)
         lane.enqueued()
         offsets.append(lane.offset // BASE_ALIGNMENT)
@@ -286,12 +290,12 @@ def test_a_thread_that_launches_on_two_devices_in_turn_leaves_no_gaps(arenas: De
     lane, other = Lane(), DeviceBuffers(1, 2 * LIMIT, lambda drained_bytes: None)
     offsets = []
     for buffers in (arenas, other) * 3:
-        buffers._piece_bytes = 16 * BASE_ALIGNMENT
+        buffers.piece_bytes = 16 * BASE_ALIGNMENT
         launch(buffers, lane, 100, 0, 1)
         offsets.append(lane.offset // BASE_ALIGNMENT)
     assert offsets == [0, 0, 1, 1, 2, 2]
     launch(arenas, lane, 100, 0, 1)
-    with arenas._lock:  # as while it is drained: the launch waits for the other's memory alone
+    with arenas.lock:  # as while it is drained: the launch waits for the other's memory alone
         launch(other, lane, 100, 0, 1)
     assert lane.offset == 3 * BASE_ALIGNMENT
 
@@ -300,7 +304,7 @@ def test_a_launch_on_another_device_holds_up_no_drain(
     arenas: DeviceBuffers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its thread has a claim on this one, and waits for memory of the other."""
-    monkeypatch.setattr("profscope.device.arena._ENQUEUE_TIMEOUT_S", None)
+    monkeypatch.setattr("profscope.device.arena.ENQUEUE_TIMEOUT_S", None)
     lane, other = Lane(), DeviceBuffers(1, 2 * LIMIT, lambda drained_bytes: None)
     slice_ = launch(arenas, lane, 100, 0, 5)
 
@@ -314,13 +318,19 @@ def test_a_launch_on_another_device_holds_up_no_drain(
         def __exit__(self, *error: object) -> None: ...
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(other, "_lock", DrainedMeanwhile())
+        patch.setattr(other, "lock", DrainedMeanwhile())
         other.place(lane, 100, 0, 1)
     lane.enqueued()
     assert holds_only(slice_, 5)
 
 
-def test_a_launch_that_waits_while_the_buffers_close_gets_no_memory(arenas: DeviceBuffers) -> None:
+def test_a_launch_that_waits_while_the_buffers_close_gets_no_memory() -> None:
+    with standin.gpu() as gpu:
+        wait_while_closing(DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None))
+        assert gpu.held_bytes == 0
+
+
+def wait_while_closing(arenas: DeviceBuffers) -> None:
     begun, waiting = Lane(), Lane()
     arenas.place(begun, LIMIT, 0, 1)
     full = begun.filling
@@ -330,13 +340,12 @@ def test_a_launch_that_waits_while_the_buffers_close_gets_no_memory(arenas: Devi
         while not full.awaited:
             threading.Event().wait(0.001)
         closed = pool.submit(arenas.close)
-        while not arenas._closed:
+        while not arenas.closed:
             threading.Event().wait(0.001)
         begun.enqueued()
         closed.result()
         assert placed.result() is None
     assert waiting.filling is None
-    assert [arena.memory.nbytes for arena in arenas._arenas] == [0]
 
 
 def test_no_claim_outlives_a_drain(arenas: DeviceBuffers) -> None:

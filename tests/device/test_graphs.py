@@ -23,7 +23,7 @@ from profscope.device.backend import Backend
 from profscope.options import Options
 from profscope.recording.recorder import Recorder
 from tests.support import standin
-from tests.support.sessions import launch_add, session
+from tests.support.sessions import launch_add, parts_of_session
 
 CTAS = 4
 STREAM = 0x70
@@ -32,9 +32,9 @@ STREAM = 0x70
 @pytest.fixture(scope="module")
 def program() -> Program:
     """A binary that records."""
-    with session() as prof:
+    with parts_of_session() as parts:
         launch_add()
-    (launch,) = prof._parts().recorder.log.launches
+        (launch,) = parts.recorder.log.launches
     return launch.program
 
 
@@ -219,10 +219,9 @@ def test_what_was_captured_outside_the_session_is_counted(device: Device) -> Non
     device.gpu.capturing = False
     graph.replay()
     assert device.recorded() == []
-    assert device.recorder.notes() == [
-        "1 launch ran unrecorded: the CUDA graph they were captured into began outside the session",
-        "1 replays of CUDA graphs ran unrecorded: they were captured outside the session",
-    ]
+    of_launch, of_replay = device.recorder.notes()
+    assert of_launch.startswith("1 launch ran unrecorded: ")
+    assert of_replay.startswith("1 replays of CUDA graphs ran unrecorded: ")
 
 
 def test_a_capture_that_fails_leaves_nothing_open(device: Device) -> None:
@@ -241,7 +240,9 @@ def test_a_launch_that_finds_no_memory_runs_bare_and_the_next_do_not_try_again(d
     assert device.launch(1) is None
     device.gpu.full = False
     assert device.launch(2) is None
-    assert device.recorder.journal.unrecorded == {"no device memory for the 1 MiB of memory=": 2}
+    ((why, count),) = device.recorder.journal.unrecorded.items()
+    assert count == 2
+    assert "1 MiB of memory=" in why
 
 
 def test_what_holds_captures_off_may_ask_for_what_does_so_itself(device: Device) -> None:

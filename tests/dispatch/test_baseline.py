@@ -11,7 +11,7 @@ import torch
 
 import profscope
 from profscope.dispatch import baseline
-from profscope.dispatch.baseline import Baseline, _Timed
+from profscope.dispatch.baseline import Baseline, Timed, stream_of
 from profscope.dispatch.configurations import Configuration
 from profscope.dispatch.policy import Policy
 from profscope.options import Options
@@ -76,8 +76,8 @@ def test_handle_0_is_the_default_stream(monkeypatch: pytest.MonkeyPatch) -> None
     """Of which ExternalStream knows nothing: it would make a new one, that is always idle."""
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: f"external {handle}")
     monkeypatch.setattr(torch.cuda, "default_stream", lambda: "default")
-    assert baseline._stream(0) == "default"
-    assert baseline._stream(7) == "external 7"
+    assert stream_of(0) == "default"
+    assert stream_of(7) == "external 7"
 
 
 class SlowEvent:
@@ -126,7 +126,7 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
     metadata, notes = timer.describe()
     (entry,) = metadata["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["waited"], entry["unrecorded"]) == ([], 1, 1)
-    assert timer._timed[kernel].recorded_ns == {0: 0.25e6}
+    assert timer.timed[kernel].recorded_ns == {0: 0.25e6}
     assert any("waited for the host" in note for note in notes)
     assert len(held) == 1  # where the host had no lead, the device waits for it
     assert 0 < held[0] <= 2_000_000
@@ -134,7 +134,7 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
 
 def test_a_pair_without_one_of_its_times_is_left_out() -> None:
     timer = Baseline(Options(baseline=4), "cpu")
-    timed = timer._timed[Configuration("k", Policy(), matches=True)] = _Timed()
+    timed = timer.timed[Configuration("k", Policy(), matches=True)] = Timed()
     timed.bare_ns, timed.recorded_ns = {0: 3.0, 1: 7.0, 2: 9.0}, {0: 5.0, 2: 11.0, 3: 13.0}
     (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["instrumented_ns"]) == ([3.0, 9.0], [5.0, 11.0])
@@ -163,8 +163,8 @@ def test_what_a_recorded_launch_takes_longer_is_told_without_asking_events_of_a_
 
     timer = Baseline(Options(overhead_pct=1), "cuda", cast(Any, Graphs()), pairs=2)
     kernel = Configuration("k", Policy(), matches=True)
-    timed = timer._timed[kernel] = _Timed(bare_ns={0: 0.25e6, 1: 0.25e6}, recorded_ns={0: 0.5e6})
-    timer._pending.append((timed.recorded_ns, 1, Event(), Event()))
+    timed = timer.timed[kernel] = Timed(bare_ns={0: 0.25e6, 1: 0.25e6}, recorded_ns={0: 0.5e6})
+    timer.pending.append((timed.recorded_ns, 1, Event(), Event()))
     assert timer.extra_ns(kernel) == 0.25e6
     assert Event.asked == 0
     Graphs.capturing = False

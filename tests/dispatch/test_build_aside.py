@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from triton import knobs
 
-import profscope
 from profscope.dispatch import running
 from profscope.dispatch.build_aside import GIVEN_UP, Build, BuildAside, Job
-from tests.support.sessions import session
+from tests.support.sessions import parts_of_session, session
 
 _GENERATED = """\
 import triton
@@ -52,13 +51,26 @@ def tuner(tasks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     _allocation._allocator.set(allocator)
 
 
+class NotingBuildAside(BuildAside):
+    """Knows what it was asked to build."""
+
+    def __init__(self, options: Any, backend: str) -> None:
+        super().__init__(options, backend)
+        self.begun: list[Build] = []
+
+    def begin(self, tuner: Any, config: Any) -> Build | None:
+        build = super().begin(tuner, config)
+        self.begun += [build] if build is not None else []
+        return build
+
+
 @pytest.fixture
-def aside(monkeypatch: pytest.MonkeyPatch) -> list[BuildAside]:
+def aside(monkeypatch: pytest.MonkeyPatch) -> list[NotingBuildAside]:
     """What sessions have binaries built with."""
-    made: list[BuildAside] = []
+    made: list[NotingBuildAside] = []
 
     def builds_aside(options: Any, machine: Any) -> BuildAside:
-        made.append(BuildAside(options, "emulator"))
+        made.append(NotingBuildAside(options, "emulator"))
         return made[-1]
 
     monkeypatch.setattr(running, "builds_aside", builds_aside)
@@ -66,7 +78,7 @@ def aside(monkeypatch: pytest.MonkeyPatch) -> list[BuildAside]:
 
 
 @pytest.fixture
-def builds(aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch) -> list[Build]:
+def builds(aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch) -> list[Build]:
     """What was to be built, and is by nobody."""
     begun: list[Build] = []
 
@@ -78,16 +90,9 @@ def builds(aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch) -> list[Bui
     return begun
 
 
-def building(prof: profscope.Session) -> Build:
-    """What becomes of the only kernel."""
-    assert prof._running is not None
-    (kernel,) = prof._running.inductor._kernels.values()
-    assert kernel.build is not None
-    return kernel.build
-
-
-def answer(aside: BuildAside, build: Build) -> str:
-    """Of a build that is under way."""
+def answer(aside: NotingBuildAside) -> str:
+    """Of the only build, which is under way."""
+    (build,) = aside.begun
     while not aside.is_done(build):
         time.sleep(0.01)
     assert build.answer is not None
@@ -97,23 +102,24 @@ def answer(aside: BuildAside, build: Build) -> str:
 @pytest.mark.slow
 @pytest.mark.exhaustive  # a worker imports all of Inductor
 def test_workers_build_all_that_a_launch_needs(
-    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache_hits: list[bool] = []
-    with session(baseline=1) as prof:
+    with parts_of_session(baseline=1) as parts:
         tuner.launch()
-        assert answer(aside[0], building(prof)) == ""
-        assert prof._parts().recorder.routes._buffers  # before any launch asks for memory
+        assert answer(aside[0]) == ""
+        assert parts.recorder.routes.opened  # before any launch asks for memory
         monkeypatch.setattr(
             knobs.compilation, "listener", lambda cache_hit, **_: cache_hits.append(cache_hit)
         )
         for _ in range(5):
             tuner.launch()
-        workers = list(aside[0]._workers)
+        workers = list(aside[0].workers)
+        assert len(parts.recorder.fetch()[0]) == 3
+        metadata, notes = parts.so_far()
     assert cache_hits == [True, True]  # what was built, and the bare binary, are only loaded
-    assert len(prof.launches) == 3
-    assert prof.metadata["building"] == {"bare_launches": {"triton_poi_aside": 1}}
-    assert prof.metadata["notes"][0] == (
+    assert metadata["building"] == {"bare_launches": {"triton_poi_aside": 1}}
+    assert notes[0] == (
         "1 launch by torch.compile ran bare, and is in no figure: its binary was being built "
         "(triton_poi_aside); with wait=True launches wait for that"
     )
@@ -161,25 +167,25 @@ def test_what_a_pause_has_given_up_is_begun_again(tuner: Any, builds: list[Build
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_session_that_ends_gives_up_what_is_being_built(
-    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "import signal; signal.pause()")
-    with session() as prof:
+    monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", "import signal; signal.pause()")
+    with session():
         tuner.launch()
-        build = building(prof)
+    (build,) = aside[0].begun
     assert build.answer == GIVEN_UP
-    assert aside[0]._workers == []
+    assert aside[0].workers == []
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_worker_that_has_stopped_holds_up_no_end(
-    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", "import signal; signal.pause()")
-    monkeypatch.setattr("profscope.dispatch.build_aside._END_S", 0.01)
+    monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", "import signal; signal.pause()")
+    monkeypatch.setattr("profscope.dispatch.build_aside.END_S", 0.01)
     with session():
         tuner.launch()
-        (worker,) = aside[0]._workers
+        (worker,) = aside[0].workers
         os.kill(worker.process.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, worker.process.pid, os.WSTOPPED)
     assert worker.process.returncode == -signal.SIGKILL
@@ -192,14 +198,14 @@ def test_a_worker_that_has_stopped_holds_up_no_end(
     ids=["as it begins", "as it builds"],
 )
 def test_a_worker_that_ends_leaves_its_kernel_bare(
-    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch, program: str
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    monkeypatch.setattr("profscope.dispatch.build_aside._PROGRAM", program)
+    monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", program)
     with session() as prof:
         tuner.launch()
-        assert answer(aside[0], building(prof)) == "no process could build it: it has ended"
+        assert answer(aside[0]) == "no process could build it: it has ended"
         tuner.launch()
-        assert aside[0]._workers == []
+        assert aside[0].workers == []
     assert (
         "1 launch of triton_poi_aside by torch.compile ran bare: no process could build it: it has ended"
         in prof.metadata["notes"]
@@ -216,7 +222,7 @@ def test_what_inductor_times_to_decide_on_fusions_is_no_launch(tuner: Any) -> No
 
 
 def test_what_a_user_has_put_into_compilation_is_built_here(
-    tuner: Any, aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def users_own(*args: Any) -> tuple[str, str] | None:
         return None if args else ("own", "own")
@@ -239,7 +245,7 @@ def test_launches_that_warm_up_a_cuda_graph_wait(
 
 
 def test_loading_takes_a_small_part_of_the_time(
-    aside: list[BuildAside], monkeypatch: pytest.MonkeyPatch
+    aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = [100.0]
     monkeypatch.setattr("profscope.dispatch.build_aside.time.perf_counter", lambda: now_s[0])

@@ -24,7 +24,7 @@ from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
 from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support.fake_gpu import FakeHardware
-from tests.support.sessions import launch, session
+from tests.support.sessions import launch, parts_of_session, session
 
 NAME = "add_kernel"
 X = torch.arange(40, dtype=torch.float32)
@@ -232,18 +232,18 @@ def test_beside_a_capture_nothing_is_observed(gpu: FakeHardware) -> None:
     class Graphs:
         capturing = True
 
-    with session(hardware=["counts"]) as prof:
-        assert prof._running is not None
-        graphs = prof._running.observing._graphs = Graphs()  # type: ignore[assignment]
+    with parts_of_session(hardware=["counts"]) as parts:
+        graphs = parts.observing.graphs = Graphs()  # type: ignore[assignment]
         launch()
         launch()
         graphs.capturing = False
         launch()
-    assert observed(prof) == {"counts": 1}
-    assert len(prof.launches) == 2
-    assert prof.metadata["hardware"]["not_measured"] == [
-        "1 launch ran unobserved: a CUDA graph was being captured"
-    ]
+        metadata, _ = parts.so_far()
+        assert len(parts.recorder.log) == 2
+    assert metadata["hardware"]["kernels"][NAME] == {"counts": 1}
+    (said,) = metadata["hardware"]["not_measured"]
+    assert said.startswith("1 launch ")
+    assert "CUDA graph" in said
 
 
 def test_launches_that_cannot_be_observed_are_recorded(gpu: FakeHardware, ran: list[str]) -> None:

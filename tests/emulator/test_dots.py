@@ -76,7 +76,7 @@ def test_lanes_that_part_in_a_loop_meet_at_its_products() -> None:
 
 
 @pytest.mark.parametrize(
-    ("warps", "stages"), quick(itertools.product((1, 2, 4, 8), (1, 3)), {(1, 3), (4, 1), (8, 3)})
+    ("warps", "stages"), quick(itertools.product((1, 2, 4, 8), (1, 3)), {(1, 3), (8, 3)})
 )
 def test_matmul(warps: int, stages: int) -> None:
     m, n, k = 128, 96, 160
@@ -164,8 +164,9 @@ def test_layer_norm_forward_and_backward() -> None:
         torch.testing.assert_close(got, leaf.grad, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("warps", [1, 2, 4, 8])
-@pytest.mark.parametrize("programs", [3, 40])
+@pytest.mark.parametrize(
+    ("warps", "programs"), quick(itertools.product((1, 2, 4, 8), (3, 40)), {(1, 3), (4, 40), (8, 3)})
+)
 def test_softmax(warps: int, programs: int) -> None:
     x = torch.randn(17, 781)
     out = torch.zeros_like(x)

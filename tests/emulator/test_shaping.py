@@ -13,6 +13,7 @@ from tests.kernels.shaping import (
     shape_kernel,
     where_am_i_kernel,
 )
+from tests.support.quick import quick
 
 ROWS, COLS = 16, 32
 SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -32,11 +33,7 @@ SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.on_gpu_too
 @pytest.mark.parametrize(
     ("name", "warps"),
-    [
-        pytest.param(name, warps, marks=pytest.mark.exhaustive if (name, warps) == ("sort", 1) else ())
-        for name in SHAPES
-        for warps in (1, 4)
-    ],
+    quick([(name, warps) for name in SHAPES for warps in (1, 4)], [(name, 4) for name in SHAPES]),
 )
 def test_shapes(name: str, warps: int) -> None:
     for dtype in (torch.float32, torch.float16):

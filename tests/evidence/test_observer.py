@@ -155,7 +155,8 @@ def test_a_library_that_is_missing_is_said_once() -> None:
 
     observer = Observer(FakeMachine(), opened)
     assert observe_all(observer) == 1
-    assert observer.notes() == ["no evidence from the hardware: no CUPTI here"]
+    (note,) = observer.notes()
+    assert note.endswith(": no CUPTI here")
 
 
 def test_a_users_error_is_raised_as_it_is() -> None:
@@ -185,7 +186,8 @@ def test_a_kernel_that_does_not_end_is_left_alone_and_cleaned_up_later() -> None
     observer.observe(OTHER, 5, lambda: None)
     assert cupti.said.count("SassMetricsDisable") == 2
     assert len(observer.counts()) == 1
-    assert "kernel: not observed any more: a launch had not ended after 0.01 s" in observer.notes()[0]
+    assert observer.notes()[0].startswith("kernel: ")
+    assert "0.01 s" in observer.notes()[0]
 
 
 def test_a_device_that_has_faulted_ends_it() -> None:
@@ -194,14 +196,16 @@ def test_a_device_that_has_faulted_ends_it() -> None:
     machine.fault = "the device has faulted"
     assert not observer.observe(SUBJECT, 5, lambda: None)
     assert not observer.wants(SUBJECT)
-    assert observer.notes() == ["no evidence from the hardware: the device has faulted"]
+    (note,) = observer.notes()
+    assert note.endswith(": the device has faulted")
 
 
 def test_the_time_is_bounded() -> None:
     observer = observer_of(cupti_of(), FakeMachine(), seconds=1e-9)
     assert observe_all(observer) == 1
     assert observer.added_s > 0
-    assert observer.notes() == ["evidence is incomplete: its 1e-09 s are spent"]
+    (note,) = observer.notes()
+    assert "1e-09 s" in note
 
 
 def test_captured_launches_run_bare() -> None:
@@ -210,7 +214,9 @@ def test_captured_launches_run_bare() -> None:
     observer = observer_of(cupti, machine)
     assert not observer.observe(SUBJECT, 5, lambda: None)
     assert cupti.said == []
-    assert observer.notes() == ["1 launch ran unobserved: a CUDA graph was being captured"]
+    (note,) = observer.notes()
+    assert note.startswith("1 launch ")
+    assert "CUDA graph" in note
 
 
 def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +225,9 @@ def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(observer_module, "other_profiler", lambda: "Proton")
     observer.observe(SUBJECT, 5, lambda: None)
     assert cupti.said == []
-    assert observer.notes() == ["1 launch ran unobserved: Proton was profiling"]
+    (note,) = observer.notes()
+    assert note.startswith("1 launch ")
+    assert "Proton" in note
     monkeypatch.setattr(observer_module, "other_profiler", lambda: "")
     monkeypatch.setattr(observer_module, "injected_tool", lambda: "Nsight Compute")
     observer.observe(SUBJECT, 5, lambda: None)
@@ -255,4 +263,5 @@ def test_other_kernels_in_a_pass_cost_this_kernel_its_counters_alone() -> None:
     cupti.kernels = 1
     observe_all(observer, OTHER)
     assert [each.subject.kernel for each in observer.counters()] == ["other"]
-    assert observer.notes() == ["kernel: no counters: 2 kernels ran while one was to be counted"]
+    (note,) = observer.notes()
+    assert note.startswith("kernel: no counters: 2 kernels ")

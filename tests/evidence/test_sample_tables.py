@@ -140,7 +140,8 @@ def test_tables_get_samples_and_what_is_said_of_them() -> None:
     assert set(table["variant"]) == {0}
     tables = with_samples(Profile(metadata=metadata), table, about)
     assert set(tables.samples["variant"]) == {1}
-    assert tables.metadata["notes"] == ["first", "chase_kernel: 2 samples in noinline functions are left out"]
+    first, note = tables.metadata["notes"]
+    assert (first, note.startswith("chase_kernel: 2 samples ")) == ("first", True)
     assert tables.metadata["sampler"]["kernels"] == {"chase_kernel": {"bare": 1}}
     assert tables.metadata["sampler"]["samples"] == captured("chase").taken
 
@@ -154,19 +155,20 @@ def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pyt
     assert (bare["pc"] == bare["blamed_pc"]).all()
     assert bare["samples"].sum() == captured("chase").taken
     (note,) = about["notes"]
-    assert note.startswith("chase_kernel: samples have no lines: the PTX is not the one")
+    assert note.startswith("chase_kernel: samples have no lines: ")
+    assert "PTX" in note
     assert (table.loc[table["launch"] == 3, "line"] > 0).any()
 
     (note,) = sample_tables([replace(captured("chase"), cubin=b"")])[1]["notes"]
-    assert note == "chase_kernel: samples have no lines: not a cubin: an ELF file is expected"
+    assert note.startswith("chase_kernel: samples have no lines: ")
+    assert "ELF" in note
 
     def nothing(*_: object) -> None:
         raise ToolchainError("no nvdisasm")
 
     monkeypatch.setattr(module, "instructions", nothing)
-    assert sample_tables([captured("chase")])[1]["notes"] == [
-        "chase_kernel: samples have no lines: no nvdisasm"
-    ]
+    (note,) = sample_tables([captured("chase")])[1]["notes"]
+    assert note.endswith(": no nvdisasm")
 
 
 def test_clock_reads_of_one_place_bound_what_a_span_has_inside() -> None:
@@ -198,7 +200,8 @@ def test_samples_of_noinline_functions_are_left_out_by_name() -> None:
     _, about = sample_tables(
         [replace(captured("chase"), in_callees=3), replace(captured("chase"), in_callees=4)]
     )
-    assert about["notes"] == ["chase_kernel: 7 samples in noinline functions are left out"]
+    (note,) = about["notes"]
+    assert note.startswith("chase_kernel: 7 samples ")
 
 
 def test_nothing_sampled() -> None:

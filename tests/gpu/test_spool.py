@@ -35,8 +35,7 @@ with profscope.session(backend="gpu", spool=sys.argv[1], memory=1) as prof:
 def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
     with profscope.session(instrument="heavy", memory=1, backend="gpu", spool=tmp_path) as prof:
         outputs = [launch_add() for _ in range(500)]
-        waiting = len(prof._parts().recorder.log.launches)
-        assert waiting < 400  # most have left memory
+        assert len(profscope.load(tmp_path).launches) > 50  # have left memory
         prof.flush()
         assert len(profscope.load(tmp_path).launches) == 500
         outputs += [launch_add() for _ in range(100)]

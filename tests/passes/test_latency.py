@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,15 @@ def test_scalars_in_a_pipelined_loop() -> None:
     assert {"local load scale latency", "local load x latency", "async wait (drain)", "store"} <= names
 
 
-@pytest.mark.parametrize("size", quick((1, 2, 4, 32), (1, 32)))
 @pytest.mark.parametrize(
-    "dtype", [torch.int8, torch.float16, torch.bfloat16, torch.float32, torch.int64], ids=str
+    ("dtype", "size"),
+    quick(
+        itertools.product(
+            (torch.int8, torch.float16, torch.bfloat16, torch.float32, torch.int64), (1, 2, 4, 32)
+        ),
+        {(torch.int8, 1), (torch.int8, 32), (torch.bfloat16, 32), (torch.float32, 1), (torch.int64, 32)},
+    ),
+    ids=str,
 )
 def test_data_of_every_size(dtype: torch.dtype, size: int) -> None:
     x, out = torch.arange(1, 33).to(dtype), torch.zeros(33).to(dtype)

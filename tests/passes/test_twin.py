@@ -41,9 +41,7 @@ def lowered(spec: Spec, *, alone: bool = False, **options: Any) -> tuple[dict[st
         return aot.lowered(spec, CUDA90, "ptx")
 
 
-@pytest.mark.parametrize(
-    "name", quick(sorted(SPECS.keys() - WITHOUT), ("softmax", "early_return", "joined_paths"))
-)
+@pytest.mark.parametrize("name", quick(sorted(SPECS.keys() - WITHOUT), ("softmax", "joined_paths")))
 def test_the_second_body_is_the_bare_kernels(name: str) -> None:
     spec = SPECS[name]
     (bare, about_bare), (alone, _), (twin, about) = (
@@ -73,7 +71,7 @@ def clustered(spec: Spec) -> Spec:
 ONCE = {name: SPECS[name] for name in sorted(WITHOUT)} | {"matmul, clustered": clustered(SPECS["matmul"])}
 
 
-@pytest.mark.parametrize("name", quick(list(ONCE), ("matmul_ws", "noinline", "matmul, clustered")))
+@pytest.mark.parametrize("name", quick(list(ONCE), ("matmul_ws", "noinline")))
 def test_partitions_calls_and_clusters_are_there_once(name: str) -> None:
     alone, twin = (lowered(ONCE[name], ctas=2, **more)[0] for more in ({"alone": True}, {}))
     manifest = manifest_in(twin["ttgir"])

@@ -17,6 +17,7 @@ from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90, Spec
 from tests.support.builds import recording_builds
+from tests.support.quick import quick
 from tests.support.sessions import session
 
 # ruff: noqa: N803
@@ -41,14 +42,17 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 KERNELS = pytest.mark.parametrize(
     ("kernel", "dtype", "block"),
-    [
-        (scaled_kernel, "fp16", 256),
-        (scaled_kernel, "bf16", 256),
-        (scaled_kernel, "fp8e5", 256),
-        (add_kernel, "i8", 256),
-        (add_kernel, "i1", 256),
-        (add_kernel, "i1", 128),
-    ],
+    quick(
+        [
+            (scaled_kernel, "fp16", 256),
+            (scaled_kernel, "bf16", 256),
+            (scaled_kernel, "fp8e5", 256),
+            (add_kernel, "i8", 256),
+            (add_kernel, "i1", 256),
+            (add_kernel, "i1", 128),
+        ],
+        [(scaled_kernel, "fp16", 256), (scaled_kernel, "fp8e5", 256), (add_kernel, "i1", 128)],
+    ),
     ids=lambda each: each.fn.__name__ if isinstance(each, triton.JITFunction) else str(each),
 )
 DTYPES = {

@@ -97,7 +97,7 @@ def test_a_users_hook_may_launch_kernels(name: str, every: int) -> None:
     finally:
         chain.remove(hook)
     assert prof.launches["kernel"].tolist() == ["add_kernel"]
-    assert "1 launch ran unrecorded: a hook of another launch launched it" in prof.metadata["notes"]
+    assert any(note.startswith("1 launch ran unrecorded: ") for note in prof.metadata["notes"])
     assert validate(prof.profile.tables) == []
 
 
@@ -126,7 +126,8 @@ def nothing_to_record(profile: profscope.Profile) -> None:
     assert profile.df.empty
     assert profile.summary().empty
     assert validate(profile.tables) == []
-    assert profile.metadata["notes"] == ["add_kernel: instrument= finds nothing to record in it"]
+    (note,) = profile.metadata["notes"]
+    assert note.startswith("add_kernel: instrument= ")
 
 
 @pytest.mark.parametrize("instrument", ["op-spans{classes=mma}", "scope-spans", "loop-spans"])

@@ -22,9 +22,10 @@ from profscope.device.buffers import Lane
 from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.batch import Grid
 from profscope.errors import SessionError
+from profscope.store.spool_reading import read
 from profscope.traces.checks import validate
 from tests.support import standin
-from tests.support.sessions import launch_add, session
+from tests.support.sessions import launch_add, parts_of_session, session
 from tests.support.triton_globals import triton_globals
 
 
@@ -86,24 +87,23 @@ def test_a_forked_process_launches_bare_and_leaves_the_session_alone(tmp_path: P
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_while_another_thread_holds_the_sessions_lock() -> None:
-    with session() as prof:
+    with parts_of_session() as parts:
         launch_add()
-        recorder = prof._parts().recorder
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with recorder.routes._lock:
+            with parts.recorder.routes.lock:
                 held.set()
                 done.wait()
 
         thread = threading.Thread(target=hold)
         thread.start()
         held.wait()
-        in_child(lambda: (launch_add(), prof.__exit__(None, None, None)))
+        in_child(lambda: (launch_add(), parts.recorder.close()))
         done.set()
         thread.join()
         launch_add()
-    assert len(prof.launches) == 2
+        assert len(parts.recorder.fetch()[0]) == 2
 
 
 # Leaving a session while others launch.
@@ -149,17 +149,16 @@ def test_closed_device_memory_is_given_to_nobody() -> None:
 
 
 def test_a_grid_that_32_bits_cannot_number_runs_bare() -> None:
-    with session() as prof:
+    with parts_of_session() as parts:
         launch_add()
-        recorder = prof._parts().recorder
-        manifest = recorder.log.launches[0].manifest
-        assert recorder.routes.find(manifest, MAX_CTAS, 0, 0) is not None
-        assert recorder.routes.find(manifest, MAX_CTAS + 1, 0, 0) is None
-    (note,) = [note for note in prof.metadata["notes"] if "unrecorded" in note]
+        manifest = parts.recorder.log.launches[0].manifest
+        assert parts.recorder.routes.find(manifest, MAX_CTAS, 0, 0) is not None
+        assert parts.recorder.routes.find(manifest, MAX_CTAS + 1, 0, 0) is None
+        (note,) = [note for note in parts.recorder.notes() if "unrecorded" in note]
     assert "more than 2147483648 CTAs" in note
 
 
-def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_beyond_2_gib_of_tags_do_not_wrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to Triton 3.7 a CTA's address is computed in 32 bits; the kernel must take back the very same.
 
     Of a grid of 2^27 CTAs, whose ids times the tag pass 2^31 and 2^32, a few are run.
@@ -175,8 +174,10 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Launch, "run_in_rounds", some)
     out = torch.zeros(32, dtype=torch.int32)
-    with session(ctas=stride) as prof:
+    with session(ctas=stride, spool=tmp_path) as prof:
         one_place_kernel[(ctas,)](out, num_warps=1)
     assert (out == 1).all()
-    assert int(chosen[-1]) * prof._parts().recorder.log.launches[0].manifest.tag > 1 << 31
+    assert prof.spool is not None
+    (launch,) = read(prof.spool).launches
+    assert int(chosen[-1]) * launch.manifest.tag > 1 << 31
     assert sorted(prof.df["cta"].unique()) == chosen.tolist()

@@ -46,10 +46,10 @@ def written(folder: Path, *, close: bool = True) -> Path:
     writer.launches(launches()[2:3])
     writer.session({"backend": "emulator", "extra": 2}, ["another note"])
     writer.launches(launches()[3:])
-    if close:
-        writer.close()
-    else:
-        writer._file.close()
+    writer.close()
+    if not close:
+        *_, (_, end), _ = chunks(writer.path)
+        os.truncate(writer.path, end)
     return writer.path
 
 

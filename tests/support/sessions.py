@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pandas as pd
@@ -11,6 +12,8 @@ import triton
 
 import profscope
 from profscope.compat.programs import manifest_in
+from profscope.dispatch.running import Running, running
+from profscope.options import Options
 from tests.kernels.add import add_kernel
 from tests.kernels.cases import cases
 from tests.kernels.control_flow import collatz_kernel
@@ -23,10 +26,12 @@ __all__ = [
     "launch",
     "launch_add",
     "launch_collatz",
+    "parts_of_session",
     "recorded_binaries",
     "recording",
     "same_bits",
     "session",
+    "write_all",
 ]
 
 # The small cases that the emulator runs, by name.
@@ -36,6 +41,18 @@ CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 def session(**options: Any) -> profscope.Session:
     """A session on the emulator."""
     return profscope.session(backend="emulator", **options)
+
+
+def parts_of_session(**options: Any) -> AbstractContextManager[Running]:
+    """The parts of a session on the emulator, for tests of what lies between a launch and the tables."""
+    return running(Options(backend="emulator", **options))
+
+
+def write_all(parts: Running) -> None:
+    """Bring the launches so far to the host, and end the spool."""
+    parts.recorder.close()
+    assert parts.recorder.spooler is not None
+    parts.recorder.spooler.flush(*parts.so_far(), ends=True)
 
 
 def launch_add(n: int = 2500) -> torch.Tensor:

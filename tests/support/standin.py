@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from unittest import mock
@@ -62,11 +63,18 @@ def _copy(to: int, source: int, size: int, stream: int) -> None:
 
 class Gpu:
     """What the device does beside executing. capturing: a launch is captured into a graph, not run. full: it
-    has no memory left; page_locked_out: the host has none to pin."""
+    has no memory left; page_locked_out: the host has none to pin. held_bytes: memory of the device in use."""
 
     capturing = False
     full = False
     page_locked_out = False
+
+    def __init__(self) -> None:
+        self._held: weakref.WeakSet[torch.Tensor] = weakref.WeakSet()
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(each.nbytes for each in self._held)
 
     def empty(self, size: int, dtype: torch.dtype = torch.uint8, **where: object) -> torch.Tensor:
         if self.full and where.get("device", "cpu") != "cpu":
@@ -74,7 +82,10 @@ class Gpu:
         if self.page_locked_out and "pin_memory" in where:
             raise RuntimeError("CUDA error: out of memory")
         # Device memory comes with anything in it.
-        return torch.full((size,), 0xEE, dtype=torch.uint8).as_subclass(_Memory)
+        made = torch.full((size,), 0xEE, dtype=torch.uint8).as_subclass(_Memory)
+        if where.get("device", "cpu") != "cpu":
+            self._held.add(made)
+        return made
 
 
 class Graph:

@@ -24,6 +24,7 @@ from profscope.profiles import Profile
 from profscope.traces.saving import save
 from tests.kernels.add import add_kernel
 from tests.support.examples import examples
+from tests.support.quick import quick
 from tests.support.sessions import session
 from tests.support.trace_documents import changed
 
@@ -128,7 +129,7 @@ def test_it_is_saved_all_the_same(real: Profile, tmp_path: Path) -> None:
         profscope.load(tmp_path / "t.json")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(NAMES, ["t.json", "t.pftrace", "job/"]))
 def test_text_that_utf8_cannot_hold_is_shown_all_the_same(real: Profile, tmp_path: Path, name: str) -> None:
     """The line of a load, with a lone surrogate in it."""
     metadata = json.loads(json.dumps(real.metadata))

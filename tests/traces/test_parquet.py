@@ -25,6 +25,7 @@ from profscope.traces.parquet import columns
 from profscope.traces.trace_filter import TraceFilter
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
+from tests.support.quick import quick
 from tests.support.round_trips import assert_same
 from viewer.cli import main as view
 
@@ -132,7 +133,13 @@ def test_a_part_of_one_cta_reads_few_row_groups(saved: Path, monkeypatch: pytest
     assert 1 <= len(read) <= all_groups // 4
 
 
-@pytest.mark.parametrize("words", [["--launch", "2", "--cta", "3"], ["--kernels", "odd"], ["--cta", "99"]])
+@pytest.mark.parametrize(
+    "words",
+    quick(
+        [["--launch", "2", "--cta", "3"], ["--kernels", "odd"], ["--cta", "99"]],
+        [["--launch", "2", "--cta", "3"]],
+    ),
+)
 def test_the_viewer_shows_the_same(
     saved: Path, profile: Profile, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -396,7 +396,7 @@ def test_kernels_without_spans_inside_are_named(tmp_path: Path) -> None:
     assert 'No spans inside matmul_kernel; instrument="default" records loads, stores, waits and MMAs' in said
 
 
-@pytest.mark.parametrize("zoom", quick(["1us:2us", "900:", ":2us"], ["900:", ":2us"]))
+@pytest.mark.parametrize("zoom", quick(["1us:2us", "900:", ":2us"], [":2us"]))
 def test_the_zooms_of_the_help_work_in_either_unit(zoom: str, trace: str) -> None:
     for unit in ("ns", "cycles"):
         done = run(trace, "--zoom", zoom, "--unit", unit)

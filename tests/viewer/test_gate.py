@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -45,7 +47,39 @@ def row_sums(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + tl.program_id(0), tl.sum(acc, 0))
 """
 
-Kernels = Any
+Launches = tuple["Launch", ...]
+NAME = "gate_kernels"
+
+
+class Launch(NamedTuple):
+    """Of a kernel in the module of a name, and how often. size: of a product's tile; columns: of a row."""
+
+    kernel: str = "product"
+    rows: int = 0
+    act: int = 0
+    stages: int = 3
+    size: int = 32
+    columns: int = 512
+    module: str = NAME
+    times: int = 1
+
+    def run(self, kernel: Any) -> None:
+        if self.kernel == "product":
+            a = torch.ones(32, 128, dtype=torch.float16)
+            b, c = torch.ones(128, self.size).half(), torch.empty(32, self.size).half()
+            tile = {"BM": self.size, "BK": 16, "ACT": self.act, "num_stages": self.stages, "num_warps": 2}
+            kernel[(32 // self.size,)](a, b, c, 128, **tile)
+        else:
+            x, out = torch.ones(self.rows, self.columns), torch.empty(self.rows)
+            kernel[(self.rows,)](x, out, self.columns, BLOCK=128, num_warps=1)
+
+
+def both(stages: int = 3, size: int = 32, module: str = NAME) -> Launches:
+    return tuple(Launch(act=act, stages=stages, size=size, module=module) for act in (0, 1))
+
+
+def row_sums(rows: int, times: int = 1, columns: int = 512) -> Launches:
+    return (Launch("row_sums", rows, times=times, columns=columns),)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +88,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def module_of(folder: Path) -> Callable[..., Kernels]:
-    """The kernels as a module of a name, and `row_sums` under another name."""
+def kernel_of(folder: Path) -> Callable[[Launch], Any]:
+    """The kernel in its module, where `row_sums` may have another name."""
 
-    def of(name: str, row_sums: str = "row_sums") -> Kernels:
+    @cache
+    def module_of(name: str, row_sums: str) -> Any:
         path = folder / f"{name}.py"
         path.write_text(SOURCE.replace("def row_sums(", f"def {row_sums}("))
         spec = importlib.util.spec_from_file_location(name, path)
@@ -67,52 +102,46 @@ def module_of(folder: Path) -> Callable[..., Kernels]:
         spec.loader.exec_module(module)
         return module
 
+    def of(launch: Launch) -> Any:
+        sums = "row_sums" if launch.kernel == "product" else launch.kernel
+        return getattr(module_of(launch.module, sums), launch.kernel)
+
     return of
 
 
 @pytest.fixture(scope="module")
-def kernels(module_of: Callable[..., Kernels]) -> Kernels:
-    return module_of("gate_kernels")
+def saved(folder: Path, kernel_of: Callable[[Launch], Any]) -> Callable[[Launches], str]:
+    """The trace of a program, recorded once for all tests that compare it with others."""
+    count = itertools.count()
 
+    @cache
+    def of(program: Launches) -> str:
+        with session() as prof:
+            for launch in program:
+                for _ in range(launch.times):
+                    launch.run(kernel_of(launch))
+        path = folder / f"{next(count)}.parquet"
+        prof.save(path)
+        return str(path)
 
-def product(kernels: Kernels, act: int, stages: int = 3, size: int = 32) -> None:
-    a, b = torch.ones(32, 128, dtype=torch.float16), torch.ones(128, size, dtype=torch.float16)
-    c = torch.empty(32, size, dtype=torch.float16)
-    kernels.product[(32 // size,)](a, b, c, 128, BM=size, BK=16, ACT=act, num_stages=stages, num_warps=2)
-
-
-def row_sums(kernel: Any, rows: int, times: int = 1, columns: int = 512) -> None:
-    x, out = torch.ones(rows, columns), torch.empty(rows)
-    for _ in range(times):
-        kernel[(rows,)](x, out, columns, BLOCK=128, num_warps=1)
-
-
-def both(kernels: Kernels, stages: int = 3, size: int = 32) -> None:
-    for act in (0, 1):
-        product(kernels, act, stages, size)
+    return of
 
 
 @pytest.fixture
-def gate(folder: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
-    """The exit status, what --json prints, and stderr, of two programs compared."""
+def gate(saved: Callable[[Launches], str]) -> Callable[..., tuple[int, dict[str, Any], str]]:
+    """The exit status, what --format json prints, and stderr, of two programs compared."""
 
-    def of(a: Callable[[], None], b: Callable[[], None], *more: str) -> tuple[int, dict[str, Any], str]:
-        paths = []
-        for name, program in (("a", a), ("b", b)):
-            with session() as prof:
-                program()
-            paths.append(str(folder / f"{name}.parquet"))
-            prof.save(paths[-1])
-        done = run("diff", *paths, "--fail-above", "5%", "--format", "json", *more)
+    def of(a: Launches, b: Launches) -> tuple[int, dict[str, Any], str]:
+        done = run("diff", saved(a), saved(b), "--fail-above", "5%", "--format", "json")
         return done.returncode, json.loads(done.stdout), done.stderr
 
     return of
 
 
 def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
-    kernels: Kernels, gate: Any, folder: Path
+    gate: Any, saved: Callable[[Launches], str], folder: Path
 ) -> None:
-    status, shown, errors = gate(lambda: both(kernels), lambda: both(kernels, stages=1))
+    status, shown, errors = gate(both(), both(stages=1))
     assert (status, errors) == (3, "")
     for act, each in enumerate(sorted(shown["kernels"], key=lambda each: each["configuration"])):
         assert (each["configuration"], each["differs"]) == (f"ACT={act}", "num_stages 3 -> 1")
@@ -120,9 +149,8 @@ def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
         assert each["launch"]["percent"] > 50
     assert shown["program"]["changed_a"] == shown["program"]["changed_b"] == 1
     assert shown["program"]["not_judged"] == []
-    traces = [str(folder / f"{name}.parquet") for name in "ab"]
     page = folder / "diff.html"
-    text = run("diff", *traces, "--html", str(page)).stdout
+    text = run("diff", saved(both()), saved(both(stages=1)), "--html", str(page)).stdout
     for act in (0, 1):
         heading = f"product, ACT={act} (num_stages 3 -> 1)"
         assert f"{heading}: " in text
@@ -130,28 +158,20 @@ def test_two_configurations_of_other_stages_are_compared_each_with_its_own(
 
 
 def test_an_unchanged_program_passes_however_often_it_launches(
-    kernels: Kernels, gate: Any, folder: Path
+    gate: Any, saved: Callable[[Launches], str]
 ) -> None:
-    def program(times: int) -> None:
-        both(kernels)
-        row_sums(kernels.row_sums, 24, times)
-
-    status, shown, errors = gate(lambda: program(1), lambda: program(3))
+    once, often = ((*both(), *row_sums(24, times)) for times in (1, 3))
+    status, shown, errors = gate(once, often)
     assert (status, errors) == (0, "")
-    assert all(each["says"].startswith("the same, ") for each in shown["kernels"])
+    assert {each["launch"]["status"] for each in shown["kernels"]} == {"same"}
     assert (shown["program"]["changed_a"], shown["program"]["changed_b"]) == (0, 0)
-    text = run("diff", *(str(folder / f"{name}.parquet") for name in "ab")).stdout
+    text = run("diff", saved(once), saved(often)).stdout
     assert " in B, 3 and 5 launches; no launch changed" in " ".join(text.split())
 
 
-def test_more_launches_of_one_size_are_no_regression(kernels: Kernels, gate: Any) -> None:
+def test_more_launches_of_one_size_are_no_regression(gate: Any) -> None:
     """The mean of all launches would grow: a large launch takes longer than a small one."""
-
-    def program(large: int, small: int, kernel: Any) -> None:
-        row_sums(kernel, 3000, large, 128)
-        row_sums(kernel, 4, small, 128)
-
-    status, shown, _ = gate(lambda: program(2, 2, kernels.row_sums), lambda: program(3, 2, kernels.row_sums))
+    status, shown, _ = gate(*((*row_sums(3000, large, 128), *row_sums(4, 2, 128)) for large in (2, 3)))
     assert status == 0
     large, small = sorted(shown["kernels"], key=lambda each: -int(each["grid_a"]))
     assert (large["grid_a"], large["grid_b"], large["configuration"]) == ("3000", "3000", "grid 3000")
@@ -159,70 +179,51 @@ def test_more_launches_of_one_size_are_no_regression(kernels: Kernels, gate: Any
     assert large["launch"]["self_a"] > small["launch"]["self_a"]
 
 
-def test_a_slower_kernel_is_not_hidden_by_small_launches(kernels: Kernels, gate: Any) -> None:
-    def program(columns: int, small: int) -> None:
-        row_sums(kernels.row_sums, 64, 2, columns)
-        row_sums(kernels.row_sums, 4, small, columns // 4)
+def test_a_slower_kernel_is_not_hidden_by_small_launches(gate: Any) -> None:
+    def program(columns: int, small: int) -> Launches:
+        return (*row_sums(64, 2, columns), *row_sums(4, small, columns // 4))
 
-    status, shown, _ = gate(lambda: program(4096, 2), lambda: program(6144, 12))
+    status, shown, _ = gate(program(4096, 2), program(6144, 12))
     assert status == 3
     assert all(each["regressed"] for each in shown["kernels"])
 
 
-def test_a_kernel_in_another_module_is_the_same_one(
-    kernels: Kernels, module_of: Callable[..., Kernels], gate: Any
-) -> None:
-    moved = module_of("gate_kernels_moved")
-    status, shown, errors = gate(lambda: both(kernels), lambda: both(moved))
+def test_a_kernel_in_another_module_is_the_same_one(gate: Any) -> None:
+    moved = "gate_kernels_moved"
+    status, shown, errors = gate(both(), both(module=moved))
     assert (status, errors) == (0, "")
     assert {each["differs"] for each in shown["kernels"]} == {"module gate_kernels -> gate_kernels_moved"}
     assert {each["launch"]["status"] for each in shown["kernels"]} == {"same"}
-    status, _, _ = gate(lambda: both(kernels), lambda: both(moved, stages=1))
+    status, _, _ = gate(both(), both(stages=1, module=moved))
     assert status == 3
 
 
-def test_other_tile_sizes_are_compared_and_named(kernels: Kernels, gate: Any) -> None:
-    status, shown, errors = gate(lambda: both(kernels, size=32), lambda: both(kernels, size=16))
+def test_other_tile_sizes_are_compared_and_named(gate: Any) -> None:
+    status, shown, errors = gate(both(size=32), both(size=16))
     assert status in (0, 3)
     assert errors == ""
     told = sorted((each["configuration"], each["differs"]) for each in shown["kernels"])
     assert told == [(f"ACT={act}", "BM 32 -> 16, grid 1 -> 2") for act in (0, 1)]
 
 
-def test_what_is_in_one_program_only_is_not_judged(
-    kernels: Kernels, module_of: Callable[..., Kernels], gate: Any
-) -> None:
+def test_what_is_in_one_program_only_is_not_judged(gate: Any) -> None:
     """Too much of it fails the gate; a little does not."""
-    renamed = module_of("gate_kernels_renamed", "sums_of_rows")
-
-    def program(kernel: Any, columns: int = 512) -> None:
-        both(kernels)
-        row_sums(kernel, 8, 1, columns)
-
-    status, shown, errors = gate(lambda: program(kernels.row_sums), lambda: program(renamed.sums_of_rows))
+    renamed = Launch("sums_of_rows", 8, module="gate_kernels_renamed")
+    status, shown, errors = gate((*both(), *row_sums(8)), (*both(), renamed))
     assert status == 4
     assert "not judged: row_sums: only in A (" in errors
     assert "not judged: sums_of_rows: only in B (" in errors
     told = shown["program"]
     assert told["changed_a"] == told["not_judged_a"] > 0.05
     assert sum(each["b"] for each in told["not_judged"]) == pytest.approx(told["not_judged_b"])
-
-    def added() -> None:
-        for _ in range(6):
-            both(kernels)
-        row_sums(kernels.row_sums, 8, 1, 128)
-
-    status, shown, errors = gate(lambda: both(kernels), added)
+    status, shown, errors = gate(both(), (*both() * 6, *row_sums(8, 1, 128)))
     assert status == 0
     assert errors.startswith("not judged: row_sums: only in B (")
     assert 0 < shown["program"]["not_judged_b"] < 0.05
 
 
-def test_another_grid_of_the_same_constexprs_is_other_work(kernels: Kernels, gate: Any) -> None:
-    status, shown, errors = gate(
-        lambda: row_sums(kernels.row_sums, 8),
-        lambda: (row_sums(kernels.row_sums, 8), row_sums(kernels.row_sums, 40)),
-    )
+def test_another_grid_of_the_same_constexprs_is_other_work(gate: Any) -> None:
+    status, shown, errors = gate(row_sums(8), (*row_sums(8), *row_sums(40)))
     assert status == 4
     assert "not judged: row_sums, grid 40: only in B (" in errors
     assert {each["configuration"]: each["launch"]["status"] for each in shown["kernels"]} == {
@@ -231,24 +232,16 @@ def test_another_grid_of_the_same_constexprs_is_other_work(kernels: Kernels, gat
     }
 
 
-def test_a_regression_comes_before_what_was_not_judged(kernels: Kernels, gate: Any) -> None:
-    status, _, errors = gate(
-        lambda: both(kernels), lambda: (both(kernels, stages=1), row_sums(kernels.row_sums, 8))
-    )
+def test_a_regression_comes_before_what_was_not_judged(gate: Any) -> None:
+    status, _, errors = gate(both(), (*both(stages=1), *row_sums(8)))
     assert status == 3
     assert "not judged: row_sums: only in B (" in errors
 
 
-def test_without_a_bound_nothing_fails(kernels: Kernels, folder: Path) -> None:
-    paths = []
-    for stages in (3, 1):
-        with session() as prof:
-            both(kernels, stages)
-            row_sums(kernels.row_sums, stages)
-        paths.append(folder / f"free-{stages}.pftrace.gz")
-        prof.save(paths[-1])
+def test_without_a_bound_nothing_fails(saved: Callable[[Launches], str], folder: Path) -> None:
+    paths = [saved((*both(), *row_sums(8))), saved((*both(stages=1), *row_sums(40)))]
     page = folder / "free.html"
-    done = run("diff", *map(str, paths), "--html", str(page))
+    done = run("diff", *paths, "--html", str(page))
     assert (done.returncode, done.stderr) == (0, "")
     assert profscope.diff(*paths).attrs["program"]["not_judged_a"] > 0
     assert 'class="verdict plain">Only A has launches of this kernel.' in page.read_text()

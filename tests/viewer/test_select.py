@@ -142,7 +142,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("flag", ["--variant", "--launch", "--cta", "--warp"])
+@pytest.mark.parametrize("flag", quick(["--variant", "--launch", "--cta", "--warp"], ["--launch", "--warp"]))
 def test_a_part_of_what_a_session_recorded_is_shown(
     recorded: str, flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

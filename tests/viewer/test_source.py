@@ -274,7 +274,7 @@ def test_a_text_that_is_nested_too_deeply_is_shown_as_it_is(statement: str, tmp_
     }
     deep = Profile(profile.df, profile.launches, {**profile.metadata, "sources": [source]})
     deep.save(tmp_path / "t.json")
-    for view in (["--source"], ["--format", "report"], []):
+    for view in (["--source"], []):
         shown = run(str(tmp_path / "t.json"), *view)
         assert (shown.returncode, shown.stderr) == (0, "")
         assert view != ["--source"] or statement[:20] in shown.stdout

@@ -16,7 +16,7 @@ from profscope.threads import worker_pool
 
 __all__ = ["Numbers", "each_piece", "even_pieces", "numbers_by", "pieces"]
 
-_ROWS: Final = 1 << 16
+PIECE_ROWS: Final = 1 << 16
 """Rows of a piece; a few more where a warp's spans do not end there. With fewer, steps are so short
 that threads take turns more often than they work: the same corrections took twice the time."""
 _NEAR: Final = 1 << 10
@@ -29,17 +29,17 @@ T = TypeVar("T")
 
 def even_pieces(count: int) -> list[slice]:
     """So many rows, cut wherever it may be."""
-    return [slice(at, min(at + _ROWS, count)) for at in range(0, count, _ROWS)] or [slice(0, 0)]
+    return [slice(at, min(at + PIECE_ROWS, count)) for at in range(0, count, PIECE_ROWS)] or [slice(0, 0)]
 
 
 def pieces(df: pd.DataFrame) -> list[slice]:
     """The rows of a span table, cut where a warp's outermost span begins: so no span is in another piece than
     its parent. One piece where spans do stand elsewhere, as in other tools' traces."""
     parent, depth, count = df["parent"].to_numpy(), df["depth"].to_numpy(), len(df)
-    if count <= _ROWS:
+    if count <= PIECE_ROWS:
         return [slice(0, count)]
     begins = [0]
-    for at in range(_ROWS, count, _ROWS):
+    for at in range(PIECE_ROWS, count, PIECE_ROWS):
         begin = _next_root(parent, depth, max(at, begins[-1]))
         if begin > begins[-1]:
             begins.append(begin)

@@ -172,7 +172,7 @@ def test_an_emulated_trace_is_named_so(tmp_path: Path, processor: Processor) -> 
     ]
 
 
-@pytest.mark.parametrize("digits", range(1, 12))
+@pytest.mark.parametrize("digits", quick(range(1, 12), (1, 6, 9, 11)))
 def test_times_are_exact_to_the_nanosecond(digits: int, tmp_path: Path, processor: Processor) -> None:
     """Perfetto reads microseconds as doubles; three decimals must come out as whole ns up to days."""
     random = np.random.default_rng(digits)
