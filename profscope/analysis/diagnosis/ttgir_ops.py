@@ -44,8 +44,8 @@ _Read = tuple[Op, str]  # an op, and the name of an operand
 def line_of(op: Op) -> int:
     """The innermost line in the kernel's file: of a function of another file that was inlined, where it is
     called."""
-    frames = (op.loc, *op.loc.callers)
-    return next(frame.line for frame in frames if frame.file == frames[-1].file)
+    places = [(op.loc.file, op.loc.line), *((caller.file, caller.line) for caller in op.loc.callers)]
+    return next(line for file, line in places if file == places[-1][0])
 
 
 def is_power_of_two(value: Value | None) -> bool:
