@@ -18,7 +18,8 @@ __all__ = ["Arithmetic", "arithmetic_of", "as_bare", "is_ambiguous"]
 
 _LINE: Final = re.compile(
     r"^[ \t]*\.loc\s(?P<place>[^\n]*)$"
-    r"|^[ \t]*(?:@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s+(?P<operands>[^\n;]*);",
+    r"|^[ \t]*(?P<label>\$L__BB\w+):"
+    r"|^[ \t]*(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s+(?P<operands>[^\n;]*);",
     re.MULTILINE,
 )
 _FUNCTION: Final = re.compile(r"\.(?:func|entry)\b")
@@ -81,12 +82,14 @@ def _read(function: str, expressions: set[str], counts: dict[str, int]) -> None:
 
 @dataclass(frozen=True)
 class _Instruction:
-    """results: registers; operands: without the result; place: its line of the source."""
+    """results: registers; operands: without the result; place: its line of the source; otherwise: of each
+    result, what it is if a guard keeps the instruction from running, none without a guard."""
 
     opcode: str
     results: tuple[str, ...]
     operands: tuple[str, ...]
     place: str
+    otherwise: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -98,14 +101,31 @@ class _Instruction:
 
 
 def _instructions(function: str) -> Iterator[_Instruction]:
-    """Those with a result."""
-    place = ""
+    """Those with a result. Registers have another name after each time that they are written, as compilers
+    use one for several values; at a label, where ways through the function meet, their own one again."""
+    place, written = "", 0
+    names: dict[str, str] = {}  # by register, since the last label
     for line in _LINE.finditer(function):
-        if line["opcode"] is None:
+        if line["label"] is not None:
+            yield from _met(names)
+            names.clear()
+        elif line["opcode"] is None:
             place = line["place"].partition("//")[2].strip() or line["place"]
         elif line["opcode"].partition(".")[0] not in _WITHOUT_RESULT:
             result, *operands = _COMMA.split(line["operands"])
-            yield _Instruction(line["opcode"], tuple(_REGISTER.findall(result)), tuple(operands), place)
+            registers = _REGISTER.findall(result)
+            read = [_REGISTER.sub(lambda each: names.get(each[0], each[0]), text) for text in operands]
+            otherwise = [names.get(each, each) for each in registers] if line["guard"] else []
+            for each in registers:
+                names[each], written = f"%written{written}", written + 1
+            results = tuple(names[each] for each in registers)
+            yield _Instruction(line["opcode"], results, tuple(read), place, tuple(otherwise))
+    yield from _met(names)
+
+
+def _met(names: dict[str, str]) -> Iterator[_Instruction]:
+    for register, name in names.items():
+        yield _Instruction("mov.b32", (register,), (name,), "")
 
 
 def _origins(instructions: Sequence[_Instruction]) -> dict[str, frozenset[str]]:
@@ -116,9 +136,11 @@ def _origins(instructions: Sequence[_Instruction]) -> dict[str, frozenset[str]]:
     while changed:
         changed = False
         for each in instructions:
-            for register, own in zip(each.results, _results(each, origins), strict=True):
+            for at, (register, own) in enumerate(zip(each.results, _results(each, origins), strict=True)):
                 known = origins.get(register)
                 whole = own if known is None else known | own
+                if each.otherwise:
+                    whole |= origins.get(each.otherwise[at], frozenset())
                 if whole != known:
                     origins[register] = whole
                     changed = True

@@ -195,3 +195,24 @@ def test_cost_says_so(
             assert main([str(file), "--cost", "-p", "kernel-span,op-spans"]) == 0
         lines = capfd.readouterr().out.splitlines()
         assert any(line.startswith(wanted) for line in lines) is not put_back
+
+
+_ADDED_UP = """.visible .entry k(
+    mov.b32 {total}, 0;
+    mov.b32 %r1, 0;
+    mov.u32 %r2, %r1;
+    @%p1 ld.global.b32 {{ %r2 }}, [ %rd1 + 0 ];
+$L__BB0_1:
+    .loc 1 7 3                     // k.py:7:3
+    ld.global.b32 {{ %r3 }}, [ %rd2 + 0 ];
+    mul.f32 %r4, {factor}, %r3;
+    add.f32 {total}, {total}, %r4;
+    @%p2 bra $L__BB0_1;
+    ret;
+"""
+
+
+def test_a_register_that_has_several_values_is_told_apart_at_each() -> None:
+    own, shared = (arithmetic_of(_ADDED_UP.format(total=total, factor="%r2")) for total in ("%r9", "%r1"))
+    assert not own.differs_from(shared)
+    assert own.differs_from(arithmetic_of(_ADDED_UP.format(total="%r9", factor="%r9")))
