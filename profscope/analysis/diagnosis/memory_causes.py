@@ -21,6 +21,7 @@ from profscope.analysis.diagnosis.gains import (
 from profscope.analysis.diagnosis.products import without_small_tiles
 from profscope.analysis.diagnosis.ttgir_ops import is_divided, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.analysis.kernels.devices import PIPES
 
 __all__ = ["CAUSES", "without_torn_vectors"]
 
@@ -94,14 +95,23 @@ def _spared(
     all that wait for memory wait for it; if it moves none, nobody does. If none binds, no more than the
     excess keeps memory busy, nor than the waits at this line: the rest is latency, which ideal ones have too.
     But full queues are no latency: then all that wait for memory wait for it, too.
-    On the emulator a latency stays as it is, and only the queue is shorter."""
+    On the emulator a latency stays as it is, and only the queue is shorter; but if DRAM would be the limit
+    without caches, it is so much less."""
     if "counters" not in facts.known:
-        return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
+        queued = facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
+        return max(queued, _without_caches(facts, left["l1"]))
     held = held_by_traffic(facts, left)
     if held is not None:
         return held
     busy = max(facts.used.get(name, 0.0) * (1 - part) for name, part in left.items())
     return min(busy, waits * avoidable)
+
+
+def _without_caches(facts: KernelFacts, left: float) -> float:
+    """The part of the time that is gone with all but such a part of the sectors, if each comes from DRAM."""
+    dram = facts.used.get("l1", 0.0) * thresholds.LINE_SECTORS * 32 / thresholds.DRAM_BYTES
+    others = max(facts.used.get(name, 0.0) for name in (*PIPES, "issue", "shared", "tensor"))
+    return 1 - max(others, dram * left) / max(others, dram, 1e-9)
 
 
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
