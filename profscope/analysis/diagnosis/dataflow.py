@@ -245,21 +245,23 @@ def _is_load(op: Op) -> bool:
 
 
 def _is_converted_again(conversion: Op) -> bool:
-    """Whether its data comes from another conversion of at least as much."""
+    """Whether its data comes from another conversion of at least as much, and not from a product, too, whose
+    layout what it is added to must have."""
     size = elements(conversion.results[0].type)
-    left, seen = [conversion], {conversion}
+    left, seen, is_again = [conversion], {conversion}, False
     while left:
         op = left.pop()
         for name in op.operands:
             value = op.resolve(name)
             if value is None or not isinstance(value.owner, Op) or value.owner in seen:
                 continue
-            if value.owner.name == _CONVERSION and elements(value.type) >= size:
-                return True
+            if any(PRODUCTS.search(each.name) for each in (value.owner, *value.owner.walk())):
+                return False
+            is_again |= value.owner.name == _CONVERSION and elements(value.type) >= size
             if not _is_load(value.owner):
                 left.append(value.owner)
             seen.add(value.owner)
-    return False
+    return is_again
 
 
 def fetch_lines(ops: list[Op]) -> set[int]:
