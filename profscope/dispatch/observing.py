@@ -31,8 +31,7 @@ from profscope.dispatch.configurations import Binary, Configuration, Configurati
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
-from profscope.evidence.subject import SampledLaunch, Subject
-from profscope.evidence.tensor_sizes import tensor_bytes
+from profscope.evidence.subject import SampledLaunch, Subject, tensor_bytes
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import reason

@@ -1,15 +1,16 @@
-"""What is observed, in which order, and what the observers keep of it."""
+"""What is observed, in which order, with tensors of which sizes, and what the observers keep of it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CountedLaunch", "CounterValues", "LargestFirst", "SampledLaunch", "Subject"]
+__all__ = ["CountedLaunch", "CounterValues", "LargestFirst", "SampledLaunch", "Subject", "tensor_bytes"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,29 @@ class LargestFirst:
 
     def _so_far_s(self, subject: Subject) -> float:
         return self._launches[subject] * self._quickest_s.get(subject, 0.0)
+
+
+def tensor_bytes(signature: Mapping[str, Any], arguments: Sequence[Any]) -> dict[str, int]:
+    """By name, the bytes from the first element of a tensor to its last one; of a tensor descriptor, those of
+    its tensor. Arguments that are neither have no entry.
+
+    signature: by name the type of each argument, as of Triton's `ASTSource`. arguments: with constexprs or,
+    as Inductor launches, without. Empty for any other number of arguments: nobody knows which is which then.
+    """
+    given = [name for name, kind in signature.items() if kind != "constexpr"]
+    names = next((each for each in ([*signature], given) if len(each) == len(arguments)), [])
+    sizes = {
+        name: _extent(getattr(value, "base", value)) for name, value in zip(names, arguments, strict=False)
+    }
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def _extent(tensor: Any) -> int | None:
+    """None for what is no tensor."""
+    if not all(hasattr(tensor, each) for each in ("shape", "stride", "element_size")):
+        return None
+    sides = [int(side) for side in tensor.shape]
+    if 0 in sides:
+        return 0
+    steps = (abs(step) * (side - 1) for side, step in zip(sides, tensor.stride(), strict=True))
+    return int((1 + sum(steps)) * tensor.element_size())

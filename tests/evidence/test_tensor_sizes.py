@@ -6,7 +6,7 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from profscope.evidence.tensor_sizes import tensor_bytes
+from profscope.evidence.subject import tensor_bytes
 
 SIGNATURE = {"x_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
 X = torch.zeros(6, 10)
