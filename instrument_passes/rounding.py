@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["Arithmetic", "arithmetic_of", "as_bare", "is_ambiguous"]
 
@@ -26,9 +26,9 @@ _FUNCTION: Final = re.compile(r"\.(?:func|entry)\b")
 _COMMA: Final = re.compile(r",\s*(?![^{\[]*[}\]])")  # not in braces or brackets
 _REGISTER: Final = re.compile(r"%[a-z]+\d+")
 _FLOATS: Final = frozenset({"f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64"})
-_WITHOUT_RESULT: Final = frozenset(
-    {"st", "red", "bar", "barrier", "bra", "setp", "fence", "membar", "prefetch"}
-)
+_WITHOUT_RESULT: Final = frozenset({"st", "red", "bar", "barrier", "setp", "fence", "membar", "prefetch"})
+_BRANCHES: Final = ("bra", "brx")
+_LABEL: Final = "label"
 # What they read counts, though they are no arithmetic: the first so many operands.
 _PASS_ON: Final = {"cvt": 1, "mov": 1, "selp": 2, "shfl": 1}
 _COUNTED: Final = ("fma", "mul", "add", "sub")
@@ -68,27 +68,28 @@ def arithmetic_of(ptx: str) -> Arithmetic:
 
 def _read(function: str, expressions: set[str], counts: dict[str, int]) -> None:
     """Add a function's arithmetic."""
-    instructions = list(_instructions(function))
+    instructions = list(_told_apart(list(_instructions(function))))
     origins = _origins(instructions)
     for each in instructions:
         if each.name not in _COUNTED or not each.is_float:
             continue
         counts[each.name] += 1
         if each.name in _PRODUCTS:
-            read = [" ".join(sorted(_origin(text, origins))) for text in each.operands]
+            read = [" ".join(sorted(_origin(operand, origins))) for operand in each.operands]
             read[:2] = sorted(read[:2])  # they commute
             expressions.add(blake2b("\n".join([each.opcode, *read]).encode(), digest_size=12).hexdigest())
 
 
-@dataclass(frozen=True)
-class _Instruction:
-    """results: registers; operands: without the result; place: its line of the source; otherwise: of each
-    result, what it is if a guard keeps the instruction from running, none without a guard."""
+class _Instruction(NamedTuple):
+    """results: registers; operands: the registers of each, without the result; loaded: what a load loads, by
+    its parameter or its line of the source; is_guarded: whether it may not run; otherwise: of each result,
+    what it is then, none if a result has only one value."""
 
     opcode: str
-    results: tuple[str, ...]
-    operands: tuple[str, ...]
-    place: str
+    results: tuple[str, ...] = ()
+    operands: tuple[tuple[str, ...], ...] = ()
+    loaded: str = ""
+    is_guarded: bool = False
     otherwise: tuple[str, ...] = ()
 
     @property
@@ -101,67 +102,88 @@ class _Instruction:
 
 
 def _instructions(function: str) -> Iterator[_Instruction]:
-    """Those with a result. Registers have another name after each time that they are written, as compilers
-    use one for several values; at a label, where ways through the function meet, their own one again."""
-    place, written = "", 0
-    names: dict[str, str] = {}  # by register, since the last label
+    """Those with a result; also labels and branches, as ways through the function meet and part there."""
+    place = ""
     for line in _LINE.finditer(function):
+        opcode = line["opcode"]
         if line["label"] is not None:
-            yield from _met(names)
-            names.clear()
-        elif line["opcode"] is None:
+            yield _Instruction(_LABEL)
+        elif opcode is None:
             place = line["place"].partition("//")[2].strip() or line["place"]
-        elif line["opcode"].partition(".")[0] not in _WITHOUT_RESULT:
+        elif (name := opcode.partition(".")[0]) in _BRANCHES:
+            yield _Instruction(opcode)
+        elif name not in _WITHOUT_RESULT:
             result, *operands = _COMMA.split(line["operands"])
-            registers = _REGISTER.findall(result)
-            read = [_REGISTER.sub(lambda each: names.get(each[0], each[0]), text) for text in operands]
-            otherwise = [names.get(each, each) for each in registers] if line["guard"] else []
-            for each in registers:
-                names[each], written = f"%written{written}", written + 1
-            results = tuple(names[each] for each in registers)
-            yield _Instruction(line["opcode"], results, tuple(read), place, tuple(otherwise))
-    yield from _met(names)
+            loaded = ""
+            if name == "ld":
+                is_parameter = "param" in opcode.split(".")
+                loaded = _parameter(operands[0]) if is_parameter else f"loaded at {place}"
+            read = tuple(tuple(_REGISTER.findall(text)) for text in operands)
+            yield _Instruction(
+                opcode, tuple(_REGISTER.findall(result)), read, loaded, line["guard"] is not None
+            )
 
 
-def _met(names: dict[str, str]) -> Iterator[_Instruction]:
-    for register, name in names.items():
-        yield _Instruction("mov.b32", (register,), (name,), "")
+def _told_apart(instructions: Sequence[_Instruction]) -> Iterator[_Instruction]:
+    """Those with a result. A register that is written at several places, as compilers use one for several
+    values, has another name after each, and its own one again at a label. At branches and labels its own one
+    takes the value that it has there."""
+    writes = Counter(register for each in instructions for register in each.results)
+    names: dict[str, str] = {}  # since the last label
+    left: dict[str, str] = {}  # of these, since the last branch
+    for at, each in enumerate(instructions):
+        if not each.results:
+            yield from (_Instruction("mov.b32", (own,), ((name,),)) for own, name in left.items())
+            left.clear()
+            if each.opcode == _LABEL:
+                names.clear()
+            continue
+        now = each
+        if names:
+            read = tuple(tuple(names.get(name, name) for name in operand) for operand in each.operands)
+            now = now._replace(operands=read)
+        if any(writes[register] > 1 for register in each.results):
+            otherwise = tuple(names.get(own, own) for own in each.results) if each.is_guarded else ()
+            fresh = {own: f"{own} written at {at}" for own in each.results if writes[own] > 1}
+            names.update(fresh)
+            left.update(fresh)
+            now = now._replace(
+                results=tuple(names.get(own, own) for own in each.results), otherwise=otherwise
+            )
+        yield now
+    yield from (_Instruction("mov.b32", (own,), ((name,),)) for own, name in left.items())
 
 
 def _origins(instructions: Sequence[_Instruction]) -> dict[str, frozenset[str]]:
     """By register, the loads, parameters and integers that its value comes from, on any way through the
     function: the compiler may have another branch in one build, such as for a loop of no iterations."""
-    origins: dict[str, frozenset[str]] = {}
+    origins: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    passed: list[tuple[str, list[str]]] = []  # a register, and those that it has its value from
+    for each in instructions:
+        if each.loaded:
+            made = [f"{each.loaded} {at}" for at in range(len(each.results))]
+        else:
+            made = [] if each.name in _PASS_ON or each.is_float else [each.name] * len(each.results)
+        for register, own in zip(each.results, made, strict=False):
+            origins[register] |= {own}
+        if not made or each.otherwise:
+            count = 0 if made else _PASS_ON.get(each.name, len(each.operands))
+            read = [name for operand in each.operands[:count] for name in operand]
+            for at, register in enumerate(each.results):
+                passed.append((register, [*read, *each.otherwise[at : at + 1]]))
     changed = True
     while changed:
         changed = False
-        for each in instructions:
-            for at, (register, own) in enumerate(zip(each.results, _results(each, origins), strict=True)):
-                known = origins.get(register)
-                whole = own if known is None else known | own
-                if each.otherwise:
-                    whole |= origins.get(each.otherwise[at], frozenset())
-                if whole != known:
-                    origins[register] = whole
-                    changed = True
+        for register, read in passed:
+            known = origins[register]
+            origins[register] = known.union(*(origins[name] for name in read))
+            changed |= origins[register] != known
     return origins
 
 
-def _results(each: _Instruction, origins: dict[str, frozenset[str]]) -> list[frozenset[str]]:
-    """Of each result of an instruction, where it comes from."""
-    if each.name == "ld":
-        is_parameter = "param" in each.opcode.split(".")
-        loaded = _parameter(each.operands[0]) if is_parameter else f"loaded at {each.place}"
-        return [frozenset({f"{loaded} {at}"}) for at in range(len(each.results))]
-    if each.name not in _PASS_ON and not each.is_float:
-        return [frozenset({each.name})] * len(each.results)
-    read = each.operands[: _PASS_ON.get(each.name, len(each.operands))]
-    return [frozenset().union(*(_origin(text, origins) for text in read))] * len(each.results)
-
-
-def _origin(text: str, origins: dict[str, frozenset[str]]) -> frozenset[str]:
+def _origin(operand: tuple[str, ...], origins: dict[str, frozenset[str]]) -> frozenset[str]:
     """Of an operand; `{%r1, %r2}` is one too."""
-    return frozenset().union(*(origins.get(name, frozenset()) for name in _REGISTER.findall(text)))
+    return frozenset().union(*(origins.get(name, frozenset()) for name in operand))
 
 
 def _parameter(text: str) -> str:

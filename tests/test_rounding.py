@@ -216,3 +216,22 @@ def test_a_register_that_has_several_values_is_told_apart_at_each() -> None:
     own, shared = (arithmetic_of(_ADDED_UP.format(total=total, factor="%r2")) for total in ("%r9", "%r1"))
     assert not own.differs_from(shared)
     assert own.differs_from(arithmetic_of(_ADDED_UP.format(total="%r9", factor="%r9")))
+
+
+_SKIPPED = """.visible .entry k(
+    ld.param.b32 %r1, [k_param_0];
+    ld.param.b32 %r2, [k_param_1];
+    mov.b32 %r9, {first};
+    @%p1 bra $L__BB0_2;
+    ld.global.b32 {{ %r3 }}, [ %rd2 + 0 ];
+    mov.b32 %r9, %r3;
+$L__BB0_2:
+    mul.f32 %r4, %r9, %r9;
+    ret;
+"""
+
+
+def test_a_branch_takes_along_what_a_register_has_there() -> None:
+    """Though the way that does not branch writes to the register again."""
+    first, second = (arithmetic_of(_SKIPPED.format(first=name)) for name in ("%r1", "%r2"))
+    assert first.differs_from(second)
