@@ -31,7 +31,7 @@ from profscope.dispatch.configurations import Binary, Configuration, Configurati
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
-from profscope.evidence.subject import SampledLaunch, Subject, tensor_bytes
+from profscope.evidence.subject import SampledLaunch, Subject, largest, of_configurations, tensor_bytes
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import reason
@@ -59,8 +59,9 @@ _COUNTERS: Final = "/libnvperf_host.so"  # CUPTI loads it to sample, and not to 
 @dataclass(eq=False)
 class _Observed:
     """What is known of a configuration. grid: of its first launch that was to be observed; only launches of
-    that grid are, so that what is counted belongs together. integers: arguments of that launch. others:
-    launches that could not be observed. binary: loaded while the sampler was open, None before that."""
+    that grid are, so that what is counted belongs together. integers: arguments of that launch. tensors: the
+    most bytes of each. others: launches that could not be observed. binary: loaded while the sampler was
+    open, None before that."""
 
     subject: Subject
     bare: Binary
@@ -165,9 +166,10 @@ class Observing:
         assert observer is not None
         with self._lock:
             observed = self._observed.get(configuration) or self._begin(configuration, bare, arguments)
-        if observed.grid != arguments[:STREAM]:
-            observed.others += 1
-            return False
+            if observed.grid != arguments[:STREAM]:
+                observed.others += 1
+                return False
+            observed.tensors = largest(observed.tensors, _tensors(bare, arguments))
         observed.changed |= observed.integers != _integers(arguments)
 
         def run() -> Any:
@@ -186,8 +188,7 @@ class Observing:
             cubin=kernel.kernel,
             ptx=ptx_of(kernel),
         )
-        tensors = tensor_bytes(kernel.src.signature, arguments[_FIRST_ARGUMENT:])
-        observed = _Observed(subject, bare, grid, _integers(arguments), tensors)
+        observed = _Observed(subject, bare, grid, _integers(arguments), _tensors(bare, arguments))
         self._observed[configuration] = observed
         return observed
 
@@ -221,8 +222,8 @@ class Observing:
         """The metadata's entry "hardware" if the session asks for evidence, and notes.
 
         kernels: by name, launches that ran bare under each witness; added_s: how long the program has waited
-        for them; not_measured: what is missing, and why; tensors: of each configuration, the bytes of the
-        tensors that it was launched with.
+        for them; not_measured: what is missing, and why; tensors: of each configuration, the most bytes
+        of each tensor that it was launched with.
         """
         if not self._asked:
             return {}, []
@@ -235,11 +236,10 @@ class Observing:
         told = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
         missing = [*observer.notes(), *self._changes(), *self._too_few()]
         entry = {"kernels": told, "added_s": round(observer.added_s, 3), "not_measured": missing}
-        entry["tensors"] = [
+        entry["tensors"] = of_configurations(
             {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
             for each in list(self._observed.values())
-            if each.tensors
-        ]
+        )
         notes = [
             f"{name}: {sum(launches.values())} launches ran bare under the hardware's instruments, unrecorded"
             for name, launches in told.items()
@@ -326,6 +326,10 @@ def _is_probed(manifest: Manifest) -> bool:
 
 def _integers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(each for each in arguments[_FIRST_ARGUMENT:] if isinstance(each, int))
+
+
+def _tensors(bare: Binary, arguments: tuple[Any, ...]) -> dict[str, int]:
+    return tensor_bytes(bare.kernel.src.signature, arguments[_FIRST_ARGUMENT:])
 
 
 def machine_here(machine: Backend, options: Options) -> Machine | str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CountedLaunch", "CounterValues", "LargestFirst", "SampledLaunch", "Subject", "tensor_bytes"]
+__all__ = [
+    "CountedLaunch", "CounterValues", "LargestFirst", "SampledLaunch", "Subject", "largest",
+    "of_configurations", "tensor_bytes",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,18 +128,30 @@ def tensor_bytes(signature: Mapping[str, Any], arguments: Sequence[Any]) -> dict
     """
     given = [name for name, kind in signature.items() if kind != "constexpr"]
     names = next((each for each in ([*signature], given) if len(each) == len(arguments)), [])
-    sizes = {
-        name: _extent(getattr(value, "base", value)) for name, value in zip(names, arguments, strict=False)
-    }
+    sizes = {str(name): _extent(value) for name, value in zip(names, arguments, strict=False)}
     return {name: size for name, size in sizes.items() if size is not None}
 
 
-def _extent(tensor: Any) -> int | None:
-    """None for what is no tensor."""
-    if not all(hasattr(tensor, each) for each in ("shape", "stride", "element_size")):
+def largest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Of two launches, the larger size of each tensor whose size is known of both."""
+    return {name: max(size, other[name]) for name, size in one.items() if name in other}
+
+
+def of_configurations(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Entries of the metadata ("kernel", "key" and "bytes"), those of one configuration as one."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for each in entries:
+        configuration = each["kernel"], each["key"]
+        found[configuration] = largest(each["bytes"], found.get(configuration, each["bytes"]))
+    return [{"kernel": kernel, "key": key, "bytes": sizes} for (kernel, key), sizes in found.items() if sizes]
+
+
+def _extent(value: Any) -> int | None:
+    """None for what is no tensor, or has no sizes: also tensors of other libraries are launched with."""
+    try:
+        tensor = getattr(value, "base", value)
+        sides = [int(side) for side in tensor.shape]
+        steps = [abs(step) * (side - 1) for side, step in zip(sides, tensor.stride(), strict=True)]
+        return 0 if 0 in sides else (1 + sum(steps)) * int(tensor.element_size())
+    except Exception:  # noqa: BLE001  whatever it is, the user's launch goes on
         return None
-    sides = [int(side) for side in tensor.shape]
-    if 0 in sides:
-        return 0
-    steps = (abs(step) * (side - 1) for side, step in zip(sides, tensor.stride(), strict=True))
-    return int((1 + sum(steps)) * tensor.element_size())

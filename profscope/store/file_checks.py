@@ -160,7 +160,7 @@ _FORM: Final[dict[str, Any]] = {
         "kernels": {EACH: {EACH: int}},
         "added_s": NUMBER,
         "not_measured": [str],
-        "tensors": [Needs({"kernel": str, "key": str, "bytes": {EACH: int}})],
+        "tensors": [Needs({"kernel": str, "key": str, "bytes": {EACH: range(_MOST)}})],
     },
     "baseline": {"pairs": int, "kernels": {EACH: [_TIMED]}},
     "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "open_ns", "host_ns", "gpu_ns"), NUMBER)),

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from profscope.evidence.subject import of_configurations
+
 __all__ = ["merged_baseline", "merged_budget", "merged_building", "merged_hardware", "merged_sampler"]
 
 _ADDED_UP: Final = ("launches", "samples", "dropped")
@@ -74,6 +76,9 @@ def merged_hardware(parts: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str,
                 missing if len(own) == len(told) else f"rank {', '.join(map(str, own))}: {missing}"
                 for missing, own in ranks.items()
             ],
+            "tensors": of_configurations(
+                each for _, hardware in told for each in hardware.get("tensors") or ()
+            ),
         }
     }
 

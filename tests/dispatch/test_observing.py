@@ -178,6 +178,35 @@ def test_launches_of_one_grid_are_observed_and_the_others_recorded(gpu: FakeHard
     assert prof.metadata["hardware"]["not_measured"] == []
 
 
+def test_of_the_tensors_of_observed_launches_the_largest_sizes_are_kept(gpu: FakeHardware) -> None:
+    with session(hardware=["counters"]) as prof:
+        for n in (2500, 2501, 2506, 2503, 2502):
+            launch(n)
+    assert observed(prof) == {"counters": PASSES}
+    (sizes,) = (set(each["bytes"].values()) for each in prof.metadata["hardware"]["tensors"])
+    assert sizes == {4 * 2506}
+
+
+def test_tensors_of_which_nothing_is_known_are_launched_all_the_same(gpu: FakeHardware) -> None:
+    class Foreign:
+        """As another library's: its stride is no function."""
+
+        shape, stride, element_size, dtype = (40,), (1,), 4, X.dtype
+
+        def data_ptr(self) -> int:
+            return int(X.data_ptr())
+
+    out = torch.empty_like(X)
+    with session(hardware=["counts"]) as prof:
+        for _ in range(3):
+            out.zero_()
+            add_kernel[(1,)](Foreign(), X, out, 40, BLOCK=1024)
+    assert torch.equal(out, 2 * X)
+    assert observed(prof) == {"counts": 1}
+    (entry,) = prof.metadata["hardware"]["tensors"]
+    assert list(entry["bytes"].values()) == [160, 160]
+
+
 def test_integers_that_change_between_passes_are_noted(gpu: FakeHardware) -> None:
     with session(hardware=["counters"]) as prof:
         for n in (2500, 2501, 2502, 2503, 2505):

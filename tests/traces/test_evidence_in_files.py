@@ -39,6 +39,7 @@ HARDWARE = {
     "kernels": {KERNEL: {"counts": 1, "counters": 12}},
     "added_s": 0.5,
     "not_measured": ["no samples: x"],
+    "tensors": [{"kernel": KERNEL, "key": KEY, "bytes": {"a_ptr": 4096}}],
 }
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLES = with_evidence(
@@ -79,7 +80,17 @@ def test_damaged_tables_are_refused(damage: Callable[[Any], object], said: str, 
 
 
 @pytest.mark.parametrize(
-    "hardware", [{"kernels": {"k": 1}}, {"added_s": "long"}, {"not_measured": "all"}, {"not_measured": [1]}]
+    "hardware",
+    [
+        {"kernels": {"k": 1}},
+        {"added_s": "long"},
+        {"not_measured": "all"},
+        {"not_measured": [1]},
+        {"tensors": {}},
+        {"tensors": [{"kernel": KERNEL, "key": KEY}]},
+        {"tensors": [{"kernel": KERNEL, "key": KEY, "bytes": {"a_ptr": -1}}]},
+        {"tensors": [{"kernel": KERNEL, "key": KEY, "bytes": {"a_ptr": None}}]},
+    ],
 )
 def test_metadata_of_another_form_are_refused(hardware: dict[str, Any], tmp_path: Path) -> None:
     PROFILE.save(tmp_path / "t.json")

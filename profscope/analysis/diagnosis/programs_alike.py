@@ -11,7 +11,7 @@ from instrument_passes.ir.model import Op
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
-from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
 from profscope.analysis.diagnosis.repeated_loads import repeated_loads, tensor_bytes
 from profscope.analysis.diagnosis.ttgir_ops import (
@@ -28,6 +28,7 @@ __all__ = ["CAUSES"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _AXES: Final = ("x", "y", "z")
+_UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
 _READ: Final = "ttg.local_load"
 _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
@@ -35,13 +36,14 @@ _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 @needs("counters", "counts", "samples", "ttgir")
 def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     """tile-reread. DRAM sends the same bytes several times, whatever else it sends: caches lose them before
-    the next program comes. A load has no more different ones than its tensor; nor, if its address does not
-    depend on an axis of the grid, than one of the programs along it. Without it DRAM sends each byte once
-    and fills L2 once. A program that does what several do asks L2 once, too; tiles of a product, whose sides
-    registers limit, do at the most. At the least, L2 is as busy as before."""
+    the next program comes. What TMA copies is not counted, so it might be what DRAM sends. A load has no more
+    different bytes than its tensor; nor, if its address does not depend on an axis of the grid, than one of
+    the programs along it. Without it DRAM sends each byte once and fills L2 once. A program that does what
+    several do asks L2 once, too; tiles of a product, whose sides registers limit, do at the most. At the
+    least, L2 is as busy as before."""
     dram, read = facts.used.get("dram", 0.0), facts.counters.get("dram_read", 0.0)
     rows = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"]) & (facts.counts["sectors"] > 0)]
-    if dram < thresholds.BOUND or rows.empty:
+    if dram < thresholds.BOUND or rows.empty or facts.executed_ops(*_UNCOUNTED):
         return
     by_line = rows.groupby(["file", "line"], observed=True)
     asked, touched = by_line["sectors"].sum(), by_line[["sectors", "sectors_ideal"]].sum().min(axis=1)
@@ -56,12 +58,13 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     shared = [
         place for place, line in lines.items() if different[place] < touched[place] and line not in repeated
     ]
-    again, once = read - 32 * needed, 32 * sum(different[place] for place in shared)
+    others = 32 * facts.sectors(*ATOMICS) + facts.local_bytes
+    again, once = read - 32 * needed - others, 32 * sum(different[place] for place in shared)
     if not shared or again < max((thresholds.REREAD - 1) * once, thresholds.MUCH * read):
         return
     if again > 32 * sum(asked[shared]):  # other loads' bytes are among those
         return
-    file, line = max(different, key=lambda place: asked[place] - different[place])
+    file, line = max(shared, key=lambda place: asked[place] - different[place])
     left = left_of_traffic(facts, needed, facts.sectors("STG"))
     filled = left | {"l2": (facts.l2_bytes + 32 * needed) / (facts.l2_bytes + read)}
     held = max(dram, facts.stalled(*_QUEUES))

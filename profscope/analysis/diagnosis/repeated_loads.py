@@ -22,6 +22,7 @@ _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
 _OF_L1: Final = ("l1", "lsu")
 _QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
+_UNKNOWN: Final = -1  # an argument that is none
 _CLASSES: Final = ("global load", "async copy")
 _NAMES: Final = re.compile(r"%[\w#:]+")
 
@@ -75,7 +76,8 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
     if l1 < thresholds.BOUND or l1 <= others or rows.empty or facts.has(PRODUCTS.pattern):
         return
-    touched = rows.groupby("line")[["sectors", "sectors_ideal"]].sum().min(axis=1) * 32.0
+    of_a_launch = rows[["sectors", "sectors_ideal"]].div(rows["launches"], axis=0)
+    touched = of_a_launch.groupby(rows["line"]).sum().min(axis=1) * 32.0
     repeated, tensors = repeated_loads(facts), tensor_bytes(facts)
     again = {
         line: touched[line] - tensors[line]
@@ -108,13 +110,12 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
 
 def tensor_bytes(facts: KernelFacts) -> dict[int, float]:
     """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known."""
-    found: dict[int, set[str]] = {}
+    found: dict[int, set[int]] = {}
     for op, line, _ in facts.located_ops:
         if op.name in _LOADS and op.operands:
-            found.setdefault(line, set()).update(arguments_of(op) or {""})
+            found.setdefault(line, set()).update(arguments_of(op) or {_UNKNOWN})
     return {
-        line: sum(facts.tensors.get(name, math.inf) for name in arguments)
-        for line, arguments in found.items()
+        line: sum(facts.tensors.get(at, math.inf) for at in arguments) for line, arguments in found.items()
     }
 
 

@@ -36,6 +36,8 @@ PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 _PROGRAM: Final = "tt.get_program_id"
 _LOAD: Final = "tt.load"
 _FROM_INTEGER: Final = "tt.int_to_ptr"
+_FUNCTION: Final = "tt.func"
+_PRIVATE: Final = "tt.func private"
 _POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
 _DIVISIONS: Final = re.compile(r"arith\.(div|rem)[su]i$")
 _Read = tuple[Op, str]  # an op, and the name of an operand
@@ -185,16 +187,21 @@ def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
     return {str(each).partition(_PROGRAM + " ")[2][:1] for each in programs}
 
 
-def arguments_of(access: Op) -> set[str]:
-    """The kernel's arguments that an access reads from or writes to, and those whose values its address
-    depends on; none if some pointer is not an argument."""
-    found: set[str] = set()
+def arguments_of(access: Op) -> set[int]:
+    """The positions of the kernel's arguments that an access reads from or writes to, and of those whose
+    values its address depends on; none if some pointer is not an argument. Names do not tell: an argument may
+    have that of a variable that it is assigned to."""
+    found: set[int] = set()
     for value in _sources(access, access.operands[0], alone=False):
-        if isinstance(value.owner, Op):
-            if value.owner.name == _FROM_INTEGER:
+        owner = value.owner
+        if isinstance(owner, Op):
+            if owner.name == _FROM_INTEGER:
                 return set()
-        elif value.type.startswith(_POINTERS):
-            found.add(value.name.removeprefix("%"))
+        elif (function := owner.parent_op) is not None and function.name == _FUNCTION:
+            if owner is not function.regions[0].entry or _PRIVATE in function.first_line:
+                return set()
+            if value.type.startswith(_POINTERS):
+                found.add(value.index)
     return found
 
 
