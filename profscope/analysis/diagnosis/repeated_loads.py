@@ -109,13 +109,14 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
 
 
 def tensor_bytes(facts: KernelFacts) -> dict[int, float]:
-    """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known."""
+    """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known, or
+    has none: then what is loaded is not in it."""
     found: dict[int, set[int]] = {}
     for op, line, _ in facts.located_ops:
         if op.name in _LOADS and op.operands:
             found.setdefault(line, set()).update(arguments_of(op) or {_UNKNOWN})
     return {
-        line: sum(facts.tensors.get(at, math.inf) for at in arguments) for line, arguments in found.items()
+        line: sum(facts.tensors.get(at) or math.inf for at in arguments) for line, arguments in found.items()
     }
 
 
