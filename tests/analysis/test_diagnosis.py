@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
@@ -255,6 +256,31 @@ def test_an_excess_that_caches_hold_back_from_the_bound_resource_is_no_finding()
 def test_traffic_of_spills_is_not_that_of_tiles() -> None:
     gains = {name: gain for name, _, gain in judged("gate and up by 4 warps").found}
     assert gains["register-spills"] > 2 * gains.get("tile-reread", 0.0)
+
+
+def with_another_access(name: str, opcode: str, line: int, sectors: int) -> Profile:
+    """The kernel has one more access, of which only a sector is needed."""
+    profile = recorded(name)
+    counts = profile.counts
+    one = counts[counts["sectors"] > 0].iloc[:1].assign(
+        pc=counts["pc"].max() + 16, opcode=opcode, line=line, sectors=sectors, sectors_ideal=1
+    )  # fmt: skip
+    added = measured_frame("counts", pd.concat([counts, one], ignore_index=True))
+    return Profile.of(replace(profile.tables, counts=added))
+
+
+def test_what_is_loaded_again_is_not_the_line_that_is_uncoalesced() -> None:
+    name = "the same tile of all pairs"
+    found = with_another_access(name, "LDG.E", 1, 1 << 26).findings().query("finding == 'tile-reread'")
+    assert (
+        found["line"].tolist() == recorded(name).findings().query("finding == 'tile-reread'")["line"].tolist()
+    )
+    assert len(found) == 1
+
+
+def test_what_tma_copies_might_be_what_dram_sends() -> None:
+    found = with_another_access("the same tile of all pairs", "UTMALDG.2D", 1, 0).findings()
+    assert "tile-reread" not in set(found["finding"])
 
 
 def test_a_loop_that_lanes_leave_apart_makes_warps_late() -> None:
