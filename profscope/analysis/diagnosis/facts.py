@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from typing import Any, Final, cast
 
 import numpy as np
@@ -44,7 +43,6 @@ _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
 _POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
 _EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
-_ONE_ARGUMENT: Final = re.compile(r"\*?\w+")  # a type: neither a tuple's nor a descriptor's
 ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
 """Opcodes of atomics of global memory."""
 LOADS: Final[tuple[str, ...]] = ("global load", "async copy", "tma")
@@ -73,9 +71,8 @@ class KernelFacts:
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
     launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no
     warp is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is.
-    cta_cycles: durations of recorded CTAs. tensors: by the position of an argument the bytes of its
-    tensor, {} if not known. place: file and line of the kernel. capability: 90 for 9.0, 0 if unknown.
-    analysis: its spans.
+    cta_cycles: durations of recorded CTAs. place: file and line of the kernel. capability: 90 for 9.0, 0 if
+    unknown. analysis: its spans.
     """
 
     kernel: str
@@ -93,7 +90,6 @@ class KernelFacts:
     spills: int
     idle: float
     cta_cycles: np.ndarray[Any, Any]
-    tensors: Mapping[int, int]
     ttgir: str
     ptx: str
     capability: int
@@ -404,7 +400,6 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         spills=int(build.get("spills") or 0),
         idle=_idle(judged, values),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
-        tensors=_tensors(judged),
         ttgir=ttgir,
         ptx=_text_of(judged, "ptx"),
         capability=_capability(str((tables.metadata.get("device") or {}).get("arch") or "")),
@@ -437,19 +432,6 @@ def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
             whole = launches * sms * cycles / periods[0]
             return max(0.0, 1 - taken / whole) if taken and math.isfinite(whole) and whole > 0 else 0.0
     return 0.0
-
-
-def _tensors(judged: KernelAnalysis) -> dict[int, int]:
-    """Tuples and descriptors are several arguments of a kernel: those behind one are unknown."""
-    told = (judged.tables.metadata.get("hardware") or {}).get("tensors") or ()
-    of = judged.kernel, judged.configuration.get("key")
-    sizes: Mapping[str, int] = next(
-        (each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {}
-    )
-    kinds = judged.configuration.get("signature") or {}
-    given = [(name, str(kind)) for name, kind in kinds.items() if kind != "constexpr"]
-    alone = takewhile(lambda each: _ONE_ARGUMENT.fullmatch(each[1]), given)
-    return {at: sizes[name] for at, (name, _) in enumerate(alone) if name in sizes}
 
 
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
@@ -15,6 +16,7 @@ from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
 __all__ = ["CAUSES", "repeated_loads", "tensor_bytes"]
 
@@ -24,6 +26,7 @@ _OF_L1: Final = ("l1", "lsu")
 _QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
 _UNKNOWN: Final = -1  # an argument that is none
 _CLASSES: Final = ("global load", "async copy")
+_ONE_ARGUMENT: Final = re.compile(r"\*?\w+")  # a type: neither a tuple's nor a descriptor's
 _NAMES: Final = re.compile(r"%[\w#:]+")
 
 
@@ -111,13 +114,26 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
 def tensor_bytes(facts: KernelFacts) -> dict[int, float]:
     """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known, or
     has none: then what is loaded is not in it."""
+    sizes = _sizes(facts.analysis)
     found: dict[int, set[int]] = {}
     for op, line, _ in facts.located_ops:
         if op.name in _LOADS and op.operands:
             found.setdefault(line, set()).update(arguments_of(op) or {_UNKNOWN})
-    return {
-        line: sum(facts.tensors.get(at) or math.inf for at in arguments) for line, arguments in found.items()
-    }
+    return {line: sum(sizes.get(at) or math.inf for at in arguments) for line, arguments in found.items()}
+
+
+def _sizes(judged: KernelAnalysis) -> dict[int, int]:
+    """By the position of an argument of the kernel, the bytes of its tensor, {} if not known. Tuples and
+    descriptors are several arguments each: those behind one are unknown."""
+    told = (judged.tables.metadata.get("hardware") or {}).get("tensors") or ()
+    of = judged.kernel, judged.configuration.get("key")
+    sizes: Mapping[str, int] = next(
+        (each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {}
+    )
+    kinds = judged.configuration.get("signature") or {}
+    given = [(name, str(kind)) for name, kind in kinds.items() if kind != "constexpr"]
+    alone = takewhile(lambda each: _ONE_ARGUMENT.fullmatch(each[1]), given)
+    return {at: sizes[name] for at, (name, _) in enumerate(alone) if name in sizes}
 
 
 def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
