@@ -90,3 +90,22 @@ def test_a_loops_result_is_thrown_away_by_what_was_loaded_before(by: str, is_dis
     with session() as prof:
         powers_kernel[(4,)](x, asked, torch.empty(512), 5, 500, BY=by, BLOCK=128)
     assert bool(list(discarded_loops(ops_of(prof)))) == is_discarded
+
+
+@triton.jit
+def biased_kernel(x_ptr, w_ptr, bias_ptr, out_ptr, n, valid, SIDE: tl.constexpr):  # noqa: N803
+    """A tile of a product, and a bias for its first columns."""
+    at = tl.arange(0, SIDE)
+    total = tl.zeros((SIDE, SIDE), tl.float32)
+    for start in range(0, n, SIDE):
+        x = tl.load(x_ptr + at[:, None] * n + start + at[None, :])
+        total = tl.dot(x, tl.load(w_ptr + (start + at[:, None]) * SIDE + at[None, :]), total)
+    total += tl.load(bias_ptr + at, mask=at < valid, other=0.0)[None, :]
+    tl.store(out_ptr + at[:, None] * SIDE + at[None, :], total)
+
+
+def test_lanes_of_a_small_load_are_few_of_those_of_all_copies() -> None:
+    x, w = torch.randn(64, 1024).half(), torch.randn(1024, 64).half()
+    with session() as prof:
+        biased_kernel[(1,)](x, w, torch.randn(64), torch.empty(64, 64), 1024, 8, SIDE=64)
+    assert "masked-work" not in set(prof.profile.findings()["finding"])

@@ -318,11 +318,11 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
-    waits for memory stay, and those for results if a warp has its scheduler for itself; products of what is
-    loaded are multiplied in full. Of a
-    copy for a product the step is thrown away: all it does for that part."""
+    waits for memory stay, and those for results if a warp has its scheduler for itself. The line is that of
+    the product in a loop, if there is one: it multiplies masked lanes as well. If those of a copy for a
+    product are masked off, all that the step does for them is gone."""
     loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
-    masked = 1 - float(loads["threads"].sum()) / max(1.0, 32.0 * float(loads["executed"].sum()))
+    masked = min(_masked(loads), _masked(facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]))
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
@@ -345,6 +345,15 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
             "end the loop of a tile without rows",
             gain(facts, Without(removed, scaled)), "medium",
         )  # fmt: skip
+
+
+def _masked(loads: pd.DataFrame) -> float:
+    """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
+    also in the last steps of a pipelined loop."""
+    lanes = 32.0 * loads["executed"]
+    touching = (32.0 * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
+    used = loads["threads"].where(loads["op"] == "LDG", touching)
+    return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
 
 
 def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
