@@ -120,15 +120,16 @@ class LargestFirst:
 
 
 def tensor_bytes(signature: Mapping[str, Any], arguments: Sequence[Any]) -> dict[str, int]:
-    """By name, the bytes from the first element of a tensor to its last one; of a tensor descriptor, those of
-    its tensor. Arguments that are neither have no entry.
+    """By name, the bytes that a kernel may reach from the first element of a tensor: to the end of its
+    storage, as kernels also read behind a view. Of a tensor descriptor, those of its tensor. Arguments that
+    are neither have no entry.
 
     signature: by name the type of each argument, as of Triton's `ASTSource`. arguments: with constexprs or,
     as Inductor launches, without. Empty for any other number of arguments: nobody knows which is which then.
     """
     given = [name for name, kind in signature.items() if kind != "constexpr"]
     names = next((each for each in ([*signature], given) if len(each) == len(arguments)), [])
-    sizes = {str(name): _extent(value) for name, value in zip(names, arguments, strict=False)}
+    sizes = {str(name): _reach(value) for name, value in zip(names, arguments, strict=False)}
     return {name: size for name, size in sizes.items() if size is not None}
 
 
@@ -146,12 +147,11 @@ def of_configurations(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, An
     return [{"kernel": kernel, "key": key, "bytes": sizes} for (kernel, key), sizes in found.items() if sizes]
 
 
-def _extent(value: Any) -> int | None:
+def _reach(value: Any) -> int | None:
     """None for what is no tensor, or has no sizes: also tensors of other libraries are launched with."""
     try:
         tensor = getattr(value, "base", value)
-        sides = [int(side) for side in tensor.shape]
-        steps = [abs(step) * (side - 1) for side, step in zip(sides, tensor.stride(), strict=True)]
-        return 0 if 0 in sides else (1 + sum(steps)) * int(tensor.element_size())
+        before = int(tensor.storage_offset()) * int(tensor.element_size())
+        return int(tensor.untyped_storage().nbytes()) - before
     except Exception:  # noqa: BLE001  whatever it is, the user's launch goes on
         return None

@@ -27,9 +27,10 @@ class Foreign:
         (X, 240),
         (X[1:], 200),
         (X.t(), 240),
-        (X[:, 0], 204),  # from the first to the last one
-        (X[:1].expand(100, 10), 40),
-        (X[:0], 0),
+        (X[:, 1], 236),  # to the end of its storage
+        (X[0], 240),
+        (X[:1].clone().expand(100, 10), 40),
+        (torch.empty(0), 0),
         (X.half(), 120),
         (torch.tensor(1.0), 4),
         (TensorDescriptor.from_tensor(torch.zeros(6, 16), [2, 16]), 384),

@@ -84,8 +84,9 @@ def _finding(
 
 @needs("counts", "samples")
 def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts and PC samples. Without it float32 does it: each instruction takes a slot as before, and
-    those around them are gone. At the most all are, as of functions that float32 has an instruction for."""
+    """Needs counts and PC samples. Without it float32 does it: each float64 instruction becomes one
+    that takes a slot as before, and the others at these lines are gone. The upper bound: float64 instructions
+    are gone, too, as float32 has one instruction for a function."""
     rows = facts.counts["op"].isin(_DOUBLES) | facts.counts["opcode"].astype("str").str.contains(r"\.F64")
     if facts.ttgir:  # functions such as sin use float64 for some arguments of float32
         rows &= facts.at(facts.lines_with("f64"))

@@ -156,10 +156,10 @@ def attainable(resource: str) -> float:
 
 
 def held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | None:
-    """The part of the time that waits for traffic, if it binds the kernel. All that wait for memory wait for
-    a busy resource that moves it, and nobody does if that moves none. So they do if warps mostly wait until
-    queues of memory accept accesses, or until stores have left them: then memory cannot pass them faster, by
-    whatever it is that no counter shows. None if nothing binds the kernel."""
+    """The part of the time that waits for traffic, if traffic binds the kernel; None if nothing does. If a
+    resource binds the kernel, that is what the resource would move less. If none does, but warps mostly wait
+    until queues of memory accept accesses, or until stores have left them, it is all waits for memory: what
+    limits these queues has no counter."""
     busiest = binding({name: 100 * used for name, used in facts.used.items()})
     if busiest:
         return 1 - left.get(busiest, 1.0)

@@ -25,8 +25,8 @@ _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard de
 
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs the grid. Without it the same work runs on all SMs; at the least, they share what is not theirs
-    alone, so that each reaches `ATTAINABLE` of what one does now."""
+    """Needs the grid. Without it the same work runs on all SMs. The lower bound: as they share L2 and DRAM,
+    each reaches `ATTAINABLE` of what one does now."""
     if 0 < facts.grid < facts.sms:
         part = facts.grid / facts.sms
         yield Finding(

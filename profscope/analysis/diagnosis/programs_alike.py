@@ -1,5 +1,5 @@
-"""What programs do alike. tile-reread: they load the same bytes, and DRAM sends them each time.
-redundant-load: in each step they reduce the same data."""
+"""Bytes that several programs load. tile-reread: DRAM sends them each time. redundant-load: all of the
+programs reduce them to the same result."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
 @needs("counters", "counts", "samples", "ttgir")
 def sent_again(facts: KernelFacts) -> Iterator[Finding]:
-    """tile-reread. DRAM sends the same bytes several times, whatever else it sends: caches lose them before
-    the next program comes. What TMA copies is not counted, so it might be what DRAM sends. A load has no more
-    different bytes than its tensor; nor, if its address does not depend on an axis of the grid, than one of
-    the programs along it. Without it DRAM sends each byte once and fills L2 once. A program that does what
-    several do asks L2 once, too; tiles of a product, whose sides registers limit, do at the most. At the
-    least, L2 is as busy as before."""
+    """tile-reread. DRAM sends the same bytes several times: caches lose them before the next program comes.
+    Kernels with TMA are left out, as its copies are not counted. A load has no more distinct bytes than its
+    tensor; if its address does not depend on an axis of the grid, no more than one program along that axis.
+    Without the cause DRAM sends each byte once, and fills L2 once. If one program can do what several do, it
+    also asks L2 once; for a product, whose tiles registers limit, that is the upper bound. The lower bound:
+    L2 stays as busy as it is."""
     dram, read = facts.used.get("dram", 0.0), facts.counters.get("dram_read", 0.0)
     rows = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"]) & (facts.counts["sectors"] > 0)]
     if dram < thresholds.BOUND or rows.empty or facts.executed_ops(*_UNCOUNTED):
@@ -71,7 +71,8 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "tile-reread", str(file), int(line),
         cited(
-            "DRAM sends {read}, {different} are different; it is at {dram}; most are loaded again here",
+            "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
+            "this line",
             read=Quantity(read / 1e6, "MB"), different=Quantity(32 * needed / 1e6, "MB"), dram=of_peak(dram),
         ),
         "a program that does what several do now, or an order of the grid in which those that load the same "

@@ -73,7 +73,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
 def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     """Loads ask for several times the bytes of their tensor, L1 has them, and nothing is busier than L1 and
     its queue. Without it each byte is loaded once; at the least, as often as tuned kernels read operands.
-    Where data say what is loaded, nobody knows how often that is the same."""
+    Gathers are left out: how much of them overlaps is unknown."""
     l1 = max(facts.used.get(name, 0.0) for name in _OF_L1)
     others = max(facts.used.get(name, 0.0) for name in ("dram", "l2", "issue", "tensor"))
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
@@ -102,7 +102,7 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "redundant-load", facts.place[0], line,
         cited(
-            "loads here ask for {asked}, of a tensor of {bytes}; L1 and its queue are at {used}",
+            "loads at this line request {asked} from {bytes} of tensors; the busier of L1 and LSU is at {used}",
             asked=Quantity(touched[line] / 1e6, "MB"), bytes=Quantity(tensors[line] / 1e6, "MB"),
             used=of_peak(l1),
         ),
