@@ -102,7 +102,7 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "redundant-load", facts.place[0], line,
         cited(
-            "loads at this line request {asked} from {bytes} of tensors; the busier of L1 and LSU is at {used}",
+            "loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
             asked=Quantity(touched[line] / 1e6, "MB"), bytes=Quantity(tensors[line] / 1e6, "MB"),
             used=of_peak(l1),
         ),
