@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from profscope.errors import SessionError, TraceError
 from profscope.recording.recorder import available_bytes
 from profscope.traces.checks import validate
 from tests.support.forks import Forks
+from tests.support.full_disk import full_disk
 from tests.support.quick import quick
 from tests.support.sessions import assert_equal, count, launch_add, parts_of_session, session, write_all
 
@@ -111,23 +109,12 @@ def test_a_spool_that_cannot_be_created_stops_the_session_at_once(tmp_path: Path
         pass
 
 
-@contextlib.contextmanager
-def no_file_longer_than(size: int) -> Iterator[None]:
-    """As on a disk that is full by then."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_path: Path) -> None:
     prof = session(spool=tmp_path).__enter__()
     launch_add()
     prof.flush()
     assert prof.spool is not None
-    with no_file_longer_than(prof.spool.stat().st_size + 100):
+    with full_disk(prof.spool.stat().st_size + 100):
         launch_add()
         with pytest.raises(SessionError, match="File too large"):
             prof.flush()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +23,7 @@ from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.output import held
 from tests.support.examples import examples
+from tests.support.full_disk import full_disk
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
@@ -109,17 +108,6 @@ def being_written(folder: Path) -> bool:
         return any(part.stat().st_size for part in folder.glob(".*.part"))
     except FileNotFoundError:  # it has just become the file
         return False
-
-
-@contextmanager
-def full_disk(free_bytes: int) -> Iterator[None]:
-    """Let the operating system refuse to write more than that to a file."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (free_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_what_is_no_path_is_refused() -> None:

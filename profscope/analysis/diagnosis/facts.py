@@ -138,7 +138,13 @@ class KernelFacts:
             return 0.0
         sectors = self.counts[["sectors", "sectors_ideal"]]
         needed = sectors.min(axis=1).sum() / max(1, sectors["sectors"].sum())
-        return self.used.get("l1", 0.0) * needed * _LINE_BYTES / thresholds.DRAM_BYTES
+        return needed * self.sectors_from_dram
+
+    @property
+    def sectors_from_dram(self) -> float:
+        """On the emulator, what part of DRAM's peak all sectors would use that accesses touch, if no cache
+        had any."""
+        return self.used.get("l1", 0.0) * _LINE_BYTES / thresholds.DRAM_BYTES
 
     def executed_share(self, rows: pd.Series) -> float:
         """What part of the warp instructions the marked rows of `counts` are."""

@@ -109,7 +109,7 @@ def _spared(
 
 def _without_caches(facts: KernelFacts, left: float) -> float:
     """The part of the time that is gone with all but such a part of the sectors, if each comes from DRAM."""
-    dram = facts.used.get("l1", 0.0) * thresholds.LINE_SECTORS * 32 / thresholds.DRAM_BYTES
+    dram = facts.sectors_from_dram
     others = max(facts.used.get(name, 0.0) for name in (*PIPES, "issue", "shared", "tensor"))
     return 1 - max(others, dram * left) / max(others, dram, 1e-9)
 

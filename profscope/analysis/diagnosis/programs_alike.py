@@ -13,7 +13,7 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.repeated_loads import repeated_loads, tensor_bytes
+from profscope.analysis.diagnosis.repeated_loads import repeated_loads, tensor_bytes_by_line
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
     buffer_of,
@@ -47,7 +47,7 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
         return
     by_line = rows.groupby(["file", "line"], observed=True)
     asked, touched = by_line["sectors"].sum(), by_line[["sectors", "sectors_ideal"]].sum().min(axis=1)
-    programs, tensors = _programs_by_line(facts), tensor_bytes(facts)
+    programs, tensors = _programs_by_line(facts), tensor_bytes_by_line(facts)
     lines = {place: int(cast(Place, place)[1]) for place in asked.index}
     different = {
         place: min(touched[place] / programs.get(line, 1), tensors.get(line, math.inf) / 32)

@@ -18,7 +18,7 @@ from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, is_ga
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
-__all__ = ["CAUSES", "repeated_loads", "tensor_bytes"]
+__all__ = ["CAUSES", "repeated_loads", "tensor_bytes_by_line"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
@@ -81,7 +81,7 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
         return
     of_a_launch = rows[["sectors", "sectors_ideal"]].div(rows["launches"], axis=0)
     touched = of_a_launch.groupby(rows["line"]).sum().min(axis=1) * 32.0
-    repeated, tensors = repeated_loads(facts), tensor_bytes(facts)
+    repeated, tensors = repeated_loads(facts), tensor_bytes_by_line(facts)
     again = {
         line: touched[line] - tensors[line]
         for line in touched.index.intersection(list(tensors))
@@ -111,7 +111,7 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def tensor_bytes(facts: KernelFacts) -> dict[int, float]:
+def tensor_bytes_by_line(facts: KernelFacts) -> dict[int, float]:
     """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known, or
     has none: then what is loaded is not in it."""
     sizes = _sizes(facts.analysis)

@@ -203,11 +203,15 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     shared = facts.counts["op"].isin(["LDS", "STS", "BAR"])
     across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
     needed = set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early
-    for lines, exchange, advice in (
-        (early, facts.at(early) & (shared | facts.counts["op"].eq("SHFL")), _REDUCE_ONCE),
-        (needed, facts.at(needed) & shared, _REDUCE_IN_A_WARP),
+    by_memory = facts.at(needed) & shared
+    for (place, waits), exchange, advice in (
+        (
+            _meeting(facts, early, None),
+            facts.at(early) & (shared | facts.counts["op"].eq("SHFL")),
+            _REDUCE_ONCE,
+        ),
+        (_meeting(facts, needed, by_memory), by_memory, _REDUCE_IN_A_WARP),
     ):
-        place, waits = _meeting(facts, lines, exchange if lines is needed else None)
         if waits >= thresholds.MUCH:
             yield Finding(
                 "serial-reduction", *place,
