@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from typing import Final
 
 import profscope
-from bench.corpus import addressing, fifth_memory, second_memory, seventh_memory, shared, sixth_memory
+from bench.corpus import addressing, eighth_images, second_memory, seventh_memory, shared, sixth_memory
 from bench.corpus.cases import CASES
 from bench.diagnose import EMULATED, RECORDINGS, cases, emulated_profile
 from profscope.profiles import Profile
 
 __all__ = ["main"]
 
-_ROOMS: Final = (addressing, shared, second_memory, fifth_memory, sixth_memory, seventh_memory)
+_ROOMS: Final = (addressing, shared, second_memory, sixth_memory, seventh_memory, eighth_images)
 _COLUMNS: Final = ("sectors_over_ideal", "wavefronts_over_ideal")
 _NEAR: Final = 0.02
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
     "NOISE_PCT",
     "NO_GAIN",
+    "RESULT",
     "UNKNOWN_GAIN",
     "Confidence",
     "Evidence",
@@ -54,6 +55,9 @@ def between_text(low: float, high: float) -> str:
 NO_GAIN = Gain(0.0, 0.0, 0.0)
 """Of a roof that is reached."""
 UNKNOWN_GAIN = Gain(math.nan, math.nan, math.nan)
+
+RESULT: Final = "-bound"
+"""How the name of a finding ends that says what a kernel has reached: no fault, and no gain."""
 
 
 class Quantity(NamedTuple):

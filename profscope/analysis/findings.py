@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import Answer, FindingsTable, joined_frame
-from profscope.analysis.cause import NOISE_PCT, Finding
+from profscope.analysis.cause import NOISE_PCT, RESULT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.spans.ctas import longest_first
 from profscope.analysis.spans.summing import SummedSpans
@@ -122,7 +122,7 @@ def _overwritten(judged: KernelAnalysis) -> list[str]:
 def _clean(known: frozenset[str], emulated: bool) -> str:
     nothing = f"no finding: nothing above {NOISE_PCT:.0f} % of the time"
     if emulated:
-        return f"{nothing}, by counts and the cost model, which has neither L2 nor DRAM"
+        return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("counters", "counts", "samples")):
         return f"{nothing}, by counters, counts and PC samples"
     return f"{_NOT_LOOKED_FOR}: session(hardware=True) takes the evidence"
@@ -138,7 +138,9 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
     own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))
     table["program_pct"] = table["gain_pct"] * own.to_numpy(np.float64)
     order = ["program_pct", "gain_pct"]
-    shown = FindingsTable(table.sort_values(order, ascending=False, kind="stable", ignore_index=True))
+    ranked = table.sort_values(order, ascending=False, kind="stable")
+    is_result = ranked["finding"].str.endswith(RESULT)  # a roof that is reached: it comes last
+    shown = FindingsTable(pd.concat([ranked[~is_result], ranked[is_result]], ignore_index=True))
     shown.attrs = attrs
     return shown
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.kernels.devices import PIPES, peak_of, slots_of
+from profscope.analysis.kernels.devices import PIPES, max_resident_ctas, peak_of, slots_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.spans.ctas import launch_durations
@@ -62,26 +62,38 @@ RESOURCES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 _RATES: Final[Mapping[int, Mapping[str, float]]] = {
-    80: {"issue": 4, "fma": 2, "alu": 2, "fp64": 1, "xu": 0.5, "lsu": 1, "shared": 1, "l1": 4, "tensor": 1},
+    80: {
+        "dram": 13.4, "l2": 47.4, "issue": 4, "fma": 2, "alu": 2, "fp64": 1, "xu": 0.5, "lsu": 1, "shared": 1,
+        "l1": 4, "tensor": 1,
+    },
     90: {"issue": 4, "fma": 4, "alu": 2, "fp64": 2, "xu": 0.5, "lsu": 1, "shared": 1},
-}
-"""By compute capability: how many warp instructions of each pipe, shared-memory wavefronts, sectors of L1 and
-cycles of its tensor cores an SM can do in a cycle. The emulator compiles for 80 (`emulator/costs.py` has the
-sources); those of 90 are the peaks that an H200's counters give."""
+}  # fmt: skip
+"""By compute capability: how many warp instructions of each pipe, shared-memory wavefronts, sectors of L1,
+cycles of its tensor cores, and bytes of DRAM (2,039 GB/s for 108 SMs at 1.41 GHz: NVIDIA A100 data sheet) and
+L2 (5,120 for 108 SMs: NVIDIA A100 whitepaper) an SM can do in a cycle. The emulator compiles for 80
+(`emulator/costs.py` has the other sources); those of 90 are the peaks that an H200's counters give."""
 
 _CLOSEST: Final = ("tensor", "fp64", "fma", "xu", "alu", "shared", "lsu", "dram", "l2", "l1", "issue")
 """Of resources that are used alike, the first one is named: what uses it uses the later ones, too. All that
 comes from DRAM passes L2, and an instruction for a pipe takes an issue slot."""
 _ALIKE_POINTS: Final = 5.0
+_SHARED_STALLS: Final = ("not_selected", "math_pipe_throttle", "mio_throttle", "lg_throttle")
+"""On the emulator, those that are longer the more warps an SM has."""
+_ALONE: Final = ("dram_read_alone", "dram_write_alone")
+_ATTAINED: Final[Mapping[str, float]] = {"dram": 0.89, "tensor": 0.8}
+"""Of its peak, what good kernels reach of the resource that binds them; 0.95 of others (docs/findings.md)."""
 
 
 @dataclass(frozen=True)
 class BareTime:
-    """How long a bare launch of a configuration takes, and on what. capability: 90 for 9.0."""
+    """How long a bare launch of a configuration takes, and on what. capability: 90 for 9.0. is_modelled: of
+    the emulator, as its part of a launch of more CTAs than fit at once: if its resources need longer than its
+    warps, so does the launch."""
 
     cycles: float
     sms: int
     capability: int
+    is_modelled: bool = False
 
 
 def limits(tables: Tables) -> pd.DataFrame:
@@ -98,7 +110,8 @@ def limits(tables: Tables) -> pd.DataFrame:
 
     counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
     executed instructions, wavefronts and sectors, at published rates of the architecture and the time of a
-    launch; on the emulator the time is that of its cost model, which has neither L2 nor DRAM.
+    launch. On the emulator they are those of a launch with enough CTAs to fill all SMs, by its cost model; L2
+    is an upper bound, as L1 may have held sectors, and DRAM moves what CTAs touch alone.
     types: without both, bytes and FLOPs by the types of the ops, against the data sheet's DRAM and tensor
     cores; upper bounds, since caches may have held the bytes.
 
@@ -138,17 +151,21 @@ def limits_of(
     """
     rows: list[dict[str, Any]] = []
     done = set()
+    alone: dict[Any, float] = {}
     known_times: Mapping[Any, BareTime] = times or {}
     for key, group in counters.groupby(["kernel", "variant"], observed=True, sort=False):
         columns = (group[name].tolist() for name in ("counter", "value", "unit", "peak_pct"))
         known = {counter: row for counter, *row in zip(*columns, strict=True)}
+        if all(counter not in known for counter, _ in RESOURCES.values()):  # the emulator's bytes of DRAM
+            alone[key] = sum(float(known[name][0]) for name in _ALONE if name in known)
+            continue
         rows += _rows(key, {name: _of_counter(known, name) for name in RESOURCES}, "counters")
         done.add(key)
     if counts is not None:
         for key, group in counts.groupby(["kernel", "variant"], observed=True, sort=False):
             time = known_times.get(key)
             if key not in done and time is not None:
-                rows += _rows(key, _of_counts(group, time), "counts")
+                rows += _rows(key, _of_counts(group, time, alone.get(key, 0.0)), "counts")
     return _frame(rows)
 
 
@@ -178,10 +195,32 @@ def bare_time(
     sms = int(device.get("sm_count") or 0)
     if not sms or not capability.isdecimal():
         return None
+    if tables.emulated:
+        return _modelled(tables, launches, of, sms, int(capability))
     known = bare_times(tables, *of).bare or durations.dropna().tolist()
-    clock_ghz = 1.0 if tables.emulated else float(launches["clock_ghz"].median())
+    clock_ghz = float(launches["clock_ghz"].median())
     cycles = float(np.median(known)) * clock_ghz if known and clock_ghz > 0 else 0.0
     return BareTime(cycles, sms, int(capability)) if cycles > 0 else None
+
+
+def _modelled(
+    tables: Tables, launches: pd.DataFrame, of: tuple[str, int], sms: int, capability: int
+) -> BareTime | None:
+    """The share of one of the emulator's launches in one of many more CTAs, where each SM has as many as fit:
+    the few CTAs of a small launch would make any kernel latency-bound. What warps wait for each other on an
+    SM is left out, as the resources stand for it: of R CTAs all but one part in R."""
+    ctas, samples = (
+        table[(table["kernel"] == of[0]) & (table["variant"] == of[1])]
+        for table in (tables.ctas, tables.samples)
+    )
+    room = max(1, max_resident_ctas(tables.metadata, *of))
+    grid = float(launches[["grid_x", "grid_y", "grid_z"]].prod(axis=1).mean())
+    shared = samples["stall"].isin(_SHARED_STALLS)
+    queued = float(samples.loc[shared, "samples"].sum()) / max(1, int(samples["samples"].sum()))
+    residents = min(room, max(1.0, grid / sms))
+    alone = float(ctas["duration_cycles"].mean()) * (1 - queued * (1 - 1 / residents))
+    cycles = alone * grid / (room * sms)
+    return BareTime(cycles, sms, capability, is_modelled=True) if cycles > 0 else None
 
 
 def _configuration(key: Any) -> tuple[str, int]:
@@ -228,8 +267,11 @@ def _of_counter(known: Mapping[str, list[Any]], resource: str) -> tuple[float, s
     return used, unit, peak, peak_pct
 
 
-def _of_counts(group: pd.DataFrame, time: BareTime) -> dict[str, tuple[float, str, float, float]]:
-    """What the instructions of one launch take of each pipe, at the rates of the architecture."""
+def _of_counts(
+    group: pd.DataFrame, time: BareTime, alone: float
+) -> dict[str, tuple[float, str, float, float]]:
+    """What the instructions of one launch take of each pipe, at the rates of the architecture. Of L2 and DRAM
+    that is only known of the emulator, whose L1 has nothing. alone: bytes that CTAs have alone."""
     rates = _RATES.get(time.capability, {})
     launches = int(group["launches"].max())
     cycles = launches * time.sms * time.cycles
@@ -240,9 +282,16 @@ def _of_counts(group: pd.DataFrame, time: BareTime) -> dict[str, tuple[float, st
             executed[pipe] += slots * int(count)
         if str(opcode).startswith("mma"):
             tensor += tensor_cycles(str(opcode)) * int(count)
-    used = {"issue": executed.total(), "shared": int(group["wavefronts"].sum())}
+    used: dict[str, float] = {"issue": executed.total(), "shared": int(group["wavefronts"].sum())}
     used |= {pipe: executed[pipe] for pipe in PIPES} | {"l1": int(group["sectors"].sum()), "tensor": tensor}
-    units = {"shared": "wavefronts/cycle", "l1": "sectors/cycle", "tensor": "cycles/cycle"}
+    units = {
+        "shared": "wavefronts/cycle", "l1": "sectors/cycle", "tensor": "cycles/cycle", "l2": "B/cycle",
+        "dram": "B/cycle",
+    }  # fmt: skip
+    if time.is_modelled:
+        used |= {"l2": 32 * int(group["sectors"].sum()), "dram": launches * alone}
+        needed = {name: amount / rates[name] for name, amount in used.items() if name in rates}
+        cycles = max([cycles, *(each / _ATTAINED.get(name, 0.95) for name, each in needed.items())])
     return {
         resource: (
             used[resource] / cycles,
@@ -251,6 +300,7 @@ def _of_counts(group: pd.DataFrame, time: BareTime) -> dict[str, tuple[float, st
             100 * used[resource] / cycles / rate,
         )
         for resource, rate in rates.items()
+        if resource in used
     }
 
 
@@ -270,7 +320,7 @@ def bound_by(of_configuration: pd.DataFrame) -> str:
         return "bound by: unknown"
     bound = binding(used)
     if not bound:
-        # Of the others DRAM and L2 are unknown; the emulator, which counts L1, has neither.
+        # Of the others DRAM and L2 are unknown.
         is_all_known = (known["basis"] == "counters").all() or "l1" in used
         return "latency-bound" if is_all_known else "bound by: unknown"
     return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"

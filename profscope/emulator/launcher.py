@@ -9,6 +9,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from profscope.emulator.machine.counts import LaunchCounts, Totals
 from profscope.emulator.machine.execute import run
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.machine.timeline import Timeline
+from profscope.emulator.machine.touched import Touched
 from profscope.emulator.program import Program
 from profscope.errors import EmulatorError
 from profscope.progress import Steps, working
@@ -361,7 +363,7 @@ class Launch:
 
     def begin(self) -> Grid:
         """What the launch's CTAs share from now on."""
-        program = self.program
+        program, is_counted = self.program, self.is_counted and self.device.counts is not None
         return Grid(
             name=program.name,
             size=self.grid,
@@ -376,7 +378,7 @@ class Launch:
             begin=self.device.cycles,
             is_ordered=program.graph.is_ordered,
             max_blocks=self.max_blocks,
-            counts=program.new_counts if self.is_counted and self.device.counts is not None else None,
+            counts=partial(program.new_counts, Touched(self.memory)) if is_counted else None,
         )
 
     @property

@@ -11,6 +11,7 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.machine.block import Schedule, Site, TranslatedBlock
 from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
+from profscope.emulator.machine.touched import Touched
 from profscope.emulator.ptx_parser import parse
 from profscope.emulator.ptx_syntax import Immediate, Module, Register
 from profscope.emulator.translation.flow import build
@@ -46,9 +47,9 @@ class Program:
     predicates: int
     schedule: Callable[[int], Schedule]
 
-    def new_counts(self, schedule: Schedule) -> LaunchCounts:
+    def new_counts(self, touched: Touched, schedule: Schedule) -> LaunchCounts:
         """Counts of a launch that begins."""
-        return LaunchCounts.of(schedule, len(self.blocks), self.predicates, len(self.counted))
+        return LaunchCounts.of(schedule, touched, len(self.blocks), self.predicates, len(self.counted))
 
 
 def load(ptx: bytes, name: str) -> Program:

@@ -5,7 +5,7 @@ Its samples are the cycles of its cost model: each warp is looked at in every cy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from profscope.binaries.rows import SourcePlace, ptx_places
+from profscope.emulator.machine.transactions import SECTOR
 from profscope.emulator.ptx_syntax import ptx_class
 from profscope.evidence.sample_tables import classes_by_place, numbering, sampler_metadata, summed_samples
 from profscope.evidence.tables import Evidence
-from profscope.schema import COUNT_DTYPES, measured_frame
+from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES, measured_frame
 
 if TYPE_CHECKING:
     from profscope.emulator.machine.counts import Totals
@@ -58,7 +59,27 @@ def emulated_evidence(kernels: Sequence[CountedKernel]) -> Evidence:
     configurations = [[name, number(name, key), key] for name, key in of_configurations]
     about = {"configurations": configurations, "notes": notes}
     samples = _samples(chosen, number) if chosen else None
-    return Evidence(samples, counts, measured_frame("counters"), about)
+    moved = pd.DataFrame(
+        [row for each in chosen for row in _moved(each, number(each.kernel, each.key))],
+        columns=[*COUNTER_DTYPES],
+    )
+    counters = measured_frame("counters", {name: moved[name] for name in COUNTER_DTYPES})
+    return Evidence(samples, counts, counters, about)
+
+
+def _moved(kernel: CountedKernel, variant: int) -> Iterator[dict[str, Any]]:
+    """The counters of what DRAM moves in a launch, if L2 keeps all that it has moved: each sector once; and
+    of that what a CTA has alone, which a launch of more CTAs moves for each of them."""
+    totals = kernel.totals
+    for counter, sectors in (
+        ("dram_read", totals.loaded.sectors), ("dram_write", totals.stored.sectors),
+        ("dram_read_alone", totals.loaded.alone), ("dram_write_alone", totals.stored.alone),
+    ):  # fmt: skip
+        yield {
+            "kernel": kernel.kernel, "variant": variant, "counter": counter, "metric": "distinct sectors",
+            "value": SECTOR * sectors / totals.launches, "unit": "B", "peak_pct": np.nan,
+            "launches": totals.launches,
+        }  # fmt: skip
 
 
 def _executed(kernel: CountedKernel) -> int:

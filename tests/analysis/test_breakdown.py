@@ -178,7 +178,7 @@ def test_what_a_foreign_trace_does_not_know_is_not_called_idle(cut: Callable[[Ta
 )
 def test_kernels_without_shared_memory_do_not_wait_for_it(recording: str, reason: str) -> None:
     """Stalls of the queue that shared memory, special functions and accesses to memory have in common."""
-    profile = profscope.load(RECORDINGS / "h200" / f"{recording}.pftrace.gz")
+    profile = profscope.load(RECORDINGS / f"{recording}.pftrace.gz")
     assert profile.counts["wavefronts"].sum() == 0
     table = profile.breakdown()
     waits = table[table["part"] == "waiting"].groupby("reason")["share"].sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,7 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_an
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
 
+DATA = Path(__file__).parents[1] / "data" / "diagnosis"
 _CASES = {case["name"]: case for case in cases()}
 _FAULTS = [
     "softmax by 24 programs",
@@ -42,6 +44,9 @@ _FAULTS = [
     "results loaded for each block of keys",
     "bias read for each sequence",
     "time scales of 32 pixels a thread",
+    "conductances loaded for each tracer",
+    "statistics of columns stored by rows",
+    "series smoothed through plain shared memory",
 ]
 
 _ROOFS = {
@@ -362,10 +367,8 @@ def test_the_binary_of_a_kernel_without_a_fault_shows_none(name: str) -> None:
 
 def test_a_loop_that_a_branch_or_a_loop_may_bound_by_the_program_is_no_masked_work() -> None:
     """Of packed sequences a `while` finds the program's own, and where it begins and ends."""
-    walks, future = (
-        facts(recorded("a walk over lengths before each tile")),
-        facts(recorded("attention to the future")),
-    )
+    walks = facts(load(DATA / "a-walk-over-lengths-before-each-tile.pftrace.gz"))
+    future = facts(recorded("attention to the future"))
     assert walks is not None
     assert future is not None
     assert masked_loop([op for op, _, _ in future.located_ops])
@@ -374,4 +377,5 @@ def test_a_loop_that_a_branch_or_a_loop_may_bound_by_the_program_is_no_masked_wo
 
 def test_lanes_that_a_vector_leaves_to_the_compiler_are_no_masked_work() -> None:
     """64 peaks are copied by 256 threads in each step of a loop whose tiles are all used."""
-    assert "masked-work" not in [name for name, _, _ in judged("good value gradients").found]
+    found = load(DATA / "good-value-gradients.pftrace.gz").findings()
+    assert "masked-work" not in found["finding"].tolist()

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from profscope.analysis.diagnosis.facts import facts_of
-from profscope.analysis.diagnosis.repeated_loads import tensor_bytes_by_line
+from profscope.analysis.diagnosis.repeated_loads import read_by_line
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from tests.support.sessions import session
 
@@ -58,7 +58,7 @@ def sizes(kind: str, stated: dict[str, int] = SIZES) -> set[float]:
     assert isinstance(kernel, KernelAnalysis)
     facts = facts_of(kernel)
     assert facts is not None
-    return set(tensor_bytes_by_line(facts).values())
+    return {read.size for read in read_by_line(facts).values()}
 
 
 @pytest.mark.parametrize(

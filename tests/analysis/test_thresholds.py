@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from bench.diagnose import RECORDINGS, cases, emulated_profile
+from bench.diagnose import RECORDINGS, cases
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.diagnose import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
@@ -90,19 +90,13 @@ def case(name: str) -> Callable[[], KernelFacts]:
     return lambda: of_case(name)
 
 
-@cache
-def emulated_facts(name: str) -> KernelFacts:
-    return facts_in(emulated_profile(name))
-
-
 def partitions() -> KernelFacts:
     return facts_in(captured("matmul_ws-heavy-0"))
 
 
 _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "ATTAINABLE_DRAM": case("gelu of rows by 32 warps"),
-    "DRAM_BYTES": lambda: emulated_facts("cube by pow"),
-    "SCHEDULERS": case("small matrices balanced by 8 warps"),
+    "SCHEDULERS": case("farthest points by 32 warps"),
     "VECTOR_BYTES": case("mask of an odd length"),
     "LINE_SECTORS": lambda: with_queue(91),
     "IN_FLIGHT": case("bags of rows by lone warps"),
@@ -123,8 +117,7 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
 }
 _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "ATTAINABLE_DRAM": case("image off by a byte"),
-    "DRAM_BYTES": lambda: emulated_facts("ring buffer by remainder"),
-    "SCHEDULERS": case("small matrices balanced by 8 warps"),
+    "SCHEDULERS": case("farthest points by 32 warps"),
     "VECTOR_BYTES": case("field of a structure"),
     "LINE_SECTORS": lambda: with_queue(91),
     "IN_FLIGHT": case("bags of rows by lone warps"),

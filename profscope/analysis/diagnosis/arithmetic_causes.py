@@ -12,6 +12,7 @@ from profscope.analysis.diagnosis.dataflow import avoidable_casts
 from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, kept_without
 from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
+from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
 
@@ -49,17 +50,17 @@ def _most_of_pipes(facts: KernelFacts) -> float:
 
 def _is_busiest(facts: KernelFacts) -> bool:
     """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
-    memory or the tensor cores are used. Otherwise they pass while those work. If nobody knows how busy memory
-    is, waits for it say so; and as caches may have held nothing, DRAM is as busy as the bytes ask for."""
+    memory or the tensor cores are used. Otherwise they pass while those work."""
     pipes = _most_of_pipes(facts)
-    if pipes < facts.uncached_dram:
-        return False
     stalled = facts.stalled(
         "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
     )
-    busy = max(pipes, stalled + facts.stalled("wait"))
-    waits = 0.0 if "counters" in facts.known else facts.stalled("long_scoreboard", "lg_throttle", "drain")
-    return busy > max(waits, *(facts.used.get(name, 0.0) for name in ("dram", "l2", "tensor")))
+    busy = pipes if facts.emulated else max(pipes, stalled + facts.stalled("wait"))
+    memory = max(facts.used.get(name, 0.0) for name in ("dram", "l2"))
+    if facts.emulated:  # L1 has what a thread takes apart
+        sectors = facts.counts[["sectors", "sectors_ideal"]]
+        memory *= sectors.min(axis=1).sum() / max(1, sectors["sectors"].sum())
+    return busy > max(memory, facts.used.get("tensor", 0.0))
 
 
 def _finding(
@@ -115,6 +116,7 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         if pattern == _DIVISIONS:
             lines &= facts.lines_that_divide
         else:
+            lines &= _of_tensors(facts)
             lines -= _only_fast(facts) | facts.lines_with("f64")  # slow, as they are in float64
         if not lines:
             continue
@@ -130,6 +132,15 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
         what = f"lines with {', '.join(ops[:3])}"
         yield _finding(facts, name, place, share, kept_without(facts, rows) | torn, what, advice)
+
+
+def _of_tensors(facts: KernelFacts) -> set[int]:
+    """The lines of slow functions of more than one number."""
+    return {
+        line
+        for op, line, _ in facts.located_ops
+        if re.search(_SLOW, op.name) and any(elements(each.type) > 1 for each in op.results)
+    }
 
 
 def _only_fast(facts: KernelFacts) -> set[int]:
@@ -176,34 +187,19 @@ def _lines_that_fill_xu(facts: KernelFacts) -> set[int]:
 @needs("counts")
 def bound(facts: KernelFacts) -> Iterator[Finding]:
     """dram-bound, l2-bound, l1-bound, tensor-bound, issue-bound: a result, not a fault, and no gain. Needs
-    counters. A launch of the emulator is too small to fill a device; there it is what would be busiest in a
-    large one, if instructions take longer than all bytes do without caches."""
+    counters, or a launch that fills the emulator's SMs."""
     resource = binding({name: 100 * used for name, used in facts.used.items()}) if facts.used else ""
-    if resource:
-        place = facts.most(
-            "sectors"
-            if resource in ("dram", "l2", "l1")
-            else "wavefronts"
-            if resource == "shared"
-            else "executed"
-        )
-        evidence = cited(
-            "{what} is at {used}, {reached}",
-            what=RESOURCES[resource][1], used=of_peak(facts.used[resource]),
-            reached=Quantity(
-                100 * facts.used[resource] / attainable(resource), "% of what good kernels reach"
-            ),
-        )  # fmt: skip
-    elif facts.emulated and _most_of_pipes(facts) > max(
-        facts.uncached_dram, facts.used.get("shared", 0.0), facts.used.get("tensor", 0.0)
-    ):
-        resource, place = "issue", facts.most("executed")
-        evidence = cited(
-            "instructions are the limit: they would take {issue} when DRAM is at {dram} without caches",
-            issue=of_peak(_most_of_pipes(facts)), dram=of_peak(facts.uncached_dram),
-        )  # fmt: skip
-    else:
+    if not resource or facts.used[resource] * facts.filled < thresholds.BOUND:
         return
+    by = {"dram": "sectors", "l2": "sectors", "l1": "sectors", "shared": "wavefronts"}
+    place = facts.most(by.get(resource, "executed"))
+    used = facts.used[resource]
+    what, is_at = RESOURCES[resource][1], of_peak(used)
+    reached = Quantity(100 * used / attainable(resource), "% of what good kernels reach")
+    if facts.emulated:
+        evidence = cited("{what} is at {used}, if enough CTAs fill the GPU", what=what, used=is_at)
+    else:
+        evidence = cited("{what} is at {used}, {reached}", what=what, used=is_at, reached=reached)
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place, evidence,
         "less of this work: the kernel is at the hardware limit", NO_GAIN, "high",

@@ -57,11 +57,24 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
         source = _moved_from(op)
         is_loaded = source is not None and _is_load(source) and _around(source) is around
         goals = list(uses.goals(op))
-        is_operand = any(PRODUCTS.search(goal.name) for goal in goals)
+        is_operand = any(PRODUCTS.search(goal.name) and not _is_mixed(goal) for goal in goals)
         is_asked_for = all(PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
         if is_operand if is_loaded else not is_asked_for:
             lines.add(line_of(op))
     return lines - {0}
+
+
+def _is_mixed(product: Op) -> bool:
+    """Whether one operand alone was converted from integers, as quantised weights are: no tensor core
+    multiplies two types."""
+    made = []
+    for name in product.operands[:_OPERANDS]:
+        op, value = product, product.resolve(name)
+        while value is not None and isinstance(value.owner, Op) and MOVES.match(value.owner.name):
+            op = value.owner
+            value = op.resolve(op.operands[0]) if op.operands else None
+        made.append(value.owner.name if value is not None and isinstance(value.owner, Op) else "")
+    return sum(name in ("arith.sitofp", "arith.uitofp") for name in made) == 1
 
 
 def early_reductions(ops: list[Op]) -> set[int]:
@@ -211,8 +224,11 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
         elif op.name == "tt.trans":
             turned |= {(_around(op), _layout(each.type)): line_of(op) for each in op.results}
     found = {}
+    uses = Uses(ops)
     for op in ops:
-        is_conversion = op.name == _CONVERSION or _stored_by(op) is not None
+        is_conversion = (op.name == _CONVERSION and not _brings_operand(op, uses)) or _stored_by(
+            op
+        ) is not None
         if is_conversion and line_of(op) and (_around(op) is not None or _is_converted_again(op)):
             stored = _stored_by(op) or op
             value, source = op.results[0], stored.resolve(stored.operands[0])
@@ -220,6 +236,13 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
                 sides = [(_around(op), _layout(each.type)) for each in (value, source) if each is not None]
                 found[line_of(op)] = next((turned[side] for side in sides if side in turned), line_of(op))
     return found
+
+
+def _brings_operand(conversion: Op, uses: Uses) -> bool:
+    """Whether it brings what was loaded to the product that multiplies it."""
+    made, goals = _moved_from(conversion), list(uses.goals(conversion))
+    is_multiplied = bool(goals) and all(PRODUCTS.search(goal.name) for goal in goals)
+    return made is not None and _is_load(made) and is_multiplied
 
 
 def _stored_by(op: Op) -> Op | None:

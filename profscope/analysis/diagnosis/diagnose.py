@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from profscope.analysis.cause import Finding
+from profscope.analysis.cause import RESULT, Finding
 from profscope.analysis.diagnosis import (
     arithmetic_causes,
     binary_causes,
@@ -38,8 +38,6 @@ _TRAFFIC: Final = (
     "uncoalesced-load", "uncoalesced-store", "unvectorized-access", "tile-reread", "redundant-load",
     "atomics", "register-spills", "exposed-latency", "few-stages",
 )  # fmt: skip
-# What a kernel has reached: a result, not a fault, and no gain.
-_RESULT: Final = "-bound"
 
 
 def _rank(finding: Finding) -> tuple[float, int]:
@@ -48,18 +46,22 @@ def _rank(finding: Finding) -> tuple[float, int]:
 
 
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:
-    """What holds it back, by all causes; the largest gain first, and last those whose gain nobody knows."""
+    """What holds it back, by all causes: the largest gain first, then those whose gain nobody knows, and last
+    what the kernel has reached."""
     found = [finding for cause in _CAUSES for finding in cause(facts)]
-    told = set()
     causes = [
         each for each in found if each.finding not in _SYMPTOMS and each.gain.expected >= thresholds.NOISE_PCT
     ]
     explained = max((each.gain.high for each in causes), default=0.0)
-    for each in sorted(found, key=_rank):
-        is_finding = each.gain.expected >= thresholds.NOISE_PCT or each.finding.endswith(_RESULT)
-        if is_finding and (each.finding not in _SYMPTOMS or each.gain.expected > explained):
-            told.add(each.finding)
-            is_modelled = facts.emulated and each.finding in _TRAFFIC
-            yield replace(each, confidence="low") if is_modelled else each
+    causes += [
+        each
+        for each in found
+        if each.finding in _SYMPTOMS and each.gain.expected > max(explained, thresholds.NOISE_PCT)
+    ]
+    told = {each.finding for each in causes}
+    for each in sorted(causes, key=_rank):
+        is_modelled = facts.emulated and each.finding in _TRAFFIC
+        yield replace(each, confidence="low") if is_modelled else each
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
     yield from (each for each in binary if each.finding not in told)
+    yield from (each for each in found if each.finding.endswith(RESULT))

@@ -37,7 +37,6 @@ __all__ = ["ATOMICS", "CONVERSIONS", "LOADS", "WITNESSES", "KernelFacts", "Place
 Place = tuple[str, int]
 _REGISTERS: Final = 1 << 16  # of an SM
 _LANES: Final = 32  # of a warp
-_LINE_BYTES: Final = 32 * thresholds.LINE_SECTORS  # what L1 passes in a cycle
 _NUMBERED: Final = re.compile(r"_\d+$")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
@@ -71,8 +70,9 @@ class KernelFacts:
     a thread accesses, and `executed` in instructions of SASS. samples: of the bare binary. grid: CTAs of a
     launch. room: CTAs that fit on an SM, 0 if not known. idle: the part of the time of the SMs in which no
     warp is on them, 0 if not known: the sampler takes a sample of each SM every period in which one is.
-    cta_cycles: durations of recorded CTAs. place: file and line of the kernel. capability: 90 for 9.0, 0 if
-    unknown. analysis: its spans.
+    filled: on the emulator, whose `used` are of a launch that fills all SMs, the launch's time as a part of
+    such a one over the time that it took; 1 on a GPU. cta_cycles: durations of recorded CTAs. place: file and
+    line of the kernel. capability: 90 for 9.0, 0 if unknown. analysis: its spans.
     """
 
     kernel: str
@@ -89,6 +89,7 @@ class KernelFacts:
     room: int
     spills: int
     idle: float
+    filled: float
     cta_cycles: np.ndarray[Any, Any]
     ttgir: str
     ptx: str
@@ -130,21 +131,6 @@ class KernelFacts:
         """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
         registers = int(self.analysis.build("bare").get("registers") or 0)
         return _REGISTERS // (registers * _LANES * self.warps) if registers and self.warps else 0
-
-    @property
-    def uncached_dram(self) -> float:
-        """On the emulator, what part of DRAM's peak all accesses would use if no cache had any bytes."""
-        if not self.emulated:
-            return 0.0
-        sectors = self.counts[["sectors", "sectors_ideal"]]
-        needed = sectors.min(axis=1).sum() / max(1, sectors["sectors"].sum())
-        return needed * self.sectors_from_dram
-
-    @property
-    def sectors_from_dram(self) -> float:
-        """On the emulator, what part of DRAM's peak all sectors would use that accesses touch, if no cache
-        had any."""
-        return self.used.get("l1", 0.0) * _LINE_BYTES / thresholds.DRAM_BYTES
 
     def executed_share(self, rows: pd.Series) -> float:
         """What part of the warp instructions the marked rows of `counts` are."""
@@ -388,7 +374,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
     ttgir = _text_of(judged, "ttgir")
     is_known = (np.isfinite(needed).all(), len(counts) > 0, len(samples) > 0, bool(ttgir), len(ctas) > 0)
     known = frozenset(name for name, seen in zip(WITNESSES, is_known, strict=True) if seen)
-    if "counters" not in known and len(counters):  # some of them alone mislead
+    if "counters" not in known and len(counters) and not tables.emulated:  # some of them alone mislead
         used, values = _used(judged, counters[:0], counts), {}
     return KernelFacts(
         kernel=kernel,
@@ -405,6 +391,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         room=int(build.get("ctas_per_sm") or judged.room),
         spills=int(build.get("spills") or 0),
         idle=_idle(judged, values),
+        filled=_filled(judged, counts, used),
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         ttgir=ttgir,
         ptx=_text_of(judged, "ptx"),
@@ -418,11 +405,20 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
     """By resource what part of its peak is used; by counters, else by counts and the time of a launch."""
     key = judged.kernel, judged.variant
     time = None
-    if len(counts) and not len(counters):
+    if len(counts) and (judged.emulated or not len(counters)):
         durations = launch_durations(judged.tables, judged.tables.unit)[judged.launches.index]
         time = bare_time(judged.tables, durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+
+
+def _filled(judged: KernelAnalysis, counts: pd.DataFrame, used: Mapping[str, float]) -> float:
+    durations = launch_durations(judged.tables, judged.tables.unit)[judged.launches.index].dropna()
+    if not judged.emulated or not used.get("l1") or durations.empty:
+        return 1.0
+    passed = float((counts["sectors"] / counts["launches"]).sum()) / thresholds.LINE_SECTORS  # in cycles
+    cycles = passed / (used["l1"] * max(1, sm_count_of(judged.tables.metadata)))
+    return min(1.0, cycles / max(1.0, float(durations.median())))
 
 
 def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
@@ -443,9 +439,13 @@ def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
     opcodes = counts["opcode"].astype("str")
     slots = [sum(slots_of(opcode).values()) for opcode in opcodes]
+    widths = np.array(thread_bytes(opcodes), np.int64)
+    copies = opcodes.str.startswith("cp.async").to_numpy(bool)  # of PTX, whose size is an operand
+    moved = 32 * counts["sectors_ideal"].to_numpy() / counts["threads"].clip(lower=1).to_numpy()
+    widths = np.where(copies, 2 ** np.ceil(np.log2(np.clip(moved, 4, 16))).astype(np.int64), widths)
     return counts.assign(
         op=pd.Series(op_names(opcodes), counts.index, dtype="str"),
-        bytes=pd.Series(thread_bytes(opcodes), counts.index, dtype="int64"),
+        bytes=pd.Series(widths, counts.index, dtype="int64"),
         executed=counts["executed"] * np.array(slots, np.int64),
     )
 

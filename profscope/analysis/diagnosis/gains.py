@@ -4,14 +4,13 @@
 
 removed: the part of the launch's time, as samples and counts measure it, in which the cause holds warps up.
 
-Seven things are uncertain, and set how low and how high the gain may be.
+Six things are uncertain, and set how low and how high the gain may be.
 What is removed, and what stays of other resources' use: each cause says it.
 Sampling: a share of the samples is known to its Wilson interval.
 Which limit remains: at the least, resources reach `ATTAINABLE` times what is expected of them; at the most,
 L2 and the tensor pipe reach their peaks, L1 holds what L2 sends again, and other instructions take no time.
 Queues: at the most, waits for the instructions of other warps shrink with what the cause puts into a queue.
 Code placement: the time without the cause is known to `NOISE_PCT`.
-The emulator has no L2 and DRAM: at the most, what L2 would move takes all of the time.
 Whether waits overlap. At the least, other warps issue in the time that is removed as often as in the rest,
 so that part is no loss, and the time in which SMs are idle stays. At the most, warps that wait at barriers
 for those that are held up come as much earlier.
@@ -81,6 +80,8 @@ def gain(
 ) -> Gain:
     """least, most: if the cause knows bounds of its own. is_exact: `removed` was not sampled, and
     nothing else runs in that time."""
+    if facts.emulated:
+        return _modelled(facts, expected, least or expected, most or expected)
     if any(
         facts.used.get(name, 0.0) * expected.kept.get(name, 1.0) >= thresholds.NEAR_ROOF for name in _ROOFS
     ):
@@ -102,12 +103,24 @@ def gain(
     }
     fewest = dict(highest.kept) | {"l2": min(highest.kept.get("l2", 1.0), _of_dram(facts))}
     high_pct = 100 * (1 - max(1 - high, _left(must, fewest)))
-    if facts.emulated:
-        high_pct = max(high_pct, 100 * (1 - highest.kept.get("l2", 1.0)))
     noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
     return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0)
+
+
+def _modelled(facts: KernelFacts, expected: Without, least: Without, most: Without) -> Gain:
+    """On the emulator, whose waits are of few CTAs, and whose resources of as many as fit (`limits`): the
+    larger of what either would save. At the most, what L2 would move takes all of the time."""
+    now = _left(facts.used, {})
+    is_bound = now >= thresholds.BOUND
+
+    def saved(without: Without) -> tuple[float, float]:
+        return without.removed, now - _left(facts.used, without.kept) if is_bound else without.removed
+
+    pct, low = max(0.0, *saved(expected)), max(0.0, min(saved(least)))
+    high = max(*saved(most), 1 - most.kept.get("l2", 1.0))
+    return Gain(100 * pct, 100 * min(low, pct), 100 * max(high, pct) if pct else 0.0)
 
 
 def _of_dram(facts: KernelFacts) -> float:
@@ -129,7 +142,8 @@ def hidden_gain(
     if thresholds.IN_FLIGHT / 2 * facts.resident_warps > _PLACES:
         return NO_GAIN
     at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
-    if any(facts.used.get(name, 0.0) >= at_roof for name in (*_ROOFS, "issue", "shared", *PIPES)):
+    roofs = (*_ROOFS, "issue", "shared", *PIPES, *(("l2",) if facts.emulated else ()))
+    if any(facts.used.get(name, 0.0) * facts.filled >= at_roof for name in roofs):
         return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
     expected, least = (1 - 1 / each for each in (times, times / 2))

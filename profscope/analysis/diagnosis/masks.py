@@ -11,12 +11,13 @@ from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
     bounds_compared,
+    is_of_counter,
     is_of_outer_loop,
     is_of_program,
     line_of,
 )
 
-__all__ = ["discarded_loops", "masked_loop"]
+__all__ = ["discarded_loops", "ends_of_loops", "masked_loop"]
 
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
@@ -80,6 +81,16 @@ def _is_of(user: Op, name: str, made: Op) -> bool:
 def _is_constant(user: Op, name: str) -> bool:
     value = user.resolve(name)
     return value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.constant"
+
+
+def ends_of_loops(ops: list[Op]) -> set[int]:
+    """The lines of loads in loops whose masks depend on the loop's counter: where a loop ends, they leave out
+    part of a block, of few steps more than of many."""
+    return {
+        line_of(op)
+        for op in ops
+        if op.name in _LOADS and len(op.operands) > 1 and is_of_counter(op, op.operands[1])
+    }
 
 
 def discarded_loops(ops: list[Op]) -> Iterator[tuple[Op, Op]]:

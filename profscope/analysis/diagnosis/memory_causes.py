@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
@@ -19,13 +20,12 @@ from profscope.analysis.diagnosis.gains import (
     left_of_traffic,
 )
 from profscope.analysis.diagnosis.products import without_small_tiles
-from profscope.analysis.diagnosis.ttgir_ops import is_divided, is_gathered
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, is_divided, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
-from profscope.analysis.kernels.devices import PIPES
 
 __all__ = ["CAUSES", "without_torn_vectors"]
 
-_LOADS: Final = ("LDG",)
+_LOADS: Final = ("LDG", "LDGSTS")
 _STORES: Final = ("STG",)
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 
@@ -41,6 +41,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     """
     every = max(1, int(facts.counts["sectors"].sum()))
     located = facts.counts["line"] > 0
+    found: list[tuple[float, Finding]] = []
     for kind, ops in (("load", _LOADS), ("store", _STORES)):
         rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0) & located]
         for place, here in rows.groupby(["file", "line"], observed=True):
@@ -50,7 +51,9 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             if ratio < thresholds.EXCESS:
                 continue
             width, run = int(here["bytes"].min()), facts.run_bytes(int(line))
-            is_run = not any(map(is_gathered, facts.accesses_at(int(line))))
+            is_run = not any(map(is_gathered, facts.accesses_at(int(line)))) or any(
+                map(is_divided, facts.accesses_at(int(line)))
+            )
             if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
                 continue
             vector = ratio * width <= thresholds.VECTOR_BYTES and len(here) >= ratio
@@ -59,7 +62,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
             spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
-            yield Finding(
+            finding = Finding(
                 "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
                 cited(
                     "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the "
@@ -73,6 +76,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
                 "through shared memory",
                 gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
             )  # fmt: skip
+            found.append((excess, finding))
+    yield from (finding for _, finding in sorted(found, key=lambda each: -each[0]))
 
 
 def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
@@ -98,8 +103,7 @@ def _spared(
     On the emulator a latency stays as it is, and only the queue is shorter; but if DRAM would be the limit
     without caches, it is so much less."""
     if "counters" not in facts.known:
-        queued = facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
-        return max(queued, _without_caches(facts, left["l1"]))
+        return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
     held = held_by_traffic(facts, left)
     if held is not None:
         return held
@@ -107,20 +111,13 @@ def _spared(
     return min(busy, waits * avoidable)
 
 
-def _without_caches(facts: KernelFacts, left: float) -> float:
-    """The part of the time that is gone with all but such a part of the sectors, if each comes from DRAM."""
-    dram = facts.sectors_from_dram
-    others = max(facts.used.get(name, 0.0) for name in (*PIPES, "issue", "shared", "tensor"))
-    return 1 - max(others, dram * left) / max(others, dram, 1e-9)
-
-
 def _of_ideal(facts: KernelFacts) -> dict[str, float]:
     """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors."""
     loads, stores = (facts.counts[facts.counts["op"].isin(ops)] for ops in (_LOADS, _STORES))
-    copied = facts.sectors("LDGSTS")
-    return left_of_traffic(
-        facts, float(loads["sectors_ideal"].sum()) + copied, float(stores["sectors_ideal"].sum())
-    )
+    left = left_of_traffic(facts, float(loads["sectors_ideal"].sum()), float(stores["sectors_ideal"].sum()))
+    copies = loads[loads["op"] == "LDGSTS"]  # which write as narrowly to shared memory
+    excess = float((copies["wavefronts"] - copies["wavefronts_ideal"]).clip(lower=0).sum())
+    return left | {"shared": 1 - excess / max(1.0, float(facts.counts["wavefronts"].sum()))}
 
 
 def without_torn_vectors(facts: KernelFacts) -> tuple[float, dict[str, float]]:
@@ -158,6 +155,8 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                 continue
             mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(LSU_QUEUES)
             waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+            left = dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS)
+            held = max(waits, held_by_traffic(facts, left) or 0.0)
             yield Finding(
                 "unvectorized-access", str(file), int(line),
                 cited(
@@ -166,8 +165,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
                     waiting=of_samples(waits),
                 ),
                 "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain(facts, Without(waits, dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS))),
-                "medium",
+                gain(facts, Without(held, left), Without(waits, left)), "medium",
             )  # fmt: skip
 
 
@@ -184,6 +182,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
     is_busy = not facts.emulated and used >= thresholds.BOUND
+    conflicts: list[tuple[float, Finding]] = []
     all_excess = float((rows["wavefronts"] - rows["wavefronts_ideal"]).clip(lower=0).sum()) / every
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
@@ -193,7 +192,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
             continue
         scaled = dict.fromkeys(("shared", "l1", "lsu"), 1 - all_excess)
         least = dict.fromkeys(scaled, 1 - excess)
-        yield Finding(
+        finding = Finding(
             "bank-conflict", str(file), int(line),
             cited(
                 "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}; shared memory is "
@@ -208,6 +207,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "high",
         )  # fmt: skip
+        conflicts.append((excess, finding))
+    yield from (finding for _, finding in sorted(conflicts, key=lambda each: -each[0]))
 
 
 @needs("counts", "samples")
@@ -249,7 +250,9 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
     are full, all wait behind them; so do at the most all others."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
-    rows = facts.counts["op"].isin(ATOMICS)
+    rows = facts.counts["op"].isin(ATOMICS) & (facts.counts["sectors"] > 0)
+    if facts.emulated and facts.counts.loc[rows, "executed"].sum() <= facts.grid * facts.warps:
+        return  # one a warp: launches of few CTAs only have little else to do
     if waits > 0 and rows.any():
         place, _ = facts.most_executed(rows)
         here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
@@ -270,7 +273,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-@needs("counters", "counts", "samples")
+@needs("counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counters, counts and the TTGIR. Without it tiles are as large as those of good products."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
@@ -279,7 +282,8 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     larger = without_small_tiles(facts)
     if (
-        not larger.removed
+        "dram_read" not in facts.counters
+        or not larger.removed
         or max(l2, dram) < max(thresholds.BOUND, tensor)
         or asked < thresholds.REREAD * read
     ):
@@ -307,10 +311,11 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     is_copied = facts.has(r"async_copy|async_tma", loop=True)
     place, _ = facts.most_stalled("long_scoreboard", by=by)
     waits = facts.stalled("long_scoreboard", by=by)
-    if waits < thresholds.MUCH or place[1] not in facts.lines_in_loops:
+    unrolled = _unrolled_lines(facts)
+    if waits < thresholds.MUCH or place[1] not in facts.lines_in_loops | unrolled:
         return  # no load is earlier than one outside of loops
-    pipelined = facts.has(r"dot|mma", loop=True)
-    busy = max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
+    pipelined = facts.has(r"dot|mma", loop=place[1] not in unrolled)
+    busy = facts.filled * max(facts.used.get("dram", 0.0), facts.used.get("l2", 0.0))
     name = "few-stages" if pipelined and (few or not is_copied) else "exposed-latency"
     yield Finding(
         name, *place,
@@ -318,10 +323,21 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
             waiting=of_samples(waits), memory=of_peak(busy))
         if "l2" in facts.used
         else cited("{waiting} wait for loads (`long_scoreboard`) in a loop", waiting=of_samples(waits)),
-        "more stages (num_stages of 3 or 4)" if name == "few-stages"
+        "tl.range in the place of tl.static_range: only its loads have stages" if place[1] in unrolled
+        else "more stages (num_stages of 3 or 4)" if name == "few-stages"
         else "load earlier, several at once, or keep more warps on an SM",
         hidden_gain(facts, waits, _copied_by_itself(facts) if name == "few-stages" else {}), "medium",
     )  # fmt: skip
+
+
+def _unrolled_lines(facts: KernelFacts) -> set[int]:
+    """The lines that load for a product in each step of a loop that is none in the TTGIR, as of
+    `tl.static_range`, which has no stages."""
+    outside = [(op, line) for op, line, inside in facts.located_ops if not inside]
+    if sum(bool(PRODUCTS.search(op.name)) for op, _ in outside) < thresholds.IN_FLIGHT:
+        return set()
+    loads = Counter(line for op, line in outside if op.name == "tt.load")
+    return {line for line, count in loads.items() if count >= thresholds.IN_FLIGHT} - {0}
 
 
 def _copied_by_itself(facts: KernelFacts) -> dict[str, float]:

@@ -4,7 +4,8 @@ programs reduce them to the same result."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
 from instrument_passes.ir.model import Op
@@ -13,7 +14,7 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.repeated_loads import repeated_loads, tensor_bytes_by_line
+from profscope.analysis.diagnosis.repeated_loads import Read, read_by_line, repeated_loads
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
     buffer_of,
@@ -28,6 +29,7 @@ __all__ = ["CAUSES"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _AXES: Final = ("x", "y", "z")
+_UNKNOWN: Final = Read(frozenset(), math.inf)
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
 _READ: Final = "ttg.local_load"
 _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
@@ -47,24 +49,32 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
         return
     by_line = rows.groupby(["file", "line"], observed=True)
     asked, touched = by_line["sectors"].sum(), by_line[["sectors", "sectors_ideal"]].sum().min(axis=1)
-    programs, tensors = _programs_by_line(facts), tensor_bytes_by_line(facts)
+    programs, reads = _programs_by_line(facts), read_by_line(facts)
     lines = {place: int(cast(Place, place)[1]) for place in asked.index}
     different = {
-        place: min(touched[place] / programs.get(line, 1), tensors.get(line, math.inf) / 32)
+        place: min(touched[place] / programs.get(line, 1), reads.get(line, _UNKNOWN).size / 32)
         for place, line in lines.items()
     }
-    needed = sum(different.values())
+
+    def distinct(places: Iterable[object]) -> float:
+        """Sectors: those of lines that read from the same tensors are among these tensors'."""
+        of_tensors: Counter[Read] = Counter()
+        for place in places:
+            of_tensors[reads.get(lines[place], _UNKNOWN)] += different[place]
+        return sum(min(sectors, read.size / 32) for read, sectors in of_tensors.items())
+
+    needed = distinct(lines)
     repeated = repeated_loads(facts)  # which have a finding of their own
     shared = [
         place for place, line in lines.items() if different[place] < touched[place] and line not in repeated
     ]
     others = 32 * facts.sectors(*ATOMICS) + facts.local_bytes
-    again, once = read - 32 * needed - others, 32 * sum(different[place] for place in shared)
-    if not shared or again < max((thresholds.REREAD - 1) * once, thresholds.MUCH * read):
+    again = read - 32 * needed - others
+    if not shared or again < thresholds.MUCH * read:
         return
     if again > 32 * sum(asked[shared]):  # other loads' bytes are among those
         return
-    file, line = max(shared, key=lambda place: asked[place] - different[place])
+    file, line = max(shared, key=lambda place: touched[place] - different[place])
     left = left_of_traffic(facts, needed, facts.sectors("STG"))
     filled = left | {"l2": (facts.l2_bytes + 32 * needed) / (facts.l2_bytes + read)}
     held = max(dram, facts.stalled(*_QUEUES))

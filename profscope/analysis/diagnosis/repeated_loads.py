@@ -18,7 +18,7 @@ from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, is_ga
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
-__all__ = ["CAUSES", "repeated_loads", "tensor_bytes_by_line"]
+__all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads"]
 
 _LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
@@ -81,7 +81,8 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
         return
     of_a_launch = rows[["sectors", "sectors_ideal"]].div(rows["launches"], axis=0)
     touched = of_a_launch.groupby(rows["line"]).sum().min(axis=1) * 32.0
-    repeated, tensors = repeated_loads(facts), tensor_bytes_by_line(facts)
+    repeated = repeated_loads(facts)
+    tensors = {line: read.size for line, read in read_by_line(facts).items()}
     again = {
         line: touched[line] - tensors[line]
         for line in touched.index.intersection(list(tensors))
@@ -111,15 +112,24 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def tensor_bytes_by_line(facts: KernelFacts) -> dict[int, float]:
-    """By line, the bytes of all tensors that its loads read from; infinite if one of them is not known, or
-    has none: then what is loaded is not in it."""
-    sizes = _sizes(facts.analysis)
+class Read(NamedTuple):
+    """What loads read from. arguments: positions of the kernel's arguments. size: the bytes of these tensors;
+    infinite if one of them is not known, or has none: then what is loaded is not in it."""
+
+    arguments: frozenset[int]
+    size: float
+
+
+def read_by_line(facts: KernelFacts) -> dict[int, Read]:
+    """By line, what its loads read from."""
     found: dict[int, set[int]] = {}
     for op, line, _ in facts.located_ops:
         if op.name in _LOADS and op.operands:
             found.setdefault(line, set()).update(arguments_of(op) or {_UNKNOWN})
-    return {line: sum(sizes.get(at) or math.inf for at in arguments) for line, arguments in found.items()}
+    sizes = _sizes(facts.analysis)
+    return {
+        line: Read(frozenset(of), sum(sizes.get(at) or math.inf for at in of)) for line, of in found.items()
+    }
 
 
 def _sizes(judged: KernelAnalysis) -> dict[int, int]:

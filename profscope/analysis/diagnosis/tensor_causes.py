@@ -19,7 +19,7 @@ from profscope.analysis.diagnosis.dataflow import (
 from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.launch_causes import RESULTS
-from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
+from profscope.analysis.diagnosis.masks import discarded_loops, ends_of_loops, masked_loop
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, line_of
 from profscope.analysis.diagnosis.witnesses import needs
@@ -201,6 +201,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
         return
     early = early_reductions(facts.ttgir_ops)
     shared = facts.counts["op"].isin(["LDS", "STS", "BAR"])
+    late = next(uneven_warps(facts), None) is not None  # which the barriers wait for
     across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
     needed = set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early
     by_memory = facts.at(needed) & shared
@@ -212,13 +213,18 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
         ),
         (_meeting(facts, needed, by_memory), by_memory, _REDUCE_IN_A_WARP),
     ):
-        if waits >= thresholds.MUCH:
+        if waits - (facts.stalled("barrier") if late else 0.0) >= thresholds.MUCH:
+            kept = kept_without(facts, exchange)
+            full = max(facts.used.get(name, 0.0) for name in ("shared", "l1")) >= thresholds.NEAR_ROOF
+            full &= not facts.emulated  # which fills one resource of any kernel
+            held = 1 - kept["shared"] if full else 0.0  # all wait for what fills shared memory
+            said = "warps meet in each step of the loop: {waiting} wait for that"
+            said += "; shared memory is at {busy}" if full else ""
+            busy = {"busy": of_peak(facts.used["shared"])} if full else {}
             yield Finding(
                 "serial-reduction", *place,
-                cited(
-                    "warps meet in each step of the loop: {waiting} wait for that", waiting=of_samples(waits)
-                ),
-                advice, gain(facts, Without(waits, kept_without(facts, exchange))), "medium",
+                cited(said, waiting=of_samples(waits), **busy),
+                advice, gain(facts, Without(max(waits, held), kept), Without(waits, kept)), "medium",
             )  # fmt: skip
 
 
@@ -326,7 +332,10 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     the product in a loop, if there is one: it multiplies masked lanes as well. If those of a copy for a
     product are masked off, all that the step does for them is gone."""
     loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
-    masked = min(_masked(loads), _masked(facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]))
+    if facts.emulated:  # whose loops have few steps
+        loads = loads[~facts.at(ends_of_loops(facts.ttgir_ops))[loads.index]]
+    every = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]
+    masked = min(_masked(loads, facts), _masked(every, facts))
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
@@ -351,11 +360,12 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _masked(loads: pd.DataFrame) -> float:
+def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
-    also in the last steps of a pipelined loop."""
+    also in the last steps of a pipelined loop, which are too many on the emulator, whose loops are short."""
     lanes = 32.0 * loads["executed"]
     touching = (32.0 * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
+    touching = lanes if facts.emulated else touching
     used = loads["threads"].where(loads["op"] == "LDG", touching)
     return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
 

@@ -25,9 +25,6 @@ WGMMA_SIDE: Final = 64
 LINE_SECTORS: Final = 4
 """Of a line of L1 or L2, of 32 bytes each; as many as L1 passes in a cycle (NVIDIA, "Nsight Compute", memory
 tables)."""
-DRAM_BYTES: Final = 13.4
-"""Of DRAM, for each SM and cycle: 2,039 GB/s, 108 SMs at 1.41 GHz (NVIDIA, A100 data sheet, SXM of 80 GB; the
-emulator stands for an A100)."""
 IN_FLIGHT: Final = 4
 """Times as many loads hide latencies: the stages of tuned pipelines, where a faulty one has one (Triton,
 "Matrix Multiplication" tutorial: num_stages of 3 to 5)."""

@@ -24,6 +24,7 @@ __all__ = [
     "is_divided",
     "is_gathered",
     "is_in_loop",
+    "is_of_counter",
     "is_of_outer_loop",
     "is_of_program",
     "is_power_of_two",
@@ -235,6 +236,13 @@ def _sources(user: Op, name: str, alone: bool) -> Iterator[Value]:
 def is_of_program(loop: Op, *bounds: str) -> bool:
     """Whether a bound of a loop, one of these if any are given, depends on the program's id."""
     return _bounds(loop, bounds)[0]
+
+
+def is_of_counter(user: Op, name: str) -> bool:
+    """Whether a value depends on the counter of a loop."""
+    owners = (value.owner for value in _made_of(user, [name], _read_by) if value.index == 0)
+    loops = (owner.parent_op for owner in owners if not isinstance(owner, Op))
+    return any(loop is not None and loop.name == "scf.for" for loop in loops)
 
 
 def is_of_outer_loop(loop: Op, *bounds: str) -> bool:

@@ -20,7 +20,7 @@ _HOW: Final = {
     "ttgir": "TTGIR: the profile has none that can be read",
     "ctas": "CTAs: when they ran is unknown",
 }
-_ON_THE_EMULATOR: Final = "hardware counters: the emulator has neither L2 nor DRAM"
+_ON_THE_EMULATOR: Final = "hardware counters: the emulator has no caches and no registers"
 
 
 def needs(*witnesses: str) -> Callable[[Cause], Cause]:

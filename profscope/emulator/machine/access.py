@@ -103,9 +103,27 @@ def access_cycles(
         figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
     if counts is not None:
         counts.access(site.counted, space, figures, len(rows), times)
+        if space == "global":
+            touch(batch, site, rows + np.int64(offset), active, axes[0])
     taken = figures[0]
     cycles = -(-taken // SECTORS_PER_CYCLE) if space == "global" else taken
     return cycles if isinstance(cycles, int) else cycles.reshape(*axes, 1)
+
+
+def touch(batch: Batch, site: Site, rows: Array, active: Array | None, ctas: int) -> None:
+    """Mark what is accessed as touched. rows: addresses, as of `access_rows`, of so many CTAs; of one, it
+    stands for all of the batch."""
+    assert batch.counts is not None
+    numbers = None
+    if ctas == len(batch.ctas):
+        numbers = np.broadcast_to(np.repeat(batch.ctas, len(rows) // ctas)[:, None], rows.shape)
+        numbers = numbers.reshape(-1) if active is None else numbers[active]
+    chosen = rows.reshape(-1) if active is None else rows[active]
+    name, adopts = site.instruction.opcode, not site.pointers
+    if not name.startswith("st"):  # an atomic loads, too
+        batch.counts.touched.mark(chosen, numbers, stored=False, adopts=adopts)
+    if not name.startswith(("ld", "cp")):
+        batch.counts.touched.mark(chosen, numbers, stored=True, adopts=adopts)
 
 
 def gather(

@@ -13,6 +13,7 @@ import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 from profscope.emulator.machine.block import Schedule, Wait
+from profscope.emulator.machine.touched import NONE, Distinct, Touched
 from profscope.emulator.machine.transactions import Figures, local_sectors
 from profscope.emulator.ptx_syntax import Instruction
 
@@ -39,9 +40,10 @@ class Counted:
 class LaunchCounts:
     """Of the CTAs of a launch that run by one schedule. warps, threads, divergent: by block; active: threads
     by predicate. transactions: by instruction, the columns from `sectors` to `local_sectors`, and the cycles
-    that warps wait beyond the schedule."""
+    that warps wait beyond the schedule. touched: by all CTAs of the launch."""
 
     schedule: Schedule
+    touched: Touched
     warps: list[int]
     threads: list[int]
     divergent: list[int]
@@ -49,9 +51,13 @@ class LaunchCounts:
     transactions: Array
 
     @classmethod
-    def of(cls, schedule: Schedule, blocks: int, predicates: int, instructions: int) -> "LaunchCounts":
+    def of(
+        cls, schedule: Schedule, touched: Touched, blocks: int, predicates: int, instructions: int
+    ) -> "LaunchCounts":
         transactions = np.zeros((instructions, 6), np.int64)
-        return cls(schedule, [0] * blocks, [0] * blocks, [0] * blocks, [0] * predicates, transactions)
+        return cls(
+            schedule, touched, [0] * blocks, [0] * blocks, [0] * blocks, [0] * predicates, transactions
+        )
 
     def block(self, number: int, mask: Array | None, shape: tuple[int, int, int], threads: int) -> None:
         """`threads` threads of a batch of this shape run a block, those of `mask`."""
@@ -113,12 +119,14 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
 @dataclass(frozen=True, eq=False)
 class Totals:
     """Sums over `launches`, of each of `instructions`. sums: as the fields of LaunchCounts. warps: by block
-    for each schedule."""
+    for each schedule. loaded, stored: sectors of global memory."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0
     sums: tuple[Array, ...] = ()
     warps: tuple[tuple[Schedule, Array], ...] = ()
+    loaded: Distinct = NONE
+    stored: Distinct = NONE
 
     def plus(self, launch: Sequence[LaunchCounts]) -> "Totals":
         """With those of one launch more."""
@@ -128,7 +136,15 @@ class Totals:
             new = tuple(np.asarray(values, np.int64) for values in fields)
             sums = tuple(a + b for a, b in zip(sums, new, strict=True)) if sums else new
             warps[part.schedule] = warps.get(part.schedule, 0) + new[0]
-        return Totals(self.instructions, self.launches + 1, sums, tuple(warps.items()))
+        touched = launch[0].touched
+        return Totals(
+            self.instructions,
+            self.launches + 1,
+            sums,
+            tuple(warps.items()),
+            self.loaded.plus(touched.distinct(stored=False)),
+            self.stored.plus(touched.distinct(stored=True)),
+        )
 
     @property
     def columns(self) -> dict[str, Array]:

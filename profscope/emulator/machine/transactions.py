@@ -16,7 +16,7 @@ import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
 
-__all__ = ["Figures", "Pattern", "local_sectors", "sectors", "wavefronts"]
+__all__ = ["SECTOR", "Figures", "Pattern", "local_sectors", "sectors", "wavefronts"]
 
 SECTOR = 32
 WORD = 4
