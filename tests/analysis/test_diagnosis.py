@@ -365,6 +365,14 @@ def test_the_binary_of_a_kernel_without_a_fault_shows_none(name: str) -> None:
     assert without_hardware(name).findings()["gain_pct"].notna().all()
 
 
+@pytest.mark.parametrize("name", ["good swiglu", "good gates of channels", "softmax of columns"])
+def test_without_counters_waits_say_how_busy_memory_is(name: str) -> None:
+    """They are bound by memory, which hides their exponentials and divisions."""
+    tables = replace(recorded(name).tables, counters=measured_frame("counters"))
+    assert known_to(Profile.of(tables)) == {"ttgir", "ctas", "counts", "samples"}
+    assert "slow-math" not in Profile.of(tables).findings()["finding"].tolist()
+
+
 def test_a_loop_that_a_branch_or_a_loop_may_bound_by_the_program_is_no_masked_work() -> None:
     """Of packed sequences a `while` finds the program's own, and where it begins and ends."""
     walks = facts(load(DATA / "a-walk-over-lengths-before-each-tile.pftrace.gz"))

@@ -50,13 +50,15 @@ def _most_of_pipes(facts: KernelFacts) -> float:
 
 def _is_busiest(facts: KernelFacts) -> bool:
     """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
-    memory or the tensor cores are used. Otherwise they pass while those work."""
+    memory or the tensor cores are used. Otherwise they pass while those work. If nobody knows how busy memory
+    is, waits for it say so."""
     pipes = _most_of_pipes(facts)
     stalled = facts.stalled(
         "no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall"
     )
     busy = pipes if facts.emulated else max(pipes, stalled + facts.stalled("wait"))
-    memory = max(facts.used.get(name, 0.0) for name in ("dram", "l2"))
+    unknown = facts.stalled("long_scoreboard", "lg_throttle", "drain")
+    memory = max(facts.used.get(name, unknown) for name in ("dram", "l2"))
     if facts.emulated:  # L1 has what a thread takes apart
         sectors = facts.counts[["sectors", "sectors_ideal"]]
         memory *= sectors.min(axis=1).sum() / max(1, sectors["sectors"].sum())
@@ -202,7 +204,8 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
         evidence = cited("{what} is at {used}, {reached}", what=what, used=is_at, reached=reached)
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place, evidence,
-        "less of this work: the kernel is at the hardware limit", NO_GAIN, "high",
+        "less of this work: the kernel is at the hardware limit", NO_GAIN,
+        "low" if facts.emulated else "high",
     )  # fmt: skip
 
 
