@@ -19,6 +19,7 @@ from profscope.emulator.costs import tensor_cycles
 from profscope.schema import Tables
 
 __all__ = [
+    "ATTAINED",
     "BOUND_PCT",
     "LIMITS_DTYPES",
     "RESOURCES",
@@ -80,8 +81,8 @@ _ALIKE_POINTS: Final = 5.0
 _SHARED_STALLS: Final = ("not_selected", "math_pipe_throttle", "mio_throttle", "lg_throttle")
 """On the emulator, those that are longer the more warps an SM has."""
 _ALONE: Final = ("dram_read_alone", "dram_write_alone")
-_ATTAINED: Final[Mapping[str, float]] = {"dram": 0.89, "tensor": 0.8}
-"""Of its peak, what good kernels reach of the resource that binds them; 0.95 of others (docs/findings.md)."""
+ATTAINED: Final[Mapping[str, float]] = dict.fromkeys(RESOURCES, 0.95) | {"dram": 0.89, "tensor": 0.8}
+"""By resource, what part of its peak good kernels reach if it binds them (`diagnosis.thresholds`)."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
     executed instructions, wavefronts and sectors, at published rates of the architecture and the time of a
     launch. On the emulator they are those of a launch with enough CTAs to fill all SMs, by its cost model; L2
-    is an upper bound, as L1 may have held sectors, and DRAM moves what CTAs touch alone.
+    is an upper bound, as L1 may have held sectors, and DRAM a lower one: what one CTA alone touches.
     types: without both, bytes and FLOPs by the types of the ops, against the data sheet's DRAM and tensor
     cores; upper bounds, since caches may have held the bytes.
 
@@ -290,8 +291,7 @@ def _of_counts(
     }  # fmt: skip
     if time.is_modelled:
         used |= {"l2": 32 * int(group["sectors"].sum()), "dram": launches * alone}
-        needed = {name: amount / rates[name] for name, amount in used.items() if name in rates}
-        cycles = max([cycles, *(each / _ATTAINED.get(name, 0.95) for name, each in needed.items())])
+        cycles = max([cycles, *(used[name] / rate / ATTAINED[name] for name, rate in rates.items())])
     return {
         resource: (
             used[resource] / cycles,

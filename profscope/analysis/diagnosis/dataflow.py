@@ -67,14 +67,8 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
 def _is_mixed(product: Op) -> bool:
     """Whether one operand alone was converted from integers, as quantised weights are: no tensor core
     multiplies two types."""
-    made = []
-    for name in product.operands[:_OPERANDS]:
-        op, value = product, product.resolve(name)
-        while value is not None and isinstance(value.owner, Op) and MOVES.match(value.owner.name):
-            op = value.owner
-            value = op.resolve(op.operands[0]) if op.operands else None
-        made.append(value.owner.name if value is not None and isinstance(value.owner, Op) else "")
-    return sum(name in ("arith.sitofp", "arith.uitofp") for name in made) == 1
+    made = [_maker(product, name) for name in product.operands[:_OPERANDS]]
+    return sum(each is not None and each.name in ("arith.sitofp", "arith.uitofp") for each in made) == 1
 
 
 def early_reductions(ops: list[Op]) -> set[int]:
@@ -115,10 +109,7 @@ def _is_carried_on(op: Op, loop: Op) -> bool:
     """Whether an op makes a carried value of the next step from that of this one, element by element."""
     yielded = loop.regions[-1].entry.ops[-1]
     for index in _carried_by(op, loop):
-        value = yielded.resolve(yielded.operands[index])
-        while value is not None and isinstance(value.owner, Op) and MOVES.match(value.owner.name):
-            value = value.owner.resolve(value.owner.operands[0])
-        if value is not None and value.owner is op:
+        if _maker(yielded, yielded.operands[index]) is op:
             return ELEMENTWISE.match(op.name) is not None
     return False
 
@@ -226,11 +217,11 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
     found = {}
     uses = Uses(ops)
     for op in ops:
-        is_conversion = (op.name == _CONVERSION and not _brings_operand(op, uses)) or _stored_by(
-            op
-        ) is not None
+        stored = _stored_by(op)
+        is_moved = op.name == _CONVERSION and not _brings_operand(op, uses)
+        is_conversion = is_moved or stored is not None
         if is_conversion and line_of(op) and (_around(op) is not None or _is_converted_again(op)):
-            stored = _stored_by(op) or op
+            stored = stored or op
             value, source = op.results[0], stored.resolve(stored.operands[0])
             if elements(value.type) >= reduced[line_of(op)]:
                 sides = [(_around(op), _layout(each.type)) for each in (value, source) if each is not None]
@@ -362,13 +353,17 @@ def _around(op: Op) -> Op | None:
 
 def _moved_from(op: Op) -> Op | None:
     """The op that makes the first operand, in another place or shape."""
-    while op.operands:
-        value = op.resolve(op.operands[0])
-        if value is None or not isinstance(value.owner, Op):
-            return None
+    return _maker(op, op.operands[0]) if op.operands else None
+
+
+def _maker(user: Op, name: str) -> Op | None:
+    """The op that makes a value, in another place or shape."""
+    value = user.resolve(name)
+    while value is not None and isinstance(value.owner, Op):
         op = value.owner
         if not MOVES.match(op.name):
             return op
+        value = op.resolve(op.operands[0]) if op.operands else None
     return None
 
 

@@ -29,7 +29,6 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
-from profscope.analysis.spans.ctas import launch_durations
 from profscope.emulator.ptx_syntax import sass_name
 
 __all__ = ["ATOMICS", "CONVERSIONS", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
@@ -391,7 +390,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         room=int(build.get("ctas_per_sm") or judged.room),
         spills=int(build.get("spills") or 0),
         idle=_idle(judged, values),
-        filled=_filled(judged, counts, used),
+        filled=_filled(judged, counts, used) if tables.emulated else 1.0,
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         ttgir=ttgir,
         ptx=_text_of(judged, "ptx"),
@@ -406,19 +405,18 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
     key = judged.kernel, judged.variant
     time = None
     if len(counts) and (judged.emulated or not len(counters)):
-        durations = launch_durations(judged.tables, judged.tables.unit)[judged.launches.index]
-        time = bare_time(judged.tables, durations, judged.launches, key)
+        time = bare_time(judged.tables, judged.durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
 
 
 def _filled(judged: KernelAnalysis, counts: pd.DataFrame, used: Mapping[str, float]) -> float:
-    durations = launch_durations(judged.tables, judged.tables.unit)[judged.launches.index].dropna()
-    if not judged.emulated or not used.get("l1") or durations.empty:
+    """Of the emulator; the time of a launch's part follows from what L1 passes in it."""
+    if not used.get("l1") or not judged.durations.notna().any():
         return 1.0
     passed = float((counts["sectors"] / counts["launches"]).sum()) / thresholds.LINE_SECTORS  # in cycles
     cycles = passed / (used["l1"] * max(1, sm_count_of(judged.tables.metadata)))
-    return min(1.0, cycles / max(1.0, float(durations.median())))
+    return min(1.0, cycles / max(1.0, float(judged.durations.median())))
 
 
 def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:

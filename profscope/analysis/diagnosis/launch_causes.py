@@ -167,10 +167,8 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
     without = kept_without(facts, exchange)
     kept |= {name: min(left, without[name]) for name in ("l1", "shared", "lsu")}
     removed, memory = max(1 - left, waits), 0.0
-    if facts.emulated:
-        removed, memory = waits, facts.used.get("l2", 0.0)
-    elif "counters" not in facts.known:  # nobody knows how busy memory is: waits for it say so
-        removed, memory = waits, facts.stalled("long_scoreboard", "lg_throttle")
+    if "counters" not in facts.known:
+        removed, memory = waits, facts.used.get("l2", facts.stalled("long_scoreboard", "lg_throttle"))
     if waits > max(thresholds.MUCH, memory):
         yield Finding(
             "too-many-warps", *facts.place,

@@ -51,9 +51,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             if ratio < thresholds.EXCESS:
                 continue
             width, run = int(here["bytes"].min()), facts.run_bytes(int(line))
-            is_run = not any(map(is_gathered, facts.accesses_at(int(line)))) or any(
-                map(is_divided, facts.accesses_at(int(line)))
-            )
+            accesses = facts.accesses_at(int(line))
+            is_run = any(map(is_divided, accesses)) or not any(map(is_gathered, accesses))
             if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
                 continue
             vector = ratio * width <= thresholds.VECTOR_BYTES and len(here) >= ratio
@@ -77,7 +76,12 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
                 gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
             )  # fmt: skip
             found.append((excess, finding))
-    yield from (finding for _, finding in sorted(found, key=lambda each: -each[0]))
+    yield from _worst_first(found)
+
+
+def _worst_first(found: list[tuple[float, Finding]]) -> list[Finding]:
+    """Findings that promise the same for all lines: the line with most of the excess is named first."""
+    return [finding for _, finding in sorted(found, key=lambda each: -each[0])]
 
 
 def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
@@ -100,8 +104,7 @@ def _spared(
     all that wait for memory wait for it; if it moves none, nobody does. If none binds, no more than the
     excess keeps memory busy, nor than the waits at this line: the rest is latency, which ideal ones have too.
     But full queues are no latency: then all that wait for memory wait for it, too.
-    On the emulator a latency stays as it is, and only the queue is shorter; but if DRAM would be the limit
-    without caches, it is so much less."""
+    Without counters a latency stays as it is, and only the queue is shorter."""
     if "counters" not in facts.known:
         return facts.stalled("lg_throttle", by=(f"global {kind}",)) * min(1.0, excess)
     held = held_by_traffic(facts, left)
@@ -182,7 +185,7 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
     waits = facts.stalled(*_SHARED_QUEUES, by=("shared load", "shared store", "matrix load"))
     used = facts.used.get("shared", 0.0)
     is_busy = not facts.emulated and used >= thresholds.BOUND
-    conflicts: list[tuple[float, Finding]] = []
+    found: list[tuple[float, Finding]] = []
     all_excess = float((rows["wavefronts"] - rows["wavefronts_ideal"]).clip(lower=0).sum()) / every
     for place, here in rows.groupby(["file", "line"], observed=True):
         file, line = cast(Place, place)
@@ -207,8 +210,8 @@ def bank_conflict(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "high",
         )  # fmt: skip
-        conflicts.append((excess, finding))
-    yield from (finding for _, finding in sorted(conflicts, key=lambda each: -each[0]))
+        found.append((excess, finding))
+    yield from _worst_first(found)
 
 
 @needs("counts", "samples")
@@ -275,7 +278,8 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counters, counts and the TTGIR. Without it tiles are as large as those of good products."""
+    """Needs counts, the TTGIR and the bytes of DRAM, which counters tell, or the emulator. Without it tiles
+    are as large as those of good products."""
     l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     read = facts.counters.get("dram_read", 0.0)

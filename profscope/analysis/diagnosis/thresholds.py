@@ -11,6 +11,7 @@ from typing import Final
 
 from profscope.analysis.cause import NOISE_PCT as _NOISE_PCT
 from profscope.analysis.estimates import FEWEST_SAMPLES as _FEWEST_SAMPLES
+from profscope.analysis.limits import ATTAINED as _ATTAINED
 from profscope.analysis.limits import BOUND_PCT
 
 # Of the architecture.
@@ -42,12 +43,12 @@ FEWEST_SAMPLES: Final = _FEWEST_SAMPLES
 # Measured.
 NOISE_PCT: Final = _NOISE_PCT
 """Of a kernel's time: where the compiler puts code moves it by up to 3 %, and launches vary."""
-ATTAINABLE_DRAM: Final = 0.89
+ATTAINABLE_DRAM: Final = _ATTAINED["dram"]
 """Of DRAM's peak: copies and sums of 64 M elements reach 0.84 to 0.89."""
-ATTAINABLE: Final = 0.95
+ATTAINABLE: Final = _ATTAINED["issue"]
 """Of the other resources' peaks: 0.93 of L2, 0.95 of L1, 0.94 of shared memory and of the tensor pipe,
 and 0.96 of the issue slots."""
-NEAR_ROOF: Final = 0.8
+NEAR_ROOF: Final = _ATTAINED["tensor"]
 """Of the peak of DRAM or the tensor pipe: nothing but less work is faster, and a product without its cause
 comes so far. Good ones have 0.8 to 0.94 of the tensor pipe, good copies 0.84 to 0.89 of DRAM."""
 MUCH: Final = 0.15

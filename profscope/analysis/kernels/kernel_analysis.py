@@ -20,7 +20,7 @@ from profscope.analysis.answers import Answer
 from profscope.analysis.kernels.devices import Peak, max_resident_ctas, peak_of, sm_count_of
 from profscope.analysis.kernels.work import works
 from profscope.analysis.spans.corrections import are_corrected, record_cost, weighed
-from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, shape_of
+from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, launch_durations, shape_of
 from profscope.analysis.spans.rows import Floats, Ints, grid_scales, not_samples, own_times, sites
 from profscope.analysis.spans.summing import SummedSpans
 from profscope.schema import Tables
@@ -111,6 +111,11 @@ class KernelAnalysis:
         known = len(self.tables.ctas) > 0
         ctas = every_cta(self.tables, self.launches) if known else self.ctas if self.whole else None
         return None if ctas is None else shape_of(ctas, self.sm_count, self.room)
+
+    @cached_property
+    def durations(self) -> pd.Series[float]:
+        """By index of its launches, how long they took in the unit of the tables; missing if unknown."""
+        return launch_durations(self.tables, self.tables.unit)[self.launches.index]
 
     @cached_property
     def place(self) -> tuple[str, int]:

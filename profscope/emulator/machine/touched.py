@@ -40,23 +40,28 @@ class Touched:
         out, as the access itself is going to be an error. ctas: the CTA of each; None if it stands for
         several. adopts: addresses may also be in memory that the launch was not given."""
         numbers = np.full(len(addresses), _SEVERAL, np.int32) if ctas is None else ctas.astype(np.int32) + 1
-        while addresses.size:
-            low, high = int(addresses.min()), int(addresses.max())
-            allocation = self._memory.around(low - self._memory.base)
-            if allocation is None:
-                if adopts and self._memory.adopt(addresses):
-                    continue
-                return
-            first = allocation.start >> _SHIFT
-            key = allocation.start, stored
-            if key not in self._owners:
-                self._owners[key] = np.zeros((allocation.end >> _SHIFT) + 1 - first, np.int32)
-            inside = slice(None) if high < allocation.end else np.flatnonzero(addresses < allocation.end)
-            last = min(high, allocation.end - 1)
-            self._widen(key, (low >> _SHIFT) - first, (last >> _SHIFT) - first)
-            _own(self._owners[key], (addresses[inside] >> _SHIFT) - first, numbers[inside])
-            rest = addresses >= allocation.end if high >= allocation.end else slice(0)
-            addresses, numbers = addresses[rest], numbers[rest]
+        self._mark(addresses, numbers, stored, adopts)
+
+    def _mark(self, addresses: Array, numbers: Array, stored: bool, adopts: bool) -> None:
+        if not addresses.size:
+            return
+        low, high = int(addresses.min()), int(addresses.max())
+        allocation = self._memory.around(low - self._memory.base)
+        if allocation is None:
+            if adopts and self._memory.adopt(addresses):
+                self._mark(addresses, numbers, stored, adopts)
+            return
+        if high >= allocation.end:  # in several
+            inside = addresses < allocation.end
+            for part in (inside, ~inside):
+                self._mark(addresses[part], numbers[part], stored, adopts)
+            return
+        first = allocation.start >> _SHIFT
+        key = allocation.start, stored
+        if key not in self._owners:
+            self._owners[key] = np.zeros((allocation.end >> _SHIFT) + 1 - first, np.int32)
+        self._widen(key, (low >> _SHIFT) - first, (high >> _SHIFT) - first)
+        _own(self._owners[key], (addresses >> _SHIFT) - first, numbers)
 
     def _widen(self, key: tuple[int, bool], low: int, high: int) -> None:
         before = self._ranges.get(key, (low, high))
