@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import triton
 import triton.language as tl
 
 from instrument_passes.ir.model import Op
-from profscope.analysis.diagnosis.facts import facts_of
+from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
+from profscope.analysis.diagnosis.masked_causes import masked_results
 from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from tests.support.sessions import session
@@ -57,11 +59,15 @@ def powers_kernel(x_ptr, asked_ptr, out_ptr, steps, count, BY: tl.constexpr, BLO
 
 
 def ops_of(prof: Any) -> list[Op]:
+    return [op for op, _, _ in known_of(prof).located_ops]
+
+
+def known_of(prof: Any) -> KernelFacts:
     (judged,) = kernel_analyses(prof.profile.tables)
     assert isinstance(judged, KernelAnalysis)
     known = facts_of(judged)
     assert known is not None
-    return [op for op, _, _ in known.located_ops]
+    return known
 
 
 @pytest.mark.parametrize(
@@ -109,3 +115,27 @@ def test_lanes_of_a_small_load_are_few_of_those_of_all_copies() -> None:
     with session() as prof:
         biased_kernel[(1,)](x, w, torch.randn(64), torch.empty(64, 64), 1024, 8, SIDE=64)
     assert "masked-work" not in set(prof.profile.findings()["finding"])
+
+
+@triton.jit
+def asked_rows_kernel(x_ptr, asked_ptr, out_ptr, EARLY: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+    """Roots of the rows that are asked for; EARLY: the others are not loaded either."""
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    asked = tl.load(asked_ptr + row) != 0
+    x = tl.load(x_ptr + row * BLOCK + at, mask=asked | (not EARLY))  # loaded
+    tl.store(out_ptr + row * BLOCK + at, tl.sqrt(x), mask=asked)
+
+
+@pytest.mark.parametrize(
+    ("early", "asked_rows", "is_masked"), [(False, 4, True), (False, 15, False), (True, 4, False)]
+)
+def test_what_no_program_stores_is_computed_for_nobody(early: bool, asked_rows: int, is_masked: bool) -> None:
+    """If loads are masked as stores are, that is the finding."""
+    x, asked = torch.rand(16, 512), (torch.arange(16) < asked_rows).int()
+    with session() as prof:
+        asked_rows_kernel[(16,)](x, asked, torch.empty_like(x), EARLY=early, BLOCK=512)
+    found = [(each.finding, each.line, each.gain.expected) for each in masked_results(known_of(prof))]
+    source, first = inspect.getsourcelines(asked_rows_kernel.fn)
+    line = first + next(at for at, text in enumerate(source) if "# loaded" in text)
+    expected = [("masked-work", line, pytest.approx(100 * (1 - asked_rows / 16)))]
+    assert found == (expected if is_masked else [])

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 from profscope.analysis.diagnosis.dataflow import early_reductions
-from profscope.analysis.diagnosis.facts import facts_of
+from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
+from profscope.analysis.diagnosis.launch_causes import scanned_by_many
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.demo.kernels import softmax
 from profscope.profiles import Profile
@@ -53,26 +54,46 @@ def centred_rows_kernel(x_ptr, out_ptr, total_ptr, rows, BLOCK: tl.constexpr):  
     tl.store(total_ptr + tl.program_id(0), total)
 
 
-def reduced_early(profile: Profile) -> set[int]:
+@triton.jit
+def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):  # noqa: N803
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        total += tl.sum(tl.load(x_ptr + start + tl.arange(0, BLOCK)), 0)
+    tl.store(out_ptr, total)
+
+
+@triton.jit
+def scan_kernel(x_ptr, out_ptr, rows, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, BLOCK)
+    for row in range(rows):
+        tl.store(out_ptr + row * BLOCK + at, tl.cumsum(tl.load(x_ptr + row * BLOCK + at), 0))
+
+
+def known_of(profile: Profile) -> KernelFacts:
     (judged,) = kernel_analyses(profile.tables)
     assert isinstance(judged, KernelAnalysis)
     known = facts_of(judged)
     assert known is not None
+    return known
+
+
+def reduced_early(profile: Profile) -> dict[int, bool]:
+    known = known_of(profile)
     assert "tt.reduce" in known.ttgir
-    return early_reductions([op for op, _, _ in known.located_ops])
+    return early_reductions(known.ttgir_ops)
 
 
 def test_rows_one_after_the_other_need_their_reductions() -> None:
     x = torch.rand(16, 512)
     with session() as prof:
         softmax(x, 4)
-    assert reduced_early(prof.profile) == set()
+    assert reduced_early(prof.profile) == {}
     with session() as prof:
         row_sums_kernel[(4,)](x, torch.empty(16), 16, BLOCK=512)
-    assert reduced_early(prof.profile) == set()
+    assert reduced_early(prof.profile) == {}
     with session() as prof:
         centred_rows_kernel[(4,)](x, torch.empty_like(x), torch.empty(4), 16, BLOCK=512)
-    assert reduced_early(prof.profile) == set()
+    assert reduced_early(prof.profile) == {}
 
 
 def test_sums_that_a_loop_only_carries_on_could_come_behind_it() -> None:
@@ -81,4 +102,20 @@ def test_sums_that_a_loop_only_carries_on_could_come_behind_it() -> None:
         chunked_softmax_kernel[(4,)](x, torch.empty_like(x), 16, 512, BLOCK=128)
     source, first = inspect.getsourcelines(chunked_softmax_kernel.fn)
     early = {first + at for at, line in enumerate(source) if "# early" in line}
-    assert reduced_early(prof.profile) == early
+    assert reduced_early(prof.profile) == dict.fromkeys(early, False)  # the peak before has a part in a sum
+
+
+def test_a_sum_of_what_no_earlier_step_has_a_part_in_is_told_apart() -> None:
+    with session() as prof:
+        total_kernel[(1,)](torch.rand(2048), torch.empty(1), 2048, BLOCK=512)
+    assert list(reduced_early(prof.profile).values()) == [True]
+
+
+@pytest.mark.parametrize(("warps", "is_found"), [(16, True), (4, False)])
+def test_a_scan_of_few_elements_for_each_thread_has_too_many_warps(warps: int, is_found: bool) -> None:
+    x = torch.rand(8, 512)
+    with session() as prof:
+        scan_kernel[(1,)](x, torch.empty_like(x), 8, BLOCK=512, num_warps=warps)
+    found = [(each.finding, each.line) for each in scanned_by_many(known_of(prof.profile))]
+    first = inspect.getsourcelines(scan_kernel.fn)[1]
+    assert found == ([("too-many-warps", first + 1)] if is_found else [])

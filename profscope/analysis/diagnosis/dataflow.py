@@ -71,20 +71,25 @@ def _is_mixed(product: Op) -> bool:
     return sum(each is not None and each.name in ("arith.sitofp", "arith.uitofp") for each in made) == 1
 
 
-def early_reductions(ops: list[Op]) -> set[int]:
+def early_reductions(ops: list[Op]) -> dict[int, bool]:
     """The lines of reductions in loops that could come behind the loop: each step only adds the result to
     what the loop carries. In loops with such a reduction of values that no earlier step has a part in, these
-    are all such; a recurrence needs its reductions in each step."""
-    found: dict[Op, set[int]] = defaultdict(set)
-    fresh = set()
+    are all such; a recurrence needs its reductions in each step. And whether all of the loop's are of such
+    values."""
+    found: dict[Op, list[tuple[int, bool]]] = defaultdict(list)
     uses = Uses(ops)
     for op in ops:
         loop = _around(op)
         if op.name == "tt.reduce" and loop is not None and _is_accumulated(op, loop, uses):
-            found[loop].add(line_of(op))
-            if not any(_computed_by(op, name, loop)[1] for name in op.operands):
-                fresh.add(loop)
-    return {line for loop, lines in found.items() if loop in fresh for line in lines} - {0}
+            is_fresh = not any(_computed_by(op, name, loop)[1] for name in op.operands)
+            found[loop].append((line_of(op), is_fresh))
+    return {
+        line: all(is_fresh for _, is_fresh in alike)
+        for alike in found.values()
+        if any(is_fresh for _, is_fresh in alike)
+        for line, _ in alike
+        if line
+    }
 
 
 def _is_accumulated(reduction: Op, loop: Op, uses: Uses) -> bool:

@@ -11,6 +11,7 @@ from profscope.analysis.diagnosis import (
     arithmetic_causes,
     binary_causes,
     launch_causes,
+    masked_causes,
     memory_causes,
     programs_alike,
     repeated_loads,
@@ -24,6 +25,7 @@ __all__ = ["diagnose"]
 
 _CAUSES: Final = (
     *launch_causes.CAUSES,
+    *masked_causes.CAUSES,
     *tensor_causes.CAUSES,
     *memory_causes.CAUSES,
     *programs_alike.CAUSES,
@@ -42,7 +44,7 @@ _TRAFFIC: Final = (
 
 def _rank(finding: Finding) -> tuple[float, int]:
     name = finding.finding
-    return -finding.gain.expected, _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
+    return -round(finding.gain.expected), _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
 
 
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:

@@ -198,10 +198,10 @@ class KernelFacts:
         found = self.counts[rows].groupby(["file", "line"], observed=True)["executed"].sum()
         return self._largest(found, self.executed)
 
-    def most(self, what: str) -> Place:
-        """The line with most of a column of `counts`: executed, sectors or wavefronts."""
-        rows = self.counts[self.counts["line"] > 0]
-        return self._largest(rows.groupby(["file", "line"], observed=True)[what].sum(), 1)[0]
+    def most(self, what: str, rows: pd.Series | None = None) -> Place:
+        """The line with most of a column of `counts`: executed, sectors or wavefronts; rows: of these."""
+        located = self.counts[(self.counts["line"] > 0) & (True if rows is None else rows)]
+        return self._largest(located.groupby(["file", "line"], observed=True)[what].sum(), 1)[0]
 
     def most_sampled(self, rows: pd.Series) -> tuple[Place, float]:
         """The line with most of the samples at the pcs of the marked rows of `counts`, and the part of all

@@ -74,9 +74,10 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
     idle = max(0.0, facts.idle - max(0.0, 1 - facts.grid / facts.sms)) if facts.sms else 0.0
-    if not cycles.any() or (facts.grid < facts.sms and not idle):
+    if not cycles.any() or (facts.grid < facts.sms and not idle and not facts.emulated):
         return
-    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (waves == 1 and facts.uneven_loops):
+    is_single = waves == 1 and not facts.emulated  # whose launches are small, of kernels that fill GPUs
+    if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (is_single and facts.uneven_loops):
         return
     error = float(cycles.std() / math.sqrt(len(cycles)))
     lost, least, most = (_uneven(cycles.max(), cycles.mean() + each * error, waves) for each in (0, _Z, -_Z))
@@ -157,7 +158,7 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
         inside and _STREAMS.search(op.name) and (op.name != "tt.load" or elements(op.results[0].type))
         for op, _, inside in facts.located_ops
     )
-    is_shared_out = _largest_reduced(facts) <= thresholds.VECTOR_BYTES
+    is_shared_out = _largest(facts, "tt.reduce") <= thresholds.VECTOR_BYTES
     if facts.warps <= thresholds.SCHEDULERS or is_streamed or not is_shared_out:
         return
     waits = facts.stalled("barrier", "short_scoreboard", "mio_throttle")
@@ -175,7 +176,7 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
             cited(
                 "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the "
                 "exchange with them",
-                warps=Quantity(facts.warps, "warps"), each=Quantity(_largest_reduced(facts), "bytes"),
+                warps=Quantity(facts.warps, "warps"), each=Quantity(_largest(facts, "tt.reduce"), "bytes"),
                 waiting=of_samples(waits),
             ),
             "fewer warps (num_warps), so that each has more elements and reductions need less exchange",
@@ -183,12 +184,34 @@ def too_many_warps(facts: KernelFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _largest_reduced(facts: KernelFacts) -> float:
-    """Bytes that a thread has of the largest tensor that the kernel reduces; infinite if it reduces none."""
+@needs("counts", "samples", "ttgir")
+def scanned_by_many(facts: KernelFacts) -> Iterator[Finding]:
+    """too-many-warps. Needs counts, PC samples and the TTGIR. A scan gives each thread no more than a vector
+    of 16 bytes; to that each adds up the sums of all warps. Without it a warp for each scheduler scans."""
+    is_shared_out = _largest(facts, "tt.scan") <= thresholds.VECTOR_BYTES
+    if facts.warps <= thresholds.SCHEDULERS or not is_shared_out or any(too_many_warps(facts)):
+        return
+    rows = facts.at(facts.lines_of("tt.scan") - {0}) & ~facts.counts["op"].isin(["LDG", "STG"])
+    share, again = facts.blamed_share(rows), 1 - thresholds.SCHEDULERS / facts.warps
+    if share >= thresholds.MUCH:
+        yield Finding(
+            "too-many-warps", *facts.place,
+            cited(
+                "{warps} a CTA, whose threads scan {each} each; {scanning} are at the scan",
+                warps=Quantity(facts.warps, "warps"), each=Quantity(_largest(facts, "tt.scan"), "bytes"),
+                scanning=of_samples(share),
+            ),
+            "fewer warps (num_warps), so that each thread scans more elements",
+            gain(facts, Without(share * again, kept_without(facts, rows, again))), "medium",
+        )  # fmt: skip
+
+
+def _largest(facts: KernelFacts, combines: str) -> float:
+    """Bytes that a thread has of the largest tensor that such ops combine; infinite if there is none."""
     sizes = [
         elements(kind) * _element_bytes(kind)
         for op, _, _ in facts.located_ops
-        if op.name == "tt.reduce"
+        if op.name == combines
         for kind in op.operand_types
     ]
     return max(sizes) / (_LANES * facts.warps) if sizes else math.inf
@@ -199,4 +222,4 @@ def _element_bytes(kind: str) -> float:
     return int(bits[1]) / 8 if bits else math.inf
 
 
-CAUSES: Final = (idle_sms, tail, load_imbalance, tiny_ctas, low_occupancy, too_many_warps)
+CAUSES: Final = (idle_sms, tail, load_imbalance, tiny_ctas, low_occupancy, too_many_warps, scanned_by_many)

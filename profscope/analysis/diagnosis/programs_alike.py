@@ -1,5 +1,5 @@
 """Bytes that several programs load. tile-reread: DRAM sends them each time. redundant-load: all of the
-programs reduce them to the same result."""
+programs reduce or multiply them to the same result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_sampl
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
-from profscope.analysis.diagnosis.gains import Without, gain, kept_without, left_of_traffic
+from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
 from profscope.analysis.diagnosis.repeated_loads import Read, read_by_line, repeated_loads
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
@@ -32,6 +32,7 @@ _AXES: Final = ("x", "y", "z")
 _UNKNOWN: Final = Read(frozenset(), math.inf)
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
 _READ: Final = "ttg.local_load"
+_BOUNDS: Final = 3  # operands of a loop, in front of what it carries
 _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
 
@@ -147,6 +148,85 @@ def _reduced_alike(facts: KernelFacts) -> Iterator[tuple[int, int, int, set[int]
             yield line_of(loads[0]), line_of(reductions[0]), programs, lines
 
 
+@needs("counts", "samples", "ttgir")
+def multiplied_alike(facts: KernelFacts) -> Iterator[Finding]:
+    """redundant-load. All programs along an axis of the grid multiply the same two matrices. Without it one
+    program does so, and stores the product: what the others load for nothing else is gone, too."""
+    found = list(_multiplied_alike(facts))
+    loaded = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    for programs in sorted({each for each, _, _ in found}):
+        products = {line for each, line, _ in found if each == programs}
+        loads = set().union(*(lines for each, _, lines in found if each == programs))
+        again = 1 - 1 / programs
+        here, rows = facts.at(loads) & loaded, facts.at(products | loads)
+        sectors = again * float(facts.counts.loc[here, "sectors"].sum())
+        if not sectors:
+            continue
+        left = left_of_traffic(facts, facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG"))
+        share = again * facts.blamed_share(rows)
+        without = Without(
+            max(share, held_by_traffic(facts, left) or 0.0), left | kept_without(facts, rows, again)
+        )
+        yield Finding(
+            "redundant-load", *facts.most("sectors", here),
+            cited(
+                "{programs} load this only to multiply it at {where}, each to the same product: {sampled} "
+                "are there",
+                programs=Quantity(programs, "programs"), where=f"line {min(products)}",
+                sampled=of_samples(share),
+            ),
+            "multiply once, in an earlier kernel, and load the product; or give a program more along that "
+            "axis of the grid",
+            gain(facts, without, Without(0.0)), "medium",
+        )  # fmt: skip
+
+
+def _multiplied_alike(facts: KernelFacts) -> Iterator[tuple[int, int, set[int]]]:
+    """Of products that all programs along an axis compute: how many programs these are, the line, and those
+    of loads that are for these products only."""
+    ops, sides = facts.ttgir_ops, _sides(facts)
+    alike: dict[Op, tuple[int, set[Op]]] = {}
+    others: set[Op] = set()
+    for op in ops:
+        if not PRODUCTS.search(op.name):
+            continue
+        loads = _loads_of(op, ops)
+        axes = set(_AXES) if loads is None else set().union(*map(_axes_of, loads))
+        programs = math.prod(sides[axis] for axis in set(_AXES) - axes)
+        if loads and programs > 1:
+            alike[op] = programs, loads
+        else:
+            others |= loads or set()
+    for op, (programs, loads) in alike.items():
+        if line_of(op):
+            yield programs, line_of(op), {line_of(load) for load in loads - others} - {0}
+
+
+def _loads_of(product: Op, ops: list[Op]) -> set[Op] | None:
+    """The loads that the operands of a product come from, changed or not; None if one is another product, or
+    comes from elsewhere."""
+    found: set[Op] = set()
+    left, seen = [(product, name) for name in product.operands[:2]], set()
+    while left:
+        user, name = left.pop()
+        value = user.resolve(name)
+        if value is None or not isinstance(value.owner, Op):
+            return None
+        op = value.owner
+        if id(op) in seen:
+            continue
+        seen.add(id(op))
+        if PRODUCTS.search(op.name) or op.regions or "descriptor" in op.name:
+            return None
+        if op.name == _LOADS[0]:
+            found.add(op)
+        elif (buffer := buffer_of(user, name)) is not None:
+            found |= set(copies_into(buffer, ops))
+        else:
+            left += [(op, each) for each in op.operands]
+    return found
+
+
 def _only_reduced(load: Op, uses: Uses) -> list[Op] | None:
     """The ops that use a value, element by element, up to the reductions in the loop; None if others do."""
     found: list[Op] = []
@@ -219,9 +299,19 @@ def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
 
 
 def _axes_of(load: Op) -> set[str]:
-    """The axes of the grid that a load depends on: its operands, and the loops and branches that it is in."""
-    around = [load, *load.ancestors()]
-    return set().union(*(grid_axes(op, name) for op in around for name in op.operands))
+    """The axes of the grid that a load depends on: where it loads from, whether it does, and the bounds and
+    conditions of the loops and branches that it is in."""
+    mine = [
+        name
+        for name, kind in zip(load.operands, load.operand_types, strict=True)
+        if "memdesc" not in kind  # where to
+    ]
+    around = [
+        (op, name)
+        for op in load.ancestors()
+        for name in (op.operands[:_BOUNDS] if op.name == "scf.for" else op.operands)
+    ]
+    return set().union(*(grid_axes(*read) for read in [*((load, name) for name in mine), *around]))
 
 
-CAUSES: Final = (sent_again, reduced_alike)
+CAUSES: Final = (sent_again, reduced_alike, multiplied_alike)

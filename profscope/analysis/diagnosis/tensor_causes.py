@@ -11,22 +11,18 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, 
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import (
     conversion_lines,
-    copies_of_loops,
     early_reductions,
     fetch_lines,
     unoverlapped_products,
 )
-from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
+from profscope.analysis.diagnosis.facts import CONVERSIONS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
-from profscope.analysis.diagnosis.launch_causes import RESULTS
-from profscope.analysis.diagnosis.masks import discarded_loops, ends_of_loops, masked_loop
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
-__all__ = ["CAUSES"]
+__all__ = ["CAUSES", "MMA"]
 
-_MMA: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
+MMA: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
 _WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
 _PRODUCT_WAITS: Final = (
     "wait",
@@ -36,7 +32,6 @@ _PRODUCT_WAITS: Final = (
     "gmma",
     "warpgroup_arrive",
 )
-_MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
 _REDUCE_ONCE: Final = "keep a tensor of partial sums, and reduce once after the loop"
 _REDUCE_IN_A_WARP: Final = "fewer warps (num_warps), or a layout in which one warp has all that is reduced"
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
@@ -46,7 +41,7 @@ _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 def no_tensor_cores(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and the TTGIR. Without it tensor cores do the products, at a
     tenth of the time or less, and a CTA loads each operand once."""
-    if facts.executed_ops(*_MMA) > 0:
+    if facts.executed_ops(*MMA) > 0:
         return
     dots = facts.lines_of(r"^tt\.dot") - {0}
     summed = summed_products(facts)
@@ -76,7 +71,7 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts and counters, compute capability 9.0. Without it wide wgmma reads its operands from shared
     memory, and tiles are as large as those of good products; at the least they stay as they are."""
     wide = facts.counts["op"].isin(_WGMMA)
-    sync = facts.counts["op"].isin(_MMA) & ~wide
+    sync = facts.counts["op"].isin(MMA) & ~wide
     tensor = facts.used.get("tensor", 0.0)
     if tensor > thresholds.NEAR_ROOF or not (wide.any() or sync.any()) or facts.has("warp_specialize"):
         return
@@ -142,7 +137,7 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     if not found or not facts.has("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
         return
     lines = {line for each in found for line in each.operand_lines}
-    rows = facts.at(lines) & ~facts.counts["op"].isin([*_MMA, "LDG", "LDGSTS"])
+    rows = facts.at(lines) & ~facts.counts["op"].isin([*MMA, "LDG", "LDGSTS"])
     waits = facts.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
@@ -195,23 +190,28 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts, PC samples and the TTGIR. Without it warps do not meet in each step. What a step only
-    adds to a sum stays in registers, and warps meet once. What the next step needs, a single warp reduces:
-    lanes still exchange values, and nobody waits for shared memory or other warps."""
-    if facts.executed_ops(*_MMA) > 0:
+    adds to a sum stays in registers, and warps meet once: no barrier keeps the loads of later steps from
+    being in flight. What the next step needs, a single warp reduces: lanes still exchange values, and nobody
+    waits for shared memory or other warps."""
+    if facts.executed_ops(*MMA) > 0:
         return
-    early = early_reductions(facts.ttgir_ops)
+    fresh = early_reductions(facts.ttgir_ops)
+    early = set(fresh)
     shared = facts.counts["op"].isin(["LDS", "STS", "BAR"])
     late = next(uneven_warps(facts), None) is not None  # which the barriers wait for
     across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
     needed = set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early
     by_memory = facts.at(needed) & shared
-    for (place, waits), exchange, advice in (
+    loads = facts.stalled("long_scoreboard", by=LOADS) * (1 - 1 / thresholds.IN_FLIGHT)
+    loads *= all(fresh.values())
+    for (place, waits), exchange, hidden, advice in (
         (
             _meeting(facts, early, None),
             facts.at(early) & (shared | facts.counts["op"].eq("SHFL")),
+            loads,
             _REDUCE_ONCE,
         ),
-        (_meeting(facts, needed, by_memory), by_memory, _REDUCE_IN_A_WARP),
+        (_meeting(facts, needed, by_memory), by_memory, 0.0, _REDUCE_IN_A_WARP),
     ):
         if waits - (facts.stalled("barrier") if late else 0.0) >= thresholds.MUCH:
             kept = kept_without(facts, exchange)
@@ -224,7 +224,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
             yield Finding(
                 "serial-reduction", *place,
                 cited(said, waiting=of_samples(waits), **busy),
-                advice, gain(facts, Without(max(waits, held), kept), Without(waits, kept)), "medium",
+                advice, gain(facts, Without(max(waits + hidden, held), kept), Without(waits, kept)), "medium",
             )  # fmt: skip
 
 
@@ -271,122 +271,7 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-@needs("ttgir")
-def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
-    triangle; for a narrow window, at the most, nearly all."""
-    line = masked_loop(facts.ttgir_ops)
-    if line:
-        yield Finding(
-            "masked-work", facts.place[0], line,
-            cited(
-                "each step of the loop masks its tile by comparing positions, and the end of the loop that "
-                "the mask cuts off is the same for all programs: about {half} are thrown away",
-                half=Quantity(100 * thresholds.TRIANGLE, "% of the tiles"),
-            ),
-            "begin and end the loop where the mask does, and mask only the tiles that it crosses",
-            gain(
-                facts, Without(1 - thresholds.TRIANGLE, dict.fromkeys(facts.used, thresholds.TRIANGLE)),
-                most=Without(1.0, dict.fromkeys(facts.used, 0.0)),
-            ),
-            "medium",
-        )  # fmt: skip
-
-
-@needs("samples", "ttgir")
-def discarded(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. A loop's results are thrown away by what was loaded before it. Without it the loop does
-    not run for these. For how many, nobody knows: none at the least, all at the most; half are expected, as
-    of a triangle."""
-    told = set()
-    for loop, condition in discarded_loops(facts.ttgir_ops):
-        lines = {line_of(op) for op in loop.walk()}
-        mine = facts.samples["blamed_line"].isin(lines)
-        share = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
-        by_line = facts.samples[mine].groupby("blamed_line")["samples"].sum()
-        if share < thresholds.MUCH or by_line.idxmax() in told:
-            continue  # a kernel of which some CTAs are recorded has each loop twice
-        told.add(by_line.idxmax())
-        half, most = thresholds.TRIANGLE * share, share
-        yield Finding(
-            "masked-work", facts.place[0], int(cast(int, by_line.idxmax())),
-            cited(
-                "{loop} are in a loop whose results {where} replaces by others, as it was known before the "
-                "loop; for how many is not measured",
-                loop=of_samples(share), where=f"the condition at line {line_of(condition)}",
-            ),
-            "leave the loop out if a whole program is not asked for; list the elements that are, and launch "
-            "programs for these",
-            gain(
-                facts, Without(half, dict.fromkeys(facts.used, 1 - half)), Without(0.0),
-                Without(most, dict.fromkeys(facts.used, 1 - most)),
-            ),
-            "low",
-        )  # fmt: skip
-
-
-@needs("counts", "samples")
-def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
-    waits for memory stay, and those for results if a warp has its scheduler for itself. The line is that of
-    the product in a loop, if there is one: it multiplies masked lanes as well. If those of a copy for a
-    product are masked off, all that the step does for them is gone."""
-    loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
-    if facts.emulated:  # whose loops have few steps
-        loads = loads[~facts.at(ends_of_loops(facts.ttgir_ops))[loads.index]]
-    every = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]
-    masked = min(_masked(loads, facts), _masked(every, facts))
-    is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
-    stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
-    removed = masked * (1 - facts.stalled(*stays))
-    products = facts.at(facts.lines_of(PRODUCTS.pattern, loop=True) - {0}) & facts.counts["op"].isin(_MMA)
-    place, _ = facts.most_executed(products if products.any() else facts.counts["op"] == "LDG")
-    what = "loads"
-    copies = _masked_copies(facts)
-    if len(loads) == 0 or copies[1] > masked:
-        (place, masked), what = copies, "copies of an operand"
-        removed = masked
-    if masked > 0:
-        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
-        yield Finding(
-            "masked-work", *place,
-            cited(
-                "{masked} of {what} are masked off",
-                masked=Quantity(100 * masked, "% of the lanes"), what=what,
-            ),
-            "a block that fits the row: the next smaller power of two and a loop, or several rows a program; "
-            "end the loop of a tile without rows",
-            gain(facts, Without(removed, scaled)), "medium",
-        )  # fmt: skip
-
-
-def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
-    """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
-    also in the last steps of a pipelined loop, which are too many on the emulator, whose loops are short."""
-    lanes = 32.0 * loads["executed"]
-    touching = (32.0 * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
-    touching = lanes if facts.emulated else touching
-    used = loads["threads"].where(loads["op"] == "LDG", touching)
-    return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
-
-
-def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
-    """The line of the copies from global to shared memory with most lanes masked off, and their share. They
-    run, but touch fewer sectors than those of the loop's operand that touches most: a pipelined loop masks
-    both in its last steps."""
-    copies = facts.counts[facts.counts["op"] == "LDGSTS"]
-    copies = copies.assign(whole=copies["executed"] * copies["bytes"])
-    most = facts.place, 0.0
-    for lines in copies_of_loops(facts.ttgir_ops):
-        sums = copies[copies["line"].isin(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
-        moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
-        if len(moved) and moved.max() > 0:
-            place = facts.place[0], int(cast(int, moved.idxmin()))
-            most = max(most, (place, 1 - float(moved.min() / moved.max())), key=lambda each: each[1])
-    return most
-
-
 CAUSES: Final = (
-    masked_tiles, discarded, masked_lanes, no_tensor_cores, small_mma, partition_starved, mma_not_overlapped,
-    uneven_warps, serial_reduction, layout_conversion,
+    no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, uneven_warps, serial_reduction,
+    layout_conversion,
 )  # fmt: skip

@@ -1,0 +1,174 @@
+"""Causes that lie in work whose results are thrown away: masked tiles, lanes and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+import pandas as pd
+
+from profscope.analysis.cause import Finding, Quantity, cited, of_samples
+from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.dataflow import copies_of_loops
+from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.gains import Without, gain
+from profscope.analysis.diagnosis.launch_causes import RESULTS
+from profscope.analysis.diagnosis.masks import discarded_loops, ends_of_loops, masked_loop
+from profscope.analysis.diagnosis.tensor_causes import MMA
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
+from profscope.analysis.diagnosis.witnesses import needs
+
+__all__ = ["CAUSES"]
+
+_LANES: Final = 32  # of a warp
+_LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
+_MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
+
+
+@needs("ttgir")
+def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
+    triangle; for a narrow window, at the most, nearly all."""
+    line = masked_loop(facts.ttgir_ops)
+    if line:
+        yield Finding(
+            "masked-work", facts.place[0], line,
+            cited(
+                "each step of the loop masks its tile by comparing positions, and the end of the loop that "
+                "the mask cuts off is the same for all programs: about {half} are thrown away",
+                half=Quantity(100 * thresholds.TRIANGLE, "% of the tiles"),
+            ),
+            "begin and end the loop where the mask does, and mask only the tiles that it crosses",
+            gain(
+                facts, Without(1 - thresholds.TRIANGLE, dict.fromkeys(facts.used, thresholds.TRIANGLE)),
+                most=Without(1.0, dict.fromkeys(facts.used, 0.0)),
+            ),
+            "medium",
+        )  # fmt: skip
+
+
+@needs("samples", "ttgir")
+def discarded(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. A loop's results are thrown away by what was loaded before it. Without it the loop does
+    not run for these. For how many, nobody knows: none at the least, all at the most; half are expected, as
+    of a triangle."""
+    told = set()
+    for loop, condition in discarded_loops(facts.ttgir_ops):
+        lines = {line_of(op) for op in loop.walk()}
+        mine = facts.samples["blamed_line"].isin(lines)
+        share = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+        by_line = facts.samples[mine].groupby("blamed_line")["samples"].sum()
+        if share < thresholds.MUCH or by_line.idxmax() in told:
+            continue  # a kernel of which some CTAs are recorded has each loop twice
+        told.add(by_line.idxmax())
+        half, most = thresholds.TRIANGLE * share, share
+        yield Finding(
+            "masked-work", facts.place[0], int(cast(int, by_line.idxmax())),
+            cited(
+                "{loop} are in a loop whose results {where} replaces by others, as it was known before the "
+                "loop; for how many is not measured",
+                loop=of_samples(share), where=f"the condition at line {line_of(condition)}",
+            ),
+            "leave the loop out if a whole program is not asked for; list the elements that are, and launch "
+            "programs for these",
+            gain(
+                facts, Without(half, dict.fromkeys(facts.used, 1 - half)), Without(0.0),
+                Without(most, dict.fromkeys(facts.used, 1 - most)),
+            ),
+            "low",
+        )  # fmt: skip
+
+
+@needs("counts", "samples")
+def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
+    waits for memory stay, and those for results if a warp has its scheduler for itself. The line is that of
+    the product in a loop, if there is one: it multiplies masked lanes as well. If those of a copy for a
+    product are masked off, all that the step does for them is gone."""
+    loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
+    if facts.emulated:  # whose loops have few steps
+        loads = loads[~facts.at(ends_of_loops(facts.ttgir_ops))[loads.index]]
+    every = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]
+    masked = min(_masked(loads, facts), _masked(every, facts))
+    is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
+    stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
+    removed = masked * (1 - facts.stalled(*stays))
+    products = facts.at(facts.lines_of(PRODUCTS.pattern, loop=True) - {0}) & facts.counts["op"].isin(MMA)
+    place, _ = facts.most_executed(products if products.any() else facts.counts["op"] == "LDG")
+    what = "loads"
+    copies = _masked_copies(facts)
+    if len(loads) == 0 or copies[1] > masked:
+        (place, masked), what = copies, "copies of an operand"
+        removed = masked
+    if masked > 0:
+        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
+        yield Finding(
+            "masked-work", *place,
+            cited(
+                "{masked} of {what} are masked off",
+                masked=Quantity(100 * masked, "% of the lanes"), what=what,
+            ),
+            "a block that fits the row: the next smaller power of two and a loop, or several rows a program; "
+            "end the loop of a tile without rows",
+            gain(facts, Without(removed, scaled)), "medium",
+        )  # fmt: skip
+
+
+@needs("counts", "samples", "ttgir")
+def masked_results(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. Stores are masked off where loads are not. Without it nothing is loaded or computed whose
+    result nobody stores. The line is that of the loads that touch most."""
+    loads = facts.counts["op"].isin(["LDG", "LDGSTS"]) & facts.at(_lines_of_all_lanes(facts, *_LOADS))
+    stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
+    loaded, stored = (_masked(facts.counts[rows], facts) for rows in (loads, stores))
+    thrown_away = stored - loaded
+    if not stores.any() or not loads.any() or thrown_away < thresholds.MUCH:
+        return
+    yield Finding(
+        "masked-work", *facts.most("sectors", loads),
+        cited(
+            "{stored} are masked off, {loaded} of those that load: the rest is computed for nobody",
+            stored=Quantity(100 * stored, "% of the lanes that store"),
+            loaded=Quantity(100 * loaded, "%"),
+        ),
+        "end a program or a step that has nothing to store before it loads; mask loads as stores are",
+        gain(facts, Without(thrown_away, dict.fromkeys(facts.used, 1 - thrown_away))), "medium",
+    )  # fmt: skip
+
+
+def _lines_of_all_lanes(facts: KernelFacts, *names: str) -> set[int]:
+    """The lines that load or store an element or more of each lane of a CTA."""
+    return {
+        line
+        for op, line, _ in facts.located_ops
+        if op.name in names and elements(op.operand_types[0]) >= _LANES * facts.warps
+    }
+
+
+def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
+    """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
+    also in the last steps of a pipelined loop, which are too many on the emulator, whose loops are short."""
+    lanes = 32.0 * loads["executed"]
+    touching = (32.0 * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
+    touching = lanes if facts.emulated else touching
+    used = loads["threads"].where(loads["op"] != "LDGSTS", touching)
+    return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
+
+
+def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
+    """The line of the copies from global to shared memory with most lanes masked off, and their share. They
+    run, but touch fewer sectors than those of the loop's operand that touches most: a pipelined loop masks
+    both in its last steps."""
+    copies = facts.counts[facts.counts["op"] == "LDGSTS"]
+    copies = copies.assign(whole=copies["executed"] * copies["bytes"])
+    most = facts.place, 0.0
+    for lines in copies_of_loops(facts.ttgir_ops):
+        sums = copies[copies["line"].isin(lines)].groupby("line")[["whole", "sectors_ideal"]].sum()
+        moved = sums["sectors_ideal"] / sums["whole"].clip(lower=1)
+        if len(moved) and moved.max() > 0:
+            place = facts.place[0], int(cast(int, moved.idxmin()))
+            most = max(most, (place, 1 - float(moved.min() / moved.max())), key=lambda each: each[1])
+    return most
+
+
+CAUSES: Final = (masked_tiles, discarded, masked_lanes, masked_results)
