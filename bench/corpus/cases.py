@@ -20,7 +20,9 @@ from bench.corpus import (
     launch_shape,
     loops,
     ninth_algebra,
+    ninth_faultless_science,
     ninth_science,
+    ninth_statistics,
     second_faultless,
     second_launch,
     second_math,
@@ -95,8 +97,10 @@ _MODULES = (
     eighth_science,
     eighth_algebra,
     eighth_faultless_science,
-    ninth_algebra,
     ninth_science,
+    ninth_algebra,
+    ninth_statistics,
+    ninth_faultless_science,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

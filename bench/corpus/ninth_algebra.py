@@ -124,18 +124,17 @@ def _orthogonal_vector(stages: int) -> Prepare:
 
 @triton.jit
 def projected_gradient_kernel(
-    gradient_ptr, basis_ptr, moment_ptr, square_ptr, out_ptr, columns, depth, rank, ROWS: tl.constexpr,
+    gradient_ptr, basis_ptr, moment_ptr, square_ptr, out_ptr, depth, rank, ROWS: tl.constexpr,
     RANKS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
     """Gradients of a layer projected to few ranks, and Adam's moments and step there (GaLore)."""
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    column, inner = tl.program_id(1) * RANKS + tl.arange(0, RANKS), tl.arange(0, DEPTH)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    column, inner = tl.program_id(0) * RANKS + tl.arange(0, RANKS), tl.arange(0, DEPTH)
     gradient_at = gradient_ptr + row[:, None] * depth + inner[None, :]
     basis_at = basis_ptr + inner[:, None] * rank + column[None, :]
     total = tl.zeros((ROWS, RANKS), dtype=tl.float32)
     for _ in range(0, depth, DEPTH):
-        gradient, basis = tl.load(gradient_at), tl.load(basis_at)
-        total = tl.dot(gradient, basis, total)
+        total = tl.dot(tl.load(gradient_at), tl.load(basis_at), total)  # fault
         gradient_at += DEPTH
         basis_at += DEPTH * rank
     at = row[:, None] * rank + column[None, :]
@@ -151,30 +150,31 @@ def _projected_gradient(stages: int) -> Prepare:
         basis = random(depth, rank, dtype=torch.bfloat16)
         moment, square, out = random(rows, rank), torch.rand(rows, rank), empty(rows, rank)
         options = {"ROWS": 64, "RANKS": 128, "DEPTH": 64, "num_warps": 4, "num_stages": stages}
-        args = (gradient, basis, moment, square, out, rank, depth, rank)
-        return Launch(projected_gradient_kernel, (rows // 64, rank // 128), args, (out,), options)
+        args = (gradient, basis, moment, square, out, depth, rank)
+        return Launch(projected_gradient_kernel, (rank // 128, rows // 64), args, (out,), options)
 
     return prepare
 
 
 @triton.jit
 def mixture_kernel(
-    x_ptr, root_ptr, shift_ptr, constant_ptr, out_ptr, PARTS: tl.constexpr, ROWS: tl.constexpr,
+    x_ptr, mean_ptr, precision_ptr, constant_ptr, out_ptr, PARTS: tl.constexpr, ROWS: tl.constexpr,
     DIM: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
-    """Likelihoods of points under a mixture of normals, each with roots of its inverse covariance."""
+    """Log likelihoods of points under a mixture of normals, each with its mean and inverse covariance."""
     row, dim = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, DIM)
     x = tl.load(x_ptr + row[:, None] * DIM + dim[None, :])
     peak = tl.full((ROWS,), -1e30, dtype=tl.float32)
     total = tl.zeros((ROWS,), dtype=tl.float32)
     for part in range(PARTS):
-        root = tl.load(root_ptr + part * DIM * DIM + dim[:, None] * DIM + dim[None, :])
+        precision = tl.load(precision_ptr + part * DIM * DIM + dim[:, None] * DIM + dim[None, :])
+        away = x - tl.load(mean_ptr + part * DIM + dim)[None, :]
         if DOT:
-            y = tl.dot(x, root)
+            square = tl.sum(tl.dot(away, precision) * away, 1)
         else:
-            y = tl.sum(x[:, :, None] * root[None, :, :], 1)  # fault
-        y -= tl.load(shift_ptr + part * DIM + dim)[None, :]
-        score = tl.load(constant_ptr + part) - 0.5 * tl.sum(y * y, 1)
+            products = away[:, :, None] * precision[None, :, :] * away[:, None, :]  # fault
+            square = tl.sum(tl.sum(products, 2), 1)  # fault
+        score = tl.load(constant_ptr + part) - 0.5 * square
         higher = tl.maximum(peak, score)
         total = total * tl.exp(peak - higher) + tl.exp(score - higher)
         peak = higher
@@ -183,11 +183,12 @@ def mixture_kernel(
 
 def _mixture(rows: int, dot: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
-        points, parts = (256, 4) if small else (1 << 18, 64)
+        points, parts = (256, 4) if small else (1 << 16, 64)
         x, root = random(points, 32), 0.2 * random(parts, 32, 32)
-        shift, constant, out = random(parts, 32), random(parts), empty(points)
+        mean, constant, out = random(parts, 32), random(parts), empty(points)
         options = {"PARTS": parts, "ROWS": rows, "DIM": 32, "DOT": dot, "num_warps": 4}
-        return Launch(mixture_kernel, (points // rows,), (x, root, shift, constant, out), (out,), options)
+        args = (x, mean, root @ root.transpose(1, 2), constant, out)
+        return Launch(mixture_kernel, (points // rows,), args, (out,), options)
 
     return prepare
 
@@ -206,7 +207,7 @@ def electron_density_kernel(
         for start in range(0, functions, DEPTH):
             basis = tl.load(basis_ptr + point[:, None] * functions + start + inner[None, :])
             weight = tl.load(orbital_ptr + (start + inner)[:, None] * orbitals + orbital[None, :])
-            value = tl.dot(basis, weight, value)
+            value = tl.dot(basis, weight, value)  # fault
         density += tl.sum(value * value * tl.load(filled_ptr + orbital)[None, :], 1)
     tl.store(out_ptr + point, density)
 
