@@ -57,7 +57,7 @@ def complex_product_kernel(
     a_ptr, b_ptr, out_ptr, rows, columns, depth, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """Product of complex matrices, whose real and imaginary parts lie in planes."""
+    """Product of complex matrices, whose parts lie in planes; b has a third one, of negated imaginary parts."""
     down, across = tl.program_id(0) % GROUP, tl.program_id(0) // GROUP
     row = (tl.program_id(1) * GROUP + down) * ROWS + tl.arange(0, ROWS)
     column = across * COLUMNS + tl.arange(0, COLUMNS)
@@ -69,8 +69,9 @@ def complex_product_kernel(
     for _ in range(0, depth, DEPTH):
         a_real, a_imaginary = tl.load(a_at), tl.load(a_at + rows * depth)
         b_real, b_imaginary = tl.load(b_at), tl.load(b_at + depth * columns)
+        b_negated = tl.load(b_at + 2 * depth * columns)
         real = tl.dot(a_real, b_real, real)  # fault
-        real = tl.dot(-a_imaginary, b_imaginary, real)  # fault
+        real = tl.dot(a_imaginary, b_negated, real)  # fault
         imaginary = tl.dot(a_real, b_imaginary, imaginary)  # fault
         imaginary = tl.dot(a_imaginary, b_real, imaginary)  # fault
         a_at += DEPTH
@@ -84,6 +85,7 @@ def _complex_product(warps: int) -> Prepare:
     def prepare(small: bool) -> Launch:
         rows, columns, depth = (256, 256, 128) if small else (4096, 4096, 2048)
         a, b = random(2, rows, depth, dtype=torch.bfloat16), random(2, depth, columns, dtype=torch.bfloat16)
+        b = torch.cat([b, -b[1:]])
         out, group = empty(2, rows, columns), min(8, rows // 128)
         options = {"ROWS": 128, "COLUMNS": 128, "DEPTH": 32, "GROUP": group}
         args = (a, b, out, rows, columns, depth)
@@ -230,9 +232,9 @@ def jacobi_sweeps_kernel(
     matrix_ptr, right_ptr, out_ptr, residual_ptr, SWEEPS: tl.constexpr, SIZE: tl.constexpr,
     AGAIN: tl.constexpr,
 ):  # fmt: skip
-    """Damped Jacobi sweeps of small dense systems, with the residual of each sweep."""
+    """Damped Jacobi sweeps of small dense systems, stored by columns, with the residual of each sweep."""
     system, row, column = tl.program_id(0), tl.arange(0, SIZE), tl.arange(0, SIZE)
-    at = matrix_ptr + system * SIZE * SIZE + row[:, None] * SIZE + column[None, :]
+    at = matrix_ptr + system * SIZE * SIZE + row[:, None] + column[None, :] * SIZE
     right = tl.load(right_ptr + system * SIZE + row)
     matrix = tl.load(at)
     inverse = 0.8 / tl.sum(tl.where(row[:, None] == column[None, :], matrix, 0.0), 1)

@@ -13,11 +13,11 @@ __all__ = ["CASES"]
 
 
 @triton.jit
-def option_prices_kernel(share_ptr, out_ptr, options, rate, BLOCK: tl.constexpr):
+def option_prices_kernel(share_ptr, out_ptr, count, rate, BLOCK: tl.constexpr):
     """Prices of calls, and how they follow the spot and its volatility (Black and Scholes). Bound by DRAM."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    spot, strike = tl.load(share_ptr + at), tl.load(share_ptr + options + at)
-    years, wild = tl.load(share_ptr + 2 * options + at), tl.load(share_ptr + 3 * options + at)
+    spot, strike = tl.load(share_ptr + at), tl.load(share_ptr + count + at)
+    years, wild = tl.load(share_ptr + 2 * count + at), tl.load(share_ptr + 3 * count + at)
     root, worth = tl.sqrt(years), strike * tl.exp2(-1.4426950 * rate * years)
     spread = wild * root
     first = tl.log2(spot / worth) * 0.69314718 / spread + 0.5 * spread
@@ -25,17 +25,17 @@ def option_prices_kernel(share_ptr, out_ptr, options, rate, BLOCK: tl.constexpr)
     vega = spot * root * 0.39894228 * tl.exp2(-0.72134752 * first * first)
     price = spot * delta - worth * (0.5 + 0.5 * tl.erf((first - spread) * 0.70710678))
     tl.store(out_ptr + at, price)
-    tl.store(out_ptr + options + at, delta)
-    tl.store(out_ptr + 2 * options + at, vega)
-    tl.store(out_ptr + 3 * options + at, vega / (spot * spot * spread * root))
+    tl.store(out_ptr + count + at, delta)
+    tl.store(out_ptr + 2 * count + at, vega)
+    tl.store(out_ptr + 3 * count + at, vega / (spot * spot * spread * root))
 
 
 def _option_prices(small: bool) -> Launch:
-    options = 1 << (12 if small else 24)
+    count = 1 << (12 if small else 24)
     low, high = torch.tensor([80.0, 80.0, 0.2, 0.1]), torch.tensor([120.0, 120.0, 2.0, 0.6])
-    share, out = low[:, None] + (high - low)[:, None] * torch.rand(4, options), empty(4, options)
-    args = (share, out, options, 0.03)
-    return Launch(option_prices_kernel, (options // 512,), args, (out,), {"BLOCK": 512, "num_warps": 4})
+    share, out = low[:, None] + (high - low)[:, None] * torch.rand(4, count), empty(4, count)
+    args = (share, out, count, 0.03)
+    return Launch(option_prices_kernel, (count // 512,), args, (out,), {"BLOCK": 512, "num_warps": 4})
 
 
 @triton.jit

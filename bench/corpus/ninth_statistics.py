@@ -112,14 +112,14 @@ def average_options_kernel(option_ptr, out_ptr, count, batches, dates, BLOCK: tl
 
 def _average_options(programs: int) -> Prepare:
     def prepare(small: bool) -> Launch:
-        count, batches, dates = (3, 4, 8) if small else (48, 16, 64)
+        count, batches, dates = (3, 4, 8) if small else (48, 32, 64)
         low = torch.tensor([90.0, 85.0, 0.0, 0.01])
         high = torch.tensor([110.0, 95.0, 0.002, 0.03])
         option = low[:, None] + (high - low)[:, None] * torch.rand(4, count)
         out = empty(count, batches)
         args = (option, out, count, batches, dates)
         grid = (count, min(programs, batches))
-        return Launch(average_options_kernel, grid, args, (out,), {"BLOCK": 512, "num_warps": 4})
+        return Launch(average_options_kernel, grid, args, (out,), {"BLOCK": 256, "num_warps": 4})
 
     return prepare
 
@@ -150,6 +150,6 @@ CASES = (
         ("spans", "ctas"),
         False,
         _average_options(1),
-        _average_options(16),
+        _average_options(32),
     ),
 )
