@@ -57,7 +57,7 @@ def complex_product_kernel(
     a_ptr, b_ptr, out_ptr, rows, columns, depth, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr, GROUP: tl.constexpr,
 ):  # fmt: skip
-    """Product of complex matrices, whose parts lie in planes; b has a third one, of negated imaginary parts."""
+    """Product of complex matrices in planes of parts; b has a third one, of negated imaginary parts."""
     down, across = tl.program_id(0) % GROUP, tl.program_id(0) // GROUP
     row = (tl.program_id(1) * GROUP + down) * ROWS + tl.arange(0, ROWS)
     column = across * COLUMNS + tl.arange(0, COLUMNS)

@@ -98,20 +98,25 @@ def _star_speeds(narrow: bool) -> Prepare:
 
 
 @triton.jit
-def opposite_strands_kernel(base_ptr, out_ptr, length, BLOCK: tl.constexpr):
-    """Opposite strands of reads of DNA: the complements of the bases 0 to 3, from the last to the first."""
+def opposite_strands_kernel(base_ptr, quality_ptr, out_ptr, length, BLOCK: tl.constexpr):
+    """Opposite strands of reads of DNA: complements of the bases 0 to 3, from the last to the first, or 4
+    where a base was read with a quality below 20."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     first = tl.program_id(1) * length
     base = tl.load(base_ptr + first + length - 1 - at)  # fault
-    tl.store(out_ptr + first + at, 3 - base)
+    quality = tl.load(quality_ptr + first + length - 1 - at)  # fault
+    tl.store(out_ptr + first + at, tl.where(quality < 20, 4, 3 - base))
 
 
 @triton.jit
-def opposite_words_kernel(word_ptr, out_ptr, length, BLOCK: tl.constexpr):
+def opposite_words_kernel(base_ptr, quality_ptr, out_ptr, length, BLOCK: tl.constexpr):
     """As opposite_strands_kernel, eight bases at a time, which are turned around in registers."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     first = tl.program_id(1) * length
-    word = 0x0303030303030303 - tl.load(word_ptr + first + length - 1 - at)
+    base = tl.load(base_ptr + first + length - 1 - at)
+    quality = tl.load(quality_ptr + first + length - 1 - at)
+    known = (((quality + 0x6C6C6C6C6C6C6C6C) >> 7) & 0x0101010101010101) * 255
+    word = ((0x0303030303030303 - base) & known) | (0x0404040404040404 & ~known)
     word = ((word >> 8) & 0x00FF00FF00FF00FF) | ((word & 0x00FF00FF00FF00FF) << 8)
     word = ((word >> 16) & 0x0000FFFF0000FFFF) | ((word & 0x0000FFFF0000FFFF) << 16)
     word = ((word >> 32) & 0xFFFFFFFF) | (word << 32)
@@ -122,13 +127,15 @@ def _opposite_strands(by_word: bool) -> Prepare:
     def prepare(small: bool) -> Launch:
         reads, length = (2, 8192) if small else (16384, 16384)
         base = integers(reads, length, below=4, dtype=torch.uint8)
+        quality = integers(reads, length, below=42, dtype=torch.uint8)
         out = torch.empty_like(base)
-        if not by_word:
-            grid, args = (length // 4096, reads), (base, out, length)
-            return Launch(opposite_strands_kernel, grid, args, (out,), {"BLOCK": 4096, "num_warps": 4})
-        args = (base.view(torch.int64), out.view(torch.int64), length // 8)
         grid = (length // 4096, reads)
-        return Launch(opposite_words_kernel, grid, args, (out,), {"BLOCK": 512, "num_warps": 4})
+        if not by_word:
+            args, options = (base, quality, out, length), {"BLOCK": 4096, "num_warps": 4}
+            return Launch(opposite_strands_kernel, grid, args, (out,), options)
+        words = [each.view(torch.int64) for each in (base, quality, out)]
+        options = {"BLOCK": 512, "num_warps": 4}
+        return Launch(opposite_words_kernel, grid, (*words, length // 8), (out,), options)
 
     return prepare
 
@@ -301,7 +308,7 @@ CASES = (
     ),
     _case(
         "opposite strands base by base",
-        ("unvectorized-access",),
+        ("unvectorized-access", "uncoalesced-load"),
         ("counts",),
         True,
         _opposite_strands(False),
