@@ -60,8 +60,14 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
         for each in found
         if each.finding in _SYMPTOMS and each.gain.expected > max(explained, thresholds.NOISE_PCT)
     ]
-    told = {each.finding for each in causes}
+    told: set[str] = set()
+    places: set[tuple[str, str, int]] = set()
     for each in sorted(causes, key=_rank):
+        place = each.finding, each.file, each.line
+        if place in places:  # told already, by other evidence
+            continue
+        told.add(each.finding)
+        places.add(place)
         is_modelled = facts.emulated and each.finding in _TRAFFIC
         yield replace(each, confidence="low") if is_modelled else each
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))

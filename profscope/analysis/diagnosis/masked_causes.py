@@ -93,8 +93,7 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
-    products = facts.at(facts.lines_of(PRODUCTS.pattern, loop=True) - {0}) & facts.counts["op"].isin(MMA)
-    place, _ = facts.most_executed(products if products.any() else facts.counts["op"] == "LDG")
+    place = _product(facts) or facts.most_executed(facts.counts["op"] == "LDG")[0]
     what = "loads"
     copies = _masked_copies(facts)
     if len(loads) == 0 or copies[1] > masked:
@@ -117,7 +116,7 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def masked_results(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Stores are masked off where loads are not. Without it nothing is loaded or computed whose
-    result nobody stores. The line is that of the loads that touch most."""
+    result nobody stores. The line is that of the product in a loop, else of the loads that touch most."""
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"]) & facts.at(_lines_of_all_lanes(facts, *_LOADS))
     stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
     loaded, stored = (_masked(facts.counts[rows], facts) for rows in (loads, stores))
@@ -125,7 +124,7 @@ def masked_results(facts: KernelFacts) -> Iterator[Finding]:
     if not stores.any() or not loads.any() or thrown_away < thresholds.MUCH:
         return
     yield Finding(
-        "masked-work", *facts.most("sectors", loads),
+        "masked-work", *(_product(facts) or facts.most("sectors", loads)),
         cited(
             "{stored} are masked off, {loaded} of those that load: the rest is computed for nobody",
             stored=Quantity(100 * stored, "% of the lanes that store"),
@@ -134,6 +133,12 @@ def masked_results(facts: KernelFacts) -> Iterator[Finding]:
         "end a program or a step that has nothing to store before it loads; mask loads as stores are",
         gain(facts, Without(thrown_away, dict.fromkeys(facts.used, 1 - thrown_away))), "medium",
     )  # fmt: skip
+
+
+def _product(facts: KernelFacts) -> Place | None:
+    """The line of most instructions that multiply tiles in a loop; None if there are none."""
+    products = facts.at(facts.lines_of(PRODUCTS.pattern, loop=True) - {0}) & facts.counts["op"].isin(MMA)
+    return facts.most_executed(products)[0] if products.any() else None
 
 
 def _lines_of_all_lanes(facts: KernelFacts, *names: str) -> set[int]:
