@@ -23,6 +23,7 @@ from bench.corpus import (
     ninth_faultless_science,
     ninth_science,
     ninth_statistics,
+    ninth_vision,
     second_faultless,
     second_launch,
     second_math,
@@ -101,6 +102,7 @@ _MODULES = (
     ninth_algebra,
     ninth_statistics,
     ninth_faultless_science,
+    ninth_vision,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
