@@ -20,7 +20,9 @@ from bench.corpus import (
     launch_shape,
     loops,
     ninth_algebra,
+    ninth_columns,
     ninth_faultless_science,
+    ninth_graphs,
     ninth_science,
     ninth_statistics,
     ninth_vision,
@@ -102,6 +104,8 @@ _MODULES = (
     ninth_algebra,
     ninth_statistics,
     ninth_faultless_science,
+    ninth_columns,
+    ninth_graphs,
     ninth_vision,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {

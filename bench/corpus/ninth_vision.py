@@ -320,6 +320,32 @@ def _motion(by_rows: bool) -> Prepare:
     return prepare
 
 
+@triton.jit
+def quiet_video_kernel(x_ptr, out_ptr, frames, pixels, BLOCK: tl.constexpr, STAGES: tl.constexpr):
+    """Noise of a video reduced over time: a pixel follows its changes the faster, the larger they are."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x, out = x_ptr + at, out_ptr + at
+    value = tl.load(x).to(tl.float32)
+    for _ in tl.range(0, frames, num_stages=STAGES):
+        change = tl.load(x).to(tl.float32) - value  # fault
+        value += change * tl.minimum(0.1 + tl.abs(change), 1.0)  # fault
+        tl.store(out, value.to(tl.float16))
+        x += pixels
+        out += pixels
+
+
+def _quiet_video(stages: int) -> Prepare:
+    def prepare(small: bool) -> Launch:
+        frames, pixels = (8, 1024) if small else (512, 256 * 512)
+        x = torch.rand(frames, pixels).to(torch.float16)
+        out = torch.empty_like(x)
+        args = (x, out, frames, pixels)
+        options = {"BLOCK": 256, "STAGES": stages, "num_warps": 4}
+        return Launch(quiet_video_kernel, (pixels // 256,), args, (out,), options)
+
+    return prepare
+
+
 _case = faults_of(9)
 
 
@@ -379,5 +405,13 @@ CASES = (
         True,
         _motion(False),
         _motion(True),
+    ),
+    _case(
+        "noise of a video reduced frame by frame",
+        ("exposed-latency", "few-stages"),
+        ("spans", "samples"),
+        False,
+        _quiet_video(1),
+        _quiet_video(6),
     ),
 )
