@@ -22,6 +22,7 @@ from bench.corpus import (
     ninth_algebra,
     ninth_columns,
     ninth_faultless_science,
+    ninth_faultless_vision,
     ninth_graphs,
     ninth_science,
     ninth_statistics,
@@ -105,6 +106,7 @@ _MODULES = (
     ninth_statistics,
     ninth_faultless_science,
     ninth_columns,
+    ninth_faultless_vision,
     ninth_graphs,
     ninth_vision,
 )

@@ -39,24 +39,24 @@ def graph_attention_kernel(
 
 
 def _graph_attention(popular_first: bool) -> Prepare:
-    """Users with 8 neighbours each, and behind them items, of which few are very popular."""
+    """Users with 16 neighbours each, and behind them items, of which few are very popular."""
 
     def prepare(small: bool) -> Launch:
-        users, items, most = (64, 8, 128) if small else (200_000, 2048, 8192)
+        users, items, most = (64, 8, 128) if small else (300_000, 2048, 4096)
         fame = most / (1 + torch.arange(items) // (items // 8)).float() ** 2
-        degree = torch.cat([torch.full((users,), 8), fame.int()])
+        degree = torch.cat([torch.full((users,), 16), fame.int()])
         first = torch.cat([torch.zeros(1, dtype=torch.int32), degree.cumsum(0).int()])
         count = users + items
-        edges = 8 * users + sum(int(most / (1 + each) ** 2) for each in range(8)) * (items // 8)
+        edges = 16 * users + sum(int(most / (1 + each) ** 2) for each in range(8)) * (items // 8)
         source = integers(edges, below=count)
-        x = random(count, 64, dtype=torch.float16)
+        x = random(count, 128, dtype=torch.float16)
         sent, received = random(count), random(count)
         order = torch.arange(count, dtype=torch.int32)
         if popular_first:
             order = order.roll(items)
-        out = empty(count, 64, dtype=torch.float16)
+        out = empty(count, 128, dtype=torch.float16)
         args = (x, sent, received, order, first, source, out)
-        options = {"DIM": 64, "EDGES": 32, "num_warps": 4}
+        options = {"DIM": 128, "EDGES": 16, "num_warps": 1}
         return Launch(graph_attention_kernel, (count,), args, (out,), options)
 
     return prepare
@@ -103,7 +103,7 @@ def pillar_features_kernel(
     point_ptr, count_ptr, weight_ptr, out_ptr, most, FEATURES: tl.constexpr, POINTS: tl.constexpr,
     OWN: tl.constexpr,
 ):  # fmt: skip
-    """Features of each pillar of a lidar: the greatest of its points', after a layer. OWN: only its points."""
+    """Features of a lidar's pillars: the greatest of their points, after a layer. OWN: no other points."""
     pillar, feature = tl.program_id(0), tl.arange(0, FEATURES)[None, :]
     count = tl.load(count_ptr + pillar)
     wx, wy = tl.load(weight_ptr + feature), tl.load(weight_ptr + FEATURES + feature)
