@@ -42,7 +42,7 @@ def _graph_attention(popular_first: bool) -> Prepare:
     """Users with 16 neighbours each, and behind them items, of which few are very popular."""
 
     def prepare(small: bool) -> Launch:
-        users, items, most = (64, 8, 128) if small else (300_000, 2048, 4096)
+        users, items, most = (64, 8, 128) if small else (300_000, 1024, 6144)
         fame = most / (1 + torch.arange(items) // (items // 8)).float() ** 2
         degree = torch.cat([torch.full((users,), 16), fame.int()])
         first = torch.cat([torch.zeros(1, dtype=torch.int32), degree.cumsum(0).int()])
