@@ -20,9 +20,13 @@ from bench.corpus import (
     launch_shape,
     loops,
     ninth_algebra,
+    ninth_columns,
     ninth_faultless_science,
+    ninth_faultless_vision,
+    ninth_graphs,
     ninth_science,
     ninth_statistics,
+    ninth_vision,
     second_faultless,
     second_launch,
     second_math,
@@ -101,6 +105,10 @@ _MODULES = (
     ninth_algebra,
     ninth_statistics,
     ninth_faultless_science,
+    ninth_columns,
+    ninth_faultless_vision,
+    ninth_graphs,
+    ninth_vision,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
