@@ -19,6 +19,8 @@ from bench.corpus import (
     faultless,
     launch_shape,
     loops,
+    ninth_layers,
+    ninth_states,
     second_faultless,
     second_launch,
     second_math,
@@ -93,6 +95,8 @@ _MODULES = (
     eighth_science,
     eighth_algebra,
     eighth_faultless_science,
+    ninth_layers,
+    ninth_states,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
