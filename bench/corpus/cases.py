@@ -19,6 +19,7 @@ from bench.corpus import (
     faultless,
     launch_shape,
     loops,
+    ninth_faultless_layers,
     ninth_layers,
     ninth_states,
     second_faultless,
@@ -97,6 +98,7 @@ _MODULES = (
     eighth_faultless_science,
     ninth_layers,
     ninth_states,
+    ninth_faultless_layers,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -303,16 +303,14 @@ def gated_down_kernel(
     gate_at, up_at = gate_ptr + at, up_ptr + at
     weight_at = weight_ptr + column[None, :] * depth + inner[:, None]
     total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    for _ in range(0, depth, DEPTH):
-        hidden = tl.load(gate_at)
+    tl.assume(depth > 0)
+    for start in range(0, depth, DEPTH):
+        hidden = tl.load(gate_at + start)
         if not GATED:
             gate = hidden.to(tl.float32)  # fault
-            gate *= tl.load(up_at).to(tl.float32) * tl.sigmoid(gate)  # fault
+            gate *= tl.load(up_at + start).to(tl.float32) * tl.sigmoid(gate)  # fault
             hidden = gate.to(tl.bfloat16)  # fault
-        total = tl.dot(hidden, tl.load(weight_at), total)
-        gate_at += DEPTH
-        up_at += DEPTH
-        weight_at += DEPTH
+        total = tl.dot(hidden, tl.load(weight_at + start), total)
     tl.store(out_ptr + row[:, None] * columns + column[None, :], total.to(tl.bfloat16))
 
 
@@ -391,7 +389,7 @@ CASES = (
         ("ctas", "samples"),
         False,
         _mixed_streams(132),
-        _mixed_streams(132 * 16),
+        _mixed_streams(132 * 8),
     ),
     _case(
         "gates applied in the next layer",
