@@ -21,10 +21,13 @@ from bench.corpus import (
     loops,
     ninth_algebra,
     ninth_columns,
+    ninth_faultless_layers,
     ninth_faultless_science,
     ninth_faultless_vision,
     ninth_graphs,
+    ninth_layers,
     ninth_science,
+    ninth_states,
     ninth_statistics,
     ninth_vision,
     second_faultless,
@@ -109,6 +112,9 @@ _MODULES = (
     ninth_faultless_vision,
     ninth_graphs,
     ninth_vision,
+    ninth_layers,
+    ninth_states,
+    ninth_faultless_layers,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES
