@@ -19,9 +19,9 @@ def experts_combine_kernel(
     GATHER: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Experts' results, weighted and summed for each token. GATHER: a program sums all rows of its token."""
-    dim = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    dim = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     if GATHER:
-        token = tl.program_id(1)
+        token = tl.program_id(0)
         total = tl.zeros((BLOCK,), dtype=tl.float32)
         for chosen in tl.static_range(CHOSEN):
             place = tl.load(place_ptr + token * CHOSEN + chosen)
@@ -29,7 +29,7 @@ def experts_combine_kernel(
             total += tl.load(weight_ptr + place) * row
         tl.store(out_ptr + token * DIM + dim, total)
     else:
-        place = tl.program_id(1)
+        place = tl.program_id(0)
         row = tl.load(row_ptr + place * DIM + dim).to(tl.float32)
         token = tl.load(token_ptr + place)
         tl.atomic_add(out_ptr + token * DIM + dim, tl.load(weight_ptr + place) * row)  # fault
@@ -46,7 +46,7 @@ def _experts_combine(gather: bool) -> Prepare:
         args = (row, weight, token, place, out)
         options = {"DIM": dim, "CHOSEN": chosen, "GATHER": gather, "BLOCK": 1024, "num_warps": 4}
         return Launch(
-            experts_combine_kernel, (dim // 1024, tokens if gather else rows), args, (out,), options
+            experts_combine_kernel, (tokens if gather else rows, dim // 1024), args, (out,), options
         )
 
     return prepare

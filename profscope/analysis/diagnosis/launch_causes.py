@@ -10,7 +10,7 @@ from typing import Final
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import LOADS, KernelFacts
-from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
+from profscope.analysis.diagnosis.gains import Without, attainable, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 
@@ -26,9 +26,14 @@ _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard de
 
 def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
     """Needs the grid. Without it the same work runs on all SMs. The lower bound: as they share L2 and DRAM,
-    each reaches `ATTAINABLE` of what one does now."""
-    if 0 < facts.grid < facts.sms:
-        part = facts.grid / facts.sms
+    each reaches `ATTAINABLE` of what one does now. The upper bound: each SM also runs as many CTAs at a time
+    as fit. Expected is between the times that would remain, by the part of the SMs that is idle: the larger
+    it is, the finer the work is split."""
+    part = facts.grid / max(1, facts.sms)
+    if 100 * (1 - part) >= thresholds.NOISE_PCT:
+        full = part / max(1, facts.room)
+        busiest = max((used / attainable(name) for name, used in facts.used.items()), default=0.0)
+        expected = part * min(1.0, max(full, busiest) / part) ** (1 - part)
         yield Finding(
             "idle-sms", *facts.place,
             cited(
@@ -38,8 +43,8 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "smaller tiles, another axis of the grid, or split the reduction over CTAs",
             gain(
-                facts, Without(1 - part), Without(1 - part / thresholds.ATTAINABLE),
-                Without(1 - part / max(1, facts.room)), is_exact=True
+                facts, Without(1 - expected), Without(1 - part / thresholds.ATTAINABLE), Without(1 - full),
+                is_exact=True
             ),
             "high",
         )  # fmt: skip

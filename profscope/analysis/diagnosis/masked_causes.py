@@ -82,18 +82,19 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples")
 def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it no lane of loads is masked off, nor computes for nobody; as it moves no bytes,
-    waits for memory stay, and those for results if a warp has its scheduler for itself. The line is that of
-    the product in a loop, if there is one: it multiplies masked lanes as well. If those of a copy for a
-    product are masked off, all that the step does for them is gone."""
+    waits for memory stay, and those for results if a warp has its scheduler for itself. What lanes do in
+    loops is for what is loaded there. The line is that of the product in a loop, if there is one: it
+    multiplies masked lanes as well. If those of a copy for a product are masked off, all that the step does
+    for them is gone."""
     loads = facts.counts[(facts.counts["op"] == "LDG") & (facts.counts["sectors"] > 0)]
     if facts.emulated:  # whose loops have few steps
         loads = loads[~facts.at(ends_of_loops(facts.ttgir_ops))[loads.index]]
     every = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]
-    masked = min(_masked(loads, facts), _masked(every, facts))
+    masked = _masked_by_parts(facts, loads, every)
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
-    place = _product(facts) or facts.most_executed(facts.counts["op"] == "LDG")[0]
+    place = _product(facts) or _most_masked(facts, loads)
     what = "loads"
     copies = _masked_copies(facts)
     if len(loads) == 0 or copies[1] > masked:
@@ -133,6 +134,25 @@ def masked_results(facts: KernelFacts) -> Iterator[Finding]:
         "end a program or a step that has nothing to store before it loads; mask loads as stores are",
         gain(facts, Without(thrown_away, dict.fromkeys(facts.used, 1 - thrown_away))), "medium",
     )  # fmt: skip
+
+
+def _masked_by_parts(facts: KernelFacts, *kinds: pd.DataFrame) -> float:
+    """The part of the lanes that are masked off in loads, the least of several kinds: in loops, and outside
+    of them, by how many instructions are there. A part that loads nothing has what the other one loads."""
+    inside = facts.at(facts.lines_in_loops)
+    masked = 0.0
+    for part in (inside, ~inside):
+        mine = (loads[part[loads.index]] for loads in kinds)
+        least = (
+            _masked(some if len(some) else every, facts) for some, every in zip(mine, kinds, strict=True)
+        )
+        masked += facts.executed_share(part) * min(least)
+    return masked
+
+
+def _most_masked(facts: KernelFacts, loads: pd.DataFrame) -> Place:
+    lost = (_LANES * loads["executed"] - loads["threads"]).groupby(loads["line"]).sum()
+    return (facts.place[0], int(cast(int, lost.idxmax()))) if len(lost) and lost.max() > 0 else facts.place
 
 
 def _product(facts: KernelFacts) -> Place | None:

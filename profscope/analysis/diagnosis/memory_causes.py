@@ -309,12 +309,13 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
 @needs("samples")
 def exposed(facts: KernelFacts) -> Iterator[Finding]:
     """exposed-latency, few-stages. Needs PC samples. Without it nobody waits for these loads, while memory
-    moves the same bytes."""
+    moves the same bytes. Loads of lanes that a stride keeps apart are left out: each takes several as long as
+    it would, as it touches several times the sectors."""
     few = facts.stages <= thresholds.IN_FLIGHT / 2
     by = LOADS if few else LOADS[:1]  # what is copied some steps ahead, is as early as it can be
     is_copied = facts.has(r"async_copy|async_tma", loop=True)
     place, _ = facts.most_stalled("long_scoreboard", by=by)
-    waits = facts.stalled("long_scoreboard", by=by)
+    waits = facts.stalled("long_scoreboard", by=by) - _of_strides(facts)
     unrolled = _unrolled_lines(facts)
     if waits < thresholds.MUCH or place[1] not in facts.lines_in_loops | unrolled:
         return  # no load is earlier than one outside of loops
@@ -332,6 +333,16 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
         else "load earlier, several at once, or keep more warps on an SM",
         hidden_gain(facts, waits, _copied_by_itself(facts) if name == "few-stages" else {}), "medium",
     )  # fmt: skip
+
+
+def _of_strides(facts: KernelFacts) -> float:
+    """The part of the samples that wait for loads of lanes that a stride, not data, keeps apart."""
+    rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["line"] > 0)]
+    sums = rows.groupby("line")[["sectors", "sectors_ideal"]].sum()
+    apart = sums.index[sums["sectors"] >= thresholds.LINE_SECTORS * sums["sectors_ideal"].clip(lower=1)]
+    lines = {line for line in apart if not any(map(is_gathered, facts.accesses_at(line)))}
+    mine = facts.samples["blamed_line"].isin(lines) & facts.samples["stall"].eq("long_scoreboard")
+    return float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
 
 
 def _unrolled_lines(facts: KernelFacts) -> set[int]:

@@ -14,7 +14,7 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_sampl
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, is_gathered
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, grid_axes, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
@@ -72,8 +72,9 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counters", "counts", "samples", "ttgir")
 def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     """Loads ask for several times the bytes of their tensor, L1 has them, and nothing is busier than L1 and
-    its queue. Without it each byte is loaded once; at the least, as often as tuned kernels read operands.
-    Gathers are left out: how much of them overlaps is unknown."""
+    its queue. Without it each byte is loaded once; at the least, as often as tuned kernels read operands; so
+    it is expected where all programs load the same, and none loads a byte twice. Gathers are left out: how
+    much of them overlaps is unknown."""
     l1 = max(facts.used.get(name, 0.0) for name in _OF_L1)
     others = max(facts.used.get(name, 0.0) for name in ("dram", "l2", "issue", "tensor"))
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
@@ -96,10 +97,11 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
         return
     line = max(again, key=lambda each: again[each])
     queued = facts.stalled(*_QUEUES)
-    expected, least = (
+    most, least = (
         Without(part * queued, kept_without(facts, here, part))
         for part in (share, share * (1 - 1 / thresholds.REREAD))
     )
+    is_shared = all(_is_alike(facts, each) and touched[each] <= tensors[each] * facts.grid for each in again)
     yield Finding(
         "redundant-load", facts.place[0], line,
         cited(
@@ -107,9 +109,15 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
             asked=Quantity(touched[line] / 1e6, "MB"), bytes=Quantity(tensors[line] / 1e6, "MB"),
             used=of_peak(l1),
         ),
-        "keep in registers what the next step, or the neighbouring element, needs again",
-        gain(facts, expected, least), "medium",
+        "a program that does what several do now, with what they all load" if is_shared
+        else "keep in registers what the next step, or the neighbouring element, needs again",
+        gain(facts, least if is_shared else most, least, most), "medium",
     )  # fmt: skip
+
+
+def _is_alike(facts: KernelFacts, line: int) -> bool:
+    """Whether all programs load the same there."""
+    return not any(grid_axes(op, op.operands[0]) for op in facts.accesses_at(line))
 
 
 class Read(NamedTuple):
