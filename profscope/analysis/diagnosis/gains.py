@@ -171,13 +171,13 @@ def attainable(resource: str) -> float:
 
 def held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | None:
     """The part of the time that waits for traffic, if traffic binds the kernel; None if nothing does. If a
-    resource binds the kernel, that is what the resource would move less. If none does, but warps mostly wait
-    until queues of memory accept accesses, or until stores have left them, it is all waits for memory: what
-    limits these queues has no counter."""
+    resource binds the kernel, that is what the resource would move less. If none does, but at any time a warp
+    of each scheduler waits until queues of memory accept its access, or until its stores have left them, it
+    is all waits for memory: what limits these queues has no counter."""
     busiest = binding({name: 100 * used for name, used in facts.used.items()})
     if busiest:
         return 1 - left.get(busiest, 1.0)
-    is_full = facts.stalled(*LSU_QUEUES, "drain") >= thresholds.BOUND
+    is_full = facts.stalled(*LSU_QUEUES, "drain") * facts.resident_warps >= thresholds.SCHEDULERS
     return facts.stalled(*QUEUES) if is_full else None
 
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, cast
 
+import pandas as pd
+
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import ATOMICS, LOADS, KernelFacts, Place
@@ -148,28 +150,31 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
     """unvectorized-access. Neighbouring lanes access neighbouring elements, but each in many instructions of
     few bytes. Without it a thread accesses 16 bytes at once: nobody waits for the queue of instructions, and
     L2 looks up lines of four sectors rather than sectors (NVIDIA, Nsight Compute: memory tables)."""
+    found: list[tuple[Place, pd.DataFrame]] = []
     for ops in (_LOADS, _STORES):
         rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["line"] > 0)]
         for place, here in rows.groupby(["file", "line"], observed=True):
             file, line = cast(Place, place)
-            size, sectors = int(here["bytes"].max()), int(here["sectors"].sum())
-            each = sectors / max(1, int(here["executed"].sum()))
-            if size >= 4 or len(here) * size < thresholds.VECTOR_BYTES or each > size:
-                continue
-            mine = facts.samples["blamed_line"].eq(int(line)) & facts.samples["stall"].isin(LSU_QUEUES)
-            waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
-            left = dict.fromkeys(("l1", "lsu", "l2"), 1 / thresholds.LINE_SECTORS)
-            held = max(waits, held_by_traffic(facts, left) or 0.0)
-            yield Finding(
-                "unvectorized-access", str(file), int(line),
-                cited(
-                    "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
-                    accesses=Quantity(len(here), "instructions"), width=Quantity(size, "bytes"),
-                    waiting=of_samples(waits),
-                ),
-                "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
-                gain(facts, Without(held, left), Without(waits, left)), "medium",
-            )  # fmt: skip
+            size, each = int(here["bytes"].max()), here["sectors"].sum() / max(1, here["executed"].sum())
+            if size < 4 and len(here) * size >= thresholds.VECTOR_BYTES and each <= size:
+                found.append(((str(file), int(line)), here))
+    sectors = sum(int(here["sectors"].sum()) for _, here in found)
+    part = sectors / max(1, int(facts.counts["sectors"].sum()))
+    left = dict.fromkeys(("l1", "lsu", "l2"), 1 - part * (1 - 1 / thresholds.LINE_SECTORS))
+    held = part * (held_by_traffic(facts, left) or 0.0)
+    for place, here in found:
+        mine = facts.samples["blamed_line"].eq(place[1]) & facts.samples["stall"].isin(LSU_QUEUES)
+        waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+        yield Finding(
+            "unvectorized-access", *place,
+            cited(
+                "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
+                accesses=Quantity(len(here), "instructions"), waiting=of_samples(waits),
+                width=Quantity(int(here["bytes"].max()), "bytes"),
+            ),
+            "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
+            gain(facts, Without(max(waits, held), left), Without(waits, left)), "medium",
+        )  # fmt: skip
 
 
 @needs("counts", "samples")
