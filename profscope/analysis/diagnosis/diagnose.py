@@ -44,7 +44,7 @@ _TRAFFIC: Final = (
 
 def _rank(finding: Finding) -> tuple[float, int]:
     name = finding.finding
-    return -round(finding.gain.expected), _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
+    return -finding.gain.expected, _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
 
 
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:

@@ -95,19 +95,16 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
     place = _product(facts) or _most_masked(facts, loads)
-    what = "loads"
+    said = "{masked} work for loads that are masked off"
     copies = _masked_copies(facts)
     if len(loads) == 0 or copies[1] > masked:
-        (place, masked), what = copies, "copies of an operand"
-        removed = masked
+        place, masked = copies
+        removed, said = masked, "{masked} of copies of an operand are masked off"
     if masked > 0:
         scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
         yield Finding(
             "masked-work", *place,
-            cited(
-                "{masked} of {what} are masked off",
-                masked=Quantity(100 * masked, "% of the lanes"), what=what,
-            ),
+            cited(said, masked=Quantity(100 * masked, "% of the lanes")),
             "a block that fits the row: the next smaller power of two and a loop, or several rows a program; "
             "end the loop of a tile without rows",
             gain(facts, Without(removed, scaled)), "medium",

@@ -73,8 +73,8 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
 def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     """Loads ask for several times the bytes of their tensor, L1 has them, and nothing is busier than L1 and
     its queue. Without it each byte is loaded once; at the least, as often as tuned kernels read operands; so
-    it is expected where all programs load the same, and none loads a byte twice. Gathers are left out: how
-    much of them overlaps is unknown."""
+    it is expected where all programs load the same there, and none loads a byte twice. Gathers are left out:
+    how much of them overlaps is unknown."""
     l1 = max(facts.used.get(name, 0.0) for name in _OF_L1)
     others = max(facts.used.get(name, 0.0) for name in ("dram", "l2", "issue", "tensor"))
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
@@ -101,7 +101,7 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
         Without(part * queued, kept_without(facts, here, part))
         for part in (share, share * (1 - 1 / thresholds.REREAD))
     )
-    is_shared = all(_is_alike(facts, each) and touched[each] <= tensors[each] * facts.grid for each in again)
+    is_shared = _is_alike(facts, line) and touched[line] <= tensors[line] * facts.grid
     yield Finding(
         "redundant-load", facts.place[0], line,
         cited(
