@@ -49,6 +49,9 @@ _FAULTS = [
     "series smoothed through plain shared memory",
     "scores of a chunk for each 32 values",
     "bytes' products summed over warps each step",
+    "structure factors summed each step",
+    "options on averages by one program each",
+    "empty slots of fluid cells",
 ]
 
 _ROOFS = {
@@ -323,6 +326,29 @@ def test_a_gain_is_between_its_bounds(name: str) -> None:
     assert (table["gain_high_pct"] <= 100).all()
     is_roof = table["finding"].str.endswith("-bound")
     assert ((table["gain_low_pct"] < table["gain_high_pct"]) != is_roof).all()
+
+
+def test_a_queue_in_which_a_warp_of_each_scheduler_waits_holds_all_that_go_to_memory() -> None:
+    """No resource is near its peak, and few of the many warps wait for the queue itself."""
+    case, known = (
+        _CASES["moments of channels added each step"],
+        facts(recorded("moments of channels added each step")),
+    )
+    assert known is not None
+    waiting = known.stalled("lg_throttle", "mio_throttle", "drain")
+    assert waiting < 0.6
+    assert waiting * known.resident_warps > 4
+    assert max(known.used.values()) < 0.6
+    found = judged(case["name"]).found[0]
+    assert found[0] == "atomics"
+    assert found[2] == pytest.approx(100 * case["gain"], abs=2)
+
+
+def test_few_programs_split_finer_use_more_than_the_sms_that_are_idle() -> None:
+    """48 CTAs on 132 SMs: the same CTAs on all of them would take 36 % of the time, smaller ones 20 %."""
+    row = recorded("options on averages by one program each").findings().iloc[0]
+    assert row["gain_low_pct"] < 64 < row["gain_pct"] < row["gain_high_pct"]
+    assert row["gain_pct"] == pytest.approx(80, abs=3)
 
 
 def test_fewer_samples_make_a_gain_less_certain() -> None:
