@@ -16,6 +16,7 @@ import torch
 
 import profscope
 from bench.corpus.case import Case, Launch, Prepare, agree
+from profscope.analysis.diagnosis.thresholds import UNEVEN
 from profscope.profiles import Profile
 
 __all__ = ["evidence_file", "prepared", "record", "warm"]
@@ -151,12 +152,15 @@ def _evidence(launch: Launch, path: Path, chosen: list[int] | None) -> dict[str,
 
 
 def thinned(profile: Profile) -> Profile:
-    """A profile with fewer of the CTAs that do not record: each has a row, and a large grid has many."""
+    """A profile with fewer of the CTAs that do not record, if all take about the same time: each has a row,
+    and a large grid has many."""
     ctas = profile.tables.ctas
+    cycles = ctas["duration_cycles"]
     others = np.flatnonzero(~ctas["recorded"].to_numpy(bool))
-    chosen = np.linspace(0, len(others) - 1, min(len(others), _MOST_OTHERS)).astype(int)
+    if cycles.std() >= UNEVEN * cycles.mean() or len(others) <= _MOST_OTHERS:
+        return profile
     kept = ctas["recorded"].to_numpy(bool, copy=True)
-    kept[others[chosen]] = True
+    kept[others[np.linspace(0, len(others) - 1, _MOST_OTHERS).astype(int)]] = True
     return Profile.of(replace(profile.tables, ctas=ctas[kept].reset_index(drop=True)))
 
 

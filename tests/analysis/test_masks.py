@@ -18,9 +18,11 @@ from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
 
+# ruff: noqa: N803
+
 
 @triton.jit
-def scores_kernel(x_ptr, first_ptr, out_ptr, SIDE: tl.constexpr, FROM: tl.constexpr, KIND: tl.constexpr):  # noqa: N803
+def scores_kernel(x_ptr, first_ptr, out_ptr, SIDE: tl.constexpr, FROM: tl.constexpr, KIND: tl.constexpr):
     """A row's largest score with the keys up to its own block; KIND: which scores are left out."""
     at = tl.arange(0, SIDE)
     rows = tl.program_id(0) * SIDE + at
@@ -42,7 +44,7 @@ def scores_kernel(x_ptr, first_ptr, out_ptr, SIDE: tl.constexpr, FROM: tl.conste
 
 
 @triton.jit
-def powers_kernel(x_ptr, asked_ptr, out_ptr, steps, count, BY: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
+def powers_kernel(x_ptr, asked_ptr, out_ptr, steps, count, BY: tl.constexpr, BLOCK: tl.constexpr):
     """BY: what decides between the loop's result and the input."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
@@ -99,7 +101,7 @@ def test_a_loops_result_is_thrown_away_by_what_was_loaded_before(by: str, is_dis
 
 
 @triton.jit
-def biased_kernel(x_ptr, w_ptr, bias_ptr, out_ptr, n, valid, SIDE: tl.constexpr):  # noqa: N803
+def biased_kernel(x_ptr, w_ptr, bias_ptr, out_ptr, n, valid, SIDE: tl.constexpr):
     """A tile of a product, and a bias for its first columns."""
     at = tl.arange(0, SIDE)
     total = tl.zeros((SIDE, SIDE), tl.float32)
@@ -118,22 +120,29 @@ def test_lanes_of_a_small_load_are_few_of_those_of_all_copies() -> None:
 
 
 @triton.jit
-def asked_rows_kernel(x_ptr, asked_ptr, out_ptr, EARLY: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
-    """Roots of the rows that are asked for; EARLY: the others are not loaded either."""
+def asked_rows_kernel(
+    x_ptr, asked_ptr, out_ptr, EARLY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Roots of the rows that are asked for, up to a width; EARLY: the others are not loaded either."""
     row, at = tl.program_id(0), tl.arange(0, BLOCK)
     asked = tl.load(asked_ptr + row) != 0
     x = tl.load(x_ptr + row * BLOCK + at, mask=asked | (not EARLY))  # loaded
-    tl.store(out_ptr + row * BLOCK + at, tl.sqrt(x), mask=asked)
+    mask = asked if WIDTH == BLOCK else asked & (at < WIDTH)
+    tl.store(out_ptr + row * BLOCK + at, tl.sqrt(x), mask=mask)
 
 
 @pytest.mark.parametrize(
-    ("early", "asked_rows", "is_masked"), [(False, 4, True), (False, 15, False), (True, 4, False)]
+    ("early", "asked_rows", "width", "is_masked"),
+    [(False, 4, 512, True), (False, 15, 512, False), (True, 4, 512, False), (False, 4, 500, False)],
 )
-def test_what_no_program_stores_is_computed_for_nobody(early: bool, asked_rows: int, is_masked: bool) -> None:
-    """If loads are masked as stores are, that is the finding."""
+def test_what_no_program_stores_is_computed_for_nobody(
+    early: bool, asked_rows: int, width: int, is_masked: bool
+) -> None:
+    """If loads are masked as stores are, that is the finding; if lanes have masks of their own, others may
+    need what is loaded."""
     x, asked = torch.rand(16, 512), (torch.arange(16) < asked_rows).int()
     with session() as prof:
-        asked_rows_kernel[(16,)](x, asked, torch.empty_like(x), EARLY=early, BLOCK=512)
+        asked_rows_kernel[(16,)](x, asked, torch.empty_like(x), EARLY=early, WIDTH=width, BLOCK=512)
     found = [(each.finding, each.line, each.gain.expected) for each in masked_results(known_of(prof))]
     source, first = inspect.getsourcelines(asked_rows_kernel.fn)
     line = first + next(at for at, text in enumerate(source) if "# loaded" in text)

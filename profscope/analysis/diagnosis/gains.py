@@ -169,16 +169,17 @@ def attainable(resource: str) -> float:
     return thresholds.ATTAINABLE_DRAM if resource == "dram" else thresholds.ATTAINABLE
 
 
-def held_by_traffic(facts: KernelFacts, left: Mapping[str, float]) -> float | None:
+def held_by_traffic(facts: KernelFacts, left: Mapping[str, float], part: float = 1.0) -> float | None:
     """The part of the time that waits for traffic, if traffic binds the kernel; None if nothing does. If a
     resource binds the kernel, that is what the resource would move less. If none does, but at any time a warp
     of each scheduler waits until queues of memory accept its access, or until its stores have left them, it
-    is all waits for memory: what limits these queues has no counter."""
+    is all waits for memory: what limits these queues has no counter. part: of what fills them that is gone,
+    if it is not most of it."""
     busiest = binding({name: 100 * used for name, used in facts.used.items()})
     if busiest:
         return 1 - left.get(busiest, 1.0)
     is_full = facts.stalled(*LSU_QUEUES, "drain") * facts.resident_warps >= thresholds.SCHEDULERS
-    return facts.stalled(*QUEUES) if is_full else None
+    return part * facts.stalled(*QUEUES) if is_full else None
 
 
 def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict[str, float]:

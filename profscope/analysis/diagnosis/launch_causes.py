@@ -28,12 +28,12 @@ def idle_sms(facts: KernelFacts) -> Iterator[Finding]:
     """Needs the grid. Without it the same work runs on all SMs. The lower bound: as they share L2 and DRAM,
     each reaches `ATTAINABLE` of what one does now. The upper bound: each SM also runs as many CTAs at a time
     as fit. Expected is between the times that would remain, by the part of the SMs that is idle: the larger
-    it is, the finer the work is split."""
+    it is, the finer the work is split; of few idle ones, no more than twice their part."""
     part = facts.grid / max(1, facts.sms)
     if 100 * (1 - part) >= thresholds.NOISE_PCT:
         full = part / max(1, facts.room)
         busiest = max((used / attainable(name) for name, used in facts.used.items()), default=0.0)
-        expected = part * min(1.0, max(full, busiest) / part) ** (1 - part)
+        expected = max(part * min(1.0, max(full, busiest) / part) ** (1 - part), 2 * part - 1)
         yield Finding(
             "idle-sms", *facts.place,
             cited(
@@ -75,13 +75,16 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
 def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out. CTAs are uneven
     if the recorded ones are; in a single wave also if their loops' bounds are and places stay empty. SMs that
-    have no CTA at all are another finding."""
+    have no CTA at all are another finding. On the emulator, whose launches are small, programs that return at
+    once would be most of it: those are no finding."""
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
     idle = max(0.0, facts.idle - max(0.0, 1 - facts.grid / facts.sms)) if facts.sms else 0.0
     if not cycles.any() or (facts.grid < facts.sms and not idle and not facts.emulated):
         return
-    is_single = waves == 1 and not facts.emulated  # whose launches are small, of kernels that fill GPUs
+    if facts.emulated and len(facts.text_of("tt.return")) > 1:
+        return
+    is_single = waves == 1 and not facts.emulated
     if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (is_single and facts.uneven_loops):
         return
     error = float(cycles.std() / math.sqrt(len(cycles)))
@@ -194,9 +197,10 @@ def scanned_by_many(facts: KernelFacts) -> Iterator[Finding]:
     """too-many-warps. Needs counts, PC samples and the TTGIR. A scan gives each thread no more than a vector
     of 16 bytes; to that each adds up the sums of all warps. Without it a warp for each scheduler scans."""
     is_shared_out = _largest(facts, "tt.scan") <= thresholds.VECTOR_BYTES
-    if facts.warps <= thresholds.SCHEDULERS or not is_shared_out or any(too_many_warps(facts)):
-        return
     rows = facts.at(facts.lines_of("tt.scan") - {0}) & ~facts.counts["op"].isin(["LDG", "STG"])
+    meets = (rows & facts.counts["op"].eq("BAR")).any()
+    if facts.warps <= thresholds.SCHEDULERS or not is_shared_out or not meets or any(too_many_warps(facts)):
+        return
     share, again = facts.blamed_share(rows), 1 - thresholds.SCHEDULERS / facts.warps
     if share >= thresholds.MUCH:
         yield Finding(

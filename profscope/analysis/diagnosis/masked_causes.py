@@ -13,7 +13,12 @@ from profscope.analysis.diagnosis.dataflow import copies_of_loops
 from profscope.analysis.diagnosis.facts import KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain
 from profscope.analysis.diagnosis.launch_causes import RESULTS
-from profscope.analysis.diagnosis.masks import discarded_loops, ends_of_loops, masked_loop
+from profscope.analysis.diagnosis.masks import (
+    discarded_loops,
+    ends_of_loops,
+    masked_loop,
+    stores_whole_programs,
+)
 from profscope.analysis.diagnosis.tensor_causes import MMA
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
 from profscope.analysis.diagnosis.witnesses import needs
@@ -113,10 +118,16 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples", "ttgir")
 def masked_results(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. Stores are masked off where loads are not. Without it nothing is loaded or computed whose
-    result nobody stores. The line is that of the product in a loop, else of the loads that touch most."""
+    """masked-work. Programs mask off all lanes of what they store, but not of what they load. Without it
+    nothing is loaded or computed whose result nobody stores. Masks that leave out some lanes are another
+    matter: the others may need all that is loaded. The line is that of the product in a loop, else of the
+    loads that touch most."""
+    if not stores_whole_programs(facts.ttgir_ops, _LANES * facts.warps):
+        return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"]) & facts.at(_lines_of_all_lanes(facts, *_LOADS))
     stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
+    if facts.emulated and facts.counts.loc[loads, "op"].eq("LDGSTS").any():
+        return  # whose lanes that are masked off it does not count
     loaded, stored = (_masked(facts.counts[rows], facts) for rows in (loads, stores))
     thrown_away = stored - loaded
     if not stores.any() or not loads.any() or thrown_away < thresholds.MUCH:
@@ -139,7 +150,7 @@ def _masked_by_parts(facts: KernelFacts, *kinds: pd.DataFrame) -> float:
     inside = facts.at(facts.lines_in_loops)
     masked = 0.0
     for part in (inside, ~inside):
-        mine = (loads[part[loads.index]] for loads in kinds)
+        mine = (loads[loads.index.isin(part.index[part])] for loads in kinds)
         least = (
             _masked(some if len(some) else every, facts) for some, every in zip(mine, kinds, strict=True)
         )
@@ -170,8 +181,8 @@ def _lines_of_all_lanes(facts: KernelFacts, *names: str) -> set[int]:
 def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
     also in the last steps of a pipelined loop, which are too many on the emulator, whose loops are short."""
-    lanes = 32.0 * loads["executed"]
-    touching = (32.0 * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
+    lanes = _LANES * loads["executed"]
+    touching = (_LANES * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
     touching = lanes if facts.emulated else touching
     used = loads["threads"].where(loads["op"] != "LDGSTS", touching)
     return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))

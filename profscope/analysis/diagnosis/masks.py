@@ -11,13 +11,16 @@ from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
     bounds_compared,
+    elements,
+    grid_axes,
     is_of_counter,
     is_of_outer_loop,
     is_of_program,
     line_of,
+    makers_of,
 )
 
-__all__ = ["discarded_loops", "ends_of_loops", "masked_loop"]
+__all__ = ["discarded_loops", "ends_of_loops", "masked_loop", "stores_whole_programs"]
 
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
@@ -25,6 +28,11 @@ _LOOPS: Final = ("scf.for", "scf.while")
 _LOADS: Final = ("tt.load", "tt.descriptor_load")
 _SELECT: Final = "arith.select"
 _ENDS: Final = ("lower", "upper")
+_UNMASKED: Final = 2  # operands of a store: where, and what
+_LANE: Final = "tt.make_range"
+_OTHER_STORES: Final = re.compile(
+    r"tt\.atomic_|descriptor_(store|reduce|scatter)|async_tma_(copy_local|store|reduce)"
+)
 
 
 def masked_loop(ops: list[Op]) -> int:
@@ -91,6 +99,25 @@ def ends_of_loops(ops: list[Op]) -> set[int]:
         for op in ops
         if op.name in _LOADS and len(op.operands) > 1 and is_of_counter(op, op.operands[1])
     }
+
+
+def stores_whole_programs(ops: list[Op], lanes: int) -> bool:
+    """Whether all masks of stores are the same for all lanes of a program, and depend on its id. Only those
+    of stores of an element or more of each of so many lanes count; others must be at other lines, and no
+    result may leave otherwise."""
+    stores = [op for op in ops if op.name == "tt.store"]
+    wide = [op for op in stores if elements(op.operand_types[0]) >= lanes]
+    if any(_OTHER_STORES.search(op.name) for op in ops):
+        return False
+    if {line_of(op) for op in wide} & {line_of(op) for op in stores if op not in wide}:
+        return False
+    for op in wide:
+        if len(op.operands) > _UNMASKED:
+            mask = op.operands[_UNMASKED]
+            makers = {each.name for each in makers_of(op, mask)}
+            if _LANE in makers or not grid_axes(op, mask):
+                return False
+    return True
 
 
 def discarded_loops(ops: list[Op]) -> Iterator[tuple[Op, Op]]:

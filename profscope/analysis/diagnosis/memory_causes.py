@@ -161,8 +161,10 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
     sectors = sum(int(here["sectors"].sum()) for _, here in found)
     part = sectors / max(1, int(facts.counts["sectors"].sum()))
     left = dict.fromkeys(("l1", "lsu", "l2"), 1 - part * (1 - 1 / thresholds.LINE_SECTORS))
-    held = part * (held_by_traffic(facts, left) or 0.0)
+    held = held_by_traffic(facts, left, part) or 0.0
     for place, here in found:
+        if here["sectors"].sum() < thresholds.MUCH * sectors:
+            continue
         mine = facts.samples["blamed_line"].eq(place[1]) & facts.samples["stall"].isin(LSU_QUEUES)
         waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
         yield Finding(

@@ -165,7 +165,8 @@ def multiplied_alike(facts: KernelFacts) -> Iterator[Finding]:
         left = left_of_traffic(facts, facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG"))
         share = again * facts.blamed_share(rows)
         without = Without(
-            max(share, held_by_traffic(facts, left) or 0.0), left | kept_without(facts, rows, again)
+            max(share, held_by_traffic(facts, left, 1 - left["l1"]) or 0.0),
+            left | kept_without(facts, rows, again),
         )
         yield Finding(
             "redundant-load", *facts.most("sectors", here),
@@ -175,8 +176,8 @@ def multiplied_alike(facts: KernelFacts) -> Iterator[Finding]:
                 programs=Quantity(programs, "programs"), where=f"line {min(products)}",
                 sampled=of_samples(share),
             ),
-            "multiply once, in an earlier kernel, and load the product; or give a program more along that "
-            "axis of the grid",
+            "give a program more along that axis of the grid; or multiply once, in an earlier kernel, and "
+            "load the product",
             gain(facts, without, Without(0.0)), "medium",
         )  # fmt: skip
 
@@ -192,6 +193,7 @@ def _multiplied_alike(facts: KernelFacts) -> Iterator[tuple[int, int, set[int]]]
             continue
         loads = _loads_of(op, ops)
         axes = set(_AXES) if loads is None else set().union(*map(_axes_of, loads))
+        axes |= set().union(*(grid_axes(op, name) for name in op.operands[:2]))
         programs = math.prod(sides[axis] for axis in set(_AXES) - axes)
         if loads and programs > 1:
             alike[op] = programs, loads

@@ -64,8 +64,8 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "keep the data in registers (a block that holds the whole row), merge the passes, or load in "
             "front of the loop",
-            gain(facts, Without(max(waits, held_by_traffic(facts, left) or 0.0), left), Without(waits, left),
-                Without(max(waits, queue), left)), "medium",
+            gain(facts, Without(max(waits, held_by_traffic(facts, left, 1 - left["l1"]) or 0.0), left),
+                Without(waits, left), Without(max(waits, queue), left)), "medium",
         )  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def _varies(user: Op, name: str, loop: Op) -> bool:
             if around is loop or around.name != "scf.for" or value.index:
                 return True
             left += [(around, each) for each in around.operands[:3]]
-        elif owner.regions or owner.name in _LOADS:
+        elif owner.regions or owner.name in _LOADS or owner.name.startswith("tt.atomic_"):
             return True
         else:
             left += [(owner, each) for each in owner.operands]

@@ -18,6 +18,7 @@ from profscope.analysis.diagnosis.dataflow import (
 from profscope.analysis.diagnosis.facts import CONVERSIONS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
+from profscope.analysis.diagnosis.ttgir_ops import line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES", "MMA"]
@@ -202,8 +203,7 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
     needed = set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early
     by_memory = facts.at(needed) & shared
-    loads = facts.stalled("long_scoreboard", by=LOADS) * (1 - 1 / thresholds.IN_FLIGHT)
-    loads *= all(fresh.values())
+    loads = _loads_around(facts, early) * all(fresh.values()) * (1 - 1 / thresholds.IN_FLIGHT)
     for (place, waits), exchange, hidden, advice in (
         (
             _meeting(facts, early, None),
@@ -226,6 +226,20 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
                 cited(said, waiting=of_samples(waits), **busy),
                 advice, gain(facts, Without(max(waits + hidden, held), kept), Without(waits, kept)), "medium",
             )  # fmt: skip
+
+
+def _loads_around(facts: KernelFacts, reductions: set[int]) -> float:
+    """The part of the samples that wait for loads in the loops with these reductions."""
+    loops = {
+        loop
+        for op in facts.ttgir_ops
+        if op.name == "tt.reduce" and line_of(op) in reductions
+        for loop in op.ancestors()
+        if loop.name in ("scf.for", "scf.while")
+    }
+    mine = facts.samples["blamed_line"].isin({line_of(op) for loop in loops for op in loop.walk()} - {0})
+    mine &= facts.samples["stall"].eq("long_scoreboard") & facts.samples["blamed_class"].isin(LOADS)
+    return float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
 
 
 def _meeting(facts: KernelFacts, lines: set[int], by: pd.Series | None) -> tuple[Place, float]:

@@ -29,13 +29,16 @@ __all__ = [
     "is_of_program",
     "is_power_of_two",
     "line_of",
+    "makers_of",
     "shape",
 ]
 
 PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 """Products of matrices."""
 _PROGRAM: Final = "tt.get_program_id"
+_AXES: Final = ("x", "y", "z")
 _LOAD: Final = "tt.load"
+_OWN: Final = re.compile(r"tt\.atomic_|elementwise_inline_asm$")  # each program may have another result
 _FROM_INTEGER: Final = "tt.int_to_ptr"
 _FUNCTION: Final = "tt.func"
 _PRIVATE: Final = "tt.func private"
@@ -181,11 +184,21 @@ def copies_into(buffer: Op | None, ops: Iterable[Op]) -> list[Op]:
 
 
 def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
-    """The axes of the grid that a value depends on. alone: so that each program along them has another one,
-    as far as neither divisions nor what is loaded say otherwise."""
-    owners = [value.owner for value in _sources(user, name, alone)]
-    programs = [each for each in owners if isinstance(each, Op) and each.name == _PROGRAM]
+    """The axes of the grid that a value depends on; all, if it is one that each program gets for itself, as
+    of a counter. alone: so that each program along them has another one, as far as neither divisions nor what
+    is loaded say otherwise."""
+    owners = list(makers_of(user, name, alone))
+    if any(_OWN.search(each.name) for each in owners):
+        return set(_AXES)
+    programs = [each for each in owners if each.name == _PROGRAM]
     return {str(each).partition(_PROGRAM + " ")[2][:1] for each in programs}
+
+
+def makers_of(user: Op, name: str, alone: bool = False) -> Iterator[Op]:
+    """The ops that a value depends on, each once, also through loops and branches. alone: see `grid_axes`."""
+    for value in _sources(user, name, alone):
+        if isinstance(value.owner, Op):
+            yield value.owner
 
 
 def arguments_of(access: Op) -> set[int]:
