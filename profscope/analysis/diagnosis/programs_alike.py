@@ -4,6 +4,7 @@ programs reduce or multiply them to the same result."""
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, cast
@@ -32,6 +33,7 @@ _AXES: Final = ("x", "y", "z")
 _UNKNOWN: Final = Read(frozenset(), math.inf)
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
 _READ: Final = "ttg.local_load"
+_ELSEWHERE: Final = re.compile(rf"{PRODUCTS.pattern}|descriptor|tt\.atomic_|inline_asm")
 _BOUNDS: Final = 3  # operands of a loop, in front of what it carries
 _QUEUES: Final = ("long_scoreboard", "lg_throttle", "barrier")
 
@@ -191,42 +193,44 @@ def _multiplied_alike(facts: KernelFacts) -> Iterator[tuple[int, int, set[int]]]
     for op in ops:
         if not PRODUCTS.search(op.name):
             continue
-        loads = _loads_of(op, ops)
-        axes = set(_AXES) if loads is None else set().union(*map(_axes_of, loads))
-        axes |= set().union(*(grid_axes(op, name) for name in op.operands[:2]))
+        loads, axes = _made_of(op, ops)
+        axes |= set().union(*map(_axes_of, loads))
         programs = math.prod(sides[axis] for axis in set(_AXES) - axes)
         if loads and programs > 1:
             alike[op] = programs, loads
         else:
-            others |= loads or set()
+            others |= loads
     for op, (programs, loads) in alike.items():
         if line_of(op):
             yield programs, line_of(op), {line_of(load) for load in loads - others} - {0}
 
 
-def _loads_of(product: Op, ops: list[Op]) -> set[Op] | None:
-    """The loads that the operands of a product come from, changed or not; None if one is another product, or
-    comes from elsewhere."""
-    found: set[Op] = set()
+def _made_of(product: Op, ops: list[Op]) -> tuple[set[Op], set[str]]:
+    """The loads that the operands of a product come from, changed or not, and the axes of the grid that
+    changes depend on; all, if one is another product, or comes from elsewhere."""
+    loads: set[Op] = set()
+    axes: set[str] = set()
     left, seen = [(product, name) for name in product.operands[:2]], set()
     while left:
         user, name = left.pop()
         value = user.resolve(name)
         if value is None or not isinstance(value.owner, Op):
-            return None
+            axes |= set(_AXES)
+            continue
         op = value.owner
         if id(op) in seen:
             continue
         seen.add(id(op))
-        if PRODUCTS.search(op.name) or op.regions or "descriptor" in op.name:
-            return None
         if op.name == _LOADS[0]:
-            found.add(op)
+            loads.add(op)
         elif (buffer := buffer_of(user, name)) is not None:
-            found |= set(copies_into(buffer, ops))
+            loads |= set(copies_into(buffer, ops))
+        elif _ELSEWHERE.search(op.name) or op.regions:
+            axes |= set(_AXES)
         else:
+            axes |= grid_axes(user, name) if not op.operands else set()
             left += [(op, each) for each in op.operands]
-    return found
+    return loads, axes
 
 
 def _only_reduced(load: Op, uses: Uses) -> list[Op] | None:
