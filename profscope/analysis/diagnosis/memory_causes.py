@@ -347,7 +347,8 @@ def _of_strides(facts: KernelFacts) -> float:
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["line"] > 0)]
     sums = rows.groupby("line")[["sectors", "sectors_ideal"]].sum()
     apart = sums.index[sums["sectors"] >= thresholds.LINE_SECTORS * sums["sectors_ideal"].clip(lower=1)]
-    lines = {line for line in apart if not any(map(is_gathered, facts.accesses_at(line)))}
+    accesses = {line: facts.accesses_at(line) for line in apart}
+    lines = {line for line, ops in accesses.items() if ops and not any(map(is_gathered, ops))}
     mine = facts.samples["blamed_line"].isin(lines) & facts.samples["stall"].eq("long_scoreboard")
     return float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
 
