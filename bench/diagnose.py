@@ -7,8 +7,8 @@ rounds but the first were written by somebody who had not read the rules, and re
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/h200` has a recording of each case, and in `times.json` the expected causes and lines, and what
-fixing it saved. Cases with very many spans keep some CTAs, and of even CTAs without spans a file
-has at most 512.
+fixing it saved. Cases with very many spans keep some CTAs. If all CTAs take about the same time, a file has
+512 of those that do not record.
 """
 
 from __future__ import annotations

@@ -31,11 +31,12 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.emulator.ptx_syntax import sass_name
 
-__all__ = ["ATOMICS", "CONVERSIONS", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
+__all__ = ["ATOMICS", "CONVERSIONS", "LANES", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 
 Place = tuple[str, int]
 _REGISTERS: Final = 1 << 16  # of an SM
-_LANES: Final = 32  # of a warp
+LANES: Final = 32
+"""Of a warp."""
 _NUMBERED: Final = re.compile(r"_\d+$")
 _DIVISION: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$")
 _ACCESS: Final = re.compile(r"^tt\.(load|store)$|async_copy_global_to_local$")
@@ -129,11 +130,15 @@ class KernelFacts:
     def room_by_registers(self) -> int:
         """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
         registers = int(self.analysis.build("bare").get("registers") or 0)
-        return _REGISTERS // (registers * _LANES * self.warps) if registers and self.warps else 0
+        return _REGISTERS // (registers * LANES * self.warps) if registers and self.warps else 0
 
     def executed_share(self, rows: pd.Series) -> float:
         """What part of the warp instructions the marked rows of `counts` are."""
         return float(self.counts.loc[rows, "executed"].sum()) / self.executed
+
+    def sampled_share(self, rows: pd.Series) -> float:
+        """What part of the samples the marked rows of `samples` are."""
+        return float(self.samples.loc[rows, "samples"].sum()) / self.sampled
 
     def at(self, lines: Collection[int]) -> pd.Series:
         """The rows of `counts` at these lines of the kernel's file."""
@@ -176,7 +181,7 @@ class KernelFacts:
         rows = self.samples["stall"].isin(reasons)
         if by:
             rows &= self.samples["blamed_class"].isin(by)
-        return float(self.samples.loc[rows, "samples"].sum()) / self.sampled
+        return self.sampled_share(rows)
 
     def most_stalled(self, *reasons: str, by: tuple[str, ...] = ()) -> tuple[Place, float]:
         """The line to blame for most of such stalls, and its part of all samples."""
@@ -215,7 +220,7 @@ class KernelFacts:
     def blamed_share(self, rows: pd.Series) -> float:
         """The part of the samples that the marked instructions are to blame for."""
         pcs = set(self.counts.loc[rows, "pc"].tolist())
-        return float(self.samples.loc[self.samples["blamed_pc"].isin(pcs), "samples"].sum()) / self.sampled
+        return self.sampled_share(self.samples["blamed_pc"].isin(pcs))
 
     def _largest(self, found: pd.Series, of: int) -> tuple[Place, float]:
         if not len(found) or not found.max():

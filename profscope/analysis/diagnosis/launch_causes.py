@@ -9,14 +9,13 @@ from typing import Final
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import LOADS, KernelFacts
+from profscope.analysis.diagnosis.facts import LANES, LOADS, KernelFacts
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES", "RESULTS"]
 
-_LANES: Final = 32  # of a warp
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
 RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
@@ -223,7 +222,7 @@ def _largest(facts: KernelFacts, combines: str) -> float:
         if op.name == combines
         for kind in op.operand_types
     ]
-    return max(sizes) / (_LANES * facts.warps) if sizes else math.inf
+    return max(sizes) / (LANES * facts.warps) if sizes else math.inf
 
 
 def _element_bytes(kind: str) -> float:

@@ -10,7 +10,7 @@ import pandas as pd
 from profscope.analysis.cause import Finding, Quantity, cited, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import copies_of_loops
-from profscope.analysis.diagnosis.facts import KernelFacts, Place
+from profscope.analysis.diagnosis.facts import LANES, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain
 from profscope.analysis.diagnosis.launch_causes import RESULTS
 from profscope.analysis.diagnosis.masks import (
@@ -20,13 +20,11 @@ from profscope.analysis.diagnosis.masks import (
     stores_whole_programs,
 )
 from profscope.analysis.diagnosis.tensor_causes import MMA
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
+from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, PRODUCTS, elements, line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
-_LANES: Final = 32  # of a warp
-_LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
 
 
@@ -61,7 +59,7 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
     for loop, condition in discarded_loops(facts.ttgir_ops):
         lines = {line_of(op) for op in loop.walk()}
         mine = facts.samples["blamed_line"].isin(lines)
-        share = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+        share = facts.sampled_share(mine)
         by_line = facts.samples[mine].groupby("blamed_line")["samples"].sum()
         if share < thresholds.MUCH or by_line.idxmax() in told:
             continue  # a kernel of which some CTAs are recorded has each loop twice
@@ -122,9 +120,9 @@ def masked_results(facts: KernelFacts) -> Iterator[Finding]:
     nothing is loaded or computed whose result nobody stores. Masks that leave out some lanes are another
     matter: the others may need all that is loaded. The line is that of the product in a loop, else of the
     loads that touch most."""
-    if not stores_whole_programs(facts.ttgir_ops, _LANES * facts.warps):
+    if not stores_whole_programs(facts.ttgir_ops, LANES * facts.warps):
         return
-    loads = facts.counts["op"].isin(["LDG", "LDGSTS"]) & facts.at(_lines_of_all_lanes(facts, *_LOADS))
+    loads = facts.counts["op"].isin(["LDG", "LDGSTS"]) & facts.at(_lines_of_all_lanes(facts, *FROM_GLOBAL))
     stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
     if facts.emulated and facts.counts.loc[loads, "op"].eq("LDGSTS").any():
         return  # whose lanes that are masked off it does not count
@@ -159,7 +157,7 @@ def _masked_by_parts(facts: KernelFacts, *kinds: pd.DataFrame) -> float:
 
 
 def _most_masked(facts: KernelFacts, loads: pd.DataFrame) -> Place:
-    lost = (_LANES * loads["executed"] - loads["threads"]).groupby(loads["line"]).sum()
+    lost = (LANES * loads["executed"] - loads["threads"]).groupby(loads["line"]).sum()
     return (facts.place[0], int(cast(int, lost.idxmax()))) if len(lost) and lost.max() > 0 else facts.place
 
 
@@ -174,15 +172,15 @@ def _lines_of_all_lanes(facts: KernelFacts, *names: str) -> set[int]:
     return {
         line
         for op, line, _ in facts.located_ops
-        if op.name in names and elements(op.operand_types[0]) >= _LANES * facts.warps
+        if op.name in names and elements(op.operand_types[0]) >= LANES * facts.warps
     }
 
 
 def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
     also in the last steps of a pipelined loop, which are too many on the emulator, whose loops are short."""
-    lanes = _LANES * loads["executed"]
-    touching = (_LANES * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
+    lanes = LANES * loads["executed"]
+    touching = (LANES * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
     touching = lanes if facts.emulated else touching
     used = loads["threads"].where(loads["op"] != "LDGSTS", touching)
     return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))

@@ -96,7 +96,7 @@ def _waits_at(facts: KernelFacts, place: Place) -> float:
     file, line = place
     rows = (facts.samples["blamed_line"] == line) & (facts.samples["blamed_file"].astype("str") == file)
     rows &= facts.samples["stall"].isin(QUEUES)
-    return float(facts.samples.loc[rows, "samples"].sum()) / facts.sampled
+    return facts.sampled_share(rows)
 
 
 def _spared(
@@ -166,7 +166,7 @@ def narrow(facts: KernelFacts) -> Iterator[Finding]:
         if here["sectors"].sum() < thresholds.MUCH * sectors:
             continue
         mine = facts.samples["blamed_line"].eq(place[1]) & facts.samples["stall"].isin(LSU_QUEUES)
-        waits = float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+        waits = facts.sampled_share(mine)
         yield Finding(
             "unvectorized-access", *place,
             cited(
@@ -268,7 +268,7 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
         here &= facts.samples["stall"].isin([*queues, "short_scoreboard", "barrier"])
         here |= facts.samples["stall"] == "membar"
-        held = float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+        held = facts.sampled_share(here)
         kept = 1 - 64 * facts.sectors(*ATOMICS) / facts.l2_bytes
         held = max(held, held_by_traffic(facts, {"l2": kept}) or 0.0)
         yield Finding(
@@ -350,7 +350,7 @@ def _of_strides(facts: KernelFacts) -> float:
     accesses = {line: facts.accesses_at(line) for line in apart}
     lines = {line for line, ops in accesses.items() if ops and not any(map(is_gathered, ops))}
     mine = facts.samples["blamed_line"].isin(lines) & facts.samples["stall"].eq("long_scoreboard")
-    return float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+    return facts.sampled_share(mine)
 
 
 def _unrolled_lines(facts: KernelFacts) -> set[int]:

@@ -17,6 +17,8 @@ from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
 from profscope.analysis.diagnosis.repeated_loads import Read, read_by_line, repeated_loads
 from profscope.analysis.diagnosis.ttgir_ops import (
+    AXES,
+    FROM_GLOBAL,
     PRODUCTS,
     buffer_of,
     copies_into,
@@ -28,8 +30,6 @@ from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
-_LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
-_AXES: Final = ("x", "y", "z")
 _UNKNOWN: Final = Read(frozenset(), math.inf)
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
 _READ: Final = "ttg.local_load"
@@ -132,10 +132,10 @@ def _reduced_alike(facts: KernelFacts) -> Iterator[tuple[int, int, int, set[int]
     ops = facts.ttgir_ops
     uses, sides = Uses(ops), _sides(facts)
     for op, line, is_inside in facts.located_ops:
-        if not is_inside or not line or op.name not in (_LOADS[0], _READ):
+        if not is_inside or not line or op.name not in (FROM_GLOBAL[0], _READ):
             continue
-        loads = [op] if op.name == _LOADS[0] else copies_into(buffer_of(op, op.operands[0]), ops)
-        axes = set(_AXES).difference(*(_axes_of(each) for each in loads))
+        loads = [op] if op.name == FROM_GLOBAL[0] else copies_into(buffer_of(op, op.operands[0]), ops)
+        axes = set(AXES).difference(*(_axes_of(each) for each in loads))
         if not loads or all(sides[axis] == 1 for axis in axes):
             continue
         made = _only_reduced(op, uses)
@@ -195,7 +195,7 @@ def _multiplied_alike(facts: KernelFacts) -> Iterator[tuple[int, int, set[int]]]
             continue
         loads, axes = _made_of(op, ops)
         axes |= set().union(*map(_axes_of, loads))
-        programs = math.prod(sides[axis] for axis in set(_AXES) - axes)
+        programs = math.prod(sides[axis] for axis in set(AXES) - axes)
         if loads and programs > 1:
             alike[op] = programs, loads
         else:
@@ -215,18 +215,18 @@ def _made_of(product: Op, ops: list[Op]) -> tuple[set[Op], set[str]]:
         user, name = left.pop()
         value = user.resolve(name)
         if value is None or not isinstance(value.owner, Op):
-            axes |= set(_AXES)
+            axes |= set(AXES)
             continue
         op = value.owner
         if id(op) in seen:
             continue
         seen.add(id(op))
-        if op.name == _LOADS[0]:
+        if op.name == FROM_GLOBAL[0]:
             loads.add(op)
         elif (buffer := buffer_of(user, name)) is not None:
             loads |= set(copies_into(buffer, ops))
         elif _ELSEWHERE.search(op.name) or op.regions:
-            axes |= set(_AXES)
+            axes |= set(AXES)
         else:
             axes |= grid_axes(user, name) if not op.operands else set()
             left += [(op, each) for each in op.operands]
@@ -258,7 +258,7 @@ def _is_only_reader(read: Op, uses: Uses) -> bool:
         for user in uses.of(left.pop()):
             if MOVES.match(user.name):
                 left.append(user)
-            elif user is not read and user.name not in (_LOADS[1], "ttg.local_dealloc"):
+            elif user is not read and user.name not in (FROM_GLOBAL[1], "ttg.local_dealloc"):
                 return False
     return True
 
@@ -274,12 +274,12 @@ def _axes_of_value(user: Op, name: str, ops: list[Op]) -> set[str]:
             continue
         seen.add(id(value.owner))
         if not isinstance(value.owner, Op):
-            found |= set(_AXES) if value.index or "memdesc" in value.type else set()
+            found |= set(AXES) if value.index or "memdesc" in value.type else set()
         elif value.owner.name == _READ:
             mine = copies_into(buffer_of(value.owner, value.owner.operands[0]), ops)
-            found |= set().union(*map(_axes_of, mine)) if mine else set(_AXES)
+            found |= set().union(*map(_axes_of, mine)) if mine else set(AXES)
         elif value.owner.regions:
-            found |= set(_AXES)
+            found |= set(AXES)
         else:
             left += [(value.owner, each) for each in value.owner.operands]
     return found
@@ -288,7 +288,7 @@ def _axes_of_value(user: Op, name: str, ops: list[Op]) -> set[str]:
 def _sides(facts: KernelFacts) -> dict[str, int]:
     """How many programs there are along each axis of the grid."""
     launch = facts.analysis.launches.iloc[0]
-    return {axis: int(launch[f"grid_{axis}"]) for axis in _AXES}
+    return {axis: int(launch[f"grid_{axis}"]) for axis in AXES}
 
 
 def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
@@ -296,9 +296,9 @@ def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
     sides = _sides(facts)
     found: dict[int, int] = {}
     for op, line, _ in facts.located_ops:
-        if op.name in _LOADS and op.operands:
+        if op.name in FROM_GLOBAL and op.operands:
             programs = 1
-            for axis in set(_AXES) - _axes_of(op):
+            for axis in set(AXES) - _axes_of(op):
                 programs *= sides[axis]
             found[line] = min(found.get(line, programs), programs)
     return found

@@ -14,13 +14,12 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_sampl
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, arguments_of, grid_axes, is_gathered
+from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, PRODUCTS, arguments_of, grid_axes, is_gathered
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
 __all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads"]
 
-_LOADS: Final = ("tt.load", "ttg.async_copy_global_to_local")
 _LOOPS: Final = ("scf.for", "scf.while")
 _OF_L1: Final = ("l1", "lsu")
 _QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
@@ -51,7 +50,7 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         share = again.share * sectors / every
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
-        waits = again.share * float(facts.samples.loc[here, "samples"].sum()) / facts.sampled
+        waits = again.share * facts.sampled_share(here)
         queue = facts.stalled("long_scoreboard", "lg_throttle") if waits else 0.0
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
         left = left_of_traffic(facts, (1 - again.share) * sectors + others, stores)
@@ -132,7 +131,7 @@ def read_by_line(facts: KernelFacts) -> dict[int, Read]:
     """By line, what its loads read from."""
     found: dict[int, set[int]] = {}
     for op, line, _ in facts.located_ops:
-        if op.name in _LOADS and op.operands:
+        if op.name in FROM_GLOBAL and op.operands:
             found.setdefault(line, set()).update(arguments_of(op) or {_UNKNOWN})
     sizes = _sizes(facts.analysis)
     return {
@@ -161,7 +160,7 @@ def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
     loads: Counter[int] = Counter()
     expressions = _Expressions()
     for op, line, _ in facts.located_ops:
-        if op.name not in _LOADS or not op.operands or not line:
+        if op.name not in FROM_GLOBAL or not op.operands or not line:
             continue
         loads[line] += 1
         pointer = op.operands[0]
@@ -210,7 +209,7 @@ class _Expressions:
             if loop is not None and loop.name == "scf.for" and index == 0:
                 return "counter", *(self.number(loop, each) for each in loop.operands[:3])
             return "argument", id(owner), index
-        if owner.regions or owner.name in _LOADS:
+        if owner.regions or owner.name in FROM_GLOBAL:
             return "result", id(owner), index
         text = _NAMES.sub("%", str(owner).split(" loc(", 1)[0].strip())
         return text, index, *(self.number(owner, each) for each in owner.operands)
@@ -237,7 +236,7 @@ def _varies(user: Op, name: str, loop: Op) -> bool:
             if around is loop or around.name != "scf.for" or value.index:
                 return True
             left += [(around, each) for each in around.operands[:3]]
-        elif owner.regions or owner.name in _LOADS or owner.name.startswith("tt.atomic_"):
+        elif owner.regions or owner.name in FROM_GLOBAL or owner.name.startswith("tt.atomic_"):
             return True
         else:
             left += [(owner, each) for each in owner.operands]

@@ -239,7 +239,7 @@ def _loads_around(facts: KernelFacts, reductions: set[int]) -> float:
     }
     mine = facts.samples["blamed_line"].isin({line_of(op) for loop in loops for op in loop.walk()} - {0})
     mine &= facts.samples["stall"].eq("long_scoreboard") & facts.samples["blamed_class"].isin(LOADS)
-    return float(facts.samples.loc[mine, "samples"].sum()) / facts.sampled
+    return facts.sampled_share(mine)
 
 
 def _meeting(facts: KernelFacts, lines: set[int], by: pd.Series | None) -> tuple[Place, float]:

@@ -12,6 +12,8 @@ from instrument_passes.analyses.walk import in_loop
 from instrument_passes.ir.model import Op, Value
 
 __all__ = [
+    "AXES",
+    "FROM_GLOBAL",
     "PRODUCTS",
     "adds_to",
     "arguments_of",
@@ -36,7 +38,10 @@ __all__ = [
 PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 """Products of matrices."""
 _PROGRAM: Final = "tt.get_program_id"
-_AXES: Final = ("x", "y", "z")
+AXES: Final = ("x", "y", "z")
+"""Of a grid."""
+FROM_GLOBAL: Final = ("tt.load", "ttg.async_copy_global_to_local")
+"""Ops that load from global memory, by pointers."""
 _LOAD: Final = "tt.load"
 _OWN: Final = re.compile(r"tt\.atomic_|elementwise_inline_asm$")  # each program may have another result
 _FROM_INTEGER: Final = "tt.int_to_ptr"
@@ -189,7 +194,7 @@ def grid_axes(user: Op, name: str, alone: bool = False) -> set[str]:
     is loaded say otherwise."""
     owners = list(makers_of(user, name, alone))
     if any(_OWN.search(each.name) for each in owners):
-        return set(_AXES)
+        return set(AXES)
     programs = [each for each in owners if each.name == _PROGRAM]
     return {str(each).partition(_PROGRAM + " ")[2][:1] for each in programs}
 
