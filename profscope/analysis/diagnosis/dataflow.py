@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Op, Value
+from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "copies_of_loops",
     "early_reductions",
     "fetch_lines",
+    "promoted_products",
     "unoverlapped_products",
 ]
 
@@ -41,6 +42,8 @@ _CONVERSION: Final = "ttg.convert_layout"
 _TILE_POINTERS: Final = re.compile(r"tensor<\d+x\d+x!tt\.ptr")
 _WAIT: Final = re.compile(r"warp_group_dot_wait$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
+_FEW_SUMMED: Final = re.compile(r"maxNumImpreciseAcc = (\d+)")
+_SUMMED: Final = re.compile(r"<\d+x(\d+)xf8")
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -94,7 +97,7 @@ def early_reductions(ops: list[Op]) -> dict[int, bool]:
 
 def _is_accumulated(reduction: Op, loop: Op, uses: Uses) -> bool:
     """Whether all that uses a result in the loop combines it, element by element, with what the loop carries
-    into what the loop carries on."""
+    into what the loop carries on, and no step stores that."""
     left, seen, is_used = [reduction], {id(reduction)}, False
     while left:
         for user in uses.of(left.pop()):
@@ -102,7 +105,10 @@ def _is_accumulated(reduction: Op, loop: Op, uses: Uses) -> bool:
                 continue
             seen.add(id(user))
             is_used = True
-            if _is_carried_on(user, loop):
+            carried = _carried_on(user, loop)
+            if carried is not None:
+                if _is_stored(user, loop, carried, uses):
+                    return False
                 continue
             if not (ELEMENTWISE.match(user.name) or MOVES.match(user.name)) or _around(user) is not loop:
                 return False
@@ -110,12 +116,29 @@ def _is_accumulated(reduction: Op, loop: Op, uses: Uses) -> bool:
     return is_used
 
 
-def _is_carried_on(op: Op, loop: Op) -> bool:
-    """Whether an op makes a carried value of the next step from that of this one, element by element."""
+def _carried_on(op: Op, loop: Op) -> int | None:
+    """Which carried value of the next step an op makes from that of this one, element by element; None if it
+    makes none."""
     yielded = loop.regions[-1].entry.ops[-1]
     for index in _carried_by(op, loop):
         if _maker(yielded, yielded.operands[index]) is op:
-            return ELEMENTWISE.match(op.name) is not None
+            return index if ELEMENTWISE.match(op.name) else None
+    return None
+
+
+def _is_stored(made: Op, loop: Op, index: int, uses: Uses) -> bool:
+    """Whether a step stores a value that the loop carries, what it makes of it, or what it computes of
+    either."""
+    left = [*uses.of(made), *uses.of_argument(loop.regions[-1].entry, index + 1)]
+    left = [each for each in left if loop in each.ancestors()]
+    seen = {id(each) for each in left}
+    while left:
+        op = left.pop()
+        if _STORES.search(op.name):
+            return True
+        users = [each for each in uses.of(op) if id(each) not in seen and loop in each.ancestors()]
+        seen |= {id(each) for each in users}
+        left += users
     return False
 
 
@@ -205,6 +228,18 @@ def _is_product(user: Op, name: str, loop: Op) -> bool:
             return False
         value = op.resolve(op.operands[value.index])
     return False
+
+
+def promoted_products(ops: list[Op]) -> dict[int, int]:
+    """By line, how many products of float8 are summed by the tensor cores, where fewer than a step has: these
+    sums are added in float32."""
+    found = {}
+    for op in ops:
+        if PRODUCTS.search(op.name) and _around(op) is not None:
+            few, summed = _FEW_SUMMED.search(str(op)), _SUMMED.search(op.operand_types[0])
+            if few and summed and 0 < int(few[1]) <= int(summed[1]):
+                found[line_of(op)] = int(few[1])
+    return found
 
 
 def conversion_lines(ops: list[Op]) -> dict[int, int]:
@@ -329,14 +364,22 @@ class Uses:
 
     def __init__(self, ops: list[Op]) -> None:
         self._of: dict[int, list[Op]] = defaultdict(list)
+        self._of_argument: dict[tuple[int, int], list[Op]] = defaultdict(list)
         for op in ops:
             for name in op.operands:
                 value = op.resolve(name)
-                if value is not None and isinstance(value.owner, Op):
+                if value is None:
+                    continue
+                if isinstance(value.owner, Op):
                     self._of[id(value.owner)].append(op)
+                else:
+                    self._of_argument[id(value.owner), value.index].append(op)
 
     def of(self, op: Op) -> list[Op]:
         return self._of[id(op)]
+
+    def of_argument(self, block: Block, index: int) -> list[Op]:
+        return list(self._of_argument[id(block), index])
 
     def goals(self, op: Op) -> Iterator[Op]:
         """The ops that use a result, or what is the same in another place or shape."""

@@ -183,9 +183,12 @@ class KernelFacts:
             rows &= self.samples["blamed_class"].isin(by)
         return self.sampled_share(rows)
 
-    def most_stalled(self, *reasons: str, by: tuple[str, ...] = ()) -> tuple[Place, float]:
-        """The line to blame for most of such stalls, and its part of all samples."""
+    def most_stalled(
+        self, *reasons: str, by: tuple[str, ...] = (), besides: Collection[int] = ()
+    ) -> tuple[Place, float]:
+        """The line to blame for most of such stalls, besides some lines, and its part of all samples."""
         rows = self.samples["stall"].isin(reasons) & (self.samples["blamed_line"] > 0)
+        rows &= ~self.samples["blamed_line"].isin(besides)
         if by:
             rows &= self.samples["blamed_class"].isin(by)
         found = self.samples[rows].groupby(["blamed_file", "blamed_line"], observed=True)["samples"].sum()

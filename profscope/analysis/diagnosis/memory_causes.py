@@ -321,8 +321,10 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     few = facts.stages <= thresholds.IN_FLIGHT / 2
     by = LOADS if few else LOADS[:1]  # what is copied some steps ahead, is as early as it can be
     is_copied = facts.has(r"async_copy|async_tma", loop=True)
-    place, _ = facts.most_stalled("long_scoreboard", by=by)
-    waits = facts.stalled("long_scoreboard", by=by) - _of_strides(facts)
+    apart = _lines_of_strides(facts)
+    place, _ = facts.most_stalled("long_scoreboard", by=by, besides=apart)
+    of_strides = facts.samples["blamed_line"].isin(apart) & facts.samples["stall"].eq("long_scoreboard")
+    waits = facts.stalled("long_scoreboard", by=by) - facts.sampled_share(of_strides)
     unrolled = _unrolled_lines(facts)
     if waits < thresholds.MUCH or place[1] not in facts.lines_in_loops | unrolled:
         return  # no load is earlier than one outside of loops
@@ -342,15 +344,13 @@ def exposed(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _of_strides(facts: KernelFacts) -> float:
-    """The part of the samples that wait for loads of lanes that a stride, not data, keeps apart."""
+def _lines_of_strides(facts: KernelFacts) -> set[int]:
+    """The lines of loads whose lanes a stride, not data, keeps apart."""
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["line"] > 0)]
     sums = rows.groupby("line")[["sectors", "sectors_ideal"]].sum()
     apart = sums.index[sums["sectors"] >= thresholds.LINE_SECTORS * sums["sectors_ideal"].clip(lower=1)]
     accesses = {line: facts.accesses_at(line) for line in apart}
-    lines = {line for line, ops in accesses.items() if ops and not any(map(is_gathered, ops))}
-    mine = facts.samples["blamed_line"].isin(lines) & facts.samples["stall"].eq("long_scoreboard")
-    return facts.sampled_share(mine)
+    return {line for line, ops in accesses.items() if ops and not any(map(is_gathered, ops))}
 
 
 def _unrolled_lines(facts: KernelFacts) -> set[int]:

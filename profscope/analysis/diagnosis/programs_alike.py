@@ -73,7 +73,8 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     ]
     others = 32 * facts.sectors(*ATOMICS) + facts.local_bytes
     again = read - 32 * needed - others
-    if not shared or again < thresholds.MUCH * read:
+    moved = read + facts.counters.get("dram_write", 0.0)
+    if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
     if again > 32 * sum(asked[shared]):  # other loads' bytes are among those
         return

@@ -13,6 +13,7 @@ from profscope.analysis.diagnosis.dataflow import (
     conversion_lines,
     early_reductions,
     fetch_lines,
+    promoted_products,
     unoverlapped_products,
 )
 from profscope.analysis.diagnosis.facts import CONVERSIONS, LOADS, KernelFacts, Place
@@ -161,6 +162,30 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counters", "counts", "samples", "ttgir")
+def promoted(facts: KernelFacts) -> Iterator[Finding]:
+    """mma-not-overlapped. The tensor cores add few products of float8, and these sums are added in float32 at
+    once (`max_num_imprecise_acc` of `tl.dot`). Without it nobody adds them in a step, nor waits for that."""
+    lines = promoted_products(facts.ttgir_ops)
+    rows = facts.at(set(lines)) & facts.counts["op"].eq("FADD")
+    if not rows.any() or facts.used.get("tensor", 0.0) > thresholds.NEAR_ROOF:
+        return
+    place, adding = facts.most_sampled(rows)
+    waits = facts.stalled("barrier", "gmma", "warpgroup_arrive", "wait", by=("mma", "uniform"))
+    if adding >= thresholds.MUCH:
+        yield Finding(
+            "mma-not-overlapped", *place,
+            cited(
+                "sums of {products} are added to others in float32 each time: {adding} add them, and "
+                "{waiting} wait for dots",
+                products=Quantity(lines[place[1]], "products"), adding=of_samples(adding),
+                waiting=of_samples(waits),
+            ),
+            "a larger max_num_imprecise_acc: add in float32 after several steps",
+            gain(facts, Without(adding + waits, kept_without(facts, rows)), Without(adding)), "medium",
+        )  # fmt: skip
+
+
 @needs("counts", "samples")
 def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     """late-warp. A loop ends after different numbers of steps in different lanes, so in different warps too,
@@ -286,6 +311,6 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
 
 
 CAUSES: Final = (
-    no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, uneven_warps, serial_reduction,
-    layout_conversion,
+    no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, promoted, uneven_warps,
+    serial_reduction, layout_conversion,
 )  # fmt: skip
