@@ -54,6 +54,16 @@ from bench.corpus import (
     sixth_products,
     sixth_states,
     sixth_work,
+    tenth_language_attention,
+    tenth_language_faultless,
+    tenth_language_layers,
+    tenth_language_words,
+    tenth_perception_faultless,
+    tenth_perception_scenes,
+    tenth_perception_signals,
+    tenth_science_data,
+    tenth_science_faultless,
+    tenth_science_fields,
     traffic,
     triangles,
 )
@@ -115,6 +125,16 @@ _MODULES = (
     ninth_layers,
     ninth_states,
     ninth_faultless_layers,
+    tenth_language_attention,
+    tenth_language_faultless,
+    tenth_language_layers,
+    tenth_language_words,
+    tenth_perception_faultless,
+    tenth_perception_scenes,
+    tenth_perception_signals,
+    tenth_science_data,
+    tenth_science_faultless,
+    tenth_science_fields,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

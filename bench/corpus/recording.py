@@ -23,7 +23,7 @@ __all__ = ["evidence_file", "prepared", "record", "warm"]
 
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
-_MOST_SPANS: Final = 4000  # of a launch; fewer CTAs record if it has more
+_MOST_SPANS: Final = 1000  # of a launch; fewer CTAs record if it has more
 _LAUNCHES: Final = 24  # of a session; those observed leave some for the records
 _EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of large ones, the first
 _FEW_CTAS: Final = 1024  # of a launch that is not large, as each CTA has a row
