@@ -263,10 +263,10 @@ def _good(name: str, prepare: Prepare) -> Case:
 CASES = (
     _good("good step of Lion", _lion(2048, 8)),
     _good("good pages of forked texts", _forked_pages(4096, 8)),
-    _good("good attention to the last keys", _near_attention(128, 64, 8, 3)),
+    _good("good attention to the last keys", _near_attention(64, 64, 4, 3)),
     _good("good gradients of shared exponents", _shared_exponents(128, 4)),
     _good("good adapter added for good", _settled_adapter(64, 128, 4)),
-    _good("good rounding by chance", _chance_rounding(1024, 4)),
-    _good("good chances left by drafts", _left_chances(1, 8)),
-    _good("good queries of latents", _absorbed_queries(128, 128, 8)),
+    _good("good rounding by chance", _chance_rounding(512, 4)),
+    _good("good chances left by drafts", _left_chances(2, 32)),
+    _good("good queries of latents", _absorbed_queries(64, 128, 4)),
 )

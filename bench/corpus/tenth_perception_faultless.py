@@ -279,11 +279,11 @@ def _good(name: str, prepare: Prepare) -> Case:
 
 CASES = (
     _good("good projected Gaussians", _projected_gaussians(BLOCK=512, num_warps=4)),
-    _good("good colours of rays", _ray_colours(BLOCK=512, STAGES=3, num_warps=4)),
-    _good("good doubled maps", _doubled_maps(PIXELS=128, FILTERS=256, DEPTH=64, num_warps=8, num_stages=3)),
-    _good("good scores of edges", _edge_scores(EDGES=64, num_warps=4)),
+    _good("good colours of rays", _ray_colours(BLOCK=1024, STAGES=5, num_warps=4)),
+    _good("good doubled maps", _doubled_maps(PIXELS=128, FILTERS=256, DEPTH=64, num_warps=8, num_stages=4)),
+    _good("good scores of edges", _edge_scores(EDGES=32, num_warps=4)),
     _good("good windowed frames", _windowed_frames(FRAMES=4, num_warps=1)),
     _good("good expected disparities", _expected_disparities(CHUNK=8, PIXELS=1024, num_warps=4)),
-    _good("good normed maps", _normed_maps(PIXELS=16, each=64, num_warps=4)),
-    _good("good noise of clouds", _cloud_noise(ROWS=4, COLUMNS=128, num_warps=4)),
+    _good("good normed maps", _normed_maps(PIXELS=16, each=16, num_warps=4)),
+    _good("good noise of clouds", _cloud_noise(ROWS=8, COLUMNS=128, num_warps=4)),
 )

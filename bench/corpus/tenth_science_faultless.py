@@ -237,14 +237,14 @@ def _good(name: str, prepare: Prepare) -> Case:
 
 
 CASES = (
-    _good("good summary of sales", _sales_summary(block=1024, steps=16, unroll=2, warps=8)),
-    _good("good product with a few diagonals", _band_matvec(block=1024, warps=4)),
-    _good("good orbits in a galaxy", _galactic_orbits(block=1024, warps=4)),
+    _good("good summary of sales", _sales_summary(block=512, steps=16, unroll=4, warps=4)),
+    _good("good product with a few diagonals", _band_matvec(block=256, warps=4)),
+    _good("good orbits in a galaxy", _galactic_orbits(block=2048, warps=4)),
     _good(
         "good Schur complement",
         _schur_complement(rows=128, columns=256, depth=64, group=8, warps=8, stages=3),
     ),
-    _good("good step of a reaction", _reaction(rows=8, columns=256, warps=4)),
+    _good("good step of a reaction", _reaction(rows=4, columns=256, warps=4)),
     _good("good parities of disks", _parities(block=1024, warps=4)),
     _good("good uniform numbers", _uniform_numbers(block=1024, warps=4)),
     _good("good drawdowns of shares", _drawdowns(warps=4)),
