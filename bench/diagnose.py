@@ -6,7 +6,7 @@ By default it judges the half that rules may be written by; --kept-apart judges 
 rounds but the first were written by somebody who had not read the rules, and recorded once there were rules.
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
-`bench/corpus/h200` has a recording of each case, and in `times.json` the expected causes and lines, and what
+`bench/corpus/recordings` has a recording of each case, and in `times.json` the expected causes and lines, and what
 fixing it saved. Cases with very many spans keep some CTAs. If all CTAs take about the same time, a file has
 512 of those that do not record.
 """
@@ -45,7 +45,7 @@ __all__ = [
     "totals",
 ]
 
-RECORDINGS: Final = Path(__file__).parent / "corpus" / "h200"
+RECORDINGS: Final = Path(__file__).parent / "corpus" / "recordings"
 _LEAST_REAL_PCT: Final = 10.0  # what mending must bring for a fault to be judged
 _WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicted one
 _SHOWN: Final = 3  # findings of a row

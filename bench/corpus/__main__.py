@@ -39,7 +39,7 @@ _ROOT: Final = Path(__file__).resolve().parents[2]
 _RESULT: Final = "result: "
 _FAULTED: Final = 3  # exit status of a worker whose device cannot be used any more
 _SHARE_TO_COMPILE: Final = 0.4  # of the time limit
-_CASE_S: Final = 25.0  # for no longer may a case take
+_CASE_S: Final = 60.0  # for no longer may a case take
 _MOST_BYTES: Final = 15 << 20  # of a tar
 
 

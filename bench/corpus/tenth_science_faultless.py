@@ -242,7 +242,7 @@ CASES = (
     _good("good orbits in a galaxy", _galactic_orbits(block=2048, warps=4)),
     _good(
         "good Schur complement",
-        _schur_complement(rows=128, columns=256, depth=64, group=8, warps=8, stages=3),
+        _schur_complement(rows=128, columns=256, depth=64, group=8, warps=8, stages=4),
     ),
     _good("good step of a reaction", _reaction(rows=4, columns=256, warps=4)),
     _good("good parities of disks", _parities(block=1024, warps=4)),
