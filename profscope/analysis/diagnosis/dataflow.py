@@ -15,6 +15,7 @@ __all__ = [
     "MOVES",
     "Unoverlapped",
     "Uses",
+    "are_chained",
     "avoidable_casts",
     "conversion_lines",
     "copies_of_loops",
@@ -205,6 +206,17 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
                     Unoverlapped(line_of(op), {line_of(each) for each in of_operand} - {0}, by_casts)
                 )
     return found
+
+
+def are_chained(ops: list[Op]) -> bool:
+    """Whether a product in a loop multiplies what another product of the step has made, as in attention."""
+    for op in ops:
+        loop = _around(op)
+        if PRODUCTS.search(op.name) and loop is not None:
+            made = (each for name in op.operands[:_OPERANDS] for each in _computed_by(op, name, loop)[0])
+            if any(PRODUCTS.search(each.name) for each in made):
+                return True
+    return False
 
 
 def _could_be_behind(product: Op, loop: Op) -> bool:

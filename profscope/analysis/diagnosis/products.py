@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.dataflow import are_chained
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, copies_into, grid_axes, is_buffer, line_of, shape
@@ -61,12 +63,23 @@ def _read_sums(ops: list[Op]) -> set[int]:
     """The ids of additions whose sums something reads before all is added, as each step of a recurrence reads
     its state: no single product of matrices gives it what it reads."""
     read: set[int] = set()
+    carried: dict[tuple[int, int], list[Op]] = defaultdict(list)
     for user in ops:
-        if user.name in _ADDING:
-            continue
         for name in user.operands:
             value = user.resolve(name)
-            if value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.addf":
+            if value is None:
+                continue
+            if isinstance(value.owner, Block):
+                carried[id(value.owner), value.index].append(user)
+            elif value.owner.name == "arith.addf" and user.name not in _ADDING:
+                read.add(id(value.owner))
+    for loop in ops:
+        if loop.name != "scf.for":
+            continue
+        body = loop.regions[0].entry
+        for index, name in enumerate(body.ops[-1].operands):
+            value = body.ops[-1].resolve(name)
+            if value is not None and any(user is not value.owner for user in carried[id(body), index + 1]):
                 read.add(id(value.owner))
     return read
 
@@ -169,15 +182,17 @@ def _axes_of_operand(facts: KernelFacts, product: Op, side: int, *, alone: bool 
 
 def without_small_tiles(facts: KernelFacts) -> Without:
     """A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
-    Sides shorter than those of good products could be as long if other tiles load the same again: the one
+    Sides shorter than those of good products (64 rows, if a product multiplies what another has made, as in
+    attention) could be as long if other tiles load the same again: the one
     operand's bytes are asked for several times as often as DRAM sends any. What is loaded once, stays."""
     rows, columns, more_rows, more_columns = tile_of(facts)
+    side_of_good = thresholds.WGMMA_SIDE if are_chained(facts.ttgir_ops) else thresholds.TILE_SIDE
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     read = facts.counters.get("dram_read", 0.0)
     if not rows or not asked:
         return Without(0.0)
     longer_rows, longer_columns = (
-        max(side, thresholds.TILE_SIDE)
+        max(side, side_of_good)
         if more and asked * other / (rows + columns) >= thresholds.REREAD * read
         else side
         for side, other, more in ((rows, columns, more_rows), (columns, rows, more_columns))

@@ -222,11 +222,14 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     if facts.executed_ops(*MMA) > 0:
         return
     fresh = early_reductions(facts.ttgir_ops)
-    early = set(fresh)
+    multiplied = summed_products(facts).sums if any(no_tensor_cores(facts)) else set()
+    early = set(fresh) - multiplied
     shared = facts.counts["op"].isin(["LDS", "STS", "BAR"])
     late = next(uneven_warps(facts), None) is not None  # which the barriers wait for
     across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
-    needed = set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early
+    needed = (
+        set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early - multiplied
+    )
     by_memory = facts.at(needed) & shared
     loads = _loads_around(facts, early) * all(fresh.values()) * (1 - 1 / thresholds.IN_FLIGHT)
     for (place, waits), exchange, hidden, advice in (
