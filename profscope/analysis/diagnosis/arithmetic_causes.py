@@ -109,10 +109,10 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
-    lines with such ops are gone; loads and stores stay."""
+    lines with such ops are gone; loads, stores and exchanges between lanes stay."""
     if not _is_busiest(facts):
         return
-    memory = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR"])
+    others = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR", "SHFL"])
     for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}
         if pattern == _DIVISIONS:
@@ -122,7 +122,7 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
             lines -= _only_fast(facts) | facts.lines_with("f64")  # slow, as they are in float64
         if not lines:
             continue
-        rows = facts.at(lines) & ~memory
+        rows = facts.at(lines) & ~others
         if facts.executed_share(rows) < thresholds.MUCH:
             continue
         place, _ = facts.most_executed(rows)

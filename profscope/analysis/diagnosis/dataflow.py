@@ -27,6 +27,8 @@ __all__ = [
 
 _LOOPS: Final = ("scf.for", "scf.while")
 _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
+_FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
+_BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
 _LOADS: Final = re.compile(r"tt\.load$|tt\.descriptor_load$")
 _FROM_SHARED: Final = "ttg.local_load"
 _INTO_SHARED: Final = "ttg.local_alloc"
@@ -51,7 +53,8 @@ _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 def avoidable_casts(ops: list[Op]) -> set[int]:
     """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
     an operand of a product, which each program that loads it converts again. To widen what has been loaded,
-    and to narrow what is stored or multiplied, is what memory and tensor cores ask for."""
+    and to narrow what is stored or multiplied, is what memory and tensor cores ask for; and only integers
+    have bits that can be mixed, as for random numbers."""
     uses = Uses(ops)
     lines = set()
     for op in ops:
@@ -63,7 +66,10 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
         goals = list(uses.goals(op))
         is_operand = any(PRODUCTS.search(goal.name) and not _is_mixed(goal) for goal in goals)
         is_asked_for = all(PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
-        if is_operand if is_loaded else not is_asked_for:
+        mixes = [source] if op.name in _FROM_INTEGER else goals
+        is_of_bits = any(each is not None and _BITS.match(each.name) for each in mixes)
+        is_of_bits |= op.name in _FROM_INTEGER and around is None  # a position
+        if is_operand if is_loaded else not (is_asked_for or is_of_bits):
             lines.add(line_of(op))
     return lines - {0}
 

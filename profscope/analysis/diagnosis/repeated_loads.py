@@ -114,6 +114,53 @@ def overlapping_loads(facts: KernelFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+@needs("counters", "counts", "samples", "ttgir")
+def neighbours(facts: KernelFacts) -> Iterator[Finding]:
+    """tile-reread. Nothing is busier than L2, and what L1 does not have of a tensor is several times its
+    bytes, which several loads ask for: points whose neighbours other programs load, too. Without it programs
+    have tiles in which most neighbours are, and L2 sends each byte once; at the least, as often as tuned
+    kernels read operands. Products are another matter, and so are gathers: how much of them overlaps is
+    unknown."""
+    l2 = facts.used.get("l2", 0.0)
+    others = max(facts.used.get(name, 0.0) for name in ("dram", "issue", "tensor", *_OF_L1))
+    rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
+    if l2 < max(thresholds.BOUND, others) or rows.empty or facts.has(PRODUCTS.pattern):
+        return
+    missed = 1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100
+    touched = (32.0 * rows["sectors_ideal"] / rows["launches"]).groupby(rows["line"]).sum()
+    repeated = repeated_loads(facts)
+    of_tensors: dict[Read, list[int]] = {}
+    for line, read in read_by_line(facts).items():
+        is_plain = line not in repeated and not any(map(is_gathered, facts.accesses_at(line)))
+        if line in touched.index and is_plain:
+            of_tensors.setdefault(read, []).append(line)
+    again = {
+        read: missed * float(touched[lines].sum()) - read.size
+        for read, lines in of_tensors.items()
+        if sum(len(facts.accesses_at(line)) for line in lines) >= thresholds.REREAD
+    }
+    again = {read: more for read, more in again.items() if more >= (thresholds.REREAD - 1) * read.size}
+    if sum(again.values()) < thresholds.MUCH * facts.l2_bytes:
+        return
+    read = max(again, key=lambda each: again[each])
+    line = max(of_tensors[read], key=lambda each: float(touched[each]))
+    left, least = (
+        {"l2": max(0.0, 1 - (sum(again.values()) - more) / (missed * facts.l2_bytes))}
+        for more in (0.0, (thresholds.REREAD - 1) * sum(each.size for each in again))
+    )
+    yield Finding(
+        "tile-reread", facts.place[0], line,
+        cited(
+            "loads ask L2 for {asked} of a tensor of {bytes}, as neighbours are those of other programs, "
+            "too; L2 is at {l2}",
+            asked=Quantity((again[read] + read.size) / 1e6, "MB"), bytes=Quantity(read.size / 1e6, "MB"),
+            l2=of_peak(l2),
+        ),
+        "tiles of several rows and columns for each program, so that it loads most neighbours itself",
+        gain(facts, Without(1 - left["l2"], left), Without(1 - least["l2"], least)), "medium",
+    )  # fmt: skip
+
+
 def _is_alike(facts: KernelFacts, line: int) -> bool:
     """Whether all programs load the same there."""
     return not any(grid_axes(op, op.operands[0]) for op in facts.accesses_at(line))
@@ -243,4 +290,4 @@ def _varies(user: Op, name: str, loop: Op) -> bool:
     return False
 
 
-CAUSES: Final = (redundant_load, overlapping_loads)
+CAUSES: Final = (redundant_load, overlapping_loads, neighbours)

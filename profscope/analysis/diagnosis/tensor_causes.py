@@ -217,8 +217,8 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
 def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counts, PC samples and the TTGIR. Without it warps do not meet in each step. What a step only
     adds to a sum stays in registers, and warps meet once: no barrier keeps the loads of later steps from
-    being in flight. What the next step needs, a single warp reduces: lanes still exchange values, and nobody
-    waits for shared memory or other warps."""
+    being in flight. What the next step needs, a single warp reduces: its lanes exchange values as those of
+    each warp did, and nobody waits for shared memory or other warps."""
     if facts.executed_ops(*MMA) > 0:
         return
     fresh = early_reductions(facts.ttgir_ops)
@@ -239,13 +239,14 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
             loads,
             _REDUCE_ONCE,
         ),
-        (_meeting(facts, needed, by_memory), by_memory, 0.0, _REDUCE_IN_A_WARP),
+        (_meeting(facts, needed, by_memory), by_memory, _between_lanes(facts, needed), _REDUCE_IN_A_WARP),
     ):
         if waits - (facts.stalled("barrier") if late else 0.0) >= thresholds.MUCH:
             kept = kept_without(facts, exchange)
             full = max(facts.used.get(name, 0.0) for name in ("shared", "l1")) >= thresholds.NEAR_ROOF
             full &= not facts.emulated  # which fills one resource of any kernel
-            held = 1 - kept["shared"] if full else 0.0  # all wait for what fills shared memory
+            fullest = max(("shared", "l1"), key=lambda name: facts.used.get(name, 0.0))
+            held = 1 - kept[fullest] if full else 0.0  # all wait for what fills it
             said = "warps meet in each step of the loop: {waiting} wait for that"
             said += "; shared memory is at {busy}" if full else ""
             busy = {"busy": of_peak(facts.used["shared"])} if full else {}
@@ -254,6 +255,13 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
                 cited(said, waiting=of_samples(waits), **busy),
                 advice, gain(facts, Without(max(waits + hidden, held), kept), Without(waits, kept)), "medium",
             )  # fmt: skip
+
+
+def _between_lanes(facts: KernelFacts, reductions: set[int]) -> float:
+    """The part of the samples that wait for exchanges in warps but one, in these reductions."""
+    mine = facts.samples["blamed_line"].isin(reductions) & facts.samples["blamed_class"].eq("warp exchange")
+    mine &= facts.samples["stall"].isin(_MEETING)
+    return (1 - 1 / facts.warps) * facts.sampled_share(mine)
 
 
 def _loads_around(facts: KernelFacts, reductions: set[int]) -> float:
