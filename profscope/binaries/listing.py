@@ -34,6 +34,7 @@ SIZE: Final = 16
 
 _PLACE: Final = re.compile(r'\t//## File "(?P<file>.*?)", line (?P<line>\d+)')
 _PTX: Final = ".nv_debug_ptx_txt"  # in the place of a file: the PTX that the cubin holds
+_ADDED: Final = "$__internal_"  # by ptxas, such as $__internal_0_$__cuda_sm20_rem_s64
 _LABEL: Final = re.compile(r"(?P<label>[.$\w]\S*):$")
 _INSTRUCTION: Final = re.compile(
     r"\s+/\*(?P<pc>[0-9a-f]{4,})\*/\s+(?P<sass>.*?)\s*;\s*(?:/\* 0x(?P<low>[0-9a-f]{16}) \*/)?\s*$"
@@ -79,10 +80,11 @@ class Instruction:
 @dataclass(frozen=True)
 class Listing:
     """The instructions of a kernel and of the functions in its section, in order, and the pcs that have a
-    label."""
+    label. added: of each function that ptxas has added, as for a division, where it begins and ends."""
 
     instructions: tuple[Instruction, ...]
     labelled: tuple[int, ...] = ()
+    added: tuple[range, ...] = ()
 
 
 def read_listing(text: str) -> Listing:
@@ -109,7 +111,10 @@ def read_listing(text: str) -> Listing:
         raise ToolchainError("the cubin holds no instructions")
     instructions = tuple(split(pc, sass, encoding, labels) for pc, sass, encoding in found)
     local = sorted({pc for label, pc in labels.items() if label.startswith(".L")})
-    return Listing(instructions, tuple(local))
+    functions = sorted({pc for label, pc in labels.items() if not label.startswith(".")})
+    ends = dict(pairwise([*functions, instructions[-1].pc + SIZE]))
+    begins = sorted(pc for label, pc in labels.items() if label.startswith(_ADDED))
+    return Listing(instructions, tuple(local), tuple(range(pc, ends[pc], SIZE) for pc in begins))
 
 
 def split(

@@ -93,6 +93,9 @@ def instructions_of(cubin: bytes, ptx: str, ttgir: str = "", source: str = "") -
         notes.append("the cubin has no line table: Triton was told to leave line information out")
     ops = Ops(_module(ttgir, notes))
     pcs = [instruction.pc for instruction in listing.instructions]
+    called = _calls_of(listing)  # in the place of what the line table has, which is the line in front of them
+    innermost = dict(innermost) | {pc: innermost[at] for pc, at in called.items() if at in innermost}
+    ptx_lines = dict(ptx_lines) | {pc: ptx_lines[at] for pc, at in called.items() if at in ptx_lines}
     chains = [ops.chain(_chain(ptx_lines.get(pc, 0), lines, innermost.get(pc))) for pc in pcs]
     functions = checked(functions_in(source)) if source else _functions(chains)
     opcodes = [instruction.name for instruction in listing.instructions]
@@ -160,6 +163,19 @@ def _read(cubin: bytes) -> _Code:
     text = disassembled(cubin)
     listing = read_listing(text)
     return _Code(listing, *waits_of(listing), *read_line_tables(text))
+
+
+def _calls_of(listing: Listing) -> dict[int, int]:
+    """By pc of an instruction in a function that ptxas has added, the pc of a call of that function; of calls
+    at several places, one of the last."""
+    found: dict[int, int] = {}
+    calls = {
+        target: each.pc for each in listing.instructions if each.name == "CALL" for target in each.targets
+    }
+    for function in listing.added:
+        if function.start in calls:
+            found |= dict.fromkeys(function, calls[function.start])
+    return found
 
 
 def _holds(cubin: bytes, ptx: str, notes: list[str]) -> bool:

@@ -27,6 +27,7 @@ _FAST: Final = re.compile(
     r'symbol = "__nv_(fast_|brev|clz|popc|ffs|f?abs|f?min|f?max|fma|floor|ceil|rint|trunc|rcp|rsqrt|saturate)'
 )
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
+_ANY_SLOW: Final = f"{_DIVISIONS}|{_SLOW}"
 _INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
 _ROOFS: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
@@ -116,10 +117,11 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}
         if pattern == _DIVISIONS:
-            lines &= facts.lines_that_divide
+            lines &= {line for line, is_of_data in facts.divisions.items() if not is_of_data}
         else:
             lines &= _of_tensors(facts)
             lines -= _only_fast(facts) | facts.lines_with("f64")  # slow, as they are in float64
+            lines |= {line for line, is_of_data in facts.divisions.items() if is_of_data}
         if not lines:
             continue
         rows = facts.at(lines) & ~others
@@ -131,7 +133,7 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         if pattern == _DIVISIONS:
             waits, torn = without_torn_vectors(facts)
             share = min(1.0, share + waits)
-        ops = sorted({op for line in lines for op in facts.ops[line] if re.search(pattern, op)})
+        ops = sorted({op for line in lines for op in facts.ops[line] if re.search(_ANY_SLOW, op)})
         what = f"lines with {', '.join(ops[:3])}"
         yield _finding(facts, name, place, share, kept_without(facts, rows) | torn, what, advice)
 

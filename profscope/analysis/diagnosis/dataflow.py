@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of
+from profscope.analysis.diagnosis.ttgir_ops import LOOPS, PRODUCTS, elements, line_of
 
 __all__ = [
     "ELEMENTWISE",
@@ -25,7 +25,6 @@ __all__ = [
     "unoverlapped_products",
 ]
 
-_LOOPS: Final = ("scf.for", "scf.while")
 _CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
 _FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
 _BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
@@ -414,7 +413,7 @@ class Uses:
 
 def _around(op: Op) -> Op | None:
     """The innermost loop that an op is in."""
-    return next((each for each in op.ancestors() if each.name in _LOOPS), None)
+    return next((each for each in op.ancestors() if each.name in LOOPS), None)
 
 
 def _moved_from(op: Op) -> Op | None:

@@ -22,6 +22,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     adds_to,
     elements,
     is_in_loop,
+    is_of_data,
     is_of_program,
     is_power_of_two,
     line_of,
@@ -332,10 +333,11 @@ class KernelFacts:
         return {line for op, line, _ in self.located_ops if any(kind in result.type for result in op.results)}
 
     @cached_property
-    def lines_that_divide(self) -> set[int]:
-        """The lines of integer divisions and remainders, less those by a power of two, which are shifts."""
+    def divisions(self) -> dict[int, bool]:
+        """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
+        whether they are of data, and no access needs them."""
         return {
-            line
+            line: is_of_data(op, self.ttgir_ops)
             for op, line, _ in self.located_ops
             if _DIVISION.match(op.name) and not is_power_of_two(op.resolve(op.operands[1]))
         }
@@ -346,11 +348,8 @@ class KernelFacts:
 
     def lines_of(self, pattern: str, *, loop: bool = False) -> set[int]:
         """The lines of ops with such names."""
-        return {
-            line
-            for op, line, inside in self.located_ops
-            if (inside or not loop) and re.search(pattern, op.name)
-        }
+        found = ((line, op.name) for op, line, inside in self.located_ops if inside or not loop)
+        return {line for line, name in found if re.search(pattern, name)}
 
 
 def _run_bytes(access: Op) -> int:

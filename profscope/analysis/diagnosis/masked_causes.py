@@ -15,12 +15,13 @@ from profscope.analysis.diagnosis.gains import Without, gain
 from profscope.analysis.diagnosis.launch_causes import RESULTS
 from profscope.analysis.diagnosis.masks import (
     discarded_loops,
+    discarded_products,
     ends_of_loops,
     masked_loop,
     stores_whole_programs,
 )
 from profscope.analysis.diagnosis.tensor_causes import MMA
-from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, PRODUCTS, elements, line_of
+from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, LOOPS, PRODUCTS, elements, line_of
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -52,34 +53,51 @@ def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("samples", "ttgir")
 def discarded(facts: KernelFacts) -> Iterator[Finding]:
-    """masked-work. A loop's results are thrown away by what was loaded before it. Without it the loop does
-    not run for these. For how many, nobody knows: none at the least, all at the most; half are expected, as
-    of a triangle."""
+    """masked-work. A loop's results are thrown away by what was loaded before it, or a product by a number
+    that was loaded. Without it neither is computed for these. For how many, nobody knows: none at the least,
+    all at the most; half are expected, as of a triangle."""
     told = set()
-    for loop, condition in discarded_loops(facts.ttgir_ops):
-        lines = {line_of(op) for op in loop.walk()}
-        mine = facts.samples["blamed_line"].isin(lines)
+    for computed, line, place, condition in _discarded(facts):
+        mine = facts.samples["blamed_line"].isin(computed)
         share = facts.sampled_share(mine)
+        if share < thresholds.MUCH:
+            continue
         by_line = facts.samples[mine].groupby("blamed_line")["samples"].sum()
-        if share < thresholds.MUCH or by_line.idxmax() in told:
+        line = line or int(cast(int, by_line.idxmax()))
+        if line in told:
             continue  # a kernel of which some CTAs are recorded has each loop twice
-        told.add(by_line.idxmax())
+        told.add(line)
         half, most = thresholds.TRIANGLE * share, share
         yield Finding(
-            "masked-work", facts.place[0], int(cast(int, by_line.idxmax())),
+            "masked-work", facts.place[0], line,
             cited(
-                "{loop} are in a loop whose results {where} replaces by others, as it was known before the "
-                "loop; for how many is not measured",
-                loop=of_samples(share), where=f"the condition at line {line_of(condition)}",
+                "{computing} are in {where}, whose results {condition} replaces by others, as it was known "
+                "before; for how many is not measured",
+                computing=of_samples(share), where=place, condition=condition,
             ),
-            "leave the loop out if a whole program is not asked for; list the elements that are, and launch "
-            "programs for these",
+            "leave it out if a whole program or step is not asked for; list what is, and launch programs or "
+            "take steps for that",
             gain(
                 facts, Without(half, dict.fromkeys(facts.used, 1 - half)), Without(0.0),
                 Without(most, dict.fromkeys(facts.used, 1 - most)),
             ),
             "low",
         )  # fmt: skip
+
+
+def _discarded(facts: KernelFacts) -> Iterator[tuple[set[int], int, str, str]]:
+    """The lines that compute what is thrown away, the line that is named (0: where most samples are), and in
+    words, what computes and what decides."""
+    for loop, condition in discarded_loops(facts.ttgir_ops):
+        lines = {line_of(op) for op in loop.walk()}
+        yield lines, 0, "a loop", f"the condition at line {line_of(condition)}"
+    for choice in discarded_products(facts.ttgir_ops):
+        loop_around = next((each for each in choice.ancestors() if each.name in LOOPS), None)
+        if loop_around is None:
+            yield {line for _, line, _ in facts.located_ops}, line_of(choice), "a product", "a number"
+        else:
+            lines = {line_of(op) for op in loop_around.walk()}
+            yield lines, line_of(choice), "a loop with a product", "a number loaded in the step"
 
 
 @needs("counts", "samples")

@@ -9,6 +9,7 @@ from typing import Final
 
 from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.ttgir_ops import (
+    LOOPS,
     PRODUCTS,
     bounds_compared,
     elements,
@@ -20,13 +21,15 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     makers_of,
 )
 
-__all__ = ["discarded_loops", "ends_of_loops", "masked_loop", "stores_whole_programs"]
+__all__ = ["discarded_loops", "discarded_products", "ends_of_loops", "masked_loop", "stores_whole_programs"]
 
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
-_LOOPS: Final = ("scf.for", "scf.while")
 _LOADS: Final = ("tt.load", "tt.descriptor_load")
 _SELECT: Final = "arith.select"
+_FROM_SHARED: Final = "ttg.local_load"
+_SPLAT: Final = "tt.splat"
+_CONSTANT: Final = "arith.constant"
 _ENDS: Final = ("lower", "upper")
 _UNMASKED: Final = 2  # operands of a store: where, and what
 _LANE: Final = "tt.make_range"
@@ -123,9 +126,7 @@ def stores_whole_programs(ops: list[Op], lanes: int) -> bool:
 def discarded_loops(ops: list[Op]) -> Iterator[tuple[Op, Op]]:
     """Loops, and the condition by which a kernel stores something else than what they have computed: it was
     loaded, and no loop has a part in it."""
-    loops = [
-        op for op in ops if op.name in _LOOPS and not any(each.name in _LOOPS for each in op.ancestors())
-    ]
+    loops = [op for op in ops if op.name in LOOPS and not any(each.name in LOOPS for each in op.ancestors())]
     stores = [op for op in ops if op.name == "tt.store"]
     for loop in loops:
         if any(op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") for op in loop.walk()):
@@ -134,6 +135,29 @@ def discarded_loops(ops: list[Op]) -> Iterator[tuple[Op, Op]]:
         conditions = [each for each in chosen if each is not None]
         if conditions and len(conditions) == len(chosen):
             yield loop, conditions[0]
+
+
+def discarded_products(ops: list[Op]) -> Iterator[Op]:
+    """The ops that replace all of a product by a constant if a number says so that was loaded: the same one
+    for all elements."""
+    for op in ops:
+        if op.name != _SELECT or not elements(op.results[0].type):
+            continue
+        condition, *either = (_owner(op, name) for name in op.operands[:3])
+        is_number = condition is not None and condition.name == _SPLAT
+        if not is_number or not any(each is not None and each.name == _CONSTANT for each in either):
+            continue
+        of_condition = {each.name for each in makers_of(op, op.operands[0])}
+        if of_condition.isdisjoint((*_LOADS, _FROM_SHARED)) or any(map(PRODUCTS.search, of_condition)):
+            continue
+        made = (each for name in op.operands[1:3] for each in makers_of(op, name))
+        if any(PRODUCTS.search(each.name) for each in made):
+            yield op
+
+
+def _owner(user: Op, name: str) -> Op | None:
+    value = user.resolve(name)
+    return value.owner if value is not None and isinstance(value.owner, Op) else None
 
 
 def _chooses(store: Op, loop: Op) -> Op | None:
@@ -179,4 +203,4 @@ def _is_made_of(user: Op, name: str, loop: Op) -> bool:
 
 def _is_loaded(user: Op, name: str) -> bool:
     made = list(_makers(user, name))
-    return any(each.name in _LOADS for each in made) and not any(each.name in _LOOPS for each in made)
+    return any(each.name in _LOADS for each in made) and not any(each.name in LOOPS for each in made)

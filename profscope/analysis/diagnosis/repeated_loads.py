@@ -14,13 +14,19 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_sampl
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, PRODUCTS, arguments_of, grid_axes, is_gathered
+from profscope.analysis.diagnosis.ttgir_ops import (
+    FROM_GLOBAL,
+    LOOPS,
+    PRODUCTS,
+    arguments_of,
+    grid_axes,
+    is_gathered,
+)
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
 __all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads"]
 
-_LOOPS: Final = ("scf.for", "scf.while")
 _OF_L1: Final = ("l1", "lsu")
 _QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
 _UNKNOWN: Final = -1  # an argument that is none
@@ -215,7 +221,7 @@ def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
         before = next((at for other, at in alike if _runs_before(other, op)), None)
         if before is not None:
             again.setdefault(line, []).append(before)
-        elif any(not _varies(op, pointer, each) for each in op.ancestors() if each.name in _LOOPS):
+        elif any(not _varies(op, pointer, each) for each in op.ancestors() if each.name in LOOPS):
             again.setdefault(line, []).append(0)
         alike.append((op, line))
     return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}

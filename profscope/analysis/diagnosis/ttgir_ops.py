@@ -14,6 +14,7 @@ from instrument_passes.ir.model import Op, Value
 __all__ = [
     "AXES",
     "FROM_GLOBAL",
+    "LOOPS",
     "PRODUCTS",
     "adds_to",
     "arguments_of",
@@ -27,6 +28,7 @@ __all__ = [
     "is_gathered",
     "is_in_loop",
     "is_of_counter",
+    "is_of_data",
     "is_of_outer_loop",
     "is_of_program",
     "is_power_of_two",
@@ -42,6 +44,7 @@ AXES: Final = ("x", "y", "z")
 """Of a grid."""
 FROM_GLOBAL: Final = ("tt.load", "ttg.async_copy_global_to_local")
 """Ops that load from global memory, by pointers."""
+LOOPS: Final = ("scf.for", "scf.while")
 _LOAD: Final = "tt.load"
 _OWN: Final = re.compile(r"tt\.atomic_|elementwise_inline_asm$")  # each program may have another result
 _FROM_INTEGER: Final = "tt.int_to_ptr"
@@ -49,6 +52,8 @@ _FUNCTION: Final = "tt.func"
 _PRIVATE: Final = "tt.func private"
 _POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
 _DIVISIONS: Final = re.compile(r"arith\.(div|rem)[su]i$")
+_DATA: Final = re.compile(r"tt\.load$|ttg\.local_load$|tt\.dot$|warp_group_dot")
+_ACCESSES: Final = re.compile(r"tt\.(load|store|atomic_\w+)$|ttg\.async_copy_global_to_local$")
 _Read = tuple[Op, str]  # an op, and the name of an operand
 
 
@@ -254,6 +259,21 @@ def _sources(user: Op, name: str, alone: bool) -> Iterator[Value]:
 def is_of_program(loop: Op, *bounds: str) -> bool:
     """Whether a bound of a loop, one of these if any are given, depends on the program's id."""
     return _bounds(loop, bounds)[0]
+
+
+def is_of_data(op: Op, ops: Iterable[Op]) -> bool:
+    """Whether a tensor is made of what is loaded or multiplied, and no access by pointers goes where, or by a
+    mask that, it has a part in."""
+    made = list(makers_of(op, op.operands[0]))
+    if not elements(op.results[0].type) or not any(_DATA.search(each.name) for each in made):
+        return False
+    return not any(
+        op in makers_of(access, name)
+        for access in ops
+        if _ACCESSES.match(access.name)
+        for name, kind in zip(access.operands, access.operand_types, strict=True)
+        if "ptr<" in kind or "xi1" in kind
+    )
 
 
 def is_of_counter(user: Op, name: str) -> bool:
