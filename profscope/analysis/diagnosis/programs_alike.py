@@ -81,7 +81,8 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     file, line = max(shared, key=lambda place: touched[place] - different[place])
     left = left_of_traffic(facts, needed, facts.sectors("STG"))
     filled = left | {"l2": (facts.l2_bytes + 32 * needed) / (facts.l2_bytes + read)}
-    held = max(dram, facts.stalled(*_QUEUES))
+    is_limit = min(1.0, dram / thresholds.ATTAINABLE_DRAM)  # for what part of the time
+    held = (1 - left["dram"]) * max(is_limit, facts.stalled(*_QUEUES))
     yield Finding(
         "tile-reread", str(file), int(line),
         cited(
