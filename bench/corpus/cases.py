@@ -16,6 +16,12 @@ from bench.corpus import (
     eighth_science,
     eighth_states,
     eighth_vision,
+    eleventh_models_faultless,
+    eleventh_models_search,
+    eleventh_models_steps,
+    eleventh_numerics_data,
+    eleventh_numerics_faultless,
+    eleventh_numerics_physics,
     faultless,
     launch_shape,
     loops,
@@ -135,6 +141,12 @@ _MODULES = (
     tenth_science_data,
     tenth_science_faultless,
     tenth_science_fields,
+    eleventh_models_faultless,
+    eleventh_models_search,
+    eleventh_models_steps,
+    eleventh_numerics_data,
+    eleventh_numerics_faultless,
+    eleventh_numerics_physics,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

@@ -12,7 +12,7 @@ import triton.language as tl
 from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.diagnosis.masked_causes import masked_results
-from profscope.analysis.diagnosis.masks import discarded_loops, masked_loop
+from profscope.analysis.diagnosis.masks import discarded_loops, discarded_products, masked_loop
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from tests.support.sessions import session
 
@@ -60,6 +60,24 @@ def powers_kernel(x_ptr, asked_ptr, out_ptr, steps, count, BY: tl.constexpr, BLO
     tl.store(out_ptr + at, power)
 
 
+@triton.jit
+def chosen_tiles_kernel(x_ptr, chosen_ptr, out_ptr, tiles, SIDE: tl.constexpr, BY: tl.constexpr):
+    """BY: what leaves a tile of a product out."""
+    at, row = tl.arange(0, SIDE), tl.program_id(0)
+    place = at[:, None] * SIDE + at[None, :]
+    x, total = tl.load(x_ptr + place), tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    for tile in range(tiles):
+        product = tl.dot(x, tl.load(x_ptr + tile * SIDE * SIDE + place))
+        if BY == "number":
+            product = tl.where(tl.load(chosen_ptr + row * tiles + tile) != 0, product, -1.0)
+        elif BY == "elements":
+            product = tl.where(tl.load(chosen_ptr + at)[None, :] != 0, product, -1.0)
+        elif BY == "counter":
+            product = tl.where(tile % 2 == 0, product, -1.0)
+        total += product
+    tl.store(out_ptr + row * SIDE * SIDE + place, total)
+
+
 def ops_of(prof: Any) -> list[Op]:
     return [op for op, _, _ in known_of(prof).located_ops]
 
@@ -98,6 +116,16 @@ def test_a_loops_result_is_thrown_away_by_what_was_loaded_before(by: str, is_dis
     with session() as prof:
         powers_kernel[(4,)](x, asked, torch.empty(512), 5, 500, BY=by, BLOCK=128)
     assert bool(list(discarded_loops(ops_of(prof)))) == is_discarded
+
+
+@pytest.mark.parametrize(
+    ("by", "is_discarded"), [("number", True), ("elements", False), ("counter", False), ("nothing", False)]
+)
+def test_a_product_is_thrown_away_by_a_number_that_was_loaded(by: str, is_discarded: bool) -> None:
+    x, chosen = torch.rand(4, 16, 16, dtype=torch.float16), torch.ones(16, dtype=torch.int32)
+    with session() as prof:
+        chosen_tiles_kernel[(2,)](x, chosen, torch.empty(2, 16, 16), 4, SIDE=16, BY=by)
+    assert bool(list(discarded_products(ops_of(prof)))) == is_discarded
 
 
 @triton.jit

@@ -55,6 +55,14 @@ def centred_rows_kernel(x_ptr, out_ptr, total_ptr, rows, BLOCK: tl.constexpr):  
 
 
 @triton.jit
+def running_totals_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):  # noqa: N803
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        total += tl.sum(tl.load(x_ptr + start + tl.arange(0, BLOCK)), 0)
+        tl.store(out_ptr + start // BLOCK, total)
+
+
+@triton.jit
 def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):  # noqa: N803
     total = 0.0
     for start in range(0, n, BLOCK):
@@ -93,6 +101,9 @@ def test_rows_one_after_the_other_need_their_reductions() -> None:
     assert reduced_early(prof.profile) == {}
     with session() as prof:
         centred_rows_kernel[(4,)](x, torch.empty_like(x), torch.empty(4), 16, BLOCK=512)
+    assert reduced_early(prof.profile) == {}
+    with session() as prof:
+        running_totals_kernel[(1,)](x, torch.empty(16), 8192, BLOCK=512)
     assert reduced_early(prof.profile) == {}
 
 

@@ -10,7 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import triton
+import triton.language as tl
 from triton import knobs
+from triton.compiler import ASTSource
 
 import profscope
 from instrument_passes.toolchain import triton_version
@@ -20,6 +23,7 @@ from profscope.binaries.mapping import INSTRUCTION_DTYPES
 from profscope.binaries.operands import access
 from profscope.binaries.ptx import read_ptx
 from profscope.errors import ToolchainError
+from tests.kernels import aot
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
 from tests.support.binaries import BUILDS, built
 
@@ -37,6 +41,29 @@ def line_of(df: pd.DataFrame, text: str) -> int:
     """The first line with the text in the file that most rows are of."""
     source = Path(df["file"].astype(str).mode()[0]).read_text().splitlines()
     return next(number for number, line in enumerate(source, 1) if text in line)
+
+
+@triton.jit
+def remainder_kernel(x_ptr, out_ptr, divisor, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    rest = x % divisor  # divided
+    tl.store(out_ptr + at, rest)
+
+
+def test_a_function_that_ptxas_adds_is_at_the_line_of_its_call(tmp_path: Path) -> None:
+    """The line table has the line in front of it, which is the last one of the kernel."""
+    signature = {"x_ptr": "*i64", "out_ptr": "*i64", "divisor": "i64", "BLOCK": "constexpr"}
+    source = ASTSource(fn=remainder_kernel, signature=signature, constexprs={"BLOCK": 128})
+    kernel = triton.compile(source, target=aot.gpu_target(CUDA90))
+    listing = read_listing(nvdisasm(kernel.asm["cubin"], tmp_path, "-c", "-hex"))
+    (function,) = listing.added
+    df = profscope.instructions(kernel)
+    within = df[df["pc"].isin(function)]
+    assert str(within["opcode"].iloc[-1]).startswith(("RET", "BRA", "NOP"))
+    assert set(within["line"]) == {line_of(df, "# divided")}
+    table, _ = read_line_tables(nvdisasm(kernel.asm["cubin"], tmp_path, "-c", "-g"))
+    assert {table[pc][1] for pc in function if pc in table} == {line_of(df, "tl.store(out_ptr + at, rest)")}
 
 
 @pytest.mark.parametrize(("name", "target"), BUILDS[::2])
