@@ -181,8 +181,8 @@ def _good(name: str, prepare: Prepare) -> Case:
 
 CASES = (
     _good("good matrices nearer to orthogonal", _nearer_orthogonal(128, 256, 64, 8, 4)),
-    _good("good losses of pairs among all pairs", _pair_loss(128, 128, 8, 3)),
-    _good("good quantiles of returns", _quantile_loss(32, 4)),
-    _good("good peaks of nearest points", _neighbours_peak(32, 4)),
+    _good("good losses of pairs among all pairs", _pair_loss(64, 128, 4, 3)),
+    _good("good quantiles of returns", _quantile_loss(8, 2)),
+    _good("good peaks of nearest points", _neighbours_peak(8, 1)),
     _good("good gates of recurrent units", _recurrent_gates(1, 1024, 4)),
 )

@@ -162,10 +162,10 @@ CASES = (
     _good(
         "good kernel matrix of Gaussians",
         (),
-        _gaussian_kernel_matrix(ROWS=128, COLUMNS=128, GROUP=8, num_warps=8),
+        _gaussian_kernel_matrix(ROWS=64, COLUMNS=128, GROUP=8, num_warps=4),
     ),
     _good("good end of a stabilised step", (), _stabilised_step(BLOCK=1024, num_warps=4)),
     _good("good enciphered pages", (), _enciphered_pages(BLOCK=512, num_warps=4)),
-    _good("good epidemics of guessed rates", (), _epidemics(BLOCK=512, num_warps=4)),
+    _good("good epidemics of guessed rates", (), _epidemics(BLOCK=256, num_warps=4)),
     _good("good bars of ticks", (), _bars_of_ticks(BARS=32, num_warps=4)),
 )
