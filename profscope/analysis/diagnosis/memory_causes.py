@@ -15,6 +15,7 @@ from profscope.analysis.diagnosis.gains import (
     LSU_QUEUES,
     QUEUES,
     Without,
+    attainable,
     gain,
     held_by_traffic,
     hidden_gain,
@@ -295,7 +296,8 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     if (
         "dram_read" not in facts.counters
         or not larger.removed
-        or max(l2, dram) < max(thresholds.BOUND, tensor)
+        or max(l2, dram) < thresholds.BOUND
+        or max(l2 / attainable("l2"), dram / attainable("dram")) < tensor / attainable("tensor")
         or asked < thresholds.REREAD * read
     ):
         return

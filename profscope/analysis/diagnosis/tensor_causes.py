@@ -21,6 +21,7 @@ from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_
 from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
 from profscope.analysis.diagnosis.ttgir_ops import line_of
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.analysis.kernels.devices import PIPES
 
 __all__ = ["CAUSES", "MMA"]
 
@@ -95,6 +96,8 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     )
     if tile.rows and is_whole:
         return  # there is no more to multiply
+    if tile.rows and facts.grid < facts.sms * thresholds.WGMMA_SIDE / min(tile.rows, thresholds.WGMMA_SIDE):
+        return  # larger tiles would leave SMs without one
     place, _ = facts.most_executed(sync | wide)
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
     waits = facts.stalled(*_PRODUCT_WAITS, by=("mma", "matrix load", "shared load"))
@@ -133,11 +136,13 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
 def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     """mma-not-overlapped; conversions if only these are in the way. Needs counts, PC samples and the TTGIR.
     Without it the next product is issued before this one's result is used, and operands come from shared
-    memory as they are: no instruction makes them."""
+    memory as they are: no instruction makes them. CTAs of an SM overlap each other's, too."""
     tensor = facts.used.get("tensor", 0.0)
     found = unoverlapped_products(facts.ttgir_ops)
     if not found or not facts.has("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
         return
+    if tensor + max(facts.used.get(pipe, 0.0) for pipe in PIPES) > 1:
+        return  # they work at the same time
     lines = {line for each in found for line in each.operand_lines}
     rows = facts.at(lines) & ~facts.counts["op"].isin([*MMA, "LDG", "LDGSTS"])
     waits = facts.stalled(
