@@ -111,8 +111,9 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "MUCH": lambda: with_waits(0.1),
     "EXCESS": case("member of a record"),
     "REREAD": lambda: with_reread(4),
-    "UNEVEN": case("field of a structure"),
+    "UNEVEN": lambda: replace(of_case("field of a structure"), idle=0.3),
     "CTA_START_CYCLES": case("CTAs of one short row"),
+    "LAUNCH_US": case("rays of a picture's rows by one program"),
     "PASSED_CYCLES": partitions,
 }
 _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
@@ -134,6 +135,7 @@ _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "REREAD": lambda: with_reread(6),
     "UNEVEN": case("gelu of rows by 32 warps"),
     "CTA_START_CYCLES": case("bytes one by one"),
+    "LAUNCH_US": case("rays of a picture's rows by one program"),
     "PASSED_CYCLES": partitions,
 }
 

@@ -78,7 +78,8 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     once would be most of it: those are no finding."""
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
-    idle = max(0.0, facts.idle - max(0.0, 1 - facts.grid / facts.sms)) if facts.sms else 0.0
+    around = 1e3 * thresholds.LAUNCH_US / facts.counters.get("time", math.inf)
+    idle = max(0.0, facts.idle - around - max(0.0, 1 - facts.grid / facts.sms)) if facts.sms else 0.0
     if not cycles.any() or (facts.grid < facts.sms and not idle and not facts.emulated):
         return
     if facts.emulated and len(facts.text_of("tt.return")) > 1:
@@ -88,7 +89,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
         return
     error = float(cycles.std() / math.sqrt(len(cycles)))
     lost, least, most = (_uneven(cycles.max(), cycles.mean() + each * error, waves) for each in (0, _Z, -_Z))
-    lost, least = idle or lost, min(idle or lost, least)
+    lost, least = (idle, min(idle, least)) if facts.idle else (lost, least)
     place, _ = facts.most_stalled("long_scoreboard", "wait", "barrier")
     loops = sorted(facts.uneven_loops) or sorted(facts.lines_of("scf.for|scf.while") - {0})
     yield Finding(
