@@ -1,4 +1,4 @@
-"""What is tried on kernels that were written as faultless computes the same."""
+"""What is tried on kernels of the corpus computes the same."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import pytest
 from bench.corpus.case import agree
 from bench.diagnose import RECORDINGS, cases, judge
 from bench.kernels import surroundings
-from bench.second_look import NAMES, tries
+from bench.second_look import NAMES, OTHER_CAUSES, tries
 from profscope.profiles import load
 from tests.support.quick import quick
 
 
-@pytest.mark.parametrize("name", quick([*NAMES], list(NAMES[:3])))
+@pytest.mark.parametrize("name", quick([*NAMES, *OTHER_CAUSES], [*NAMES[:3], OTHER_CAUSES[0]]))
 def test_what_is_tried_has_the_same_results(name: str) -> None:
     with surroundings():
         (_, case), *others = tries(name, small=True)
@@ -30,3 +30,12 @@ def test_all_faultless_kernels_with_a_finding_are_tried() -> None:
     assert {case["name"] for case in faultless if judge(case, load(RECORDINGS / case["file"])).false} == {
         *NAMES
     }
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", OTHER_CAUSES)
+def test_another_cause_than_the_fault_is_found_first(name: str) -> None:
+    (case,) = (case for case in cases() if case["name"] == name)
+    found = judge(case, load(RECORDINGS / case["file"])).found
+    assert found[0][0] == "serial-reduction"
+    assert any(finding in case["causes"] for finding, _, _ in found)
