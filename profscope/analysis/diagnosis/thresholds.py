@@ -66,7 +66,7 @@ CTA_START_CYCLES: Final = 256
 """Between the CTAs of an SM, below which starting them is what takes the time: 130 to 260 cycles where CTAs
 of one or two warps do next to nothing."""
 LAUNCH_US: Final = 3.0
-"""Of a launch in which SMs have no warp yet, or no longer, however even its CTAs are: 2.6 to 4.5 us where many
-short CTAs take alike times."""
+"""Of a launch in which SMs have no warp yet, or no longer, however even its CTAs are: 2.6 to 4.5 us where
+many short CTAs take alike times."""
 PASSED_CYCLES: Final = 100
 """Of a wait on a barrier that has arrived, its record included."""
