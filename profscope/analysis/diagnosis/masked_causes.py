@@ -7,6 +7,7 @@ from typing import Final, cast
 
 import pandas as pd
 
+from instrument_passes.ir.model import Op
 from profscope.analysis.cause import Finding, Quantity, cited, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import copies_of_loops
@@ -91,13 +92,15 @@ def _discarded(facts: KernelFacts) -> Iterator[tuple[set[int], int, str, str]]:
     for loop, condition in discarded_loops(facts.ttgir_ops):
         lines = {line_of(op) for op in loop.walk()}
         yield lines, 0, "a loop", f"the condition at line {line_of(condition)}"
+    seen: set[Op | None] = set()
     for choice in discarded_products(facts.ttgir_ops):
         loop_around = next((each for each in choice.ancestors() if each.name in LOOPS), None)
-        if loop_around is None:
-            yield {line for _, line, _ in facts.located_ops}, line_of(choice), "a product", "a number"
-        else:
-            lines = {line_of(op) for op in loop_around.walk()}
-            yield lines, line_of(choice), "a loop with a product", "a number loaded in the step"
+        if loop_around in seen:
+            continue  # by another choice
+        seen.add(loop_around)
+        inside = facts.ttgir_ops if loop_around is None else list(loop_around.walk())
+        where = "a kernel with a dot" if loop_around is None else "a loop with a dot"
+        yield {line_of(op) for op in inside}, line_of(choice), where, "a number that was loaded"
 
 
 @needs("counts", "samples")

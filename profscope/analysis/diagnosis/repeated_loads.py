@@ -134,6 +134,9 @@ def neighbours(facts: KernelFacts) -> Iterator[Finding]:
         return
     missed = 1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100
     touched = (32.0 * rows["sectors_ideal"] / rows["launches"]).groupby(rows["line"]).sum()
+    stores = facts.counts[facts.counts["op"].eq("STG")]
+    loaded, stored = (32.0 * float((each["sectors"] / each["launches"]).sum()) for each in (rows, stores))
+    moved = missed * loaded + stored  # by L2
     repeated = repeated_loads(facts)
     of_tensors: dict[Read, list[int]] = {}
     for line, read in read_by_line(facts).items():
@@ -146,12 +149,12 @@ def neighbours(facts: KernelFacts) -> Iterator[Finding]:
         if sum(len(facts.accesses_at(line)) for line in lines) >= thresholds.REREAD
     }
     again = {read: more for read, more in again.items() if more >= (thresholds.REREAD - 1) * read.size}
-    if sum(again.values()) < thresholds.MUCH * facts.l2_bytes:
+    if sum(again.values()) < thresholds.MUCH * moved:
         return
     read = max(again, key=lambda each: again[each])
     line = max(of_tensors[read], key=lambda each: float(touched[each]))
     left, least = (
-        {"l2": max(0.0, 1 - (sum(again.values()) - more) / (missed * facts.l2_bytes))}
+        {"l2": max(0.0, 1 - (sum(again.values()) - more) / moved)}
         for more in (0.0, (thresholds.REREAD - 1) * sum(each.size for each in again))
     )
     yield Finding(

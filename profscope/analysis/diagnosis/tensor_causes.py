@@ -96,7 +96,8 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
     )
     if tile.rows and is_whole:
         return  # there is no more to multiply
-    if tile.rows and facts.grid < facts.sms * thresholds.WGMMA_SIDE / min(tile.rows, thresholds.WGMMA_SIDE):
+    side = tile.columns if narrow else tile.rows
+    if 0 < side < thresholds.WGMMA_SIDE and facts.grid * side < facts.sms * thresholds.WGMMA_SIDE:
         return  # larger tiles would leave SMs without one
     place, _ = facts.most_executed(sync | wide)
     kept = kept_without(facts, facts.counts["op"].isin(["LDS", "LDSM"]))
