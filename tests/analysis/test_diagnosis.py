@@ -56,6 +56,7 @@ _FAULTS = [
     "cepstra by sums over bands",
     "a seismic wave line by line",
     "readings of sensors weighed one by one",
+    "a plain recurrence whose weights come anew",
 ]
 
 _ROOFS = {
@@ -102,11 +103,18 @@ def test_the_top_finding_is_the_fault(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["good attention to the last keys", "good noise of clouds", "good adaptive norm"]
+    "name",
+    [
+        "good attention to the last keys",
+        "good noise of clouds",
+        "good adaptive norm",
+        "good losses of pairs among all pairs",
+    ],
 )
 def test_tuned_kernels_have_a_roof_at_most(name: str) -> None:
-    """Attention in tiles of 64 rows, numbers mixed from integers, and two vectors that many rows share."""
-    assert {finding for finding, _, _ in judged(name).found} <= {"l2-bound", "issue-bound"}
+    """Attention in tiles of 64 rows, numbers mixed from integers, vectors that rows share, and dots and
+    exponentials at the same time."""
+    assert {finding for finding, _, _ in judged(name).found} <= {"l2-bound", "issue-bound", "tensor-bound"}
 
 
 @pytest.mark.parametrize("name", _FAULTLESS)

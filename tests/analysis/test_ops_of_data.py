@@ -1,0 +1,65 @@
+"""What the TTGIR says of sums of float8, and of integer divisions: of indices, or of data."""
+
+from __future__ import annotations
+
+import pytest
+import triton
+import triton.language as tl
+from triton.compiler import ASTSource
+
+from instrument_passes.ir.model import Op
+from instrument_passes.ir.parser import parse
+from profscope.analysis.diagnosis.dataflow import promoted_products
+from profscope.analysis.diagnosis.ttgir_ops import is_of_data
+from tests.kernels import aot
+from tests.kernels.spec import CUDA90
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def layer_kernel(x_ptr, w_ptr, out_ptr, depth, SIDE: tl.constexpr, EXACT: tl.constexpr):
+    at = tl.arange(0, SIDE)
+    total = tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    for start in range(0, depth, SIDE):
+        x = tl.load(x_ptr + at[:, None] * depth + start + at[None, :])
+        w = tl.load(w_ptr + at[None, :] * depth + start + at[:, None])
+        total = tl.dot(x, w, total, max_num_imprecise_acc=EXACT)
+    tl.store(out_ptr + at[:, None] * SIDE + at[None, :], total)
+
+
+@triton.jit
+def remainders_kernel(x_ptr, out_ptr, divisor, BLOCK: tl.constexpr, OF: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    if OF == "data":
+        tl.store(out_ptr + at, x % divisor)
+    elif OF == "a loaded address":
+        tl.store(out_ptr + x % divisor, x)
+    elif OF == "a mask":
+        tl.store(out_ptr + at, x, mask=x % divisor == 0)
+    else:
+        tl.store(out_ptr + at, tl.load(x_ptr + at % divisor))
+
+
+def ops_of(kernel: object, signature: dict[str, str], **constants: object) -> list[Op]:
+    signature |= dict.fromkeys(constants, "constexpr")
+    source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+    return list(parse(triton.compile(source, target=aot.gpu_target(CUDA90)).asm["ttgir"]).walk())
+
+
+@pytest.mark.parametrize(("exact", "is_promoted"), [(32, True), (0, False), (None, False)])
+def test_few_sums_of_float8_are_promoted(exact: int | None, is_promoted: bool) -> None:
+    types = {"x_ptr": "*fp8e4nv", "w_ptr": "*fp8e4nv", "out_ptr": "*fp32", "depth": "i32"}
+    found = promoted_products(ops_of(layer_kernel, types, SIDE=64, EXACT=exact))
+    assert list(found.values()) == ([exact] if is_promoted else [])
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"), [("data", True), ("a loaded address", False), ("a mask", False), ("an index", False)]
+)
+def test_a_division_of_data_is_none_that_an_access_needs(of: str, expected: bool) -> None:
+    types = {"x_ptr": "*i32", "out_ptr": "*i32", "divisor": "i32"}
+    ops = ops_of(remainders_kernel, types, BLOCK=128, OF=of)
+    (division,) = (op for op in ops if op.name == "arith.remsi")
+    assert is_of_data(division, ops) == expected
