@@ -114,14 +114,15 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     if not _is_busiest(facts):
         return
     others = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR", "SHFL"])
+    of_data = {line for line, is_of_data in facts.divisions.items() if is_of_data}
     for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}
         if pattern == _DIVISIONS:
-            lines &= {line for line, is_of_data in facts.divisions.items() if not is_of_data}
+            lines &= facts.divisions.keys() - of_data
         else:
             lines &= _of_tensors(facts)
             lines -= _only_fast(facts) | facts.lines_with("f64")  # slow, as they are in float64
-            lines |= {line for line, is_of_data in facts.divisions.items() if is_of_data}
+            lines |= of_data
         if not lines:
             continue
         rows = facts.at(lines) & ~others

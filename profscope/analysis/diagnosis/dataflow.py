@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.diagnosis.ttgir_ops import LOOPS, PRODUCTS, elements, line_of
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of, loop_around
 
 __all__ = [
     "ELEMENTWISE",
@@ -59,9 +59,9 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
     for op in ops:
         if not _CASTS.match(op.name) or not any(elements(each.type) for each in op.results):
             continue
-        around = _around(op)
+        around = loop_around(op)
         source = _moved_from(op)
-        is_loaded = source is not None and _is_load(source) and _around(source) is around
+        is_loaded = source is not None and _is_load(source) and loop_around(source) is around
         goals = list(uses.goals(op))
         is_operand = any(PRODUCTS.search(goal.name) and not _is_mixed(goal) for goal in goals)
         is_asked_for = all(PRODUCTS.search(goal.name) or _STORES.search(goal.name) for goal in goals)
@@ -88,7 +88,7 @@ def early_reductions(ops: list[Op]) -> dict[int, bool]:
     found: dict[Op, list[tuple[int, bool]]] = defaultdict(list)
     uses = Uses(ops)
     for op in ops:
-        loop = _around(op)
+        loop = loop_around(op)
         if op.name == "tt.reduce" and loop is not None and _is_accumulated(op, loop, uses):
             is_fresh = not any(_computed_by(op, name, loop)[1] for name in op.operands)
             found[loop].append((line_of(op), is_fresh))
@@ -116,7 +116,7 @@ def _is_accumulated(reduction: Op, loop: Op, uses: Uses) -> bool:
                 if _is_stored(user, loop, carried, uses):
                     return False
                 continue
-            if not (ELEMENTWISE.match(user.name) or MOVES.match(user.name)) or _around(user) is not loop:
+            if not (ELEMENTWISE.match(user.name) or MOVES.match(user.name)) or loop_around(user) is not loop:
                 return False
             left.append(user)
     return is_used
@@ -161,7 +161,7 @@ def _carried_by(op: Op, loop: Op) -> set[int]:
             if not isinstance(value.owner, Op):
                 is_carried = value.owner.parent_op is loop and value.index > 0
                 found |= {value.index - 1} if is_carried else set()
-            elif id(value.owner) not in seen and _around(value.owner) is loop:
+            elif id(value.owner) not in seen and loop_around(value.owner) is loop:
                 seen.add(id(value.owner))
                 if ELEMENTWISE.match(value.owner.name) or MOVES.match(value.owner.name):
                     left.append(value.owner)
@@ -186,22 +186,19 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
     uses = Uses(ops)
     products: dict[Op, list[Op]] = defaultdict(list)
     for op in ops:
-        loop = _around(op)
+        loop = loop_around(op)
         if PRODUCTS.search(op.name) and loop is not None:
             products[loop].append(op)
     found = []
     for loop, inside in products.items():
-        made_by = {
-            op: [each for name in op.operands[:_OPERANDS] for each in _computed_by(op, name, loop)[0]]
-            for op in inside
-        }
+        made_by = {op: _operands_of(op, loop) for op in inside}
         if any(PRODUCTS.search(each.name) for made in made_by.values() for each in made):
             late = [op for op in inside if _could_be_behind(op, loop) and line_of(op)]
             found += [Unoverlapped(line_of(op), set(), False) for op in late]
             continue
         for op, made in made_by.items():
             waits = [
-                each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and _around(each) is loop
+                each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and loop_around(each) is loop
             ]
             of_result = [goal for wait in waits for goal in uses.goals(wait) if _is_arithmetic(goal)]
             of_operand = [each for each in made if _is_arithmetic(each)]
@@ -215,13 +212,14 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
 
 def are_chained(ops: list[Op]) -> bool:
     """Whether a product in a loop multiplies what another product of the step has made, as in attention."""
-    for op in ops:
-        loop = _around(op)
-        if PRODUCTS.search(op.name) and loop is not None:
-            made = (each for name in op.operands[:_OPERANDS] for each in _computed_by(op, name, loop)[0])
-            if any(PRODUCTS.search(each.name) for each in made):
-                return True
-    return False
+    products = ((op, loop_around(op)) for op in ops if PRODUCTS.search(op.name))
+    made = (each for op, loop in products if loop is not None for each in _operands_of(op, loop))
+    return any(PRODUCTS.search(each.name) for each in made)
+
+
+def _operands_of(product: Op, loop: Op) -> list[Op]:
+    """The ops of the loop that compute what it multiplies."""
+    return [each for name in product.operands[:_OPERANDS] for each in _computed_by(product, name, loop)[0]]
 
 
 def _could_be_behind(product: Op, loop: Op) -> bool:
@@ -252,7 +250,7 @@ def promoted_products(ops: list[Op]) -> dict[int, int]:
     sums are added in float32."""
     found = {}
     for op in ops:
-        if PRODUCTS.search(op.name) and _around(op) is not None:
+        if PRODUCTS.search(op.name) and loop_around(op) is not None:
             few, summed = _FEW_SUMMED.search(str(op)), _SUMMED.search(op.operand_types[0])
             if few and summed and 0 < int(few[1]) <= int(summed[1]):
                 found[line_of(op)] = int(few[1])
@@ -270,18 +268,20 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
         if op.name == "tt.reduce":
             reduced[line_of(op)] = max(reduced[line_of(op)], *(elements(each) for each in op.operand_types))
         elif op.name == "tt.trans":
-            turned |= {(_around(op), _layout(each.type)): line_of(op) for each in op.results}
+            turned |= {(loop_around(op), _layout(each.type)): line_of(op) for each in op.results}
     found = {}
     uses = Uses(ops)
     for op in ops:
         stored = _stored_by(op)
         is_moved = op.name == _CONVERSION and not _brings_operand(op, uses)
         is_conversion = is_moved or stored is not None
-        if is_conversion and line_of(op) and (_around(op) is not None or _is_converted_again(op)):
+        if is_conversion and line_of(op) and (loop_around(op) is not None or _is_converted_again(op)):
             stored = stored or op
             value, source = op.results[0], stored.resolve(stored.operands[0])
             if elements(value.type) >= reduced[line_of(op)]:
-                sides = [(_around(op), _layout(each.type)) for each in (value, source) if each is not None]
+                sides = [
+                    (loop_around(op), _layout(each.type)) for each in (value, source) if each is not None
+                ]
                 found[line_of(op)] = next((turned[side] for side in sides if side in turned), line_of(op))
     return found
 
@@ -297,7 +297,7 @@ def _stored_by(op: Op) -> Op | None:
     """Of a read from shared memory the op that has put a product there, which was in registers already. What
     was loaded and copied has to come to where it is multiplied: that is no change of layout."""
     made = _moved_from(op) if op.name == _FROM_SHARED else None
-    loop = None if made is None else _around(made)
+    loop = None if made is None else loop_around(made)
     if made is None or loop is None or _is_load(made):
         return None
     found = [made, *(each for name in made.operands for each in _computed_by(made, name, loop)[0])]
@@ -359,7 +359,7 @@ def copies_of_loops(ops: list[Op]) -> list[set[int]]:
     than the CTA has lanes, of which the compiler then masks the others off."""
     found: dict[Op, set[int]] = defaultdict(set)
     for op in ops:
-        loop = _around(op)
+        loop = loop_around(op)
         is_copy = op.name == "ttg.async_copy_global_to_local" and _TILE_POINTERS.search(str(op))
         if is_copy and loop is not None:
             found[loop].add(line_of(op))
@@ -409,11 +409,6 @@ class Uses:
                         left.append(user)
                     else:
                         yield user
-
-
-def _around(op: Op) -> Op | None:
-    """The innermost loop that an op is in."""
-    return next((each for each in op.ancestors() if each.name in LOOPS), None)
 
 
 def _moved_from(op: Op) -> Op | None:

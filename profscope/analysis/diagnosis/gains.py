@@ -42,6 +42,7 @@ __all__ = [
     "hidden_gain",
     "kept_without",
     "left_of_traffic",
+    "missed_by_l1",
 ]
 
 _WHATEVER_CODE = ("dram", "l2", "tensor")  # busy with bytes and products, whatever instructions ask for them
@@ -200,12 +201,17 @@ def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict
     }
 
 
+def missed_by_l1(facts: KernelFacts) -> float:
+    """What part of the sectors that loads ask for L1 does not have."""
+    return 1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100
+
+
 def left_of_traffic(facts: KernelFacts, loaded: float, stored: float) -> dict[str, float]:
     """What part of the use of L1, L2 and DRAM stays if loads and stores touch only so many sectors. L2 and
     DRAM move no more than these then; what caches have spared them already is no gain."""
     taken_load, taken_store = 32.0 * facts.sectors("LDG", "LDGSTS"), 32.0 * facts.sectors("STG")
     load, store = 32.0 * loaded, 32.0 * stored
-    missed = taken_load * (1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100)
+    missed = taken_load * missed_by_l1(facts)
     local = facts.local_bytes
     read, written = facts.counters.get("dram_read", 0.0), facts.counters.get("dram_write", 0.0)
     of_l1 = (load + store + local) / max(1.0, taken_load + taken_store + local)

@@ -22,7 +22,7 @@ from profscope.analysis.diagnosis.masks import (
     stores_whole_programs,
 )
 from profscope.analysis.diagnosis.tensor_causes import MMA
-from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, LOOPS, PRODUCTS, elements, line_of
+from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, PRODUCTS, elements, line_of, loop_around
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -94,12 +94,12 @@ def _discarded(facts: KernelFacts) -> Iterator[tuple[set[int], int, str, str]]:
         yield lines, 0, "a loop", f"the condition at line {line_of(condition)}"
     seen: set[Op | None] = set()
     for choice in discarded_products(facts.ttgir_ops):
-        loop_around = next((each for each in choice.ancestors() if each.name in LOOPS), None)
-        if loop_around in seen:
+        around = loop_around(choice)
+        if around in seen:
             continue  # by another choice
-        seen.add(loop_around)
-        inside = facts.ttgir_ops if loop_around is None else list(loop_around.walk())
-        where = "a kernel with a dot" if loop_around is None else "a loop with a dot"
+        seen.add(around)
+        inside = facts.ttgir_ops if around is None else list(around.walk())
+        where = "a kernel with a dot" if around is None else "a loop with a dot"
         yield {line_of(op) for op in inside}, line_of(choice), where, "a number that was loaded"
 
 

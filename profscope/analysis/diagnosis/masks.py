@@ -166,17 +166,14 @@ def _chooses(store: Op, loop: Op) -> Op | None:
     op: Op | None = store
     name = store.operands[1]
     while op is not None:
-        value = op.resolve(name)
-        op = value.owner if value is not None and isinstance(value.owner, Op) else None
+        op = _owner(op, name)
         if op is None or op.regions:
             return None
         if op.name == _SELECT:
             condition, first, second = op.operands[:3]
-            asked = op.resolve(condition)
             is_one = _is_made_of(op, first, loop) != _is_made_of(op, second, loop)
             is_known = _is_loaded(op, condition) and not _is_made_of(op, condition, loop)
-            made = None if asked is None else asked.owner
-            return made if is_one and is_known and isinstance(made, Op) else None
+            return _owner(op, condition) if is_one and is_known else None
         of_loop = [each for each in op.operands if _is_made_of(op, each, loop)]
         if len(of_loop) != 1:
             return None

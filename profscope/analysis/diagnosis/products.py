@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.dataflow import are_chained
+from profscope.analysis.diagnosis.dataflow import Uses, are_chained
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, copies_into, grid_axes, is_buffer, line_of, shape
@@ -62,24 +61,15 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
 def _read_sums(ops: list[Op]) -> set[int]:
     """The ids of additions whose sums something reads before all is added, as each step of a recurrence reads
     its state: no single product of matrices gives it what it reads."""
-    read: set[int] = set()
-    carried: dict[tuple[int, int], list[Op]] = defaultdict(list)
-    for user in ops:
-        for name in user.operands:
-            value = user.resolve(name)
-            if value is None:
-                continue
-            if isinstance(value.owner, Block):
-                carried[id(value.owner), value.index].append(user)
-            elif value.owner.name == "arith.addf" and user.name not in _ADDING:
-                read.add(id(value.owner))
-    for loop in ops:
-        if loop.name != "scf.for":
-            continue
-        body = loop.regions[0].entry
+    uses = Uses(ops)
+    sums = (op for op in ops if op.name == "arith.addf")
+    read = {id(each) for each in sums if any(user.name not in _ADDING for user in uses.of(each))}
+    for body in (loop.regions[0].entry for loop in ops if loop.name == "scf.for"):
         for index, name in enumerate(body.ops[-1].operands):
             value = body.ops[-1].resolve(name)
-            if value is not None and any(user is not value.owner for user in carried[id(body), index + 1]):
+            if value is not None and any(
+                user is not value.owner for user in uses.of_argument(body, index + 1)
+            ):
                 read.add(id(value.owner))
     return read
 

@@ -13,7 +13,14 @@ from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
+from profscope.analysis.diagnosis.gains import (
+    Without,
+    gain,
+    held_by_traffic,
+    kept_without,
+    left_of_traffic,
+    missed_by_l1,
+)
 from profscope.analysis.diagnosis.ttgir_ops import (
     FROM_GLOBAL,
     LOOPS,
@@ -132,7 +139,7 @@ def neighbours(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.counts[facts.counts["op"].eq("LDG") & (facts.counts["sectors"] > 0)]
     if l2 < max(thresholds.BOUND, others) or rows.empty or facts.has(PRODUCTS.pattern):
         return
-    missed = 1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100
+    missed = missed_by_l1(facts)
     touched = (32.0 * rows["sectors_ideal"] / rows["launches"]).groupby(rows["line"]).sum()
     stores = facts.counts[facts.counts["op"].eq("STG")]
     loaded, stored = (32.0 * float((each["sectors"] / each["launches"]).sum()) for each in (rows, stores))

@@ -228,7 +228,8 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     if facts.executed_ops(*MMA) > 0:
         return
     fresh = early_reductions(facts.ttgir_ops)
-    multiplied = summed_products(facts).sums if any(no_tensor_cores(facts)) else set()
+    summed = summed_products(facts).sums
+    multiplied = summed if summed and any(no_tensor_cores(facts)) else set()
     early = set(fresh) - multiplied
     shared = facts.counts["op"].isin(["LDS", "STS", "BAR"])
     late = next(uneven_warps(facts), None) is not None  # which the barriers wait for

@@ -33,6 +33,7 @@ __all__ = [
     "is_of_program",
     "is_power_of_two",
     "line_of",
+    "loop_around",
     "makers_of",
     "shape",
 ]
@@ -87,6 +88,11 @@ def adds_to(op: Op, kind: str) -> bool:
 
 def is_in_loop(op: Op) -> bool:
     return in_loop(op.parent_op)
+
+
+def loop_around(op: Op) -> Op | None:
+    """The innermost loop that an op is in."""
+    return next((each for each in op.ancestors() if each.name in LOOPS), None)
 
 
 def bounds_compared(compared: Op, loop: Op, with_data: bool) -> set[str]:
