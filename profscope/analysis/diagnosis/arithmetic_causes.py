@@ -12,6 +12,7 @@ from profscope.analysis.diagnosis.dataflow import avoidable_casts
 from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, kept_without
 from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
+from profscope.analysis.diagnosis.tensor_causes import MMA
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, binding
@@ -29,6 +30,7 @@ _FAST: Final = re.compile(
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _ANY_SLOW: Final = f"{_DIVISIONS}|{_SLOW}"
 _INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
+_MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
 _ROOFS: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
 _BY_OPS: Final = (
@@ -110,10 +112,10 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
 @needs("counts", "samples", "ttgir")
 def by_ops(facts: KernelFacts) -> Iterator[Finding]:
     """index-arithmetic, slow-math. Needs counts, PC samples and the TTGIR. Without it the instructions of the
-    lines with such ops are gone; loads, stores and exchanges between lanes stay."""
+    lines with such ops are gone; loads, stores, exchanges between lanes and products of matrices stay."""
     if not _is_busiest(facts):
         return
-    others = facts.counts["op"].isin(["LDG", "STG", "LDGSTS", "LDS", "STS", "BAR", "SHFL"])
+    others = facts.counts["op"].isin([*_MOVES, *MMA])
     of_data = {line for line, is_of_data in facts.divisions.items() if is_of_data}
     for name, pattern, advice in _BY_OPS:
         lines = facts.lines_of(pattern) - {0}

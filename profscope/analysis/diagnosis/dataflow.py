@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, line_of, loop_around
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, layout_of, line_of, loop_around
 
 __all__ = [
     "ELEMENTWISE",
@@ -46,6 +46,7 @@ _WAIT: Final = re.compile(r"warp_group_dot_wait$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
 _FEW_SUMMED: Final = re.compile(r"maxNumImpreciseAcc = (\d+)")
 _SUMMED: Final = re.compile(r"<\d+x(\d+)xf8")
+_ORDER: Final = re.compile(r"order = \[[\d, ]+\]")
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -273,7 +274,7 @@ def conversion_lines(ops: list[Op]) -> dict[int, int]:
     uses = Uses(ops)
     for op in ops:
         stored = _stored_by(op)
-        is_moved = op.name == _CONVERSION and not _brings_operand(op, uses)
+        is_moved = op.name == _CONVERSION and not _brings_operand(op, uses) and not _turns(op, uses)
         is_conversion = is_moved or stored is not None
         if is_conversion and line_of(op) and (loop_around(op) is not None or _is_converted_again(op)):
             stored = stored or op
@@ -291,6 +292,27 @@ def _brings_operand(conversion: Op, uses: Uses) -> bool:
     made, goals = _moved_from(conversion), list(uses.goals(conversion))
     is_multiplied = bool(goals) and all(PRODUCTS.search(goal.name) for goal in goals)
     return made is not None and _is_load(made) and is_multiplied
+
+
+def _turns(conversion: Op, uses: Uses) -> bool:
+    """Whether it brings what a step loads along one axis to what it stores along another one: accesses of
+    neighbours ask for that."""
+    value = conversion.resolve(conversion.operands[0])
+    loop = loop_around(conversion)
+    if value is None or loop is None:
+        return False
+    before, after = (_ORDER.search(layout_of(conversion, each.type)) for each in (value, conversion.results[0]))
+    if before is None or after is None or before[0] == after[0]:
+        return False
+    made, is_carried = _computed_by(conversion, conversion.operands[0], loop)
+    goals, left, seen = [], [conversion], {id(conversion)}
+    while left:
+        for user in uses.goals(left.pop()):
+            if id(user) not in seen:
+                seen.add(id(user))
+                (left if ELEMENTWISE.match(user.name) else goals).append(user)
+    is_loaded = any(_is_load(each) for each in made) and not is_carried
+    return is_loaded and bool(goals) and all(_STORES.search(goal.name) for goal in goals)
 
 
 def _stored_by(op: Op) -> Op | None:

@@ -25,6 +25,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     is_of_data,
     is_of_program,
     is_power_of_two,
+    layout_of,
     line_of,
 )
 from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
@@ -354,8 +355,7 @@ class KernelFacts:
 
 def _run_bytes(access: Op) -> int:
     kind = access.operand_types[0]
-    layout = access.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
-    size, bits = _EACH.search(layout), _POINTED.search(kind)
+    size, bits = _EACH.search(layout_of(access, kind)), _POINTED.search(kind)
     return math.prod(int(each) for each in size[1].split(",")) * int(bits[1]) // 8 if size and bits else 0
 
 

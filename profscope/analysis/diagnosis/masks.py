@@ -29,6 +29,7 @@ _LOADS: Final = ("tt.load", "tt.descriptor_load")
 _SELECT: Final = "arith.select"
 _FROM_SHARED: Final = "ttg.local_load"
 _SPLAT: Final = "tt.splat"
+_BRANCHES: Final = ("cf.cond_br", "scf.if")
 _CONSTANT: Final = "arith.constant"
 _ENDS: Final = ("lower", "upper")
 _UNMASKED: Final = 2  # operands of a store: where, and what
@@ -139,7 +140,10 @@ def discarded_loops(ops: list[Op]) -> Iterator[tuple[Op, Op]]:
 
 def discarded_products(ops: list[Op]) -> Iterator[Op]:
     """The ops that replace all of a product by a constant if a number says so that was loaded: the same one
-    for all elements."""
+    for all elements, and no branch asks for it."""
+    asked = {
+        made for op in ops if op.name in _BRANCHES and op.operands for made in makers_of(op, op.operands[0])
+    }
     for op in ops:
         if op.name != _SELECT or not elements(op.results[0].type):
             continue
@@ -147,7 +151,10 @@ def discarded_products(ops: list[Op]) -> Iterator[Op]:
         is_number = condition is not None and condition.name == _SPLAT
         if not is_number or not any(each is not None and each.name == _CONSTANT for each in either):
             continue
-        of_condition = {each.name for each in makers_of(op, op.operands[0])}
+        makers = list(makers_of(op, op.operands[0]))
+        of_condition = {each.name for each in makers}
+        if any(each in asked for each in makers if each.name in _LOADS):
+            continue
         if of_condition.isdisjoint((*_LOADS, _FROM_SHARED)) or any(map(PRODUCTS.search, of_condition)):
             continue
         made = (each for name in op.operands[1:3] for each in makers_of(op, name))

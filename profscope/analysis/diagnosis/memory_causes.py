@@ -58,9 +58,9 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             is_run = any(map(is_divided, accesses)) or not any(map(is_gathered, accesses))
             if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
                 continue
-            vector = ratio * width <= thresholds.VECTOR_BYTES and len(here) >= ratio
-            is_shifted = sectors - ideal <= int(here["executed"].sum())  # a run that starts within a sector
-            vector &= is_shifted or not run or run > width
+            executed = int(here["executed"].sum())  # each may touch one more, as a run starts within a sector
+            vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal and len(here) >= int(ratio)
+            vector &= sectors - ideal <= executed or not run or run > width
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))
             spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)

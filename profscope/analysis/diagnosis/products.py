@@ -20,8 +20,10 @@ _THROUGH: Final = re.compile(
 )
 """Ops through which an element of a product stays one."""
 _LOAD: Final = "tt.load"
+_BROADCAST: Final = "tt.broadcast"
+_CONSTANTS: Final = ("tt.splat", "arith.constant")
+_NUMBERS: Final = re.compile(r"\d+")
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
-_FACTORS: Final = 2
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
 _TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
 _GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")  # with the bytes that a product loads
@@ -48,9 +50,9 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
             continue
         made = _made_of(op)
         products = [each for each in made if each.name == "arith.mulf"]
-        made += [each for product in products for each in _squared_difference(product, op)]
-        broadcast = {axis for each in made if each.name == "tt.broadcast" for axis in _added_axes(each)}
-        if not products or len(broadcast) < _FACTORS:
+        squares = {each: _squared_difference(each, op) for each in products}
+        made += [each for square in squares.values() if square is not None for each in _made_of(square)]
+        if not any(_is_of_matrices(squares[each] or each) for each in products):
             continue
         sums |= {line, *map(line_of, products)}
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
@@ -74,22 +76,47 @@ def _read_sums(ops: list[Op]) -> set[int]:
     return read
 
 
-def _squared_difference(product: Op, total: Op) -> list[Op]:
-    """Of (x - y)**2, summed by a loop: x and y, and what they are made of. It is x**2 + y**2 less 2 * x * y,
-    whose sum is a product of matrices."""
+def _squared_difference(product: Op, total: Op) -> Op | None:
+    """Of (x - y)**2, summed by a loop, x - y. It is x**2 + y**2 less 2 * x * y, whose sum is a product of
+    matrices."""
     first, second = (product.resolve(name) for name in product.operands[:2])
     owner = None if first is None or first != second else first.owner
     if not isinstance(owner, Op) or owner.name != "arith.subf":
-        return []
+        return None
     added = [total.resolve(name) for name in total.operands]
     is_carried = any(value is not None and isinstance(value.owner, Block) for value in added)
-    return _made_of(owner) if is_carried or total.name == "tt.reduce" else []
+    return owner if is_carried or total.name == "tt.reduce" else None
 
 
-def _added_axes(broadcast: Op) -> set[int]:
-    """The axes along which a broadcast repeats its operand."""
-    before, after = (shape(kind) for kind in (broadcast.operand_types[0], broadcast.results[0].type))
-    return {axis for axis, (one, all_of) in enumerate(zip(before, after, strict=True)) if one != all_of}
+def _is_of_matrices(op: Op) -> bool:
+    """Whether each operand lacks an axis that the other one has."""
+    first, second = (_lacks(op, name) for name in op.operands[:2])
+    return bool(first - second) and bool(second - first)
+
+
+def _lacks(user: Op, name: str) -> set[int]:
+    """The axes along which all elements of a value are the same, as it was broadcast along them."""
+    value = user.resolve(name)
+    op = None if value is None else value.owner
+    if value is None or not isinstance(op, Op):
+        return set()
+    sides = shape(value.type)
+    if op.name in _CONSTANTS:
+        return set(range(len(sides)))
+    if not _THROUGH.match(op.name) or op.name == "tt.reshape":
+        return set()
+    given = op.operands[1:] if op.name == "arith.select" else op.operands
+    lacked = set.intersection(*(_lacks(op, each) for each in given))
+    if op.name == _BROADCAST:
+        before = shape(op.operand_types[0])
+        return lacked | {axis for axis, side in enumerate(sides) if side != before[axis]}
+    if op.name == "tt.expand_dims":
+        new = op.integer("axis", 0)
+        return {axis + (axis >= new) for axis in lacked}
+    if op.name == "tt.trans":
+        order = [int(each) for each in _NUMBERS.findall(op.attributes.get("order", "").partition(":")[2])]
+        return {axis for axis, source in enumerate(order) if source in lacked}
+    return lacked
 
 
 def _is_sum(op: Op) -> bool:

@@ -24,6 +24,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     copies_into,
     grid_axes,
     is_in_loop,
+    is_looked_up,
     line_of,
 )
 from profscope.analysis.diagnosis.witnesses import needs
@@ -69,8 +70,11 @@ def sent_again(facts: KernelFacts) -> Iterator[Finding]:
     needed = distinct(lines)
     repeated = repeated_loads(facts)  # which have a finding of their own
     shared = [
-        place for place, line in lines.items() if different[place] < touched[place] and line not in repeated
-    ]
+        place
+        for place, line in lines.items()
+        if different[place] < touched[place] and line not in repeated
+        and not any(map(is_looked_up, facts.accesses_at(line)))
+    ]  # fmt: skip
     others = 32 * facts.sectors(*ATOMICS) + facts.local_bytes
     again = read - 32 * needed - others
     moved = read + facts.counters.get("dram_write", 0.0)

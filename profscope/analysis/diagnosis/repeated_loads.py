@@ -217,21 +217,23 @@ def _sizes(judged: KernelAnalysis) -> dict[int, int]:
 
 
 def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
-    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step."""
+    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step. Of a
+    line with a load in a loop only those in loops count: the others load for its first steps."""
     earlier: dict[int, list[tuple[Op, int]]] = {}
     again: dict[int, list[int]] = {}
     loads: Counter[int] = Counter()
     expressions = _Expressions()
-    for op, line, _ in facts.located_ops:
-        if op.name not in FROM_GLOBAL or not op.operands or not line:
-            continue
-        loads[line] += 1
+    located = [each for each in facts.located_ops if each[0].name in FROM_GLOBAL and each[0].operands]
+    in_loops = {line for _, line, is_inside in located if is_inside}
+    for op, line, is_inside in located:
+        counts = line and is_inside >= (line in in_loops)
+        loads[line] += counts
         pointer = op.operands[0]
         alike = earlier.setdefault(expressions.number(op, pointer), [])
         before = next((at for other, at in alike if _runs_before(other, op)), None)
-        if before is not None:
+        if counts and before is not None:
             again.setdefault(line, []).append(before)
-        elif any(not _varies(op, pointer, each) for each in op.ancestors() if each.name in LOOPS):
+        elif counts and any(not _varies(op, pointer, each) for each in op.ancestors() if each.name in LOOPS):
             again.setdefault(line, []).append(0)
         alike.append((op, line))
     return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}

@@ -196,12 +196,13 @@ def promoted(facts: KernelFacts) -> Iterator[Finding]:
 def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     """late-warp. A loop ends after different numbers of steps in different lanes, so in different warps too,
     and then warps meet. Without it all come when the mean one does: the time that they wait at barriers is
-    gone."""
+    gone. The branches of scans and reductions are none of loops: some lanes have nothing to add there."""
     barriers = facts.counts["op"] == "BAR"
     meetings = float(facts.counts.loc[barriers, "executed"].max()) if barriers.any() else 0.0
     branches = facts.counts[facts.counts["op"].isin(["BRA", "BRX"])]
     lanes = branches["threads"] / (32 * branches["executed"].clip(lower=1))
-    uneven = branches[(lanes < 1) & (branches["executed"] > meetings)]
+    combines = facts.at(facts.lines_of(r"tt\.(scan|reduce)"))[branches.index]
+    uneven = branches[(lanes < 1) & (branches["executed"] > meetings) & ~combines]
     place, waits = facts.most_at("barrier")
     if not meetings or not len(uneven) or waits < thresholds.MUCH:
         return

@@ -27,11 +27,13 @@ __all__ = [
     "is_divided",
     "is_gathered",
     "is_in_loop",
+    "is_looked_up",
     "is_of_counter",
     "is_of_data",
     "is_of_outer_loop",
     "is_of_program",
     "is_power_of_two",
+    "layout_of",
     "line_of",
     "loop_around",
     "makers_of",
@@ -160,8 +162,17 @@ def _counts(carried: Value, yielded: Op) -> bool:
 
 def is_gathered(op: Op) -> bool:
     """Whether the address was computed from what was loaded, or by a division."""
-    made = _makers_of_address(op)
-    return any(each.name == _LOAD or _DIVISIONS.match(each.name) for each in made)
+    return is_looked_up(op) or any(_DIVISIONS.match(each.name) for each in _makers_of_address(op))
+
+
+def is_looked_up(op: Op) -> bool:
+    """Whether the address was computed from what was loaded."""
+    return any(each.name == _LOAD for each in _makers_of_address(op))
+
+
+def layout_of(user: Op, kind: str) -> str:
+    """What the module says of the layout of a tensor type that an op has; "" of others."""
+    return user.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
 
 
 def is_divided(op: Op) -> bool:
