@@ -72,6 +72,12 @@ from bench.corpus import (
     tenth_science_fields,
     traffic,
     triangles,
+    twelfth_compute_faultless,
+    twelfth_compute_sequences,
+    twelfth_compute_simulation,
+    twelfth_serving_decoding,
+    twelfth_serving_faultless,
+    twelfth_serving_training,
 )
 from bench.corpus.case import Case
 
@@ -147,6 +153,12 @@ _MODULES = (
     eleventh_numerics_data,
     eleventh_numerics_faultless,
     eleventh_numerics_physics,
+    twelfth_compute_faultless,
+    twelfth_compute_sequences,
+    twelfth_compute_simulation,
+    twelfth_serving_decoding,
+    twelfth_serving_faultless,
+    twelfth_serving_training,
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {
     module.__name__.rpartition(".")[2]: module.CASES for module in _MODULES

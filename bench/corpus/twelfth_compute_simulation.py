@@ -328,7 +328,7 @@ def hough_votes_kernel(
     for step in range(STEPS):
         at = (tl.program_id(0) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
         far = tl.load(x_ptr + at) * cosine + tl.load(y_ptr + at) * sine
-        place = (far * 0.0625 + BINS // 2).to(tl.int32)
+        place = (far * 0.04 + BINS // 2).to(tl.int32)
         if SHARED:
             counts += tl.histogram(place, BINS)
         else:
@@ -343,8 +343,8 @@ def _hough_votes(shared: bool) -> Prepare:
         x, y = torch.rand(edges) * 1000.0, torch.rand(edges) * 1000.0
         turn = torch.arange(angles) * (torch.pi / angles)
         angle = torch.stack([torch.cos(turn), torch.sin(turn)], 1)
-        votes = zeros(angles, 256, dtype=torch.int32)
-        options = {"STEPS": steps, "BLOCK": block, "BINS": 256, "SHARED": shared, "num_warps": 8}
+        votes = zeros(angles, 128, dtype=torch.int32)
+        options = {"STEPS": steps, "BLOCK": block, "BINS": 128, "SHARED": shared, "num_warps": 8}
         grid = (edges // block // steps, angles)
         return Launch(hough_votes_kernel, grid, (x, y, angle, votes), (votes,), options)
 
