@@ -272,13 +272,13 @@ def _good(name: str, prepare: Prepare) -> Case:
 
 CASES = (
     _good("good packed bases", _packed_bases(2048, 4)),
-    _good("good prices of orders", _priced_orders(1024, 4)),
+    _good("good prices of orders", _priced_orders(512, 16)),
     _good("good degrees of nodes", _degrees(1024, 4)),
-    _good("good bilateral filter", _bilateral(128, 4)),
+    _good("good bilateral filter", _bilateral(1024, 8)),
     _good("good carried tracer", _carried_tracer(4, 256, 4)),
-    _good("good projected snapshots", _projected_snapshots(128, 64, 4, 4)),
+    _good("good projected snapshots", _projected_snapshots(64, 256, 4, 2)),
     _good("good stretched keys", _stretched_keys(32, 1)),
-    _good("good parsed numbers", _parsed_numbers(1024, 4)),
-    _good("good reach of walks", _reached_walks(256, 4)),
+    _good("good parsed numbers", _parsed_numbers(256, 4)),
+    _good("good reach of walks", _reached_walks(256, 2)),
     _good("good order of particles", _particles_in_order(128, 4)),
 )

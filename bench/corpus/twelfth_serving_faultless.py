@@ -298,14 +298,14 @@ def _good(name: str, prepare: Prepare) -> Case:
 
 
 CASES = (
-    _good("good taps of causal channels", _causal_taps(8, 512, 4)),
-    _good("good logits of words seen before", _seen_words(2048, 4)),
+    _good("good taps of causal channels", _causal_taps(8, 256, 4)),
+    _good("good logits of words seen before", _seen_words(1024, 8)),
     _good("good pages exchanged", _exchanged_pages(4096, 4)),
     _good("good factored step", _factored_step(2, 1024, 4)),
-    _good("good gradients of smoothed labels", _logit_gradients(4096, 4)),
-    _good("good gradients before a squared ReLU", _squared_gradients(128, 256, 64, 8, 3)),
+    _good("good gradients of smoothed labels", _logit_gradients(2048, 8)),
+    _good("good gradients before a squared ReLU", _squared_gradients(128, 256, 32, 8, 4)),
     _good("good counts of pairs of words", _pair_counts(1024, 4)),
     _good("good inputs of words and pictures", _joined_inputs(1, 4096, 4)),
     _good("good gradients through a norm", _norm_gradients(1, 8)),
-    _good("good angles of time and place", _angles_of_axes(1, 4)),
+    _good("good angles of time and place", _angles_of_axes(1, 8)),
 )

@@ -46,6 +46,7 @@ _WAIT: Final = re.compile(r"warp_group_dot_wait$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
 _FEW_SUMMED: Final = re.compile(r"maxNumImpreciseAcc = (\d+)")
 _SUMMED: Final = re.compile(r"<\d+x(\d+)xf8")
+_BITS_OF: Final = re.compile(r"x(?:f|bf|i)(\d+)")
 _ORDER: Final = re.compile(r"order = \[[\d, ]+\]")
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
@@ -173,12 +174,14 @@ class Unoverlapped(NamedTuple):
     """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product
     is issued, or arithmetic, or another product, that makes an operand in registers.
 
-    operand_lines: of the latter. by_casts: whether that converts types, and nothing else.
+    operand_lines: of the latter. by_casts: whether that converts types, and nothing else. widened: by line of
+    a load of integers, how many times as many bytes it would load in the type that the product multiplies.
     """
 
     line: int
     operand_lines: set[int]
     by_casts: bool
+    widened: dict[int, float]
 
 
 def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
@@ -195,7 +198,7 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
         made_by = {op: _operands_of(op, loop) for op in inside}
         if any(PRODUCTS.search(each.name) for made in made_by.values() for each in made):
             late = [op for op in inside if _could_be_behind(op, loop) and line_of(op)]
-            found += [Unoverlapped(line_of(op), set(), False) for op in late]
+            found += [Unoverlapped(line_of(op), set(), False, {}) for op in late]
             continue
         for op, made in made_by.items():
             waits = [
@@ -205,10 +208,18 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
             of_operand = [each for each in made if _is_arithmetic(each)]
             if (of_result or of_operand) and line_of(op):
                 by_casts = all(_CASTS.match(each.name) for each in of_result + of_operand)
-                found.append(
-                    Unoverlapped(line_of(op), {line_of(each) for each in of_operand} - {0}, by_casts)
-                )
+                lines = {line_of(each) for each in of_operand} - {0}
+                widened = dict(_widened(each) for each in of_operand if each.name in _FROM_INTEGER)
+                found.append(Unoverlapped(line_of(op), lines, by_casts, widened))
     return found
+
+
+def _widened(cast: Op) -> tuple[int, float]:
+    """The line of what a conversion converts, and how many times as many bits the result has."""
+    source = _moved_from(cast)
+    before, after = (_BITS_OF.search(kind) for kind in (cast.operand_types[0], cast.results[0].type))
+    times = int(after[1]) / int(before[1]) if before and after else 1.0
+    return (0 if source is None else line_of(source)), times
 
 
 def are_chained(ops: list[Op]) -> bool:
@@ -301,7 +312,9 @@ def _turns(conversion: Op, uses: Uses) -> bool:
     loop = loop_around(conversion)
     if value is None or loop is None:
         return False
-    before, after = (_ORDER.search(layout_of(conversion, each.type)) for each in (value, conversion.results[0]))
+    before, after = (
+        _ORDER.search(layout_of(conversion, each.type)) for each in (value, conversion.results[0])
+    )
     if before is None or after is None or before[0] == after[0]:
         return False
     made, is_carried = _computed_by(conversion, conversion.operands[0], loop)

@@ -137,7 +137,8 @@ def partition_starved(facts: KernelFacts) -> Iterator[Finding]:
 def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
     """mma-not-overlapped; conversions if only these are in the way. Needs counts, PC samples and the TTGIR.
     Without it the next product is issued before this one's result is used, and operands come from shared
-    memory as they are: no instruction makes them. CTAs of an SM overlap each other's, too."""
+    memory as they are: no instruction makes them, but those of a wider type are more bytes. CTAs of an SM
+    overlap each other's, too."""
     tensor = facts.used.get("tensor", 0.0)
     found = unoverlapped_products(facts.ttgir_ops)
     if not found or not facts.has("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
@@ -154,6 +155,10 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
         return
     place = facts.place[0], found[0].line
     by_casts = all(each.by_casts for each in found)
+    more = _more_bytes(facts, {line: times for each in found for line, times in each.widened.items()})
+    kept = kept_without(facts, rows)
+    if by_casts:
+        kept |= {name: more * kept.get(name, 1.0) for name in ("dram", "l2", "l1", "shared")}
     place = facts.most_executed(rows)[0] if by_casts and rows.any() else place
     yield Finding(
         "conversions" if by_casts else "mma-not-overlapped", *place,
@@ -164,8 +169,16 @@ def mma_not_overlapped(facts: KernelFacts) -> Iterator[Finding]:
         ),
         "store operands in the type of the dot; convert once, in an earlier kernel" if by_casts
         else "issue the next dot before using this one's result; scale outside the loop",
-        gain(facts, Without(waits + making, kept_without(facts, rows))), "low",
+        gain(facts, Without(waits + making, kept)), "low",
     )  # fmt: skip
+
+
+def _more_bytes(facts: KernelFacts, widened: dict[int, float]) -> float:
+    """How many times as much loads ask for, if those at some lines ask for so many times as much."""
+    loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
+    sectors = facts.counts[loads].groupby("line")["sectors"].sum()
+    times = [widened.get(int(cast(int, line)), 1.0) for line in sectors.index]
+    return float((sectors * times).sum() / max(1.0, float(sectors.sum())))
 
 
 @needs("counters", "counts", "samples", "ttgir")
