@@ -236,7 +236,7 @@ def _screen(folder: Path, _: float) -> dict[str, Any]:
     profile = profscope.load(folder / "t.parquet")
 
     async def first() -> None:
-        app = ExplorerApp(profile, "ns", source_lines(0.0))
+        app = ExplorerApp(profile, "ns", source_lines(profile.metadata, 0.0))
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.pause()
 

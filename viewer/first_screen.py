@@ -2,6 +2,7 @@
 the time, and of those that took most where it goes, the findings, and the lines that take it."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import TextIO
 
 from rich.console import Console
@@ -76,6 +77,9 @@ def _kernel(entry: KernelEntry, width: int, told: list[str], *, alone: bool) -> 
         title = f"Findings, and how much of {whose} time fixing each saves"
         yield Text()
         yield from render_findings(own, width, FINDINGS_EACH, title=title)
+    elif entry.clean:
+        yield Text()
+        yield from (Text(line) for line in wrap(f"{entry.clean[:1].upper()}{entry.clean[1:]}.", width))
     if entry.lines is not None and any(row.line for row in entry.lines.rows):  # other tools tell of none
         yield Text()
         yield from render_lines(entry, width, told)

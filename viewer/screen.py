@@ -170,7 +170,7 @@ def _view(
         drawn = make_timeline(profile, choice, unit, cells, options.zoom, spans and spans.rows)
     trees = []
     if "tree" in shown:
-        disk = source_lines(trace.written_s)
+        disk = source_lines(profile.metadata, trace.written_s)
         trees = make_trees(profile.tables, detailed, unit, top, disk, rows, spans)
     view = View(
         shown=Shown(model, trace.name, selection.chosen, trace.spans),

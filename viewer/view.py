@@ -44,7 +44,7 @@ def show(options: argparse.Namespace) -> None:
     elif options.view == "source":
         from viewer.source_view import show_source
 
-        show_source(profile, options, unit, source_lines(trace.written_s))
+        show_source(profile, options, unit, source_lines(profile.metadata, trace.written_s))
     elif options.view == "interactive":
         _explore(profile, unit)
     elif options.view in ("by", "serve"):
@@ -63,7 +63,7 @@ def _explore(profile: Profile, unit: str) -> None:
         raise OptionError("--interactive needs a terminal; leave it out in a pipe")
     from viewer.interactive.app import ExplorerApp
 
-    ExplorerApp(profile, unit, source_lines(0.0)).run()
+    ExplorerApp(profile, unit, source_lines(profile.metadata, 0.0)).run()
 
 
 def _prepare(options: argparse.Namespace) -> None:

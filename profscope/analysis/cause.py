@@ -27,8 +27,8 @@ __all__ = [
 
 Confidence = Literal["high", "medium", "low"]
 """high: the time was measured as what the finding says it is. medium: it was measured, and a rule says what
-it was spent on. low: the gain rests on a model of the hardware, or on few instances, or hardware samples
-speak against it."""
+it was spent on. low: the gain rests on a model of the hardware, or on few instances, or may be less than
+`NOISE_PCT`, or hardware samples speak against it."""
 
 NOISE_PCT = 5.0
 """A gain below this is no finding. Where a compiler puts code moves a kernel by up to 3 % on an H100 and H200
@@ -69,7 +69,8 @@ class Quantity(NamedTuple):
     def __str__(self) -> str:
         is_exact = self.unit.startswith("%") or abs(self.value) >= 10
         value = f"{self.value:,.0f}" if is_exact else f"{self.value:.3g}"
-        return f"{value} {self.unit}"
+        is_one = self.value == 1 and self.unit.endswith("s") and self.unit != "times"
+        return f"{value} {self.unit[:-1] if is_one else self.unit}"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ _LABEL: Final = re.compile(r"(\$?[\w.$]+):")
 _REGISTER: Final = re.compile(r"%\w+")
 _RESULT: Final = re.compile(r"\s*(?:@!?%\w+\s+)?[a-z][\w.:]*\s+(\{[^}]*\}|[^,;{]+),")
 _JUMP: Final = re.compile(r"(?:@!?(%\w+)\s+)?(?:bra(?:\.uni)?\s+([\w.$]+)|ret|exit)\s*;")
-# What reads memory that other kernels can write: global, generic, and what has no state space in its name. Not
-# `ld.global.nc`, of what nobody writes meanwhile (NVIDIA, "PTX ISA"), as the tables of `sin` and `cos`.
+# What reads memory that other kernels can write: global, generic, and what has no state space in its name.
+# Not `ld.global.nc`, of what nobody writes meanwhile (NVIDIA, "PTX ISA"), as the tables of `sin` and `cos`.
 _READS: Final = re.compile(r"\b(?:ld|atom)\b(?!\.(?:param|const|shared|local|global\.nc))")
 _PLAIN: Final = re.compile(r"\bld\.global(?!\.(?:volatile|relaxed|acquire))[^\[]*\[([^\]]*)\]")
 # What carries a value from one thread to another.

@@ -119,7 +119,8 @@ class Explanation:
             return f"best: {self.launched}; {faster}"
         times = self.tries.set_index("options")[unit]
         saved = 100 * (1 - times[self.best] / times[self.launched])
-        return f"best: {self.best}, {saved:.1f} % less time"
+        told = "" if (self.findings["gain_pct"] > 0).any() else "; no finding explains that"
+        return f"best: {self.best}, {saved:.1f} % less time{told}"
 
 
 def tries_table(tried: Sequence[Trial], unit: str, left_out: Sequence[str]) -> pd.DataFrame:

@@ -238,11 +238,15 @@ def test_source_lines_are_shown_while_they_are_those_that_ran(tmp_path: Path) ->
     other.write_text("first\n")
     os.utime(source, (1000, 1000))
     os.utime(other, (1000, 1000))
-    look_up = source_lines(1001.0)
+    look_up = source_lines({}, 1001.0)
     assert look_up(str(source), 2) == "x = tl.load(p)  # second"
     assert look_up(str(source), 3) == look_up(str(source), 0) == look_up(str(tmp_path / "gone.py"), 1) == ""
     assert look_up(str(other), 1) == look_up("kernel.py", 2) == "", "only absolute paths of Python files"
-    assert source_lines(500.0)(str(source), 2) == "", "changed since"
+    assert source_lines({}, 500.0)(str(source), 2) == "", "changed since"
+    kept = {"sources": [{"name": "k", "file": str(source), "line": 2, "text": "    y = tl.load(p)"}]}
+    look_up = source_lines(kept, 1001.0)
+    assert look_up(str(source), 2) == "y = tl.load(p)", "what ran, whatever the file says today"
+    assert look_up(str(source), 1) == "", "and nothing else of that file"
 
 
 def test_the_tree_shows_source_lines() -> None:

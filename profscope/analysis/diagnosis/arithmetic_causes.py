@@ -202,14 +202,16 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     place = facts.most(by.get(resource, "executed"))
     used = facts.used[resource]
     what, is_at = RESOURCES[resource][1], of_peak(used)
-    reached = Quantity(100 * used / attainable(resource), "% of what good kernels reach")
+    reached = Quantity(min(100.0, 100 * used / attainable(resource)), "% of what good kernels reach")
     if facts.emulated:
-        evidence = cited("{what} is at {used}, if enough CTAs fill the GPU", what=what, used=is_at)
+        evidence = cited("{what}: {used}, if enough CTAs fill the GPU", what=what, used=is_at)
     else:
-        evidence = cited("{what} is at {used}, {reached}", what=what, used=is_at, reached=reached)
+        evidence = cited("{what}: {used}, {reached}", what=what, used=is_at, reached=reached)
+    is_at_limit = used >= thresholds.NEAR_ROOF
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place, evidence,
-        "less of this work: the kernel is at the hardware limit", NO_GAIN,
+        "less of this work: the kernel is at the hardware limit" if is_at_limit
+        else "less of this work, the busiest resource; it is not at its limit, so waits count, too", NO_GAIN,
         "low" if facts.emulated else "high",
     )  # fmt: skip
 

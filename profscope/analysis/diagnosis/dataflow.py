@@ -318,7 +318,8 @@ def _turns(conversion: Op, uses: Uses) -> bool:
     if before is None or after is None or before[0] == after[0]:
         return False
     made, is_carried = _computed_by(conversion, conversion.operands[0], loop)
-    goals, left, seen = [], [conversion], {id(conversion)}
+    goals: list[Op] = []
+    left, seen = [conversion], {id(conversion)}
     while left:
         for user in uses.goals(left.pop()):
             if id(user) not in seen:

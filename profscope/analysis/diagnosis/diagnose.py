@@ -69,7 +69,8 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
         told.add(each.finding)
         places.add(place)
         is_modelled = facts.emulated and each.finding in _TRAFFIC
-        yield replace(each, confidence="low") if is_modelled else each
+        is_low = is_modelled or each.gain.low < thresholds.NOISE_PCT
+        yield replace(each, confidence="low") if is_low else each
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
     yield from (each for each in binary if each.finding not in told)
     yield from (each for each in found if each.finding.endswith(RESULT))

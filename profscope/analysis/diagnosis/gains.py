@@ -27,7 +27,7 @@ import pandas as pd
 
 from profscope.analysis.cause import NO_GAIN, Gain
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts
 from profscope.analysis.estimates import shares_between
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.limits import binding
@@ -213,11 +213,12 @@ def left_of_traffic(facts: KernelFacts, loaded: float, stored: float) -> dict[st
     load, store = 32.0 * loaded, 32.0 * stored
     missed = taken_load * missed_by_l1(facts)
     local = facts.local_bytes
+    others = local + 64.0 * facts.sectors(*ATOMICS)  # an atomic reads its sector and writes it
     read, written = facts.counters.get("dram_read", 0.0), facts.counters.get("dram_write", 0.0)
     of_l1 = (load + store + local) / max(1.0, taken_load + taken_store + local)
     return {
         "l1": of_l1,
         "lsu": of_l1,
-        "l2": min(1.0, (min(missed, load) + store + local) / max(1.0, missed + taken_store + local)),
+        "l2": min(1.0, (min(missed, load) + store + others) / max(1.0, missed + taken_store + others)),
         "dram": min(1.0, (min(read, load) + min(written, store)) / max(1.0, read + written)),
     }

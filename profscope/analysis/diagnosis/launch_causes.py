@@ -95,7 +95,7 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     yield Finding(
         "load-imbalance", facts.place[0], loops[0] if loops else place[1],
         cited(
-            "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were recorded)",
+            "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were timed)",
             shortest=Quantity(float(cycles.min()), "cycles"), longest=Quantity(float(cycles.max()), "cycles"),
             mean=Quantity(float(cycles.mean()), "cycles"), recorded=Quantity(len(cycles), "CTAs"),
         ),
@@ -134,13 +134,15 @@ def tiny_ctas(facts: KernelFacts) -> Iterator[Finding]:
 def low_occupancy(facts: KernelFacts) -> Iterator[Finding]:
     """Needs counters, PC samples and the grid. Without it more warps hide each other's waits for loads or, if
     few wait for that, for the results of instructions. Only if more could be there: the grid has a quarter of
-    the CTAs that fit at once, or shared memory, which holds more stages than loads need, limits them."""
+    the CTAs that fit at once, or shared memory, which holds more stages than loads need, limits them. What
+    has an element a thread and waits for results of its own is a chain that no smaller block shortens."""
     few = 0 < facts.waves <= 1 / thresholds.IN_FLIGHT and not facts.is_bound
     deep = facts.stages > thresholds.IN_FLIGHT and 0 < facts.room < facts.room_by_registers
     reasons: tuple[str, ...] = ("long_scoreboard",)
     by = LOADS
     if facts.stalled(*reasons, by=by) < thresholds.MUCH:
         reasons, by = RESULTS, ()
+        few &= _most_elements(facts) > LANES * facts.warps
     waits = facts.stalled(*reasons, by=by)
     if (few or deep) and waits > thresholds.MUCH and not facts.spills and facts.grid >= facts.sms:
         place, _ = facts.most_stalled(*reasons, by=by)
@@ -224,6 +226,12 @@ def _largest(facts: KernelFacts, combines: str) -> float:
         for kind in op.operand_types
     ]
     return max(sizes) / (LANES * facts.warps) if sizes else math.inf
+
+
+def _most_elements(facts: KernelFacts) -> float:
+    """Of a tensor; infinite if the TTGIR is unknown."""
+    sizes = [elements(value.type) for op in facts.ttgir_ops for value in op.results]
+    return max(sizes) if sizes else math.inf
 
 
 def _element_bytes(kind: str) -> float:

@@ -27,6 +27,7 @@ from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
 
+_OF_LANES: Final = ("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor")
 _MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
 
 
@@ -50,7 +51,8 @@ def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "begin and end the loop where the mask does, and mask only the tiles that it crosses",
             gain(
-                facts, *(Without(each, dict.fromkeys(facts.used, 1 - each)) for each in (expected, least)),
+                facts, Without(expected, dict.fromkeys(facts.used, 1 - expected)),
+                Without(least, dict.fromkeys(facts.used, 1 - least)),
                 Without(1.0, dict.fromkeys(facts.used, 0.0)),
             ),
             "medium",
@@ -77,8 +79,8 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
         yield Finding(
             "masked-work", facts.place[0], line,
             cited(
-                "{computing} are in {where}, whose results {condition} replaces by others, as it was known "
-                "before; for how many is not measured",
+                "{computing} are in {where}, and {condition} throws its results away, though it is known "
+                "before; how often is not measured",
                 computing=of_samples(share), where=place, condition=condition,
             ),
             "leave it out if a whole program or step is not asked for; list what is, and launch programs or "
@@ -130,7 +132,7 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
         place, masked = copies
         removed, said = masked, "{masked} of copies of an operand are masked off"
     if masked > 0:
-        scaled = dict.fromkeys(("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor"), 1 - masked)
+        scaled = dict.fromkeys(_OF_LANES, 1 - masked)
         yield Finding(
             "masked-work", *place,
             cited(said, masked=Quantity(100 * masked, "% of the lanes")),
@@ -138,6 +140,27 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
             "end the loop of a tile without rows",
             gain(facts, Without(removed, scaled)), "medium",
         )  # fmt: skip
+
+
+@needs("counts", "samples", "ttgir")
+def masked_points(facts: KernelFacts) -> Iterator[Finding]:
+    """masked-work. Only numbers that all lanes use are loaded, and stores mask lanes off. Without it no
+    lane computes what nobody stores; waits for memory stay."""
+    if any(op.name in FROM_GLOBAL and elements(op.results[0].type) > 1 for op in facts.ttgir_ops):
+        return
+    stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
+    masked = _masked(facts.counts[stores], facts) if stores.any() else 0.0
+    if masked < thresholds.MUCH:
+        return
+    yield Finding(
+        "masked-work", *facts.most("executed"),
+        cited("{masked} compute what stores mask off", masked=Quantity(100 * masked, "% of the lanes")),
+        "a block that fits the row: the next smaller power of two and a loop, or rows in one dimension",
+        gain(
+            facts,
+            Without(masked * (1 - facts.stalled(*_MEMORY_WAITS)), dict.fromkeys(_OF_LANES, 1 - masked)),
+        ), "medium",
+    )  # fmt: skip
 
 
 @needs("counts", "samples", "ttgir")
@@ -228,4 +251,4 @@ def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:
     return most
 
 
-CAUSES: Final = (masked_tiles, discarded, masked_lanes, masked_results)
+CAUSES: Final = (masked_tiles, discarded, masked_lanes, masked_points, masked_results)

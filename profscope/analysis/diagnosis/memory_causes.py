@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.analysis.cause import Finding, Quantity, cited, of_instructions, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import ATOMICS, LOADS, KernelFacts, Place
+from profscope.analysis.diagnosis.facts import ATOMICS, LANES, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import (
     LSU_QUEUES,
     QUEUES,
@@ -23,13 +23,15 @@ from profscope.analysis.diagnosis.gains import (
     left_of_traffic,
 )
 from profscope.analysis.diagnosis.products import without_small_tiles
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, is_divided, is_gathered
+from profscope.analysis.diagnosis.repeated_loads import sizes_of
+from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, is_divided, is_gathered, scattered_over
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES", "without_torn_vectors"]
 
 _LOADS: Final = ("LDG", "LDGSTS")
 _STORES: Final = ("STG",)
+_SECTOR_BYTES: Final = 32
 _SHARED_QUEUES: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 
 
@@ -55,6 +57,9 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
                 continue
             width, run = int(here["bytes"].min()), facts.run_bytes(int(line))
             accesses = facts.accesses_at(int(line))
+            own = [op for op in accesses if (op.name == "tt.store") is (kind == "store")]
+            if own and all(map(scattered_over, own)):
+                continue  # lanes go where their data says
             is_run = any(map(is_divided, accesses)) or not any(map(is_gathered, accesses))
             if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
                 continue
@@ -258,15 +263,17 @@ def register_spills(facts: KernelFacts) -> Iterator[Finding]:
 
 @needs("counts", "samples")
 def atomics(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs PC samples. Without it nobody waits at the lines of atomics for them, their queue or other warps,
-    nor for the fences around them, and L2 has less to do: an atomic reads its sector and writes it. If queues
-    are full, all wait behind them; so do at the most all others."""
+    """Needs PC samples. If each lane adds where its data says, and the tensor has more sectors than a program
+    has lanes, few of them add to the same element, and there is no cause. Without it nobody waits at the
+    lines of atomics for them, their queue or other warps, nor for the fences around them, and L2 has less to
+    do: an atomic reads its sector and writes it. If queues are full, all wait behind them; so do at the most
+    all others."""
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(ATOMICS) & (facts.counts["sectors"] > 0)
     if facts.emulated and facts.counts.loc[rows, "executed"].sum() <= facts.grid * facts.warps:
         return  # one a warp: launches of few CTAs only have little else to do
-    if waits > 0 and rows.any():
+    if waits > 0 and rows.any() and not _are_scattered(facts, rows):
         place, _ = facts.most_executed(rows)
         here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
         here &= facts.samples["stall"].isin([*queues, "short_scoreboard", "barrier"])
@@ -276,7 +283,10 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
         held = max(held, held_by_traffic(facts, {"l2": kept}) or 0.0)
         yield Finding(
             "atomics", *place,
-            cited("{waiting} wait for atomics and the fences around them", waiting=of_samples(waits)),
+            cited(
+                "{waiting} wait for atomics, the fences around them, or for warps that do",
+                waiting=of_samples(max(waits, facts.sampled_share(here))),
+            ),
             "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
             gain(
                 facts, Without(held, {"l2": kept}), Without(waits, {"l2": kept}),
@@ -284,6 +294,20 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "medium",
         )  # fmt: skip
+
+
+def _are_scattered(facts: KernelFacts, rows: pd.Series) -> bool:
+    """Whether lanes add to elements of their own, as far as the size of the tensor tells."""
+    lines, sizes = set(facts.counts.loc[rows, "line"].tolist()), sizes_of(facts.analysis)
+    ops = [op for op, line, _ in facts.located_ops if line in lines and op.name.startswith("tt.atomic_")]
+    return (
+        bool(ops)
+        and all(
+            sum(sizes.get(at, 0) for at in scattered_over(op)) > _SECTOR_BYTES * elements(op.operand_types[0])
+            for op in ops
+        )
+        and facts.sectors(*ATOMICS) > LANES / 2 * facts.counts.loc[rows, "executed"].sum()
+    )
 
 
 @needs("counts", "samples")

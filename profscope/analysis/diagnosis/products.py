@@ -111,7 +111,7 @@ def _lacks(user: Op, name: str) -> set[int]:
         before = shape(op.operand_types[0])
         return lacked | {axis for axis, side in enumerate(sides) if side != before[axis]}
     if op.name == "tt.expand_dims":
-        new = op.integer("axis", 0)
+        new = op.integer("axis") or 0
         return {axis + (axis >= new) for axis in lacked}
     if op.name == "tt.trans":
         order = [int(each) for each in _NUMBERS.findall(op.attributes.get("order", "").partition(":")[2])]

@@ -32,7 +32,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
-__all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads"]
+__all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads", "sizes_of"]
 
 _OF_L1: Final = ("l1", "lsu")
 _QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
@@ -196,13 +196,13 @@ def read_by_line(facts: KernelFacts) -> dict[int, Read]:
     for op, line, _ in facts.located_ops:
         if op.name in FROM_GLOBAL and op.operands:
             found.setdefault(line, set()).update(arguments_of(op) or {_UNKNOWN})
-    sizes = _sizes(facts.analysis)
+    sizes = sizes_of(facts.analysis)
     return {
         line: Read(frozenset(of), sum(sizes.get(at) or math.inf for at in of)) for line, of in found.items()
     }
 
 
-def _sizes(judged: KernelAnalysis) -> dict[int, int]:
+def sizes_of(judged: KernelAnalysis) -> dict[int, int]:
     """By the position of an argument of the kernel, the bytes of its tensor, {} if not known. Tuples and
     descriptors are several arguments each: those behind one are unknown."""
     told = (judged.tables.metadata.get("hardware") or {}).get("tensors") or ()

@@ -37,11 +37,13 @@ __all__ = [
     "line_of",
     "loop_around",
     "makers_of",
+    "scattered_over",
     "shape",
 ]
 
 PRODUCTS: Final = re.compile(r"tt\.dot$|warp_group_dot$")
 """Products of matrices."""
+_RANGE: Final = "tt.make_range"
 _PROGRAM: Final = "tt.get_program_id"
 AXES: Final = ("x", "y", "z")
 """Of a grid."""
@@ -168,6 +170,26 @@ def is_gathered(op: Op) -> bool:
 def is_looked_up(op: Op) -> bool:
     """Whether the address was computed from what was loaded."""
     return any(each.name == _LOAD for each in _makers_of_address(op))
+
+
+def scattered_over(access: Op) -> set[int]:
+    """The positions of the kernel's arguments that an access goes to where the data of each lane say, and
+    nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
+    found: set[int] = set()
+    is_loaded = False
+    for value in _made_of(
+        access, access.operands[:1], lambda op: () if _DATA.search(op.name) else _read_by(op)
+    ):
+        owner = value.owner
+        if isinstance(owner, Op):
+            is_loaded |= bool(_DATA.search(owner.name)) and elements(value.type) > 1
+            if owner.name == _RANGE or owner.regions:
+                return set()
+        elif owner.parent_op is None or owner.parent_op.name != _FUNCTION:
+            return set()
+        elif value.type.startswith(_POINTERS):
+            found.add(value.index)
+    return found if is_loaded else set()
 
 
 def layout_of(user: Op, kind: str) -> str:

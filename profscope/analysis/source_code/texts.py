@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from instrument_passes.manifest import PATH_SEPARATOR
-from profscope.analysis.sources import file_with_source
+from profscope.analysis.sources import Sources, file_with_source
 from profscope.schema import Tables
 
 __all__ = ["SourceLines", "Step", "Text", "source_lines", "steps_of", "texts_of"]
@@ -97,14 +97,17 @@ def texts_of(tables: Tables) -> list[Text]:
     ]
 
 
-def source_lines(written_s: float) -> SourceLines:
-    """Look lines up in Python files that have not changed since the trace was written, in seconds since the
-    epoch."""
+def source_lines(metadata: dict[str, Any], written_s: float) -> SourceLines:
+    """Look lines up in the sources that a profile's metadata keeps, and what they do not have in Python files
+    that have not changed since the trace was written, in seconds since the epoch."""
+    kept = Sources(metadata)
     known: dict[str, bool] = {}
 
     def look_up(file: str, line: int) -> str:
+        if text := kept.text(file, line):
+            return text
         if file not in known:
-            known[file] = _is_unchanged(Path(file), written_s)
+            known[file] = not kept.lines(file) and _is_unchanged(Path(file), written_s)
         return linecache.getline(file, line).strip() if known[file] and line > 0 else ""
 
     return look_up
