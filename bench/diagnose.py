@@ -6,7 +6,7 @@ By default it judges the half that rules may be written by; --kept-apart judges 
 rounds but the first were written by somebody who had not read the rules, and recorded once there were rules.
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
-`bench/corpus/recordings` has a recording of each case, from an H200 or, of rounds 10 and 11, an H100; and in
+`bench/corpus/recordings` has a recording of each case, from an H200 or, of rounds 10 to 12, an H100; and in
 `times.json` the expected causes and lines, and what fixing it saved. Cases with very many spans keep some
 CTAs. If all CTAs take about the same time, a file has 512 of those that do not record.
 """
@@ -198,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
     half.add_argument("--all", action="store_true", help="both halves")
-    parser.add_argument("--round", type=int, help="only the cases that were written then: 1, 2 or 6 to 11")
+    parser.add_argument("--round", type=int, help="only the cases that were written then: 1, 2 or 6 to 12")
     parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
     chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"

@@ -160,7 +160,7 @@ def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator
     first = rows[0]
     heading = [
         first.own.finding,
-        *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places, together"]),
+        *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"]),
     ]
     known = [text for text in (_between(first), f"confidence: {_confidence(rows)}") if text]
     for at, text in enumerate(wrap([*heading, f"({', '.join(known)})"], width - 6)):

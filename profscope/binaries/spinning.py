@@ -149,12 +149,30 @@ def _left_by_reading(blocks: Sequence[_Block], loop: _Loop) -> bool:
     reads = [each for each in statements if each.reads]
     if not leaving or not reads:
         return False
-    always = {loop.header, *loop.latches} if len(loop.latches) == 1 else {loop.header}
-    sometimes = [each for at in loop.body - always for each in blocks[at].statements]
-    body = _Body(statements, sometimes, {block.condition for block in own})
-    moving = _moving(body, _read(body, reads))
-    again = [each for each in reads if not _reads_next(each, moving)]
-    return bool(again) and not leaving.isdisjoint(_read(body, again))
+    conditions = {block.condition for block in own}
+
+    def is_read(sometimes: Iterable[int]) -> bool:
+        body = _Body(statements, [each for at in sometimes for each in blocks[at].statements], conditions)
+        moving = _moving(body, _read(body, reads))
+        again = [each for each in reads if not _reads_next(each, moving)]
+        return bool(again) and not leaving.isdisjoint(_read(body, again))
+
+    ends = loop.latches if len(loop.latches) == 1 else set()
+    return is_read(loop.body - ends - {loop.header}) and is_read(
+        _sometimes(blocks, loop)
+    )  # the latter is slow
+
+
+def _sometimes(blocks: Sequence[_Block], loop: _Loop) -> Iterator[int]:
+    """The blocks of a loop that an iteration may go around."""
+    for at in loop.body - {loop.header}:
+        seen, left = {at, loop.header}, [loop.header]
+        while left:
+            ways = loop.body.intersection(blocks[left.pop()].follows) - seen
+            seen |= ways
+            left += ways
+        if loop.latches & (seen - {at}):
+            yield at
 
 
 def _reads_next(statement: _Statement, moving: Collection[str]) -> bool:

@@ -11,7 +11,7 @@ import triton.language as tl
 
 from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
-from profscope.analysis.diagnosis.masked_causes import masked_results
+from profscope.analysis.diagnosis.masked_causes import masked_points, masked_results
 from profscope.analysis.diagnosis.masks import discarded_loops, discarded_products, masked_loop
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from tests.support.sessions import session
@@ -66,9 +66,15 @@ def chosen_tiles_kernel(x_ptr, chosen_ptr, out_ptr, tiles, SIDE: tl.constexpr, B
     at, row = tl.arange(0, SIDE), tl.program_id(0)
     place = at[:, None] * SIDE + at[None, :]
     x, total = tl.load(x_ptr + place), tl.zeros((SIDE, SIDE), dtype=tl.float32)
+    asked = tl.load(chosen_ptr + row)
+    if BY == "asked":  # noqa: SIM102
+        if asked == 0:
+            return
     for tile in range(tiles):
         product = tl.dot(x, tl.load(x_ptr + tile * SIDE * SIDE + place))
-        if BY == "number":
+        if BY == "asked":
+            product = tl.where(asked != 0, product, -1.0)
+        elif BY == "number":
             product = tl.where(tl.load(chosen_ptr + row * tiles + tile) != 0, product, -1.0)
         elif BY == "elements":
             product = tl.where(tl.load(chosen_ptr + at)[None, :] != 0, product, -1.0)
@@ -119,7 +125,8 @@ def test_a_loops_result_is_thrown_away_by_what_was_loaded_before(by: str, is_dis
 
 
 @pytest.mark.parametrize(
-    ("by", "is_discarded"), [("number", True), ("elements", False), ("counter", False), ("nothing", False)]
+    ("by", "is_discarded"),
+    [("number", True), ("asked", False), ("elements", False), ("counter", False), ("nothing", False)],
 )
 def test_a_product_is_thrown_away_by_a_number_that_was_loaded(by: str, is_discarded: bool) -> None:
     x, chosen = torch.rand(4, 16, 16, dtype=torch.float16), torch.ones(16, dtype=torch.int32)
@@ -176,3 +183,25 @@ def test_what_no_program_stores_is_computed_for_nobody(
     line = first + next(at for at, text in enumerate(source) if "# loaded" in text)
     expected = [("masked-work", line, pytest.approx(100 * (1 - asked_rows / 16)))]
     assert found == (expected if is_masked else [])
+
+
+@triton.jit
+def charges_kernel(x_ptr, out_ptr, charges, width, OWN: tl.constexpr, BLOCK: tl.constexpr):
+    """Sums over charges at the points of a row; OWN: each point loads its own."""
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for each in range(charges):
+        x = tl.load(x_ptr + each * BLOCK + at) if OWN else tl.load(x_ptr + each)
+        total += tl.rsqrt(x + at)
+    tl.store(out_ptr + tl.program_id(0) * width + at, total, mask=at < width)
+
+
+@pytest.mark.parametrize(
+    ("own", "width", "is_masked"), [(False, 384, True), (False, 512, False), (True, 384, False)]
+)
+def test_points_that_no_store_has_are_computed_for_nobody(own: bool, width: int, is_masked: bool) -> None:
+    x = torch.rand(4 * 512) + 1.0
+    with session() as prof:
+        charges_kernel[(4,)](x, torch.empty(4 * 512), 4, width, OWN=own, BLOCK=512)
+    found = [(each.finding, each.gain.expected > 0) for each in masked_points(known_of(prof))]
+    assert found == ([("masked-work", True)] if is_masked else [])

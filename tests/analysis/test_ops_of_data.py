@@ -1,4 +1,4 @@
-"""What the TTGIR says of sums of float8, and of integer divisions: of indices, or of data."""
+"""What the TTGIR says of sums of float8, of integer divisions, of addresses from data, and of layouts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from triton.compiler import ASTSource
 
 from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
-from profscope.analysis.diagnosis.dataflow import promoted_products
-from profscope.analysis.diagnosis.ttgir_ops import is_of_data
+from profscope.analysis.diagnosis.dataflow import conversion_lines, promoted_products
+from profscope.analysis.diagnosis.ttgir_ops import is_of_data, loop_around, scattered_over
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90
 
@@ -63,3 +63,49 @@ def test_a_division_of_data_is_none_that_an_access_needs(of: str, expected: bool
     ops = ops_of(remainders_kernel, types, BLOCK=128, OF=of)
     (division,) = (op for op in ops if op.name == "arith.remsi")
     assert is_of_data(division, ops) == expected
+
+
+@triton.jit
+def lookups_kernel(x_ptr, at_ptr, out_ptr, BLOCK: tl.constexpr, OF: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.load(at_ptr + at)
+    if OF == "rows":
+        x = tl.sum(tl.load(x_ptr + place[:, None] * 64 + tl.arange(0, 64)[None, :]), 1)
+    elif OF == "steps":
+        x = tl.zeros((BLOCK,), tl.float32)
+        for step in range(16):
+            x += tl.load(x_ptr + place + step)
+    elif OF == "one number":
+        x = tl.load(x_ptr + tl.load(at_ptr) + at)
+    else:
+        x = tl.load(x_ptr + (place ^ (place >> 7)) % 4096)
+    tl.store(out_ptr + at, x)
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"), [("elements", {0}), ("rows", set()), ("steps", set()), ("one number", set())]
+)
+def test_an_access_is_scattered_if_nothing_but_data_says_where(of: str, expected: set[int]) -> None:
+    types = {"x_ptr": "*fp32", "at_ptr": "*i32", "out_ptr": "*fp32"}
+    ops = ops_of(lookups_kernel, types, BLOCK=128, OF=of)
+    by_data = [op for op in ops if op.name == "tt.load" and scattered_over(op)]
+    assert set().union(*map(scattered_over, by_data)) == expected
+
+
+@triton.jit
+def planes_kernel(x_ptr, out_ptr, rows, planes, SIDE: tl.constexpr, KEEPS: tl.constexpr):
+    """Each step turns a tile of planes into rows of numbers. KEEPS: and adds it to those of earlier steps."""
+    row, total = tl.program_id(0) * SIDE + tl.arange(0, SIDE)[:, None], tl.zeros((SIDE, SIDE), tl.float32)
+    for first in range(0, planes, SIDE):
+        plane = first + tl.arange(0, SIDE)[None, :]
+        x = tl.exp(tl.load(x_ptr + plane * rows + row))
+        total = total * 0.5 + x if KEEPS else x
+        tl.store(out_ptr + row * planes + plane, total)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_a_step_loads_one_way_and_stores_another_has_to_be_converted(keeps: bool) -> None:
+    types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "rows": "i32", "planes": "i32"}
+    ops = ops_of(planes_kernel, types, SIDE=64, KEEPS=keeps)
+    assert any(op.name == "ttg.convert_layout" and loop_around(op) is not None for op in ops)
+    assert bool(conversion_lines(ops)) == keeps
