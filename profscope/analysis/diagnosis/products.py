@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
@@ -44,7 +45,7 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
     sums: set[int] = set()
     casts: set[int] = set()
     loads: set[int] = set()
-    read = _read_sums(facts.ttgir_ops)
+    read, lacked = _read_sums(facts.ttgir_ops), _lacked_axes(facts.ttgir_ops)
     for op, line, _ in facts.located_ops:
         if not _is_sum(op) or id(op) in read:
             continue
@@ -52,7 +53,7 @@ def summed_products(facts: KernelFacts) -> SummedProducts:
         products = [each for each in made if each.name == "arith.mulf"]
         squares = {each: _squared_difference(each, op) for each in products}
         made += [each for square in squares.values() if square is not None for each in _made_of(square)]
-        if not any(_is_of_matrices(squares[each] or each) for each in products):
+        if not any(_is_of_matrices(squares[each] or each, lacked) for each in products):
             continue
         sums |= {line, *map(line_of, products)}
         casts |= {line_of(each) for each in made if _CASTS.match(each.name)}
@@ -88,25 +89,33 @@ def _squared_difference(product: Op, total: Op) -> Op | None:
     return owner if is_carried or total.name == "tt.reduce" else None
 
 
-def _is_of_matrices(op: Op) -> bool:
+def _is_of_matrices(op: Op, lacked: Mapping[Op, set[int]]) -> bool:
     """Whether each operand lacks an axis that the other one has."""
-    first, second = (_lacks(op, name) for name in op.operands[:2])
+    first, second = (_of_operand(op, name, lacked) for name in op.operands[:2])
     return bool(first - second) and bool(second - first)
 
 
-def _lacks(user: Op, name: str) -> set[int]:
-    """The axes along which all elements of a value are the same, as it was broadcast along them."""
-    value = user.resolve(name)
-    op = None if value is None else value.owner
-    if value is None or not isinstance(op, Op):
-        return set()
-    sides = shape(value.type)
-    if op.name in _CONSTANTS:
-        return set(range(len(sides)))
-    if not _THROUGH.match(op.name) or op.name == "tt.reshape":
-        return set()
-    given = op.operands[1:] if op.name == "arith.select" else op.operands
-    lacked = set.intersection(*(_lacks(op, each) for each in given))
+def _lacked_axes(ops: list[Op]) -> dict[Op, set[int]]:
+    """By op the axes along which all elements of its result are the same, as it was broadcast along them."""
+    found: dict[Op, set[int]] = {}
+    for op in ops:
+        sides = shape(op.results[0].type) if op.results else []
+        if op.name in _CONSTANTS:
+            found[op] = set(range(len(sides)))
+        elif sides and _THROUGH.match(op.name) and op.name != "tt.reshape":
+            given = op.operands[1:] if op.name == "arith.select" else op.operands
+            common = set.intersection(*(_of_operand(op, each, found) for each in given))
+            found[op] = _moved_axes(op, common, sides)
+    return found
+
+
+def _of_operand(op: Op, name: str, lacked: Mapping[Op, set[int]]) -> set[int]:
+    value = op.resolve(name)
+    return lacked.get(value.owner, set()) if value is not None and isinstance(value.owner, Op) else set()
+
+
+def _moved_axes(op: Op, lacked: set[int], sides: list[int]) -> set[int]:
+    """Those of its result, from those of its operands."""
     if op.name == _BROADCAST:
         before = shape(op.operand_types[0])
         return lacked | {axis for axis, side in enumerate(sides) if side != before[axis]}
