@@ -57,6 +57,7 @@ _FAULTS = [
     "a seismic wave line by line",
     "readings of sensors weighed one by one",
     "a plain recurrence whose weights come anew",
+    "potential at rows of 144 points by 256",
 ]
 
 _ROOFS = {
@@ -96,6 +97,14 @@ def test_the_cases_are_of_the_half_that_rules_may_know() -> None:
     assert {_CASES[name]["half"] for name in (*_FAULTS, *_FAULTLESS)} == {"open"}
 
 
+@pytest.mark.parametrize("name", [*_FAULTS, *_FAULTLESS])
+def test_what_a_span_waits_for_is_of_its_own_cta(name: str) -> None:
+    df = recorded(name).df
+    ended = df[df["wait"] >= 0]
+    waited = df.iloc[ended["wait"]]
+    assert (ended[["launch", "cta"]].to_numpy() == waited[["launch", "cta"]].to_numpy()).all()
+
+
 @pytest.mark.parametrize("name", _FAULTS)
 def test_the_top_finding_is_the_fault(name: str) -> None:
     found = judged(name)
@@ -109,6 +118,7 @@ def test_the_top_finding_is_the_fault(name: str) -> None:
         "good noise of clouds",
         "good adaptive norm",
         "good losses of pairs among all pairs",
+        "good counts of pairs of words",
     ],
 )
 def test_tuned_kernels_have_a_roof_at_most(name: str) -> None:
