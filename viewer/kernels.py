@@ -158,10 +158,7 @@ def render_findings(
 def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator[Text]:
     """Findings of one kind with one advice: a heading with what the first saves, and below it each place."""
     first = rows[0]
-    heading = [
-        first.own.finding,
-        *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"]),
-    ]
+    heading = [first.own.finding, *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"])]
     known = [text for text in (_between(first), f"confidence: {_confidence(rows)}") if text]
     for at, text in enumerate(wrap([*heading, f"({', '.join(known)})"], width - 6)):
         yield Text(f"{_saved(first)}  {text}" if not at else f"      {text}", style="bold")

@@ -170,8 +170,8 @@ def _view(
         drawn = make_timeline(profile, choice, unit, cells, options.zoom, spans and spans.rows)
     trees = []
     if "tree" in shown:
-        disk = source_lines(profile.metadata, trace.written_s)
-        trees = make_trees(profile.tables, detailed, unit, top, disk, rows, spans)
+        lines = source_lines(profile.metadata, trace.written_s)
+        trees = make_trees(profile.tables, detailed, unit, top, lines, rows, spans)
     view = View(
         shown=Shown(model, trace.name, selection.chosen, trace.spans),
         breakdown=answer_rows(profile, "breakdown", shown),

@@ -17,6 +17,7 @@ __all__ = [
     "Prepare",
     "agree",
     "empty",
+    "faultless_of",
     "faults_of",
     "integers",
     "random",
@@ -130,3 +131,12 @@ def faults_of(number: int) -> Callable[..., Case]:
         return Case(name, causes, needs, emulator, prepare, mended, round=number)
 
     return fault
+
+
+def faultless_of(number: int) -> Callable[[str, Prepare], Case]:
+    """Makes cases without a fault of a round, which the emulator runs, from their name and the kernel."""
+
+    def faultless(name: str, prepare: Prepare) -> Case:
+        return Case(name, (), (), True, prepare, round=number)
+
+    return faultless

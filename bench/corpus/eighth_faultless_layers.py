@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random
+from bench.corpus.case import Launch, empty, faultless_of, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -210,9 +210,7 @@ def _grammar(small: bool) -> Launch:
     return Launch(grammar_kernel, grid, args, (out,), {"BLOCK": 64, "num_warps": 8})
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=8)
-
+_good = faultless_of(8)
 
 CASES = (
     _good("good norm of a sum as bytes", _added_norm),

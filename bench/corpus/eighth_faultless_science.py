@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random, zeros
+from bench.corpus.case import Launch, empty, faultless_of, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -200,9 +200,7 @@ def _rotated_rows(small: bool) -> Launch:
     return Launch(rotated_rows_kernel, (columns // 1024, pairs), args, (out,), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=8)
-
+_good = faultless_of(8)
 
 CASES = (
     _good("good Verlet step", _verlet),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
+from bench.corpus.case import Launch, empty, faultless_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -194,9 +194,7 @@ def _unprojected(small: bool) -> Launch:
     return Launch(unprojected_kernel, grid, args, (x, y, z), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=8)
-
+_good = faultless_of(8)
 
 CASES = (
     _good("good end of a residual block", _residual_norm),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random
+from bench.corpus.case import Launch, Prepare, empty, faultless_of, integers, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -175,9 +175,7 @@ def _recurrent_gates(rows_of_program: int, block: int, num_warps: int) -> Prepar
     return prepare
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=11)
-
+_good = faultless_of(11)
 
 CASES = (
     _good("good matrices nearer to orthogonal", _nearer_orthogonal(128, 256, 64, 8, 4)),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random
+from bench.corpus.case import Launch, empty, faultless_of, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -226,9 +226,7 @@ def _score_gradients(small: bool) -> Launch:
     return Launch(score_gradients_kernel, (rows,), (chance, grad, out, 0.125), (out,), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=9)
-
+_good = faultless_of(9)
 
 CASES = (
     _good("good joined keys", _joined_keys),

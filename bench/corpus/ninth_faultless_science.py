@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
+from bench.corpus.case import Launch, empty, faultless_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -212,9 +212,7 @@ def _ensemble(small: bool) -> Launch:
     return Launch(ensemble_kernel, (cells // 512,), args, (mean, spread), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=9)
-
+_good = faultless_of(9)
 
 CASES = (
     _good("good prices of options", _option_prices),

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random
+from bench.corpus.case import Launch, empty, faultless_of, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -182,9 +182,7 @@ def _hashed_ids(small: bool) -> Launch:
     return Launch(hashed_ids_kernel, (n // 1024,), (ids, out, 1_000_003), (out,), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=9)
-
+_good = faultless_of(9)
 
 CASES = (
     _good("good shares of neighbours", _neighbour_shares),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random
+from bench.corpus.case import Launch, empty, faultless_of, integers, random
 from bench.corpus.second_launch import cached_heads
 from bench.corpus.second_math import best_logit, n_body
 from bench.corpus.second_products import attention_window, convolution, decode_product, gate_and_up
@@ -150,9 +150,7 @@ def _bytes_matmul(small: bool) -> Launch:
     return Launch(bytes_matmul_kernel, (n // 256, m // 128), (a, b, c, n, k), (c,), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=2)
-
+_good = faultless_of(2)
 
 CASES = (
     _good("good Adam step", _adam),

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random
+from bench.corpus.case import Launch, empty, faultless_of, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -256,9 +256,7 @@ def _router(small: bool) -> Launch:
     return Launch(router_kernel, (tokens // 32,), (logit, out), (out,), options)
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=7)
-
+_good = faultless_of(7)
 
 CASES = (
     _good("good squared ReLU", _squared_relu),

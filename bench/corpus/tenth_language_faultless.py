@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, random
+from bench.corpus.case import Launch, Prepare, empty, faultless_of, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -256,9 +256,7 @@ def _absorbed_queries(tokens_of_program: int, columns: int, num_warps: int) -> P
     return prepare
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=10)
-
+_good = faultless_of(10)
 
 CASES = (
     _good("good step of Lion", _lion(2048, 8)),

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random
+from bench.corpus.case import Launch, Prepare, empty, faultless_of, integers, random
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -273,9 +273,7 @@ def _cloud_noise(ROWS: int, COLUMNS: int, num_warps: int) -> Prepare:
     return prepare
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=10)
-
+_good = faultless_of(10)
 
 CASES = (
     _good("good projected Gaussians", _projected_gaussians(BLOCK=512, num_warps=4)),

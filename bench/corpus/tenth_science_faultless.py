@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
+from bench.corpus.case import Launch, Prepare, empty, faultless_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -232,9 +232,7 @@ def _drawdowns(warps: int) -> Prepare:
     return prepare
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=10)
-
+_good = faultless_of(10)
 
 CASES = (
     _good("good summary of sales", _sales_summary(block=512, steps=16, unroll=4, warps=4)),

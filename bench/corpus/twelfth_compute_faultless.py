@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
+from bench.corpus.case import Launch, Prepare, empty, faultless_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -266,9 +266,7 @@ def _particles_in_order(particles_of_program: int, num_warps: int) -> Prepare:
     return prepare
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=12)
-
+_good = faultless_of(12)
 
 CASES = (
     _good("good packed bases", _packed_bases(2048, 4)),

@@ -227,12 +227,12 @@ def losses_drawn_kernel(state_ptr, out_ptr, streams, chance, draws, BLOCK: tl.co
     b = tl.load(at + streams).to(tl.uint32, bitcast=True)
     c = tl.load(at + 2 * streams).to(tl.uint32, bitcast=True)
     failed = tl.zeros((BLOCK,), dtype=tl.int32)
-    for _ in range(draws):
-        a = ((a & 0xFFFFFFFE) << 12) ^ (((a << 13) ^ a) >> 19)
-        b = ((b & 0xFFFFFFF8) << 4) ^ (((b << 2) ^ b) >> 25)
-        c = ((c & 0xFFFFFFF0) << 17) ^ (((c << 3) ^ c) >> 11)
-        number = ((a ^ b ^ c) >> 8).to(tl.int32).to(tl.float32) * (1.0 / 16777216.0)
-        failed += (number < chance).to(tl.int32)
+    for _ in range(draws):  # fault
+        a = ((a & 0xFFFFFFFE) << 12) ^ (((a << 13) ^ a) >> 19)  # fault
+        b = ((b & 0xFFFFFFF8) << 4) ^ (((b << 2) ^ b) >> 25)  # fault
+        c = ((c & 0xFFFFFFF0) << 17) ^ (((c << 3) ^ c) >> 11)  # fault
+        number = ((a ^ b ^ c) >> 8).to(tl.int32).to(tl.float32) * (1.0 / 16777216.0)  # fault
+        failed += (number < chance).to(tl.int32)  # fault
     tl.store(out_ptr + stream, failed)
 
 

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bench.corpus.case import Case, Launch, Prepare, empty, integers, random, zeros
+from bench.corpus.case import Launch, Prepare, empty, faultless_of, integers, random, zeros
 
 # ruff: noqa: N803
 __all__ = ["CASES"]
@@ -293,9 +293,7 @@ def _angles_of_axes(tokens_of_program: int, num_warps: int) -> Prepare:
     return prepare
 
 
-def _good(name: str, prepare: Prepare) -> Case:
-    return Case(name, (), (), True, prepare, round=12)
-
+_good = faultless_of(12)
 
 CASES = (
     _good("good taps of causal channels", _causal_taps(8, 256, 4)),

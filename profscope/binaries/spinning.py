@@ -149,30 +149,44 @@ def _left_by_reading(blocks: Sequence[_Block], loop: _Loop) -> bool:
     reads = [each for each in statements if each.reads]
     if not leaving or not reads:
         return False
-    conditions = {block.condition for block in own}
-
-    def is_read(sometimes: Iterable[int]) -> bool:
-        body = _Body(statements, [each for at in sometimes for each in blocks[at].statements], conditions)
-        moving = _moving(body, _read(body, reads))
-        again = [each for each in reads if not _reads_next(each, moving)]
-        return bool(again) and not leaving.isdisjoint(_read(body, again))
-
-    ends = loop.latches if len(loop.latches) == 1 else set()
-    return is_read(loop.body - ends - {loop.header}) and is_read(
-        _sometimes(blocks, loop)
-    )  # the latter is slow
+    always = _always(blocks, loop)
+    sometimes = [each for at in loop.body - always for each in blocks[at].statements]
+    body = _Body(statements, sometimes, {block.condition for block in own})
+    moving = _moving(body, _read(body, reads))
+    again = [each for each in reads if not _reads_next(each, moving)]
+    return bool(again) and not leaving.isdisjoint(_read(body, again))
 
 
-def _sometimes(blocks: Sequence[_Block], loop: _Loop) -> Iterator[int]:
-    """The blocks of a loop that an iteration may go around."""
-    for at in loop.body - {loop.header}:
-        seen, left = {at, loop.header}, [loop.header]
-        while left:
-            ways = loop.body.intersection(blocks[left.pop()].follows) - seen
-            seen |= ways
-            left += ways
-        if loop.latches & (seen - {at}):
-            yield at
+def _always(blocks: Sequence[_Block], loop: _Loop) -> set[int]:
+    """The blocks of a loop that each iteration runs: those at which no way leads past them, if each block is
+    looked at behind those that lead to it."""
+    order = _in_order(blocks, loop)
+    place = {at: number for number, at in enumerate(order)}
+    found, ahead = set[int](), {loop.header}
+    for at in order:
+        found |= ahead & {at} if len(ahead) == 1 else set()
+        ahead.discard(at)
+        for behind in blocks[at].follows:
+            if behind == loop.header:
+                ahead.add(_OUT)  # the iteration ends here
+            elif place.get(behind, _OUT) > place[at]:
+                ahead.add(behind)
+    return found
+
+
+def _in_order(blocks: Sequence[_Block], loop: _Loop) -> list[int]:
+    """The blocks of a loop, each behind those that lead to it, but for ways back."""
+    found: list[int] = []
+    seen, todo = set[int](), [(loop.header, False)]
+    while todo:
+        at, is_done = todo.pop()
+        if is_done:
+            found.append(at)
+        elif at not in seen and at in loop.body:
+            seen.add(at)
+            todo.append((at, True))
+            todo += [(behind, False) for behind in blocks[at].follows]
+    return found[::-1]
 
 
 def _reads_next(statement: _Statement, moving: Collection[str]) -> bool:

@@ -10,10 +10,9 @@ import triton
 import triton.language as tl
 
 from instrument_passes.ir.model import Op
-from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.diagnosis.masked_causes import masked_points, masked_results
 from profscope.analysis.diagnosis.masks import discarded_loops, discarded_products, masked_loop
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from tests.support.kernel_facts import facts_in
 from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
@@ -85,15 +84,7 @@ def chosen_tiles_kernel(x_ptr, chosen_ptr, out_ptr, tiles, SIDE: tl.constexpr, B
 
 
 def ops_of(prof: Any) -> list[Op]:
-    return [op for op, _, _ in known_of(prof).located_ops]
-
-
-def known_of(prof: Any) -> KernelFacts:
-    (judged,) = kernel_analyses(prof.profile.tables)
-    assert isinstance(judged, KernelAnalysis)
-    known = facts_of(judged)
-    assert known is not None
-    return known
+    return [op for op, _, _ in facts_in(prof.profile.tables).located_ops]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +169,10 @@ def test_what_no_program_stores_is_computed_for_nobody(
     x, asked = torch.rand(16, 512), (torch.arange(16) < asked_rows).int()
     with session() as prof:
         asked_rows_kernel[(16,)](x, asked, torch.empty_like(x), EARLY=early, WIDTH=width, BLOCK=512)
-    found = [(each.finding, each.line, each.gain.expected) for each in masked_results(known_of(prof))]
+    found = [
+        (each.finding, each.line, each.gain.expected)
+        for each in masked_results(facts_in(prof.profile.tables))
+    ]
     source, first = inspect.getsourcelines(asked_rows_kernel.fn)
     line = first + next(at for at, text in enumerate(source) if "# loaded" in text)
     expected = [("masked-work", line, pytest.approx(100 * (1 - asked_rows / 16)))]
@@ -203,5 +197,5 @@ def test_points_that_no_store_has_are_computed_for_nobody(own: bool, width: int,
     x = torch.rand(4 * 512) + 1.0
     with session() as prof:
         charges_kernel[(4,)](x, torch.empty(4 * 512), 4, width, OWN=own, BLOCK=512)
-    found = [(each.finding, each.gain.expected > 0) for each in masked_points(known_of(prof))]
+    found = [(each.finding, each.gain.expected > 0) for each in masked_points(facts_in(prof.profile.tables))]
     assert found == ([("masked-work", True)] if is_masked else [])

@@ -8,9 +8,8 @@ import pytest
 import triton
 import triton.language as tl
 
-from profscope.analysis.diagnosis.facts import facts_of
 from profscope.analysis.diagnosis.programs_alike import multiplied_alike
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from tests.support.kernel_facts import facts_in
 from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
@@ -41,11 +40,7 @@ def test_programs_with_the_same_operands_multiply_alike(how: str, is_alike: bool
     v, count = torch.rand(64, 64).half(), torch.zeros(1, dtype=torch.int32)
     with session() as prof:
         scored_values_kernel[(2, 2)](q, k, v, count, torch.empty(64, 64), HOW=how, SIDE=32)
-    (judged,) = kernel_analyses(prof.profile.tables)
-    assert isinstance(judged, KernelAnalysis)
-    known = facts_of(judged)
-    assert known is not None
-    found = list(multiplied_alike(known))
+    found = list(multiplied_alike(facts_in(prof.profile.tables)))
     assert [each.finding for each in found] == (["redundant-load"] if is_alike else [])
     source, first = inspect.getsourcelines(scored_values_kernel.fn)
     lines = {first + at for at, text in enumerate(source) if "q = tl.load" in text or "# loaded" in text}

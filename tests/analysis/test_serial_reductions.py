@@ -9,11 +9,10 @@ import triton
 import triton.language as tl
 
 from profscope.analysis.diagnosis.dataflow import early_reductions
-from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.diagnosis.launch_causes import scanned_by_many
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.demo.kernels import softmax
 from profscope.profiles import Profile
+from tests.support.kernel_facts import facts_in
 from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
@@ -77,16 +76,8 @@ def scan_kernel(x_ptr, out_ptr, rows, BLOCK: tl.constexpr):  # noqa: N803
         tl.store(out_ptr + row * BLOCK + at, tl.cumsum(tl.load(x_ptr + row * BLOCK + at), 0))
 
 
-def known_of(profile: Profile) -> KernelFacts:
-    (judged,) = kernel_analyses(profile.tables)
-    assert isinstance(judged, KernelAnalysis)
-    known = facts_of(judged)
-    assert known is not None
-    return known
-
-
 def reduced_early(profile: Profile) -> dict[int, bool]:
-    known = known_of(profile)
+    known = facts_in(profile.tables)
     assert "tt.reduce" in known.ttgir
     return early_reductions(known.ttgir_ops)
 
@@ -127,6 +118,6 @@ def test_a_scan_of_few_elements_for_each_thread_has_too_many_warps(warps: int, i
     x = torch.rand(8, 512)
     with session() as prof:
         scan_kernel[(1,)](x, torch.empty_like(x), 8, BLOCK=512, num_warps=warps)
-    found = [(each.finding, each.line) for each in scanned_by_many(known_of(prof.profile))]
+    found = [(each.finding, each.line) for each in scanned_by_many(facts_in(prof.profile.tables))]
     first = inspect.getsourcelines(scan_kernel.fn)[1]
     assert found == ([("too-many-warps", first + 1)] if is_found else [])

@@ -6,9 +6,8 @@ import pytest
 import triton
 import triton.language as tl
 
-from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.diagnosis.products import summed_products
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from tests.support.kernel_facts import facts_in
 from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
@@ -37,14 +36,6 @@ def sums_kernel(x_ptr, y_ptr, out_ptr, steps, SIDE: tl.constexpr, OF: tl.constex
     tl.store(out_ptr + at[:, None] * SIDE + at[None, :], total)
 
 
-def known_of(prof: object) -> KernelFacts:
-    (judged,) = kernel_analyses(prof.profile.tables)  # type: ignore[attr-defined]
-    assert isinstance(judged, KernelAnalysis)
-    known = facts_of(judged)
-    assert known is not None
-    return known
-
-
 @pytest.mark.parametrize(
     ("of", "is_product"),
     [
@@ -59,4 +50,4 @@ def test_each_factor_of_a_product_lacks_an_axis_that_the_other_has(of: str, is_p
     x, y, out = torch.rand(4 * 32), torch.rand(4 * 32), torch.empty(32, 32)
     with session() as prof:
         sums_kernel[(1,)](x, y, out, 4, SIDE=32, OF=of)
-    assert bool(summed_products(known_of(prof)).sums) == is_product
+    assert bool(summed_products(facts_in(prof.profile.tables)).sums) == is_product

@@ -9,9 +9,8 @@ import pytest
 import triton
 import triton.language as tl
 
-from profscope.analysis.diagnosis.facts import facts_of
 from profscope.analysis.diagnosis.repeated_loads import read_by_line
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from tests.support.kernel_facts import facts_in
 from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
@@ -54,10 +53,7 @@ def sizes(kind: str, stated: dict[str, int] = SIZES) -> set[float]:
     tables = prof.profile.tables
     key = tables.metadata["variants"]["reading_kernel"][0]["key"]
     told = {"tensors": [{"kernel": "reading_kernel", "key": key, "bytes": stated}]}
-    (kernel,) = kernel_analyses(replace(tables, metadata={**tables.metadata, "hardware": told}))
-    assert isinstance(kernel, KernelAnalysis)
-    facts = facts_of(kernel)
-    assert facts is not None
+    facts = facts_in(replace(tables, metadata={**tables.metadata, "hardware": told}))
     return {read.size for read in read_by_line(facts).values()}
 
 

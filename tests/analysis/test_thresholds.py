@@ -11,10 +11,10 @@ import pytest
 from bench.diagnose import RECORDINGS, cases
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.diagnose import diagnose
-from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
-from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
-from profscope.profiles import Profile, load
+from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.profiles import load
 from tests.support.captured import captured
+from tests.support.kernel_facts import facts_in
 from tests.support.quick import quick
 
 _CASES = {case["name"]: case for case in cases() if case["half"] == "open"}
@@ -23,15 +23,7 @@ _NAMES = [name for name in vars(thresholds) if name.isupper() and name[0] != "_"
 
 @cache
 def of_case(name: str) -> KernelFacts:
-    return facts_in(load(RECORDINGS / _CASES[name]["file"]))
-
-
-def facts_in(profile: Profile) -> KernelFacts:
-    (kernel,) = kernel_analyses(profile.tables)
-    assert isinstance(kernel, KernelAnalysis)
-    facts = facts_of(kernel)
-    assert facts is not None
-    return facts
+    return facts_in(load(RECORDINGS / _CASES[name]["file"]).tables)
 
 
 def with_columns(columns: int) -> KernelFacts:
@@ -54,7 +46,7 @@ def with_samples(count: int) -> KernelFacts:
     profile = load(RECORDINGS / _CASES["chain of rows"]["file"])
     samples = profile.tables.samples
     most = samples.sort_values("samples", ascending=False).head(1)
-    return facts_in(Profile.of(replace(profile.tables, samples=most.assign(samples=count))))
+    return facts_in(replace(profile.tables, samples=most.assign(samples=count)))
 
 
 def with_l2(used: float) -> KernelFacts:
@@ -91,7 +83,7 @@ def case(name: str) -> Callable[[], KernelFacts]:
 
 
 def partitions() -> KernelFacts:
-    return facts_in(captured("matmul_ws-heavy-0"))
+    return facts_in(captured("matmul_ws-heavy-0").tables)
 
 
 _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {

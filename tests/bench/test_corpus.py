@@ -16,15 +16,7 @@ from bench.corpus.recording import evidence_file, prepared
 from bench.kernels import surroundings
 
 _EMULATED = 80  # the compute capability that the emulator stands for
-_FAULTS_OF_LAUNCHES = {
-    "idle-sms",
-    "tail",
-    "tiny-ctas",
-    "low-occupancy",
-    "too-many-warps",
-    "small-mma",
-    "register-spills",
-}
+_FAULTS_OF_LAUNCHES = {"idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps", "small-mma"}
 _VOCABULARY = {
     "idle-sms", "tail", "load-imbalance", "tiny-ctas", "low-occupancy", "uncoalesced-load",
     "uncoalesced-store", "unvectorized-access", "tile-reread", "l1-bound", "bank-conflict", "register-spills",

@@ -123,3 +123,39 @@ def test_a_loop_that_ends_by_what_it_reads_may_wait(kernel: Any) -> None:
 @pytest.mark.parametrize("kernel", [count_kernel, bounded_kernel, first_kernel, some_kernel, waves_kernel])
 def test_a_loop_that_goes_on_whatever_it_reads_does_not_wait(kernel: Any) -> None:
     assert not may_wait(ptx_of(kernel))
+
+
+# Each iteration runs `always`, which is between two branches, and may go around `sometimes`.
+_BRANCHES = """
+$again:
+    {read} %r1, [%rd1];
+    setp.eq.s32 %p1, %r1, 0;
+    @%p1 bra $behind;
+    {sometimes}
+$behind:
+    {always}
+    setp.gt.s32 %p2, %r1, 7;
+    @%p2 bra $end;
+    add.s32 %r3, %r3, 1;
+$end:
+    setp.ne.s64 %p3, %rd1, %rd9;
+    @%p3 bra $again;
+    ret;
+"""
+_STEP, _OTHER = "add.s64 %rd1, %rd1, 4;", "add.s32 %r2, %r2, 1;"
+
+
+@pytest.mark.parametrize(
+    ("read", "sometimes", "always", "waits"),
+    [
+        ("ld.global.b32", _OTHER, _STEP, False),
+        ("ld.global.b32", _STEP, _OTHER, True),
+        ("ld.global.nc.b32", _STEP, _OTHER, False),
+        ("ld.volatile.global.b32", _STEP, _OTHER, True),
+    ],
+)
+def test_a_counter_moves_if_no_iteration_goes_around_it(
+    read: str, sometimes: str, always: str, waits: bool
+) -> None:
+    """`ld.global.nc` reads what nobody writes meanwhile, as the tables of sines."""
+    assert may_wait(_BRANCHES.format(read=read, sometimes=sometimes, always=always)) == waits

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op, Value
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, layout_of, line_of, loop_around
+from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
+    element_bytes,
+    elements,
+    layout_of,
+    line_of,
+    loop_around,
+)
 
 __all__ = [
     "ELEMENTWISE",
@@ -46,7 +53,6 @@ _WAIT: Final = re.compile(r"warp_group_dot_wait$")
 _OPERANDS: Final = 2  # of a product, in front of what it adds to
 _FEW_SUMMED: Final = re.compile(r"maxNumImpreciseAcc = (\d+)")
 _SUMMED: Final = re.compile(r"<\d+x(\d+)xf8")
-_BITS_OF: Final = re.compile(r"x(?:f|bf|i)(\d+)")
 _ORDER: Final = re.compile(r"order = \[[\d, ]+\]")
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
@@ -215,10 +221,9 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
 
 
 def _widened(cast: Op) -> tuple[int, float]:
-    """The line of what a conversion converts, and how many times as many bits the result has."""
+    """The line of what a conversion converts, and how many times as many bytes the result has."""
     source = _moved_from(cast)
-    before, after = (_BITS_OF.search(kind) for kind in (cast.operand_types[0], cast.results[0].type))
-    times = int(after[1]) / int(before[1]) if before and after else 1.0
+    times = element_bytes(cast.results[0].type) / element_bytes(cast.operand_types[0])
     return (0 if source is None else line_of(source)), times
 
 

@@ -11,13 +11,12 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_sampl
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import LANES, LOADS, KernelFacts
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, hidden_gain, kept_without
-from profscope.analysis.diagnosis.ttgir_ops import elements
+from profscope.analysis.diagnosis.ttgir_ops import element_bytes, elements
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES", "RESULTS"]
 
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
-_BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
 RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructions")
 """Stalls that are waits for results of instructions."""
 _Z: Final = 1.96  # 95 % of a normal distribution are within so many standard deviations
@@ -220,7 +219,7 @@ def scanned_by_many(facts: KernelFacts) -> Iterator[Finding]:
 def _largest(facts: KernelFacts, combines: str) -> float:
     """Bytes that a thread has of the largest tensor that such ops combine; infinite if there is none."""
     sizes = [
-        elements(kind) * _element_bytes(kind)
+        elements(kind) * element_bytes(kind)
         for op, _, _ in facts.located_ops
         if op.name == combines
         for kind in op.operand_types
@@ -232,11 +231,6 @@ def _most_elements(facts: KernelFacts) -> float:
     """Of a tensor; infinite if the TTGIR is unknown."""
     sizes = [elements(value.type) for op in facts.ttgir_ops for value in op.results]
     return max(sizes) if sizes else math.inf
-
-
-def _element_bytes(kind: str) -> float:
-    bits = _BITS.search(kind)
-    return int(bits[1]) / 8 if bits else math.inf
 
 
 CAUSES: Final = (idle_sms, tail, load_imbalance, tiny_ctas, low_occupancy, too_many_warps, scanned_by_many)

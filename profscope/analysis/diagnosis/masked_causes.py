@@ -51,9 +51,7 @@ def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "begin and end the loop where the mask does, and mask only the tiles that it crosses",
             gain(
-                facts, Without(expected, dict.fromkeys(facts.used, 1 - expected)),
-                Without(least, dict.fromkeys(facts.used, 1 - least)),
-                Without(1.0, dict.fromkeys(facts.used, 0.0)),
+                facts, _without_all(facts, expected), _without_all(facts, least), _without_all(facts, 1.0)
             ),
             "medium",
         )  # fmt: skip
@@ -86,11 +84,15 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
             "leave it out if a whole program or step is not asked for; list what is, and launch programs or "
             "take steps for that",
             gain(
-                facts, Without(half, dict.fromkeys(facts.used, 1 - half)), Without(0.0),
-                Without(most, dict.fromkeys(facts.used, 1 - most)),
+                facts, _without_all(facts, half), Without(0.0), _without_all(facts, most)
             ),
             "low",
         )  # fmt: skip
+
+
+def _without_all(facts: KernelFacts, part: float) -> Without:
+    """Without a part of the work, of whatever kind."""
+    return Without(part, dict.fromkeys(facts.used, 1 - part))
 
 
 def _discarded(facts: KernelFacts) -> Iterator[tuple[set[int], int, str, str]]:
@@ -187,7 +189,7 @@ def masked_results(facts: KernelFacts) -> Iterator[Finding]:
             loaded=Quantity(100 * loaded, "%"),
         ),
         "end a program or a step that has nothing to store before it loads; mask loads as stores are",
-        gain(facts, Without(thrown_away, dict.fromkeys(facts.used, 1 - thrown_away))), "medium",
+        gain(facts, _without_all(facts, thrown_away)), "medium",
     )  # fmt: skip
 
 

@@ -64,9 +64,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
                 continue
             executed = int(here["executed"].sum())  # each may touch one more, as a run starts within a sector
-            vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal and len(here) >= int(
-                ratio
-            )
+            vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal
+            vector &= len(here) >= int(ratio)
             vector &= sectors - ideal <= executed or not run or run > width
             left = _of_ideal(facts)
             waits = _waits_at(facts, (str(file), int(line)))

@@ -226,7 +226,7 @@ def repeated_loads(facts: KernelFacts) -> dict[int, _Repeated]:
     located = [each for each in facts.located_ops if each[0].name in FROM_GLOBAL and each[0].operands]
     in_loops = {line for _, line, is_inside in located if is_inside}
     for op, line, is_inside in located:
-        counts = line and is_inside >= (line in in_loops)
+        counts = line > 0 and (is_inside or line not in in_loops)
         loads[line] += counts
         pointer = op.operands[0]
         alike = earlier.setdefault(expressions.number(op, pointer), [])

@@ -21,6 +21,7 @@ __all__ = [
     "bounds_compared",
     "buffer_of",
     "copies_into",
+    "element_bytes",
     "elements",
     "grid_axes",
     "is_buffer",
@@ -56,6 +57,7 @@ _FROM_INTEGER: Final = "tt.int_to_ptr"
 _FUNCTION: Final = "tt.func"
 _PRIVATE: Final = "tt.func private"
 _POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
+_BITS: Final = re.compile(r"x[a-z]+(\d+)\b")
 _DIVISIONS: Final = re.compile(r"arith\.(div|rem)[su]i$")
 _DATA: Final = re.compile(r"tt\.load$|ttg\.local_load$|tt\.dot$|warp_group_dot")
 _ACCESSES: Final = re.compile(r"tt\.(load|store|atomic_\w+)$|ttg\.async_copy_global_to_local$")
@@ -78,6 +80,12 @@ def shape(kind: str) -> list[int]:
     """Of a tensor type, of registers; [] for others."""
     sides = re.match(r"tensor<((?:\d+x)+)", kind)
     return [int(each) for each in sides.group(1).split("x")[:-1]] if sides else []
+
+
+def element_bytes(kind: str) -> float:
+    """Of an element of a tensor type; infinite if its type is not known."""
+    bits = _BITS.search(kind)
+    return int(bits[1]) / 8 if bits else math.inf
 
 
 def elements(kind: str) -> int:
@@ -164,7 +172,8 @@ def _counts(carried: Value, yielded: Op) -> bool:
 
 def is_gathered(op: Op) -> bool:
     """Whether the address was computed from what was loaded, or by a division."""
-    return is_looked_up(op) or any(_DIVISIONS.match(each.name) for each in _makers_of_address(op))
+    made = _makers_of_address(op)
+    return any(each.name == _LOAD or _DIVISIONS.match(each.name) for each in made)
 
 
 def is_looked_up(op: Op) -> bool:
@@ -177,9 +186,11 @@ def scattered_over(access: Op) -> set[int]:
     nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
     found: set[int] = set()
     is_loaded = False
-    for value in _made_of(
-        access, access.operands[:1], lambda op: () if _DATA.search(op.name) else _read_by(op)
-    ):
+
+    def up_to_data(op: Op) -> Iterable[_Read]:
+        return () if _DATA.search(op.name) else _read_by(op)
+
+    for value in _made_of(access, access.operands[:1], up_to_data):
         owner = value.owner
         if isinstance(owner, Op):
             is_loaded |= bool(_DATA.search(owner.name)) and elements(value.type) > 1
