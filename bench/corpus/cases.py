@@ -84,6 +84,12 @@ _NAMES = (
     "twelfth_serving_decoding",
     "twelfth_serving_faultless",
     "twelfth_serving_training",
+    "thirteenth_media_audio",
+    "thirteenth_media_rendering",
+    "thirteenth_learning_rewards",
+    "thirteenth_learning_retrieval",
+    "thirteenth_media_faultless",
+    "thirteenth_learning_faultless",
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {name: import_module(f"bench.corpus.{name}").CASES for name in _NAMES}
 CASES: dict[str, Case] = {case.name: case for family in FAMILIES.values() for case in family}
