@@ -288,7 +288,7 @@ def speech_gain_kernel(
 
 def _speech_gain(rows_of_program: int, block: int) -> Prepare:
     def prepare(small: bool) -> Launch:
-        frames, bins = 32 if small else 1 << 18, 320
+        frames, bins = 32 if small else 1 << 16, 320
         power, before = (random(frames, bins).abs().to(torch.float16) for _ in range(2))
         noise, out = torch.rand(bins) + 0.1, empty(frames, bins, dtype=torch.float16)
         options = {"BINS": bins, "ROWS": rows_of_program, "BLOCK": block, "num_warps": 4}

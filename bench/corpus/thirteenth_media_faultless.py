@@ -274,32 +274,6 @@ def _hashed_field(block: int, num_warps: int) -> Prepare:
 
 
 @triton.jit
-def radiance_layers_kernel(
-    x_ptr, first_ptr, second_ptr, out_ptr, INPUTS: tl.constexpr, UNITS: tl.constexpr, OUTPUTS: tl.constexpr,
-    ROWS: tl.constexpr,
-):  # fmt: skip
-    """Density and features of points by two small layers after a hashed field. Bound by DRAM."""
-    row, inner, unit = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, INPUTS), tl.arange(0, UNITS)
-    outer = tl.arange(0, OUTPUTS)
-    x = tl.load(x_ptr + row[:, None] * INPUTS + inner[None, :])
-    hidden = tl.dot(x, tl.load(first_ptr + inner[:, None] * UNITS + unit[None, :]))
-    hidden = tl.maximum(hidden, 0.0).to(tl.bfloat16)
-    y = tl.dot(hidden, tl.load(second_ptr + unit[:, None] * OUTPUTS + outer[None, :]))
-    tl.store(out_ptr + row[:, None] * OUTPUTS + outer[None, :], y.to(tl.bfloat16))
-
-
-def _radiance_layers(rows: int, num_warps: int) -> Prepare:
-    def prepare(small: bool) -> Launch:
-        points = 4 * rows if small else 1 << 22
-        x, first = random(points, 32, dtype=torch.bfloat16), random(32, 64, dtype=torch.bfloat16)
-        second, out = random(64, 16, dtype=torch.bfloat16), empty(points, 16, dtype=torch.bfloat16)
-        options = {"INPUTS": 32, "UNITS": 64, "OUTPUTS": 16, "ROWS": rows, "num_warps": num_warps}
-        return Launch(radiance_layers_kernel, (points // rows,), (x, first, second, out), (out,), options)
-
-    return prepare
-
-
-@triton.jit
 def stereo_kernel(x_ptr, gain_ptr, out_ptr, samples, CHANNELS: tl.constexpr, BLOCK: tl.constexpr):
     """Six channels of a film's sound mixed to two. Bound by DRAM."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -416,7 +390,6 @@ CASES = (
     _good("good lapped transforms", _lapped_transform(128, 256, 64, 8, 3)),
     _good("good normals of corners", _corner_normals(128, 4)),
     _good("good hashed field", _hashed_field(256, 4)),
-    _good("good layers of radiance", _radiance_layers(128, 4)),
     _good("good mix of six channels", _stereo(1024, 8)),
     _good("good packed texture", _packed_texture(256, 8)),
     _good("good view of 16 planes", _plane_images(1024, 4)),
