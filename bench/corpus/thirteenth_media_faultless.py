@@ -381,17 +381,17 @@ def _limiter(block: int, num_warps: int, stages: int) -> Prepare:
 _good = faultless_of(13)
 
 CASES = (
-    _good("good curve of film", _tone_curve(2048, 8)),
+    _good("good curve of film", _tone_curve(2048, 4)),
     _good("good quads of a sensor", _raw_quads(512, 4)),
-    _good("good sound from frames", _overlapped_frames(4, 2)),
+    _good("good sound from frames", _overlapped_frames(1, 2)),
     _good("good rays into a box", _scene_box(1024, 8)),
     _good("good cube of colours", _cube_colours(1024, 8)),
-    _good("good frames of eight codebooks", _decoded_codes(4, 4)),
-    _good("good lapped transforms", _lapped_transform(128, 256, 64, 8, 3)),
+    _good("good frames of eight codebooks", _decoded_codes(2, 1)),
+    _good("good lapped transforms", _lapped_transform(128, 256, 64, 8, 4)),
     _good("good normals of corners", _corner_normals(128, 4)),
-    _good("good hashed field", _hashed_field(256, 4)),
+    _good("good hashed field", _hashed_field(128, 4)),
     _good("good mix of six channels", _stereo(1024, 8)),
     _good("good packed texture", _packed_texture(256, 8)),
-    _good("good view of 16 planes", _plane_images(1024, 4)),
-    _good("good limiter of sound", _limiter(256, 2, 4)),
+    _good("good view of 16 planes", _plane_images(512, 4)),
+    _good("good limiter of sound", _limiter(128, 1, 6)),
 )

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import pandas as pd
+
+from instrument_passes.ir.model import Op
 from profscope.analysis.cause import NO_GAIN, Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import avoidable_casts
@@ -27,6 +30,10 @@ _CALL: Final = "tt.extern_elementwise"
 _FAST: Final = re.compile(
     r'symbol = "__nv_(fast_|brev|clz|popc|ffs|f?abs|f?min|f?max|fma|floor|ceil|rint|trunc|rcp|rsqrt|saturate)'
 )
+_ROOT: Final = re.compile(r"divf|precise_sqrt")  # functions of one instruction on the XU pipe,
+_ROOTS: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and its names
+_ONE_NUMBER: Final = ("tt.splat", "arith.constant")
+_ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _ANY_SLOW: Final = f"{_DIVISIONS}|{_SLOW}"
 _INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
@@ -76,15 +83,17 @@ def _finding(
     kept: Mapping[str, float],
     what: str,
     advice: str,
+    part: float = 1.0,
     most: Without | None = None,
 ) -> Finding:
+    """part: of what the samples at these instructions are of, that goes."""
     return Finding(
         name, *place,
         cited(
             "{sampled} are at {what}; issue slots are at {issue}",
             sampled=of_samples(share), what=what, issue=of_peak(facts.used.get("issue", 0.0)),
         ),
-        advice, gain(facts, Without(share, kept), most=most), "medium",
+        advice, gain(facts, Without(part * share, kept), most=most), "medium",
     )  # fmt: skip
 
 
@@ -96,8 +105,8 @@ def fp64_arithmetic(facts: KernelFacts) -> Iterator[Finding]:
     rows = facts.counts["op"].isin(_DOUBLES) | facts.counts["opcode"].astype("str").str.contains(r"\.F64")
     if facts.ttgir:  # functions such as sin use float64 for some arguments of float32
         rows &= facts.at(facts.lines_with("f64"))
-    if not rows.any():
-        return
+    if not (rows & facts.counts["op"].isin(_DOUBLES)).any():
+        return  # what is only converted has another cause
     place, _ = facts.most_executed(rows)
     lines = facts.counts.loc[rows, "line"].unique()
     slow = rows | facts.at(lines) & ~facts.counts["op"].isin(["LDG", "STG"])
@@ -131,23 +140,54 @@ def by_ops(facts: KernelFacts) -> Iterator[Finding]:
         if facts.executed_share(rows) < thresholds.MUCH:
             continue
         place, _ = facts.most_executed(rows)
+        part, left = 1.0, dict[str, float]()
         share = facts.blamed_share(rows)
-        torn: dict[str, float] = {}
         if pattern == _DIVISIONS:
-            waits, torn = without_torn_vectors(facts)
+            waits, left = without_torn_vectors(facts)
             share = min(1.0, share + waits)
+        else:
+            part, left = _left_of_functions(facts, lines, rows)
         ops = sorted({op for line in lines for op in facts.ops[line] if re.search(_ANY_SLOW, op)})
         what = f"lines with {', '.join(ops[:3])}"
-        yield _finding(facts, name, place, share, kept_without(facts, rows) | torn, what, advice)
+        kept = kept_without(facts, rows, part) | left
+        yield _finding(facts, name, place, share, kept, what, advice, part)
+
+
+def _left_of_functions(
+    facts: KernelFacts, lines: set[int], rows: pd.Series
+) -> tuple[float, dict[str, float]]:
+    """What goes of the instructions at lines with slow functions, and what stays of the XU pipe's use. A
+    division, or a root, has one instruction there, and so has a fast one, but not the multiplication that
+    takes the place of a division by one number. As often each other op of the line has an instruction, and
+    so has what takes its place. Of other functions all of the line is taken to be theirs."""
+    executed = facts.counts["executed"].astype(float)
+    is_root = facts.counts["opcode"].astype("str").str.contains(_ROOTS)
+    xu = facts.slots["xu"][rows & is_root]
+    stays, gone = 0.0, rows.copy()
+    for line in lines:
+        ops = [op for op, at, _ in facts.located_ops if at == line and _is_of_many(op)]
+        slow = [op for op in ops if re.search(_SLOW, op.name)]
+        if slow and all(_ROOT.search(op.name) for op in slow):
+            others = sum(bool(_ONE_SLOT.match(op.name)) for op in ops) - len(slow)
+            here = facts.at({line})
+            runs = float(xu[here].sum()) * (1 + others / len(slow))
+            stays += min(runs, float(executed[rows & here].sum()))
+            gone &= ~here | (is_root & all(map(_is_by_one_number, slow)))
+    return 1 - stays / max(1.0, float(executed[rows].sum())), {"xu": kept_without(facts, gone)["xu"]}
+
+
+def _is_by_one_number(division: Op) -> bool:
+    divisor = division.resolve(division.operands[-1]) if len(division.operands) > 1 else None
+    return divisor is not None and isinstance(divisor.owner, Op) and divisor.owner.name in _ONE_NUMBER
+
+
+def _is_of_many(op: Op) -> bool:
+    return any(elements(each.type) > 1 for each in op.results)
 
 
 def _of_tensors(facts: KernelFacts) -> set[int]:
     """The lines of slow functions of more than one number."""
-    return {
-        line
-        for op, line, _ in facts.located_ops
-        if re.search(_SLOW, op.name) and any(elements(each.type) > 1 for each in op.results)
-    }
+    return {line for op, line, _ in facts.located_ops if re.search(_SLOW, op.name) and _is_of_many(op)}
 
 
 def _only_fast(facts: KernelFacts) -> set[int]:
@@ -174,7 +214,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     rows = (facts.counts["op"].isin(CONVERSIONS) | halves) & (facts.at(lines) | (facts.counts["line"] == 0))
     rows |= facts.counts["op"].isin(["PRMT", "SHF", "LOP3"]) & facts.at(plain)
     share = facts.executed_share(rows)
-    place, _ = facts.most_executed(rows)
+    place, _ = facts.most_sampled(rows)
     taken = max(share * facts.used.get("issue", 0.0), facts.blamed_share(rows))
     yield _finding(
         facts, "conversions", place, taken, kept_without(facts, rows), "conversions between types",

@@ -211,6 +211,7 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
                 each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and loop_around(each) is loop
             ]
             of_result = [goal for wait in waits for goal in uses.goals(wait) if _is_arithmetic(goal)]
+            of_result = [goal for goal in of_result if not _is_stored_as(goal, uses)]
             of_operand = [each for each in made if _is_arithmetic(each)]
             if (of_result or of_operand) and line_of(op):
                 by_casts = all(_CASTS.match(each.name) for each in of_result + of_operand)
@@ -218,6 +219,12 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
                 widened = dict(_widened(each) for each in of_operand if each.name in _FROM_INTEGER)
                 found.append(Unoverlapped(line_of(op), lines, by_casts, widened))
     return found
+
+
+def _is_stored_as(cast: Op, uses: Uses) -> bool:
+    """Whether it only brings a result to the type in which it is stored."""
+    goals = list(uses.goals(cast)) if _CASTS.match(cast.name) else []
+    return bool(goals) and all(_STORES.search(goal.name) for goal in goals)
 
 
 def _widened(cast: Op) -> tuple[int, float]:

@@ -202,8 +202,14 @@ def kept_without(facts: KernelFacts, rows: pd.Series, part: float = 1.0) -> dict
 
 
 def missed_by_l1(facts: KernelFacts) -> float:
-    """What part of the sectors that loads ask for L1 does not have."""
-    return 1 - min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100
+    """What part of the sectors that loads ask for L1 does not have. Its hit rate is of all sectors (NVIDIA,
+    "Nsight Compute", memory tables). Stores and atomics go on to L2, and hit where a store has just been."""
+    loaded = facts.sectors("LDG", "LDGSTS") + facts.local_bytes / 32
+    every = loaded + facts.sectors("STG", *ATOMICS)
+    stores = facts.counts[facts.counts["op"].eq("STG")]
+    again = float((stores["sectors"] - stores["sectors_ideal"]).clip(lower=0).sum())
+    hits = every * min(100.0, max(0.0, facts.counters.get("l1_hit_rate", 0.0))) / 100 - again
+    return 1 - min(1.0, max(0.0, hits) / max(1.0, loaded))
 
 
 def left_of_traffic(facts: KernelFacts, loaded: float, stored: float) -> dict[str, float]:

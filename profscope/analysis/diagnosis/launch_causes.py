@@ -11,7 +11,7 @@ from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_sampl
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import LANES, LOADS, KernelFacts
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, hidden_gain, kept_without
-from profscope.analysis.diagnosis.ttgir_ops import element_bytes, elements
+from profscope.analysis.diagnosis.ttgir_ops import differs_by_program, element_bytes, elements
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES", "RESULTS"]
@@ -73,8 +73,9 @@ def tail(facts: KernelFacts) -> Iterator[Finding]:
 def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     """Needs recorded CTAs. Without it each CTA takes the mean time; many waves even it out. CTAs are uneven
     if the recorded ones are; in a single wave also if their loops' bounds are and places stay empty. SMs that
-    have no CTA at all are another finding. On the emulator, whose launches are small, programs that return at
-    once would be most of it: those are no finding."""
+    have no CTA at all are another finding; CTAs that do alike work and take unlike times are none. On the
+    emulator, whose launches are small, programs that return at once would be most of it: those are no
+    finding."""
     cycles = facts.cta_cycles
     waves = max(1, math.ceil(facts.waves))
     around = 1e3 * thresholds.LAUNCH_US / facts.counters.get("time", math.inf)
@@ -82,6 +83,8 @@ def load_imbalance(facts: KernelFacts) -> Iterator[Finding]:
     if not cycles.any() or (facts.grid < facts.sms and not idle and not facts.emulated):
         return
     if facts.emulated and len(facts.text_of("tt.return")) > 1:
+        return
+    if facts.ttgir_ops and not any(map(differs_by_program, facts.ttgir_ops)):
         return
     is_single = waves == 1 and not facts.emulated
     if cycles.std() < thresholds.UNEVEN * cycles.mean() and not (is_single and facts.uneven_loops):

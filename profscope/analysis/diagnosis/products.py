@@ -153,8 +153,8 @@ def _made_of(op: Op) -> list[Op]:
 
 
 class Tile(NamedTuple):
-    """Rows and columns of the largest product in a loop, 0 if there is none, and whether other programs
-    multiply the same columns, or rows, by others: only then could there be more of them."""
+    """Rows and columns of the largest product, in a loop if one is there, 0 if there is none; and whether
+    other programs multiply the same columns, or rows, by others: only then could there be more of them."""
 
     rows: int
     columns: int
@@ -164,13 +164,13 @@ class Tile(NamedTuple):
 
 def tile_of(facts: KernelFacts) -> Tile:
     found = [
-        (int(tile[1]), int(tile[2]), op)
+        (inside, int(tile[1]), int(tile[2]), op)
         for op, _, inside in facts.located_ops
-        if inside and PRODUCTS.search(op.name) and (tile := _TILE.match(op.results[0].type))
+        if PRODUCTS.search(op.name) and (tile := _TILE.match(op.results[0].type))
     ]
     if not found:
         return Tile(0, 0, False, False)
-    rows, columns, product = max(found, key=lambda tile: tile[0] * tile[1])
+    _, rows, columns, product = max(found, key=lambda tile: (tile[0], tile[1] * tile[2]))
     of_rows, of_columns = (_axes_of_operand(facts, product, side) for side in (0, 1))
     if not of_rows and not of_columns:  # by descriptors
         return Tile(rows, columns, True, True)
@@ -210,12 +210,13 @@ def without_small_tiles(facts: KernelFacts) -> Without:
     """A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
     Sides shorter than those of good products (64 rows, if a product multiplies what another has made, as in
     attention) could be as long if other tiles load the same again: the one
-    operand's bytes are asked for several times as often as DRAM sends any. What is loaded once, stays."""
+    operand's bytes are asked for several times as often as DRAM sends any. What is loaded once, stays, and so
+    does a product that no loop adds up."""
     rows, columns, more_rows, more_columns = tile_of(facts)
     side_of_good = thresholds.WGMMA_SIDE if are_chained(facts.ttgir_ops) else thresholds.TILE_SIDE
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     read = facts.counters.get("dram_read", 0.0)
-    if not rows or not asked:
+    if not asked or not facts.has(PRODUCTS.pattern, loop=True):
         return Without(0.0)
     longer_rows, longer_columns = (
         max(side, side_of_good)

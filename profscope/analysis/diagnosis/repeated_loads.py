@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.diagnosis.facts import LANES, KernelFacts
 from profscope.analysis.diagnosis.gains import (
     Without,
     gain,
@@ -22,10 +22,12 @@ from profscope.analysis.diagnosis.gains import (
     missed_by_l1,
 )
 from profscope.analysis.diagnosis.ttgir_ops import (
+    AXES,
     FROM_GLOBAL,
     LOOPS,
     PRODUCTS,
     arguments_of,
+    elements,
     grid_axes,
     is_gathered,
 )
@@ -147,8 +149,9 @@ def neighbours(facts: KernelFacts) -> Iterator[Finding]:
     repeated = repeated_loads(facts)
     of_tensors: dict[Read, list[int]] = {}
     for line, read in read_by_line(facts).items():
-        is_plain = line not in repeated and not any(map(is_gathered, facts.accesses_at(line)))
-        if line in touched.index and is_plain:
+        loads = facts.accesses_at(line)
+        is_plain = line not in repeated and not any(map(is_gathered, loads))
+        if line in touched.index and is_plain and not any(_is_common(facts, load) for load in loads):
             of_tensors.setdefault(read, []).append(line)
     again = {
         read: missed * float(touched[lines].sum()) - read.size
@@ -175,6 +178,15 @@ def neighbours(facts: KernelFacts) -> Iterator[Finding]:
         "tiles of several rows and columns for each program, so that it loads most neighbours itself",
         gain(facts, Without(1 - left["l2"], left), Without(1 - least["l2"], least)), "medium",
     )  # fmt: skip
+
+
+def _is_common(facts: KernelFacts, load: Op) -> bool:
+    """Whether other warps or programs load all of the same, not neighbours only: there are fewer elements
+    than the CTA has lanes, or an axis of the grid does not matter."""
+    few = bool(load.results) and elements(load.results[0].type) < LANES * facts.warps
+    launch = facts.analysis.launches.iloc[0]
+    axes = {axis for axis in AXES if launch[f"grid_{axis}"] > 1}
+    return few or bool(axes - grid_axes(load, load.operands[0]))
 
 
 def _is_alike(facts: KernelFacts, line: int) -> bool:

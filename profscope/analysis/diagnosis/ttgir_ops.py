@@ -21,6 +21,7 @@ __all__ = [
     "bounds_compared",
     "buffer_of",
     "copies_into",
+    "differs_by_program",
     "element_bytes",
     "elements",
     "grid_axes",
@@ -51,6 +52,8 @@ AXES: Final = ("x", "y", "z")
 FROM_GLOBAL: Final = ("tt.load", "ttg.async_copy_global_to_local")
 """Ops that load from global memory, by pointers."""
 LOOPS: Final = ("scf.for", "scf.while")
+_CHOICES: Final = ("scf.while", "scf.if", "cf.cond_br", "cf.switch", "tt.call")
+_UNLIKE: Final = re.compile(r"tt\.(get_program_id|load|atomic_|descriptor_)|local_load|inline_asm")
 _LOAD: Final = "tt.load"
 _OWN: Final = re.compile(r"tt\.atomic_|elementwise_inline_asm$")  # each program may have another result
 _FROM_INTEGER: Final = "tt.int_to_ptr"
@@ -309,6 +312,22 @@ def _sources(user: Op, name: str, alone: bool) -> Iterator[Value]:
 def is_of_program(loop: Op, *bounds: str) -> bool:
     """Whether a bound of a loop, one of these if any are given, depends on the program's id."""
     return _bounds(loop, bounds)[0]
+
+
+def differs_by_program(op: Op) -> bool:
+    """Whether programs may do more or less than others at an op: at a branch of the source, or in a loop
+    whose number of steps depends on the program's id, or on data. From x to x plus n there are n steps."""
+    if op.name in _CHOICES:  # those that recording adds are at the kernel's own line
+        return line_of(op) not in {line_of(each) for each in op.ancestors() if each.name == _FUNCTION}
+    if op.name != "scf.for":
+        return False
+    first, last = op.operands[:2]
+    end = op.resolve(last)
+    asked = [(op, first), (op, last)]
+    if end is not None and isinstance(end.owner, Op) and end.owner.name == "arith.addi":
+        added = [each for each in end.owner.operands if end.owner.resolve(each) != op.resolve(first)]
+        asked = [(end.owner, each) for each in added] if len(added) == 1 else asked
+    return any(_UNLIKE.search(made.name) for user, name in asked for made in makers_of(user, name))
 
 
 def is_of_data(op: Op, ops: Iterable[Op]) -> bool:
