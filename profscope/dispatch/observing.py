@@ -297,23 +297,34 @@ class EmulatedCounts:
         """Of the launches so far; None if there are none."""
         from profscope.evidence.emulated import CountedKernel, emulated_evidence  # pandas takes its time
 
-        counts = dict(self._counts)  # another thread may launch meanwhile
-        launches = sum(totals.launches for totals in counts.values())
+        counted = self._counted()
+        launches = sum(totals.launches for _, _, totals in counted)
         if launches and (self._tables is None or self._tables[0] != launches):
-            recorded = [each.recorded for each in self._configurations.all() if each.recorded is not None]
             kernels = [
                 CountedKernel(
-                    kernel.name,
-                    "" if build is None else build.key,
-                    kernel.asm["ptx"],
-                    totals,
-                    _is_probed(manifest_of_binary(kernel)),
+                    kernel.name, key, kernel.asm["ptx"], totals, _is_probed(manifest_of_binary(kernel))
                 )
-                for kernel, build in ((each.kernel, each.build) for each in recorded)
-                if (totals := counts.get(kernel.function)) is not None
+                for kernel, key, totals in counted
             ]
             self._tables = launches, emulated_evidence(kernels)
         return None if self._tables is None else self._tables[1]
+
+    def tensors(self) -> list[dict[str, Any]]:
+        """As the metadata's entry "hardware" has them; see `Observing.describe`."""
+        return of_configurations(
+            {"kernel": kernel.name, "key": key, "bytes": totals.tensors}
+            for kernel, key, totals in self._counted()
+        )
+
+    def _counted(self) -> list[tuple[CompiledKernel, str, Totals]]:
+        """Of each configuration that has been recorded its binary, its key and its counts."""
+        counts = dict(self._counts)  # another thread may launch meanwhile
+        recorded = [each.recorded for each in self._configurations.all() if each.recorded is not None]
+        return [
+            (kernel, "" if build is None else build.key, totals)
+            for kernel, build in ((each.kernel, each.build) for each in recorded)
+            if (totals := counts.get(kernel.function)) is not None
+        ]
 
 
 def _is_probed(manifest: Manifest) -> bool:

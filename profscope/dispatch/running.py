@@ -129,6 +129,8 @@ class Running:
         """Metadata and notes beyond what the launches themselves say."""
         sampling, of_launches = self._launch_sampling()
         hardware, observed = self.observing.describe()
+        if self.emulated_counts is not None:
+            hardware.setdefault("hardware", {})["tensors"] = self.emulated_counts.tensors()
         baseline, timed = self.baseline.describe()
         building, left_bare = self.inductor.describe()
         notes = [

@@ -10,7 +10,7 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from profscope.errors import EmulatorError
 from profscope.progress import Steps, working
 
 __all__ = ["Launch", "Launcher", "check_count", "flatten", "live_tensors", "pack"]
+
+_SCRATCHES: Final = 2  # buffers that are a kernel's last parameters
 
 
 class Launcher:
@@ -145,7 +147,8 @@ class Launcher:
             raise EmulatorError(
                 f"{program.name} takes {len(program.graph.params)} parameters but was given {len(values)}"
             )
-        sizes = {len(values) - 2: scratch[1] if scratch else 0, len(values) - 1: profile[1] if profile else 0}
+        own = (scratch, profile)
+        sizes = {len(values) - _SCRATCHES + at: each[1] if each else 0 for at, each in enumerate(own)}
         pointers = [
             allocation_of(name, value, sizes.get(index)) if kind[0] == "*" else None
             for index, (name, kind, value) in enumerate(zip(names, types, values, strict=True))
@@ -359,7 +362,9 @@ class Launch:
         """Add the counts of the launch, which has ended, to those of its program."""
         if counts and self.device.counts is not None:
             totals = self.device.counts.get(self.program) or Totals(self.program.counted)
-            self.device.counts[self.program] = totals.plus(counts)
+            tensors = [each for each in self.memory.pointers[:-_SCRATCHES] if each is not None]
+            reached = {each.name: each.end - each.base for each in tensors}
+            self.device.counts[self.program] = totals.plus(counts, reached)
 
     def begin(self) -> Grid:
         """What the launch's CTAs share from now on."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 
 from bench.diagnose import RECORDINGS, cases
@@ -53,6 +54,13 @@ def with_l2(used: float) -> KernelFacts:
     """A product whose tiles have a short side, with so much to do for L2."""
     facts = of_case("matmul by 2 warps")
     return replace(facts, used=dict(facts.used) | {"l2": used, "dram": used, "tensor": 0.1})
+
+
+def with_spread(share: float) -> KernelFacts:
+    """CTAs of several waves whose times are apart by so much of their mean, on either side."""
+    facts = of_case("joined buckets by a program each")
+    half = np.full(len(facts.cta_cycles) // 2, share)
+    return replace(facts, cta_cycles=1e5 * (1 + np.concatenate([half, -half])))
 
 
 def with_waits(share: float) -> KernelFacts:
@@ -103,7 +111,7 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "MUCH": lambda: with_waits(0.1),
     "EXCESS": case("member of a record"),
     "REREAD": lambda: with_reread(4),
-    "UNEVEN": lambda: replace(of_case("field of a structure"), idle=0.3),
+    "UNEVEN": lambda: with_spread(0.25),
     "CTA_START_CYCLES": case("CTAs of one short row"),
     "LAUNCH_US": case("rays of a picture's rows by one program"),
     "PASSED_CYCLES": partitions,
@@ -121,11 +129,11 @@ _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "FEWEST_SAMPLES": lambda: with_samples(300),
     "NOISE_PCT": case("best logit each step"),
     "ATTAINABLE": case("triangular matvec"),
-    "NEAR_ROOF": case("member of a record"),
+    "NEAR_ROOF": case("matmul by 2 warps"),
     "MUCH": case("best logit each step"),
     "EXCESS": case("image off by a byte"),
     "REREAD": lambda: with_reread(6),
-    "UNEVEN": case("gelu of rows by 32 warps"),
+    "UNEVEN": lambda: with_spread(0.5),
     "CTA_START_CYCLES": case("bytes one by one"),
     "LAUNCH_US": case("rays of a picture's rows by one program"),
     "PASSED_CYCLES": partitions,

@@ -24,7 +24,14 @@ from profscope.analysis.diagnosis.gains import (
 )
 from profscope.analysis.diagnosis.products import without_small_tiles
 from profscope.analysis.diagnosis.repeated_loads import sizes_of
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, elements, is_divided, is_gathered, scattered_over
+from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
+    elements,
+    is_divided,
+    is_gathered,
+    is_in_loop,
+    scattered_over,
+)
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES", "without_torn_vectors"]
@@ -270,8 +277,8 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
     queues = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
     waits = facts.stalled(*queues, by=("atomic",)) + facts.stalled("membar")
     rows = facts.counts["op"].isin(ATOMICS) & (facts.counts["sectors"] > 0)
-    if facts.emulated and facts.counts.loc[rows, "executed"].sum() <= facts.grid * facts.warps:
-        return  # one a warp: launches of few CTAs only have little else to do
+    if facts.emulated and facts.counts.loc[rows, "executed"].sum() <= _single_atomics(facts):
+        return  # launches of few CTAs only have little else to do
     if waits > 0 and rows.any() and not _are_scattered(facts, rows):
         place, _ = facts.most_executed(rows)
         here = facts.samples["blamed_line"].isin(facts.counts.loc[rows, "line"].unique())
@@ -293,6 +300,13 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "medium",
         )  # fmt: skip
+
+
+def _single_atomics(facts: KernelFacts) -> int:
+    """How many instructions warps execute for atomics of a number, or of an element a lane, each once."""
+    single = [op for op in facts.ttgir_ops if op.name.startswith("tt.atomic_") and not is_in_loop(op)]
+    numbers = sum(not elements(op.operand_types[0]) for op in single)
+    return facts.grid * facts.warps * max(1, numbers)
 
 
 def _are_scattered(facts: KernelFacts, rows: pd.Series) -> bool:

@@ -4,8 +4,8 @@ Instructions of a block are executed together, so a block and each of its predic
 access by itself. What only serves records is no instruction of the kernel and has no number (`records.py`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -119,7 +119,8 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
 @dataclass(frozen=True, eq=False)
 class Totals:
     """Sums over `launches`, of each of `instructions`. sums: as the fields of LaunchCounts. warps: by block
-    for each schedule. loaded, stored: sectors of global memory."""
+    for each schedule. loaded, stored: sectors of global memory. tensors: by argument, the most bytes from its
+    pointer to the end of its storage."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0
@@ -127,8 +128,9 @@ class Totals:
     warps: tuple[tuple[Schedule, Array], ...] = ()
     loaded: Distinct = NONE
     stored: Distinct = NONE
+    tensors: Mapping[str, int] = field(default_factory=dict)
 
-    def plus(self, launch: Sequence[LaunchCounts]) -> "Totals":
+    def plus(self, launch: Sequence[LaunchCounts], tensors: Mapping[str, int]) -> "Totals":
         """With those of one launch more."""
         sums, warps = self.sums, dict(self.warps)
         for part in launch:
@@ -144,6 +146,7 @@ class Totals:
             tuple(warps.items()),
             self.loaded.plus(touched.distinct(stored=False)),
             self.stored.plus(touched.distinct(stored=True)),
+            {name: max(size, self.tensors.get(name, 0)) for name, size in tensors.items()},
         )
 
     @property
