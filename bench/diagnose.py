@@ -7,9 +7,9 @@ rounds but the first were written by somebody who had not read the rules, and re
 --emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
 few CTAs leaves idle is no finding then, and nobody knows the real gain.
 `bench/corpus/recordings` has a recording of each case, from an H200 or, of rounds 10 to 12, an H100; and in
-`times.json` the expected causes and lines, and what fixing it saved. To stay small, they are cut: of cases with
-many spans some CTAs, or the first spans of each warp, are left; if all CTAs take about the same time, a file
-has 512 of those that do not record. So their totals over CTAs are not those of the launch.
+`times.json` the expected causes and lines, and what fixing it saved. To stay small, they are cut: of cases
+with many spans some CTAs, or the first spans of each warp, are left; if all CTAs take about the same time, a
+file has 512 of those that do not record. So their totals over CTAs are not those of the launch.
 """
 
 from __future__ import annotations

@@ -7,13 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
 from instrument_passes.kept_text import packed
 from profscope.analysis.cause import Quantity
+from profscope.analysis.diagnosis.diagnose import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
+from profscope.analysis.diagnosis.gains import missed_by_l1
 from profscope.analysis.diagnosis.masks import masked_loop
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.profiles import Profile, load
@@ -445,3 +448,37 @@ def test_lanes_that_a_vector_leaves_to_the_compiler_are_no_masked_work() -> None
     """64 peaks are copied by 256 threads in each step of a loop whose tiles are all used."""
     found = load(DATA / "good-value-gradients.pftrace.gz").findings()
     assert "masked-work" not in found["finding"].tolist()
+
+
+def of_recorded(name: str) -> KernelFacts:
+    found = facts(recorded(name))
+    assert found is not None
+    return found
+
+
+def test_hits_of_l1_are_those_of_loads() -> None:
+    """Its hit rate is of all sectors, and stores that touch each once do not hit."""
+    streams = of_recorded("good swiglu")
+    loads, stores = streams.sectors("LDG", "LDGSTS"), streams.sectors("STG")
+    assert stores > 0
+    half = 100 * 0.5 * loads / (loads + stores)
+    assert missed_by_l1(replace(streams, counters={"l1_hit_rate": half})) == pytest.approx(0.5)
+    assert missed_by_l1(replace(streams, counters={"l1_hit_rate": 0.0})) == 1
+    assert missed_by_l1(replace(streams, counters={"l1_hit_rate": 100.0})) == 0
+
+
+def test_ctas_of_alike_work_are_no_load_imbalance() -> None:
+    """CTAs of "softmax of columns" all do the same, those of joined buckets what is in their bucket."""
+    for name, is_uneven in (("softmax of columns", False), ("joined buckets by a program each", True)):
+        found = of_recorded(name)
+        long = np.where(np.arange(len(found.cta_cycles)) % 8, 1e3, 1e5)
+        causes = [each.finding for each in diagnose(replace(found, cta_cycles=long, idle=0.5))]
+        assert ("load-imbalance" in causes) is is_uneven
+
+
+def test_only_a_division_by_one_number_leaves_the_xu_pipe() -> None:
+    """A multiplication takes its place; of other divisions a fast one still takes the reciprocal there."""
+    for name, is_full in (("division by a scalar", False), ("forces rounded exactly", True)):
+        busy = replace(of_recorded(name), used={"issue": 0.6, "xu": 0.9})
+        (found,) = [each for each in diagnose(busy) if each.finding == "slow-math"] or [None]
+        assert (found is None or found.gain.expected < 10) is is_full

@@ -10,7 +10,12 @@ from triton.compiler import ASTSource
 from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from profscope.analysis.diagnosis.dataflow import conversion_lines, promoted_products
-from profscope.analysis.diagnosis.ttgir_ops import is_of_data, loop_around, scattered_over
+from profscope.analysis.diagnosis.ttgir_ops import (
+    differs_by_program,
+    is_of_data,
+    loop_around,
+    scattered_over,
+)
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90
 
@@ -109,3 +114,37 @@ def test_what_a_step_loads_one_way_and_stores_another_has_to_be_converted(keeps:
     ops = ops_of(planes_kernel, types, SIDE=64, KEEPS=keeps)
     assert any(op.name == "ttg.convert_layout" and loop_around(op) is not None for op in ops)
     assert bool(conversion_lines(ops)) == keeps
+
+
+@triton.jit
+def steps_kernel(x_ptr, end_ptr, out_ptr, steps, BLOCK: tl.constexpr, OF: tl.constexpr):
+    at, total = tl.arange(0, BLOCK), tl.zeros((BLOCK,), dtype=tl.float32)
+    begin = tl.program_id(0) * steps
+    if OF == "its own":
+        for step in range(begin, begin + steps):
+            total += tl.load(x_ptr + step * BLOCK + at)
+    elif OF == "an argument":
+        for step in range(steps):
+            total += tl.load(x_ptr + (begin + step) * BLOCK + at)
+    elif OF == "a triangle":
+        for step in range(tl.program_id(0)):
+            total += tl.load(x_ptr + step * BLOCK + at)
+    elif OF == "data":
+        for step in range(begin, begin + tl.load(end_ptr + tl.program_id(0))):
+            total += tl.load(x_ptr + step * BLOCK + at)
+    else:
+        total += tl.load(x_ptr + at)
+        if tl.program_id(0) % 2 == 0:
+            total += tl.load(x_ptr + begin + at) * total
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + at, total)
+
+
+@pytest.mark.parametrize(
+    ("of", "differs"),
+    [("its own", False), ("an argument", False), ("a triangle", True), ("data", True), ("a branch", True)],
+)
+def test_programs_do_alike_if_their_loops_have_as_many_steps(of: str, differs: bool) -> None:
+    pointers = dict.fromkeys(("x_ptr", "out_ptr"), "*fp32") | {"end_ptr": "*i32", "steps": "i32"}
+    signature = {name: pointers[name] for name in ("x_ptr", "end_ptr", "out_ptr", "steps")}
+    ops = ops_of(steps_kernel, signature, BLOCK=128, OF=of)
+    assert any(map(differs_by_program, ops)) is differs

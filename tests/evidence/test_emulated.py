@@ -217,6 +217,36 @@ def test_counts_are_saved_and_spooled(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(profscope.load(path).counts, prof.counts)
 
 
+def test_the_bytes_of_tensors_are_noted_to_the_end_of_their_storage() -> None:
+    whole, out = torch.randn(3 * CTAS * BLOCK), torch.empty(CTAS * BLOCK)
+
+    def launch() -> None:
+        copy_kernel[(CTAS,)](whole[CTAS * BLOCK :], out, BLOCK=BLOCK)
+        copy_kernel[(CTAS,)](whole[2 * CTAS * BLOCK :], out, BLOCK=BLOCK)
+
+    (told,) = counted(launch).metadata["hardware"]["tensors"]
+    assert told["kernel"] == "copy_kernel"
+    assert told["bytes"] == {"x_ptr": 2 * 4 * CTAS * BLOCK, "out_ptr": 4 * CTAS * BLOCK}
+
+
+@triton.jit
+def narrowed_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr, SQUARED: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    for step in range(8):
+        x = tl.load(x_ptr + step * BLOCK + at)
+        if SQUARED:
+            for _ in tl.static_range(48):
+                x = x * x + x
+        tl.store(out_ptr + step * BLOCK + at, x.to(tl.float32))
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_float64_that_is_only_converted_is_no_float64_arithmetic(squared: bool) -> None:
+    x, out = torch.randn(9 * BLOCK * CTAS, dtype=torch.float64), torch.empty(9 * BLOCK * CTAS)
+    prof = counted(lambda: narrowed_kernel[(CTAS,)](x, out, BLOCK=BLOCK, SQUARED=squared))
+    assert ("fp64-arithmetic" in prof.findings()["finding"].tolist()) is squared
+
+
 def reasons(samples: pd.DataFrame) -> dict[str, int]:
     return {str(stall): int(count) for stall, count in samples.groupby("stall")["samples"].sum().items()}
 
