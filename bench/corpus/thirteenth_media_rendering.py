@@ -104,26 +104,26 @@ def _coarse_light(each: bool) -> Prepare:
 def lamps_kernel(place_ptr, normal_ptr, view_ptr, lamp_ptr, out_ptr, pixels, lamps, BLOCK: tl.constexpr):
     """Pixels of a deferred picture lit by lamps, diffuse and with highlights (Blinn and Phong)."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x, y = tl.load(place_ptr + at), tl.load(place_ptr + pixels + at)
-    z, across = tl.load(place_ptr + 2 * pixels + at), tl.load(normal_ptr + at)
-    along, up = tl.load(normal_ptr + pixels + at), tl.load(normal_ptr + 2 * pixels + at)
-    view_x, view_y = tl.load(view_ptr + at), tl.load(view_ptr + pixels + at)
-    view_z = tl.load(view_ptr + 2 * pixels + at)
-    red, green = tl.zeros((BLOCK,), dtype=tl.float32), tl.zeros((BLOCK,), dtype=tl.float32)
-    blue = tl.zeros((BLOCK,), dtype=tl.float32)
-    for lamp in range(lamps):
-        lamp_at = lamp_ptr + 8 * lamp
-        dx, dy, dz = tl.load(lamp_at) - x, tl.load(lamp_at + 1) - y, tl.load(lamp_at + 2) - z
-        near = tl.rsqrt(dx * dx + dy * dy + dz * dz + 1e-2)
-        facing = tl.maximum((dx * across + dy * along + dz * up) * near, 0.0)
-        hx, hy, hz = dx * near + view_x, dy * near + view_y, dz * near + view_z
-        shine = (hx * across + hy * along + hz * up) * tl.rsqrt(hx * hx + hy * hy + hz * hz + 1e-2)
-        shine *= shine
-        shine *= shine
-        light = (facing + shine * shine) * near * near
-        red += light * tl.load(lamp_at + 3)
-        green += light * tl.load(lamp_at + 4)
-        blue += light * tl.load(lamp_at + 5)
+    x, y = tl.load(place_ptr + at), tl.load(place_ptr + pixels + at)  # fault
+    z, across = tl.load(place_ptr + 2 * pixels + at), tl.load(normal_ptr + at)  # fault
+    along, up = tl.load(normal_ptr + pixels + at), tl.load(normal_ptr + 2 * pixels + at)  # fault
+    view_x, view_y = tl.load(view_ptr + at), tl.load(view_ptr + pixels + at)  # fault
+    view_z = tl.load(view_ptr + 2 * pixels + at)  # fault
+    red, green = tl.zeros((BLOCK,), dtype=tl.float32), tl.zeros((BLOCK,), dtype=tl.float32)  # fault
+    blue = tl.zeros((BLOCK,), dtype=tl.float32)  # fault
+    for lamp in range(lamps):  # fault
+        lamp_at = lamp_ptr + 8 * lamp  # fault
+        dx, dy, dz = tl.load(lamp_at) - x, tl.load(lamp_at + 1) - y, tl.load(lamp_at + 2) - z  # fault
+        near = tl.rsqrt(dx * dx + dy * dy + dz * dz + 1e-2)  # fault
+        facing = tl.maximum((dx * across + dy * along + dz * up) * near, 0.0)  # fault
+        hx, hy, hz = dx * near + view_x, dy * near + view_y, dz * near + view_z  # fault
+        shine = (hx * across + hy * along + hz * up) * tl.rsqrt(hx * hx + hy * hy + hz * hz + 1e-2)  # fault
+        shine *= shine  # fault
+        shine *= shine  # fault
+        light = (facing + shine * shine) * near * near  # fault
+        red += light * tl.load(lamp_at + 3)  # fault
+        green += light * tl.load(lamp_at + 4)  # fault
+        blue += light * tl.load(lamp_at + 5)  # fault
     tl.store(out_ptr + at, red)
     tl.store(out_ptr + pixels + at, green)
     tl.store(out_ptr + 2 * pixels + at, blue)
