@@ -21,6 +21,7 @@ from profscope.analysis.diagnosis.masks import masked_loop
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
+from tests.support.kernel_facts import facts_in
 
 DATA = Path(__file__).parents[1] / "data" / "diagnosis"
 _CASES = {case["name"]: case for case in cases()}
@@ -450,15 +451,9 @@ def test_lanes_that_a_vector_leaves_to_the_compiler_are_no_masked_work() -> None
     assert "masked-work" not in found["finding"].tolist()
 
 
-def of_recorded(name: str) -> KernelFacts:
-    found = facts(recorded(name))
-    assert found is not None
-    return found
-
-
 def test_hits_of_l1_are_those_of_loads() -> None:
     """Its hit rate is of all sectors, and stores that touch each once do not hit."""
-    streams = of_recorded("good swiglu")
+    streams = facts_in(recorded("good swiglu").tables)
     loads, stores = streams.sectors("LDG", "LDGSTS"), streams.sectors("STG")
     assert stores > 0
     half = 100 * 0.5 * loads / (loads + stores)
@@ -470,7 +465,7 @@ def test_hits_of_l1_are_those_of_loads() -> None:
 def test_ctas_of_alike_work_are_no_load_imbalance() -> None:
     """CTAs of "softmax of columns" all do the same, those of joined buckets what is in their bucket."""
     for name, is_uneven in (("softmax of columns", False), ("joined buckets by a program each", True)):
-        found = of_recorded(name)
+        found = facts_in(recorded(name).tables)
         long = np.where(np.arange(len(found.cta_cycles)) % 8, 1e3, 1e5)
         causes = [each.finding for each in diagnose(replace(found, cta_cycles=long, idle=0.5))]
         assert ("load-imbalance" in causes) is is_uneven
@@ -479,6 +474,6 @@ def test_ctas_of_alike_work_are_no_load_imbalance() -> None:
 def test_only_a_division_by_one_number_leaves_the_xu_pipe() -> None:
     """A multiplication takes its place; of other divisions a fast one still takes the reciprocal there."""
     for name, is_full in (("division by a scalar", False), ("forces rounded exactly", True)):
-        busy = replace(of_recorded(name), used={"issue": 0.6, "xu": 0.9})
+        busy = replace(facts_in(recorded(name).tables), used={"issue": 0.6, "xu": 0.9})
         (found,) = [each for each in diagnose(busy) if each.finding == "slow-math"] or [None]
         assert (found is None or found.gain.expected < 10) is is_full

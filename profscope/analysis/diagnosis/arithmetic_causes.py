@@ -30,8 +30,8 @@ _CALL: Final = "tt.extern_elementwise"
 _FAST: Final = re.compile(
     r'symbol = "__nv_(fast_|brev|clz|popc|ffs|f?abs|f?min|f?max|fma|floor|ceil|rint|trunc|rcp|rsqrt|saturate)'
 )
-_ROOT: Final = re.compile(r"divf|precise_sqrt")  # functions of one instruction on the XU pipe,
-_ROOTS: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and its names
+_ONE_OF_XU: Final = re.compile(r"divf|precise_sqrt")  # functions with one instruction on the XU pipe,
+_RECIPROCAL: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and the opcodes that it has
 _ONE_NUMBER: Final = ("tt.splat", "arith.constant")
 _ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
@@ -161,18 +161,21 @@ def _left_of_functions(
     takes the place of a division by one number. As often each other op of the line has an instruction, and
     so has what takes its place. Of other functions all of the line is taken to be theirs."""
     executed = facts.counts["executed"].astype(float)
-    is_root = facts.counts["opcode"].astype("str").str.contains(_ROOTS)
-    xu = facts.slots["xu"][rows & is_root]
+    is_reciprocal = facts.counts["opcode"].astype("str").str.contains(_RECIPROCAL)
+    xu = facts.slots["xu"][rows & is_reciprocal]
     stays, gone = 0.0, rows.copy()
-    for line in lines:
-        ops = [op for op, at, _ in facts.located_ops if at == line and _is_of_many(op)]
+    found: dict[int, list[Op]] = {line: [] for line in lines}
+    for op, line, _ in facts.located_ops:
+        if line in found and _is_of_many(op):
+            found[line].append(op)
+    for line, ops in found.items():
         slow = [op for op in ops if re.search(_SLOW, op.name)]
-        if slow and all(_ROOT.search(op.name) for op in slow):
+        if slow and all(_ONE_OF_XU.search(op.name) for op in slow):
             others = sum(bool(_ONE_SLOT.match(op.name)) for op in ops) - len(slow)
             here = facts.at({line})
             runs = float(xu[here].sum()) * (1 + others / len(slow))
             stays += min(runs, float(executed[rows & here].sum()))
-            gone &= ~here | (is_root & all(map(_is_by_one_number, slow)))
+            gone &= ~here | (is_reciprocal & all(map(_is_by_one_number, slow)))
     return 1 - stays / max(1.0, float(executed[rows].sum())), {"xu": kept_without(facts, gone)["xu"]}
 
 

@@ -210,8 +210,8 @@ def unoverlapped_products(ops: list[Op]) -> list[Unoverlapped]:
             waits = [
                 each for each in uses.of(op) if _NONE_PENDING.search(str(each)) and loop_around(each) is loop
             ]
-            of_result = [goal for wait in waits for goal in uses.goals(wait) if _is_arithmetic(goal)]
-            of_result = [goal for goal in of_result if not _is_stored_as(goal, uses)]
+            goals = (goal for wait in waits for goal in uses.goals(wait))
+            of_result = [goal for goal in goals if _is_arithmetic(goal) and not _is_stored_as(goal, uses)]
             of_operand = [each for each in made if _is_arithmetic(each)]
             if (of_result or of_operand) and line_of(op):
                 by_casts = all(_CASTS.match(each.name) for each in of_result + of_operand)

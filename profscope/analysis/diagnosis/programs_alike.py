@@ -15,7 +15,7 @@ from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
 from profscope.analysis.diagnosis.facts import ATOMICS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, held_by_traffic, kept_without, left_of_traffic
-from profscope.analysis.diagnosis.repeated_loads import Read, read_by_line, repeated_loads
+from profscope.analysis.diagnosis.repeated_loads import Read, read_by_line, repeated_loads, sides_of_grid
 from profscope.analysis.diagnosis.ttgir_ops import (
     AXES,
     FROM_GLOBAL,
@@ -136,7 +136,7 @@ def _reduced_alike(facts: KernelFacts) -> Iterator[tuple[int, int, int, set[int]
     """Of loads in loops that all programs along an axis only reduce: their line, that of the reduction, how
     many programs these are, and the lines of all that is done for it."""
     ops = facts.ttgir_ops
-    uses, sides = Uses(ops), _sides(facts)
+    uses, sides = Uses(ops), sides_of_grid(facts)
     for op, line, is_inside in facts.located_ops:
         if not is_inside or not line or op.name not in (FROM_GLOBAL[0], _READ):
             continue
@@ -193,7 +193,7 @@ def multiplied_alike(facts: KernelFacts) -> Iterator[Finding]:
 def _multiplied_alike(facts: KernelFacts) -> Iterator[tuple[int, int, set[int]]]:
     """Of products that all programs along an axis compute: how many programs these are, the line, and those
     of loads that are for these products only."""
-    ops, sides = facts.ttgir_ops, _sides(facts)
+    ops, sides = facts.ttgir_ops, sides_of_grid(facts)
     alike: dict[Op, tuple[int, set[Op]]] = {}
     others: set[Op] = set()
     for op in ops:
@@ -291,15 +291,9 @@ def _axes_of_value(user: Op, name: str, ops: list[Op]) -> set[str]:
     return found
 
 
-def _sides(facts: KernelFacts) -> dict[str, int]:
-    """How many programs there are along each axis of the grid."""
-    launch = facts.analysis.launches.iloc[0]
-    return {axis: int(launch[f"grid_{axis}"]) for axis in AXES}
-
-
 def _programs_by_line(facts: KernelFacts) -> dict[int, int]:
     """By line, how many programs load the same, as their addresses do not depend on all axes of the grid."""
-    sides = _sides(facts)
+    sides = sides_of_grid(facts)
     found: dict[int, int] = {}
     for op, line, _ in facts.located_ops:
         if op.name in FROM_GLOBAL and op.operands:

@@ -34,7 +34,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 
-__all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads", "sizes_of"]
+__all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads", "sides_of_grid", "sizes_of"]
 
 _OF_L1: Final = ("l1", "lsu")
 _QUEUES: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
@@ -184,9 +184,14 @@ def _is_common(facts: KernelFacts, load: Op) -> bool:
     """Whether other warps or programs load all of the same, not neighbours only: there are fewer elements
     than the CTA has lanes, or an axis of the grid does not matter."""
     few = bool(load.results) and elements(load.results[0].type) < LANES * facts.warps
-    launch = facts.analysis.launches.iloc[0]
-    axes = {axis for axis in AXES if launch[f"grid_{axis}"] > 1}
+    axes = {axis for axis, programs in sides_of_grid(facts).items() if programs > 1}
     return few or bool(axes - grid_axes(load, load.operands[0]))
+
+
+def sides_of_grid(facts: KernelFacts) -> dict[str, int]:
+    """How many programs there are along each axis of the grid."""
+    launch = facts.analysis.launches.iloc[0]
+    return {axis: int(launch[f"grid_{axis}"]) for axis in AXES}
 
 
 def _is_alike(facts: KernelFacts, line: int) -> bool:
