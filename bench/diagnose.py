@@ -199,7 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     half = parser.add_mutually_exclusive_group()
     half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
     half.add_argument("--all", action="store_true", help="both halves")
-    parser.add_argument("--round", type=int, help="only the cases that were written then: 1, 2 or 6 to 13")
+    parser.add_argument("--round", type=int, help="only the cases that were written then: 1, 2 or 6 to 14")
     parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
     options = parser.parse_args(argv)
     chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"

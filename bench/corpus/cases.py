@@ -90,6 +90,12 @@ _NAMES = (
     "thirteenth_learning_retrieval",
     "thirteenth_media_faultless",
     "thirteenth_learning_faultless",
+    "fourteenth_health_imaging",
+    "fourteenth_health_genomes",
+    "fourteenth_commerce_ranking",
+    "fourteenth_commerce_finance",
+    "fourteenth_health_faultless",
+    "fourteenth_commerce_faultless",
 )
 FAMILIES: dict[str, tuple[Case, ...]] = {name: import_module(f"bench.corpus.{name}").CASES for name in _NAMES}
 CASES: dict[str, Case] = {case.name: case for family in FAMILIES.values() for case in family}
