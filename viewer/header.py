@@ -34,6 +34,7 @@ EMULATED = "EMULATED: cycles of a cost model, not GPU time"
 CORRECTED = "scopes and warps: recording time subtracted; launches and CTAs: as read"
 _SHOWN_BOUND = 3
 _SHOWN_VARIANTS = 4
+_SHOWN_OPTIONS = 10
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -81,6 +82,32 @@ def _variants(model: ProfileModel) -> list[str]:
     return said
 
 
+def _launched(model: ProfileModel) -> list[str]:
+    """How the kernels were launched that took longest: "add_kernel by a grid of 64 x 2, num_warps=4"."""
+    said = []
+    for entry in model.kernels[:_SHOWN_BOUND]:
+        of = entry.configuration
+        if of is None:
+            continue
+        options = {"num_warps": of.num_warps, "num_stages": of.num_stages, "maxnreg": of.maxnreg}
+        told = [
+            f"{name}={value}" for name, value in {**options, **of.constexprs}.items() if value is not None
+        ]
+        grid = " x ".join(f"{side:,}" for side in _without_ones(entry.grid))
+        more = ["..."] * (len(told) > _SHOWN_OPTIONS)
+        by = f"{short_name(entry.name)} by a grid of {grid}"
+        said.append(", ".join([by, *map(printable, told[:_SHOWN_OPTIONS]), *more]))
+    return said
+
+
+def _without_ones(grid: Sequence[int]) -> list[int]:
+    """The sides of a grid, less those of 1 at its end."""
+    sides = list(grid)
+    while len(sides) > 1 and sides[-1] == 1:
+        sides.pop()
+    return sides
+
+
 def _program(program: Program) -> list[str]:
     """What the GPUs did, what part of that was Triton's, and the longest scopes of the host's code."""
     said = []
@@ -115,6 +142,7 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Trace", [f"{shown.trace}: {size[0]}", *size[1:]], ", "),
         ("Shown", _chosen(shown), ", "),
         ("Device", [part for part in (_device(header) or "unknown", *_clock(shown.model)) if part], ", "),
+        ("Launched", "; ".join(_launched(shown.model)).split(" ") if header.launches else [], " "),
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
         ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
         ("Measured", MEASURED.get(header.measure or "", "").split(), " "),
@@ -146,6 +174,7 @@ def render_top(shown: Shown, width: int) -> list[Text]:
     rows: list[_Row] = [
         ("Command", (header.command or "").split(), " "),
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
+        ("Launched", "; ".join(_launched(shown.model)).split(" "), " "),
         ("Variants", "; ".join(_variants(shown.model)).split(), " "),
         ("Shown", _chosen(shown), ", "),
         ("Verdict", shown.model.verdict.brief.split(), " "),

@@ -373,15 +373,15 @@ _good = faultless_of(14)
 
 CASES = (
     _good("good step of tables", _table_step(16, 4)),
-    _good("good scores in a batch", _batch_scores(128, 128, 64, 8, 2)),
+    _good("good scores in a batch", _batch_scores(128, 128, 64, 4, 2)),
     _good("good filter of likely keys", _likely_keys(1024, 4)),
-    _good("good implied volatilities", _implied_spreads(512, 4)),
-    _good("good crossing averages", _crossing_averages(128, 4)),
-    _good("good leaning of books", _leaning_books(512, 4)),
+    _good("good implied volatilities", _implied_spreads(1024, 4)),
+    _good("good crossing averages", _crossing_averages(256, 4)),
+    _good("good leaning of books", _leaning_books(128, 1)),
     _good("good sums by customer", _rare_groups(1024, 4)),
-    _good("good chosen rows", _chosen_rows(2048, 4)),
+    _good("good chosen rows", _chosen_rows(512, 4)),
     _good("good decoded column", _decoded_column(1024, 4)),
     _good("good times from steps", _summed_steps(4, 512, 4)),
     _good("good layers of shared experts", _expert_layer(128, 256, 64, 8, 4)),
-    _good("good mixtures for three tasks", _mixed_experts(4, 4)),
+    _good("good mixtures for three tasks", _mixed_experts(1, 1)),
 )

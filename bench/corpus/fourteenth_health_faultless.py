@@ -376,16 +376,16 @@ def _norm_of_pairs(rows_of_program: int, num_warps: int) -> Prepare:
 _good = faultless_of(14)
 
 CASES = (
-    _good("good sum of coils", _sum_of_coils(1024, 4)),
-    _good("good slices moved onto others", _moved_slice(8, 128, 4)),
+    _good("good sum of coils", _sum_of_coils(512, 4)),
+    _good("good slices moved onto others", _moved_slice(2, 256, 4)),
     _good("good votes of atlases", _voted_labels(4096, 8)),
     _good("good view of vessels", _brightest(1024, 4, 4)),
-    _good("good signals of tissues", _fingerprint(512, 4)),
-    _good("good lines through echoes", _fading_echoes(1024, 4)),
+    _good("good signals of tissues", _fingerprint(1024, 4)),
+    _good("good lines through echoes", _fading_echoes(1024, 8)),
     _good("good products of aligned sequences", _sequence_products(128, 256, 64, 8, 3)),
     _good("good words of a genome", _words_of_bases(256, 4)),
-    _good("good forces of bonds", _bond_forces(512, 4)),
+    _good("good forces of bonds", _bond_forces(1024, 4)),
     _good("good step in a bath of heat", _heat_bath(512, 4)),
-    _good("good scores of poses", _pose_scores(256, 4)),
-    _good("good norm of pairs", _norm_of_pairs(32, 4)),
+    _good("good scores of poses", _pose_scores(1024, 8)),
+    _good("good norm of pairs", _norm_of_pairs(16, 4)),
 )

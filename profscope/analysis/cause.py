@@ -36,11 +36,16 @@ NOISE_PCT = 5.0
 
 
 class Gain(NamedTuple):
-    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most."""
+    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most.
+
+    roof: the resource that binds the kernel, if the cause uses it, and left: the part of its use that stays.
+    """
 
     expected: float
     low: float
     high: float
+    roof: str = ""
+    left: float = 1.0
 
 
 def gain_text(pct: float) -> str:

@@ -81,6 +81,8 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
     actions = [
         parser.add_argument(
             "--kernels",
+            "--kernel",
+            dest="kernels",
             type=pattern,
             metavar="REGEX",
             help=f"{KERNELS}; the one with most time is explained (default: all)",

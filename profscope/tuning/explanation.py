@@ -115,7 +115,11 @@ class Explanation:
             if len(ran) > 1 and self.launched != AS_LAUNCHED:
                 longer = 100 * (ran[unit].iloc[1] / ran[unit].iloc[0] - 1)
                 return f"best: {self.launched}; the next takes {longer:.1f} % longer"
-            faster = "nothing that was tried is faster" if len(self.tries) > 1 else "nothing was tried"
+            faster = (
+                "nothing that was tried is faster, with the same results"
+                if len(self.tries) > 1
+                else "nothing was tried"
+            )
             return f"best: {self.launched}; {faster}"
         times = self.tries.set_index("options")[unit]
         saved = 100 * (1 - times[self.best] / times[self.launched])

@@ -199,3 +199,50 @@ def test_points_that_no_store_has_are_computed_for_nobody(own: bool, width: int,
         charges_kernel[(4,)](x, torch.empty(4 * 512), 4, width, OWN=own, BLOCK=512)
     found = [(each.finding, each.gain.expected > 0) for each in masked_points(facts_in(prof.profile.tables))]
     assert found == ([("masked-work", True)] if is_masked else [])
+
+
+@triton.jit
+def padded_product_kernel(
+    x_ptr, out_ptr, steps, WIDTH: tl.constexpr, LANES: tl.constexpr, SIDE: tl.constexpr
+):
+    """Products of tiles of SIDE rows of WIDTH numbers each, by LANES lanes."""
+    at, lane = tl.arange(0, SIDE), tl.arange(0, LANES)
+    total = tl.zeros((SIDE, SIDE), tl.float32)
+    q = tl.load(x_ptr + at[:, None] * WIDTH + lane[None, :], mask=(lane < WIDTH)[None, :], other=0.0)
+    for step in range(steps):
+        k_at = x_ptr + (step * SIDE + at)[None, :] * WIDTH + lane[:, None]
+        total = tl.dot(q, tl.load(k_at, mask=(lane < WIDTH)[:, None], other=0.0), total)
+    tl.store(out_ptr + at[:, None] * SIDE + at[None, :], total)
+
+
+@pytest.mark.parametrize(("width", "masked_pct"), [(40, 37.5), (64, 0.0)])
+def test_copies_of_few_steps_are_masked_off_as_often_as_those_of_many(width: int, masked_pct: float) -> None:
+    """The last steps of a pipelined loop copy nothing, and its first copies are in front of it."""
+    x = torch.randn(4 * 64, width).half()
+    with session() as prof:
+        padded_product_kernel[(1,)](x, torch.empty(64, 64), 4, WIDTH=width, LANES=64, SIDE=64, num_stages=3)
+    found = prof.profile.findings().query("finding == 'masked-work'")
+    masked = [each["masked"]["value"] for each in found["evidence_values"]]
+    assert masked == ([pytest.approx(masked_pct, abs=2.0)] if masked_pct else [])
+
+
+@triton.jit
+def lengths_kernel(x_ptr, length_ptr, out_ptr, n, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    """Sums of rows of any length up to n; MASKED: no load goes beyond it, else sums leave that out."""
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    length = tl.load(length_ptr + row)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        if MASKED:
+            total += tl.load(x_ptr + row * n + start + at, mask=start + at < length, other=0.0)
+        else:
+            total += tl.where(start + at < length, tl.load(x_ptr + row * n + start + at), 0.0)
+    tl.store(out_ptr + row * BLOCK + at, total)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_loaded_end_is_no_triangle_if_lanes_of_loads_tell(masked: bool) -> None:
+    lengths = torch.full((8,), 250, dtype=torch.int32)
+    with session() as prof:
+        lengths_kernel[(8,)](torch.rand(8, 256), lengths, torch.empty(8, 32), 256, MASKED=masked, BLOCK=32)
+    assert bool(masked_loop(ops_of(prof))) != masked

@@ -121,3 +121,26 @@ def test_a_scan_of_few_elements_for_each_thread_has_too_many_warps(warps: int, i
     found = [(each.finding, each.line) for each in scanned_by_many(facts_in(prof.profile.tables))]
     first = inspect.getsourcelines(scan_kernel.fn)[1]
     assert found == ([("too-many-warps", first + 1)] if is_found else [])
+
+
+@triton.jit
+def until_enough_kernel(x_ptr, out_ptr, enough, most, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    steps = 0
+    while (tl.sum(x, 0) < enough) and (steps < most):
+        x += tl.load(x_ptr + at + 1)
+        steps += 1
+    tl.store(out_ptr + at, x)
+
+
+@pytest.mark.parametrize(("enough", "runs_once"), [(100.0, True), (3000.0, True), (9000.0, False)])
+def test_a_loop_of_one_step_at_most_repeats_nothing(enough: float, runs_once: bool) -> None:
+    """The sum is 2,560 at first, and 2,560 more after each step."""
+    x, out = torch.full((257,), 10.0), torch.empty(256)
+    with session() as prof:
+        until_enough_kernel[(4,)](x, out, enough, 50, BLOCK=256)
+    known = facts_in(prof.profile.tables)
+    assert bool(known.lines_run_once) == runs_once
+    found = set(prof.profile.findings()["finding"])
+    assert not runs_once or not found & {"serial-reduction", "redundant-load"}

@@ -87,11 +87,13 @@ def _finding(
     most: Without | None = None,
 ) -> Finding:
     """part: of what the samples at these instructions are of, that goes."""
+    busiest = max(_PIPES, key=lambda each: facts.used.get(each, 0.0))
     return Finding(
         name, *place,
         cited(
-            "{sampled} are at {what}; issue slots are at {issue}",
-            sampled=of_samples(share), what=what, issue=of_peak(facts.used.get("issue", 0.0)),
+            "{sampled} are at {what}; {pipe} at {busy}",
+            sampled=of_samples(share), what=what, busy=of_peak(facts.used.get(busiest, 0.0)),
+            pipe="issue slots are" if busiest == "issue" else f"{RESOURCES[busiest][1]} is",
         ),
         advice, gain(facts, Without(part * share, kept), most=most), "medium",
     )  # fmt: skip
@@ -253,7 +255,7 @@ def bound(facts: KernelFacts) -> Iterator[Finding]:
     is_at_limit = used >= thresholds.NEAR_ROOF
     yield Finding(
         f"{_ROOFS.get(resource, 'issue')}-bound", *place, evidence,
-        "less of this work: the kernel is at the hardware limit" if is_at_limit
+        "only less of this work is faster: the hardware does no more of it" if is_at_limit
         else "less of this work, the busiest resource; it is not at its limit, so waits count, too", NO_GAIN,
         "low" if facts.emulated else "high",
     )  # fmt: skip

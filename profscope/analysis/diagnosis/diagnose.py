@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from profscope.analysis.cause import RESULT, Finding
+from profscope.analysis.cause import RESULT, Evidence, Finding, cited, of_peak
 from profscope.analysis.diagnosis import (
     arithmetic_causes,
     binary_causes,
@@ -20,6 +20,7 @@ from profscope.analysis.diagnosis import (
     warp_causes,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.limits import RESOURCES
 
 __all__ = ["diagnose"]
 
@@ -40,11 +41,30 @@ _TRAFFIC: Final = (
     "uncoalesced-load", "uncoalesced-store", "unvectorized-access", "tile-reread", "redundant-load",
     "atomics", "register-spills", "exposed-latency", "few-stages",
 )  # fmt: skip
+_LESS: Final = "less of this work, as the findings above say"
 
 
 def _rank(finding: Finding) -> tuple[float, int]:
     name = finding.finding
     return -finding.gain.expected, _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
+
+
+def _with_roof(finding: Finding, facts: KernelFacts) -> Finding:
+    """With what it takes of the resource that binds the kernel: who waits for that waits anywhere, so that
+    the gain may be larger than the samples at the finding's line."""
+    roof, left = finding.gain.roof, finding.gain.left
+    if left > 1 - thresholds.NOISE_PCT / 100:
+        return finding
+    used = facts.used[roof]
+    said = cited(
+        "{roof} is at {used_of_roof}, {left_of_roof} without this",
+        roof=RESOURCES[roof][1], used_of_roof=of_peak(used), left_of_roof=of_peak(used * left),
+    )  # fmt: skip
+    own = finding.evidence
+    both = Evidence(
+        f"{own.sentence}; {said.sentence}", {**own.quantities, **said.quantities}, {**own.names, **said.names}
+    )
+    return replace(finding, evidence=both)
 
 
 def diagnose(facts: KernelFacts) -> Iterator[Finding]:
@@ -70,7 +90,8 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
         places.add(place)
         is_modelled = facts.emulated and each.finding in _TRAFFIC
         is_low = is_modelled or each.gain.low < thresholds.NOISE_PCT
-        yield replace(each, confidence="low") if is_low else each
+        yield _with_roof(replace(each, confidence="low") if is_low else each, facts)
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
     yield from (each for each in binary if each.finding not in told)
-    yield from (each for each in found if each.finding.endswith(RESULT))
+    results = (each for each in found if each.finding.endswith(RESULT))
+    yield from (replace(each, advice=_LESS) if told else each for each in results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, cast
@@ -18,6 +18,7 @@ from instrument_passes.ir.model import Op
 from instrument_passes.ir.parser import parse
 from instrument_passes.kept_text import unpacked
 from profscope.analysis.diagnosis import thresholds
+from profscope.analysis.diagnosis.opcodes import in_words_of_sass
 from profscope.analysis.diagnosis.ttgir_ops import (
     adds_to,
     elements,
@@ -31,7 +32,6 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
-from profscope.emulator.ptx_syntax import sass_name
 
 __all__ = ["ATOMICS", "CONVERSIONS", "LANES", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 
@@ -50,9 +50,6 @@ LOADS: Final[tuple[str, ...]] = ("global load", "async copy", "tma")
 """Classes of instructions that load from global memory."""
 CONVERSIONS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
 """Opcodes that turn one type of number into another."""
-_PTX_WIDTH: Final = re.compile(r"(?:\.v(\d))?\.[bfsu](\d+)$")
-_SASS_WIDTH: Final = re.compile(r"\.(U8|S8|U16|S16|64|128)(?:\.|$)")
-_SASS_BYTES: Final = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 WITNESSES: Final = ("counters", "counts", "samples", "ttgir", "ctas")
 """Who may have seen a launch: hardware counters, instruction counts, PC samples (on the emulator the cycles
 of its cost model), the TTGIR, and the begins and ends of CTAs."""
@@ -334,6 +331,20 @@ class KernelFacts:
         return {line for op, line, _ in self.located_ops if any(kind in result.type for result in op.results)}
 
     @cached_property
+    def lines_run_once(self) -> set[int]:
+        """The lines of `while` loops whose body a warp executes once at the most: what it computes in the
+        first step, no other one computes again."""
+        warps = self.grid * self.warps * self.counts["launches"].max() if len(self.counts) else 0
+        found: set[int] = set()
+        for loop in self.ttgir_ops:
+            if loop.name != "scf.while":
+                continue
+            condition, body = ({line_of(op) for op in region.walk()} for region in loop.regions)
+            executed = self.counts.loc[self.at(body - condition - {0}), "executed"]
+            found |= condition | body if len(executed) and executed.median() <= warps else set()
+        return found - {0}
+
+    @cached_property
     def divisions(self) -> dict[int, bool]:
         """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
         whether they are of data, and no access needs them."""
@@ -388,7 +399,7 @@ def facts_of(judged: KernelAnalysis) -> KernelFacts | None:
         known=known,
         used={name: float(value) for name, value in used.items() if np.isfinite(value)},
         counters={name: value for name, value in values.items() if np.isfinite(value)},
-        counts=_in_words_of_sass(counts),
+        counts=in_words_of_sass(counts),
         samples=samples,
         grid=grid,
         warps=int(about.get("num_warps") or first["num_warps"]),
@@ -441,20 +452,6 @@ def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
     return 0.0
 
 
-def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
-    opcodes = counts["opcode"].astype("str")
-    slots = [sum(slots_of(opcode).values()) for opcode in opcodes]
-    widths = np.array(thread_bytes(opcodes), np.int64)
-    copies = opcodes.str.startswith("cp.async").to_numpy(bool)  # of PTX, whose size is an operand
-    moved = 32 * counts["sectors_ideal"].to_numpy() / counts["threads"].clip(lower=1).to_numpy()
-    widths = np.where(copies, 2 ** np.ceil(np.log2(np.clip(moved, 4, 16))).astype(np.int64), widths)
-    return counts.assign(
-        op=pd.Series(op_names(opcodes), counts.index, dtype="str"),
-        bytes=pd.Series(widths, counts.index, dtype="int64"),
-        executed=counts["executed"] * np.array(slots, np.int64),
-    )
-
-
 def _capability(arch: str) -> int:
     """Of "sm_90a": 90; 0 if unknown."""
     number = arch.removeprefix("sm_").rstrip("af")
@@ -473,26 +470,3 @@ def _text_of(judged: KernelAnalysis, stage: str) -> str:
         return unpacked(text)
     except IRError:  # damaged: what needs it is left out
         return ""
-
-
-# Opcodes in one language: the emulator counts instructions of PTX, the hardware those of SASS.
-
-
-def op_names(opcodes: Iterable[str]) -> list[str]:
-    """Of each opcode the name in SASS without its modifiers, such as LDG."""
-    return [sass_name(opcode) if opcode[:1].islower() else opcode.partition(".")[0] for opcode in opcodes]
-
-
-def thread_bytes(opcodes: Iterable[str]) -> list[int]:
-    """Of each opcode the bytes that a thread accesses, if it accesses memory."""
-    return [_ptx_bytes(opcode) if opcode[:1].islower() else _sass_bytes(opcode) for opcode in opcodes]
-
-
-def _ptx_bytes(opcode: str) -> int:
-    width = _PTX_WIDTH.search(opcode)
-    return int(width[1] or 1) * int(width[2]) // 8 if width else 4
-
-
-def _sass_bytes(opcode: str) -> int:
-    width = _SASS_WIDTH.search(opcode)
-    return _SASS_BYTES[width[1]] if width else 4

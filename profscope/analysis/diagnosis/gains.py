@@ -107,7 +107,9 @@ def gain(
     noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
-    return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0)
+    roof = binding({name: 100 * used for name, used in facts.used.items()}) if facts.used else ""
+    left = expected.kept.get(roof, 1.0)
+    return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0, roof, left)
 
 
 def _modelled(facts: KernelFacts, expected: Without, least: Without, most: Without) -> Gain:
@@ -121,7 +123,9 @@ def _modelled(facts: KernelFacts, expected: Without, least: Without, most: Witho
 
     pct, low = max(0.0, *saved(expected)), max(0.0, min(saved(least)))
     high = max(*saved(most), 1 - most.kept.get("l2", 1.0))
-    return Gain(100 * pct, 100 * min(low, pct), 100 * max(high, pct) if pct else 0.0)
+    roof = binding({name: 100 * used for name, used in facts.used.items()}) if pct > expected.removed else ""
+    left = expected.kept.get(roof, 1.0)
+    return Gain(100 * pct, 100 * min(low, pct), 100 * max(high, pct) if pct else 0.0, roof, left)
 
 
 def _of_dram(facts: KernelFacts) -> float:
@@ -144,7 +148,7 @@ def hidden_gain(
         return NO_GAIN
     at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
     roofs = (*_ROOFS, "issue", "shared", *PIPES, *(("l2",) if facts.emulated else ()))
-    if any(facts.used.get(name, 0.0) * facts.filled >= at_roof for name in roofs):
+    if any(facts.used.get(name, 0.0) >= at_roof for name in roofs):
         return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
     expected, least = (1 - 1 / each for each in (times, times / 2))

@@ -229,12 +229,31 @@ def _lines_of_all_lanes(facts: KernelFacts, *names: str) -> set[int]:
 
 def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     """The part of the lanes that are masked off. Of copies, which run in all lanes, those that touch nothing:
-    also in the last steps of a pipelined loop, which are too many on the emulator, whose loops are short."""
+    also in the last steps of a pipelined loop."""
     lanes = LANES * loads["executed"]
+    copies = loads["op"] == "LDGSTS"
+    if facts.emulated and copies.any():
+        rest = loads[~copies]
+        whole, used = _emulated_copies(loads[copies])
+        off = whole - used + float((lanes[~copies] - rest["threads"]).sum())
+        return off / max(1.0, whole + float(lanes[~copies].sum()))
     touching = (LANES * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
-    touching = lanes if facts.emulated else touching
-    used = loads["threads"].where(loads["op"] != "LDGSTS", touching)
+    used = loads["threads"].where(~copies, touching)
     return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
+
+
+def _emulated_copies(copies: pd.DataFrame) -> tuple[float, float]:
+    """Lanes of copies, and those that touch anything. On the emulator loops have few steps, so that the last
+    ones matter, which copy nothing; as many copies in front of the loop take their place."""
+    whole = used = 0.0
+    for _, here in copies.groupby("line"):
+        in_loop = here["executed"] == here["executed"].max()
+        lanes = LANES * float(
+            here["executed"].sum() if in_loop.all() else here.loc[in_loop, "executed"].sum()
+        )
+        whole += lanes
+        used += min(lanes, LANES * float(here["sectors_ideal"].sum()) / float(here["bytes"].max()))
+    return whole, used
 
 
 def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.ttgir_ops import (
+    FROM_GLOBAL,
     LOOPS,
     PRODUCTS,
     bounds_compared,
@@ -33,6 +34,7 @@ _BRANCHES: Final = ("cf.cond_br", "scf.if")
 _CONSTANT: Final = "arith.constant"
 _ENDS: Final = ("lower", "upper")
 _UNMASKED: Final = 2  # operands of a store: where, and what
+_PASSES_MASKS: Final = re.compile(r"arith\.andi$|broadcast$|expand_dims$|convert_layout$")
 _LANE: Final = "tt.make_range"
 _OTHER_STORES: Final = re.compile(
     r"tt\.atomic_|descriptor_(store|reduce|scatter)|async_tma_(copy_local|store|reduce)"
@@ -42,7 +44,8 @@ _OTHER_STORES: Final = re.compile(
 def masked_loop(ops: list[Op]) -> int:
     """The line of the mask that compares a loop's positions with the program's, if the end of the loop that
     it cuts off depends neither on the program nor on a loop around it; 0 if there is none. The program's may
-    be loaded if they are a bound, or choose what products are for: those of another step may be left out."""
+    be loaded if they are a bound, or choose what products are for: those of another step may be left out. If
+    such a mask is one of loads, too, it is another matter: lanes of loads are counted."""
     for loop in ops:
         if loop.name != "scf.for":
             continue
@@ -60,9 +63,27 @@ def masked_loop(ops: list[Op]) -> int:
             if op.name != "arith.cmpi" or not any("xi1" in each.type for each in op.results):
                 continue
             cut = bounds_compared(op, loop, has_dot or not _EQUAL.search(str(op)))
+            if cut and not bounds_compared(op, loop, False) and _masks_loads(op, inside):
+                continue  # by what was loaded: how many lanes that is, loads tell
             if cut and (len(ends) > 1 or (cut == ends and _keeps_where_true(op, inside))):
                 return line_of(masks[0] if masks else loop)
     return 0
+
+
+def _masks_loads(mask: Op, inside: list[Op]) -> bool:
+    """Whether a mask, alone or with others, is one of loads."""
+    left, seen = [mask], {id(mask)}
+    while left:
+        made = left.pop()
+        for user in inside:
+            if id(user) in seen or not any(_is_of(user, name, made) for name in user.operands):
+                continue
+            seen.add(id(user))
+            if user.name in FROM_GLOBAL:
+                return True
+            if _PASSES_MASKS.search(user.name):
+                left.append(user)
+    return False
 
 
 def _keeps_where_true(mask: Op, inside: list[Op]) -> bool:
@@ -78,7 +99,7 @@ def _keeps_where_true(mask: Op, inside: list[Op]) -> bool:
                 is_used = True
                 if _is_constant(user, user.operands[1]):
                     return False
-            elif re.search(r"arith\.andi$|broadcast$|expand_dims$|convert_layout$", user.name):
+            elif _PASSES_MASKS.search(user.name):
                 left.append(user)
             elif user.name not in _LOADS:
                 return False
@@ -97,11 +118,14 @@ def _is_constant(user: Op, name: str) -> bool:
 
 def ends_of_loops(ops: list[Op]) -> set[int]:
     """The lines of loads in loops whose masks depend on the loop's counter: where a loop ends, they leave out
-    part of a block, of few steps more than of many."""
+    part of a block, of few steps more than of many. If data says where they end, any step may be left out."""
     return {
         line_of(op)
         for op in ops
-        if op.name in _LOADS and len(op.operands) > 1 and is_of_counter(op, op.operands[1])
+        if op.name in _LOADS
+        and len(op.operands) > 1
+        and is_of_counter(op, op.operands[1])
+        and not any(each.name in _LOADS for each in makers_of(op, op.operands[1]))
     }
 
 

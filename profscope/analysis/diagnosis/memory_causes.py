@@ -22,7 +22,7 @@ from profscope.analysis.diagnosis.gains import (
     kept_without,
     left_of_traffic,
 )
-from profscope.analysis.diagnosis.products import without_small_tiles
+from profscope.analysis.diagnosis.products import GROWS, without_small_tiles
 from profscope.analysis.diagnosis.repeated_loads import sizes_of
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
@@ -33,6 +33,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     scattered_over,
 )
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.analysis.limits import RESOURCES
 
 __all__ = ["CAUSES", "without_torn_vectors"]
 
@@ -96,8 +97,10 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
 
 
 def _worst_first(found: list[tuple[float, Finding]]) -> list[Finding]:
-    """Findings that promise the same for all lines: the line with most of the excess is named first."""
-    return [finding for _, finding in sorted(found, key=lambda each: -each[0])]
+    """Findings that promise the same for all lines: the line with most of the excess is named first, and one
+    with next to nothing of it is not."""
+    least = thresholds.NOISE_PCT / 100 * max((excess for excess, _ in found), default=0.0)
+    return [finding for excess, finding in sorted(found, key=lambda each: -each[0]) if excess >= least]
 
 
 def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
@@ -325,29 +328,32 @@ def _are_scattered(facts: KernelFacts, rows: pd.Series) -> bool:
 
 @needs("counts", "samples")
 def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
-    """Needs counts, the TTGIR and the bytes of DRAM, which counters tell, or the emulator. Without it tiles
-    are as large as those of good products."""
-    l2, dram, tensor = (facts.used.get(name, 0.0) for name in ("l2", "dram", "tensor"))
+    """tile-reread; small-mma if on the emulator, whose products have one width, it is the instructions around
+    them that bind. Needs counts, the TTGIR and the bytes of DRAM, which counters tell, or the emulator.
+    Without it tiles are as large as those of good products."""
+    used = {name: facts.used.get(name, 0.0) / attainable(name) for name in RESOURCES}
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     larger = without_small_tiles(facts)
+    traffic = max(used["l2"], used["dram"])
+    busiest = max(traffic, *(used[name] for name in GROWS)) if facts.emulated else traffic
     if (
         "dram_read" not in facts.counters
         or not larger.removed
-        or max(l2, dram) < thresholds.BOUND
-        or max(l2 / attainable("l2"), dram / attainable("dram")) < tensor / attainable("tensor")
+        or busiest < max(thresholds.BOUND, used["tensor"])
         or asked < thresholds.REREAD * read
     ):
         return
     place, _ = facts.most_executed(loads)
     yield Finding(
-        "tile-reread", *place,
+        "tile-reread" if busiest == traffic else "small-mma", *place,
         cited(
             "loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, DRAM at {dram}, "
             "the tensor cores at {tensor}",
             asked=Quantity(asked / 1e6, "MB"), ratio=Quantity(asked / max(1.0, read), "times"),
-            l2=of_peak(l2), dram=of_peak(dram), tensor=of_peak(tensor),
+            l2=of_peak(facts.used.get("l2", 0.0)), dram=of_peak(facts.used.get("dram", 0.0)),
+            tensor=of_peak(facts.used.get("tensor", 0.0)),
         ),
         "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
         gain(facts, larger), "medium",

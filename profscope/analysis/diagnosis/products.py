@@ -8,12 +8,29 @@ from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.dataflow import Uses, are_chained
+from profscope.analysis.diagnosis.dataflow import MOVES, Uses, are_chained
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
-from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, copies_into, grid_axes, is_buffer, line_of, shape
+from profscope.analysis.diagnosis.ttgir_ops import (
+    PRODUCTS,
+    copies_into,
+    element_bytes,
+    grid_axes,
+    is_buffer,
+    line_of,
+    loop_around,
+    shape,
+)
 
-__all__ = ["SummedProducts", "Tile", "summed_products", "tile_of", "without_small_tiles"]
+__all__ = [
+    "GROWS",
+    "SummedProducts",
+    "Tile",
+    "split_products",
+    "summed_products",
+    "tile_of",
+    "without_small_tiles",
+]
 
 _THROUGH: Final = re.compile(
     r"arith\.(extf|truncf|sitofp|uitofp|mulf|select)$|tt\.(broadcast|expand_dims|reshape|trans|fp_to_fp)$|"
@@ -26,8 +43,13 @@ _CONSTANTS: Final = ("tt.splat", "arith.constant")
 _NUMBERS: Final = re.compile(r"\d+")
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _CASTS: Final = re.compile(r"arith\.(extf|sitofp|uitofp)$|tt\.fp_to_fp$")
+_ROUNDS: Final = re.compile(r'tt\.elementwise_inline_asm "cvt\.rn')
+_WIDENS: Final = "arith.extf"
+_NARROW: Final = 2  # bytes of a type that tensor cores multiply without loss
+_FACTORS: Final = 2  # operands of a product, in front of what it adds to
 _TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
-_GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")  # with the bytes that a product loads
+GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
+"""Resources whose use grows with the bytes that a product loads."""
 
 
 class SummedProducts(NamedTuple):
@@ -152,6 +174,58 @@ def _made_of(op: Op) -> list[Op]:
     return found
 
 
+def split_products(ops: list[Op]) -> dict[int, tuple[int, bool]]:
+    """By line, products of float32 that are taken apart: each operand is rounded to what tensor cores
+    multiply (TF32, or bfloat16), the rest is another operand, and several products are added
+    (`input_precision` of tf32x3, bf16x3 or bf16x6). How many there are, and whether what is taken apart was
+    of two bytes before: then one product of those is as exact."""
+    found: dict[int, tuple[int, bool]] = {}
+    products = [op for op in ops if PRODUCTS.search(op.name)]
+    places = [(line_of(op), loop_around(op)) for op in products]
+    for op, place in zip(products, places, strict=True):
+        rests = [_rest_of(op, name) for name in op.operands[:_FACTORS]]
+        taken_apart = [each for each in rests if each is not None]
+        if taken_apart:
+            _, were_narrow = found.get(place[0], (0, True))
+            found[place[0]] = places.count(place), were_narrow and all(map(_is_widened, taken_apart))
+    found.pop(0, None)
+    return found
+
+
+def _rest_of(product: Op, name: str) -> Op | None:
+    """If an operand is what rounding a value has left, the op that subtracts."""
+    rest = _maker(product, name)
+    while rest is not None and rest.name != "arith.subf":  # bfloat16 of it
+        if rest.name != "arith.truncf":
+            return None
+        rest = _maker(rest, rest.operands[0])
+    if rest is None:
+        return None
+    value, rounded = (_maker(rest, each) for each in rest.operands)
+    while rounded is not None and rounded.name in ("arith.extf", "arith.truncf"):
+        rounded = _maker(rounded, rounded.operands[0])
+    is_rounded = rounded is value or (
+        rounded is not None and _ROUNDS.search(str(rounded)) and _maker(rounded, rounded.operands[0]) is value
+    )
+    return rest if is_rounded and value is not None else None
+
+
+def _is_widened(rest: Op) -> bool:
+    value = _maker(rest, rest.operands[0])
+    return value is not None and value.name == _WIDENS and element_bytes(value.operand_types[0]) <= _NARROW
+
+
+def _maker(user: Op, name: str) -> Op | None:
+    """The op that makes a value, in another place or shape."""
+    value = user.resolve(name)
+    while value is not None and isinstance(value.owner, Op):
+        made = value.owner
+        if not MOVES.match(made.name) or not made.operands:
+            return made
+        value = made.resolve(made.operands[0])
+    return None
+
+
 class Tile(NamedTuple):
     """Rows and columns of the largest product, in a loop if one is there, 0 if there is none; and whether
     other programs multiply the same columns, or rows, by others: only then could there be more of them."""
@@ -226,4 +300,4 @@ def without_small_tiles(facts: KernelFacts) -> Without:
     )
     left = (1 / longer_rows + 1 / longer_columns) / (1 / rows + 1 / columns)
     again = max(0.0, 1 - read / asked) * asked / facts.l2_bytes
-    return Without((1 - left) * again, dict.fromkeys(_GROWS, left) | {"l2": 1 - (1 - left) * again})
+    return Without((1 - left) * again, dict.fromkeys(GROWS, left) | {"l2": 1 - (1 - left) * again})

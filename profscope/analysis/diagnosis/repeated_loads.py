@@ -61,6 +61,8 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     of_loads = facts.samples["blamed_class"].isin(_CLASSES)
     for line, again in found.items():
+        if not again.before and line in facts.lines_run_once:
+            continue
         sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
         share = again.share * sectors / every
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")

@@ -18,7 +18,12 @@ from profscope.analysis.diagnosis.dataflow import (
 )
 from profscope.analysis.diagnosis.facts import CONVERSIONS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
-from profscope.analysis.diagnosis.products import summed_products, tile_of, without_small_tiles
+from profscope.analysis.diagnosis.products import (
+    split_products,
+    summed_products,
+    tile_of,
+    without_small_tiles,
+)
 from profscope.analysis.diagnosis.ttgir_ops import line_of
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.devices import PIPES
@@ -109,6 +114,38 @@ def small_mma(facts: KernelFacts) -> Iterator[Finding]:
         cited(what + "; the tensor pipe is at {tensor}", **columns, tensor=of_peak(tensor)),
         "larger tiles in M and N, 4 or 8 warps",
         gain(facts, Without(max(waits, larger.removed), both), Without(waits, kept)), "medium",
+    )  # fmt: skip
+
+
+@needs("counts", "samples", "ttgir")
+def products_in_parts(facts: KernelFacts) -> Iterator[Finding]:
+    """small-mma. Products of float32 are added from several of what tensor cores multiply. Without it there
+    is one, and no instruction takes operands apart; tensor cores read them from shared memory."""
+    split = split_products(facts.ttgir_ops)
+    products = facts.counts["op"].isin(MMA)
+    theirs = products & (facts.at(set(split)) | facts.counts["line"].eq(0))
+    if not (theirs & facts.at(set(split))).any():
+        return
+    place, _ = facts.most_executed(theirs)
+    count, were_narrow = split[place[1]]
+    making = facts.at(set(split)) & ~facts.counts["op"].isin([*MMA, "LDG", "LDGSTS"])
+    taking_apart = facts.blamed_share(making)
+    part = facts.executed_share(theirs) / facts.executed_share(products)
+    multiplying = part * facts.sampled_share(facts.samples["blamed_class"].eq("mma"))  # waits are anywhere
+    left = 1 / (2 * count if were_narrow else count)  # of two bytes, twice as many at a time
+    kept = kept_without(facts, making) | {"tensor": 1 - part * (1 - left)}
+    yield Finding(
+        "small-mma", *place,
+        cited(
+            "float32 is taken apart, and {count} take the place of one; {making} take apart, {multiplying} "
+            "multiply",
+            count=Quantity(count, "products"), making=of_samples(taking_apart),
+            multiplying=of_samples(multiplying),
+        ),
+        "multiply bfloat16 or float16 as they were loaded: the result is the same" if were_narrow
+        else 'input_precision="tf32", or operands of two bytes, if 10 bits of each factor are enough',
+        gain(facts, Without(taking_apart + (1 - left) * multiplying, kept)),
+        "high" if were_narrow else "medium",
     )  # fmt: skip
 
 
@@ -216,6 +253,7 @@ def uneven_warps(facts: KernelFacts) -> Iterator[Finding]:
     lanes = branches["threads"] / (32 * branches["executed"].clip(lower=1))
     combines = facts.at(facts.lines_of(r"tt\.(scan|reduce)"))[branches.index]
     uneven = branches[(lanes < 1) & (branches["executed"] > meetings) & ~combines]
+    uneven = uneven[uneven["line"] != facts.place[1]]  # of no line: spins on barriers of the hardware
     place, waits = facts.most_at("barrier")
     if not meetings or not len(uneven) or waits < thresholds.MUCH:
         return
@@ -241,7 +279,8 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     each warp did, and nobody waits for shared memory or other warps."""
     if facts.executed_ops(*MMA) > 0:
         return
-    fresh = early_reductions(facts.ttgir_ops)
+    once = facts.lines_run_once
+    fresh = {line: alone for line, alone in early_reductions(facts.ttgir_ops).items() if line not in once}
     summed = summed_products(facts).sums
     multiplied = summed if summed and any(no_tensor_cores(facts)) else set()
     early = set(fresh) - multiplied
@@ -249,20 +288,20 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
     late = next(uneven_warps(facts), None) is not None  # which the barriers wait for
     across = shared & facts.at(facts.lines_of("tt.reduce", loop=True) - {0})
     needed = (
-        set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist()) - early - multiplied
+        set(facts.counts.loc[across & facts.counts["op"].eq("LDS"), "line"].tolist())
+        - early
+        - multiplied
+        - once
     )
     by_memory = facts.at(needed) & shared
     loads = _loads_around(facts, early) * all(fresh.values()) * (1 - 1 / thresholds.IN_FLIGHT)
-    for (place, waits), exchange, hidden, advice in (
-        (
-            _meeting(facts, early, None),
-            facts.at(early) & (shared | facts.counts["op"].eq("SHFL")),
-            loads,
-            _REDUCE_ONCE,
-        ),
-        (_meeting(facts, needed, by_memory), by_memory, _between_lanes(facts, needed), _REDUCE_IN_A_WARP),
+    within = facts.at(early) & (shared | facts.counts["op"].eq("SHFL"))
+    lanes = _between_lanes(facts, needed)
+    for (place, waits), exchange, in_warps, hidden, advice in (
+        (_meeting(facts, early, None), within, 0.0, loads, _REDUCE_ONCE),
+        (_meeting(facts, needed, by_memory), by_memory, lanes, lanes, _REDUCE_IN_A_WARP),
     ):
-        if waits - (facts.stalled("barrier") if late else 0.0) >= thresholds.MUCH:
+        if waits + in_warps - (facts.stalled("barrier") if late else 0.0) >= thresholds.MUCH:
             kept = kept_without(facts, exchange)
             full = max(facts.used.get(name, 0.0) for name in ("shared", "l1")) >= thresholds.NEAR_ROOF
             full &= not facts.emulated  # which fills one resource of any kernel
@@ -343,6 +382,6 @@ def layout_conversion(facts: KernelFacts) -> Iterator[Finding]:
 
 
 CAUSES: Final = (
-    no_tensor_cores, small_mma, partition_starved, mma_not_overlapped, promoted, uneven_warps,
-    serial_reduction, layout_conversion,
+    no_tensor_cores, small_mma, products_in_parts, partition_starved, mma_not_overlapped, promoted,
+    uneven_warps, serial_reduction, layout_conversion,
 )  # fmt: skip

@@ -196,7 +196,8 @@ class FindingEntry:
     def gain(self) -> Gain:
         """NaN where it is not known."""
         told = (self.gain_pct, self.gain_low_pct, self.gain_high_pct)
-        return Gain(*(math.nan if each is None else each for each in told))
+        expected, low, high = (math.nan if each is None else each for each in told)
+        return Gain(expected, low, high)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,56 @@
+"""Products of float32 that the compiler takes apart into several of what tensor cores multiply."""
+
+from __future__ import annotations
+
+import pytest
+import triton
+import triton.language as tl
+
+from profscope.analysis.diagnosis.products import split_products
+from profscope.profiles import Profile
+from tests.support.kernel_facts import facts_in
+from tests.support.sessions import session
+
+torch = pytest.importorskip("torch")
+
+# ruff: noqa: N803
+
+
+@triton.jit
+def product_kernel(
+    x_ptr, y_ptr, out_ptr, steps, SIDE: tl.constexpr, WIDEN: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    at = tl.arange(0, SIDE)
+    place = at[:, None] * SIDE + at[None, :]
+    total = tl.zeros((SIDE, SIDE), tl.float32)
+    for step in range(steps):
+        x, y = tl.load(x_ptr + step * SIDE * SIDE + place), tl.load(y_ptr + place)
+        if WIDEN:
+            x, y = x.to(tl.float32), y.to(tl.float32)
+        total = tl.dot(x, y, total, input_precision=PRECISION)  # the product
+    tl.store(out_ptr + place, total)
+
+
+def profile_of(precision: str, *, narrow: bool) -> Profile:
+    x = torch.rand(4 * 32 * 32, dtype=torch.bfloat16 if narrow else torch.float32)
+    with session() as prof:
+        product_kernel[(2,)](
+            x, x[:1024], torch.empty(1024), 4, SIDE=32, WIDEN=narrow, PRECISION=precision, num_warps=4
+        )
+    return prof.profile
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_three_products_of_tf32_are_one_of_float32(narrow: bool) -> None:
+    profile = profile_of("tf32x3", narrow=narrow)
+    assert list(split_products(facts_in(profile.tables).ttgir_ops).values()) == [(3, narrow)]
+    (found,) = profile.findings().query("finding == 'small-mma'").to_dict("records")
+    (source,) = profile.metadata["sources"]
+    assert "# the product" in source["text"].splitlines()[found["line"] - source["line"]]
+    assert found["evidence_values"]["count"] == {"value": 3, "unit": "products"}
+    assert ("bfloat16" in found["advice"]) == narrow
+
+
+@pytest.mark.parametrize("precision", ["tf32", "ieee"])
+def test_other_products_of_float32_are_whole(precision: str) -> None:
+    assert not split_products(facts_in(profile_of(precision, narrow=False).tables).ttgir_ops)
