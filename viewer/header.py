@@ -83,11 +83,12 @@ def _variants(model: ProfileModel) -> list[str]:
 
 
 def _launched(model: ProfileModel) -> list[str]:
-    """How the kernels were launched that took longest: "add_kernel by a grid of 64 x 2, num_warps=4"."""
+    """How the kernels were launched that took longest: "add_kernel by a grid of 64 x 2, num_warps=4".
+    `_variants` tells that of those with several configurations."""
     said = []
     for entry in model.kernels[:_SHOWN_BOUND]:
         of = entry.configuration
-        if of is None:
+        if of is None or entry.differs:
             continue
         options = {"num_warps": of.num_warps, "num_stages": of.num_stages, "maxnreg": of.maxnreg}
         told = [
@@ -142,7 +143,7 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Trace", [f"{shown.trace}: {size[0]}", *size[1:]], ", "),
         ("Shown", _chosen(shown), ", "),
         ("Device", [part for part in (_device(header) or "unknown", *_clock(shown.model)) if part], ", "),
-        ("Launched", "; ".join(_launched(shown.model)).split(" ") if header.launches else [], " "),
+        ("Launched", "; ".join(_launched(shown.model)).split() if header.launches else [], " "),
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
         ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
         ("Measured", MEASURED.get(header.measure or "", "").split(), " "),
@@ -174,7 +175,7 @@ def render_top(shown: Shown, width: int) -> list[Text]:
     rows: list[_Row] = [
         ("Command", (header.command or "").split(), " "),
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
-        ("Launched", "; ".join(_launched(shown.model)).split(" "), " "),
+        ("Launched", "; ".join(_launched(shown.model)).split(), " "),
         ("Variants", "; ".join(_variants(shown.model)).split(), " "),
         ("Shown", _chosen(shown), ", "),
         ("Verdict", shown.model.verdict.brief.split(), " "),

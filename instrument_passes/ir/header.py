@@ -41,10 +41,14 @@ class Piece(NamedTuple):
 
 
 class Header:
-    """What the own text of one op says. `parts` are its texts, None standing for a region."""
+    """What the own text of one op says. `parts` are its texts, None standing for a region.
+
+    types: of its results, once `signature.result_types` has read them.
+    """
 
     def __init__(self, parts: Sequence[str | None]) -> None:
         self.parts = parts
+        self.types: Sequence[str] | None = None
         self.pieces: list[Piece] = []
         for number, part in enumerate(parts):
             if part is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from instrument_passes.ir.header import Header
 
@@ -117,8 +118,14 @@ def for_types(header: Header) -> tuple[list[str], str]:
     return results, "index" if colon is None else header.slice(colon + 1, body)
 
 
-def result_types(header: Header) -> list[str]:
+def result_types(header: Header) -> Sequence[str]:
     """One type a result, "" where the text does not tell; empty if the op has no results."""
+    if header.types is None:
+        header.types = _result_types(header)
+    return header.types
+
+
+def _result_types(header: Header) -> list[str]:
     count = len(header.result_names)
     if count == 0:
         return []

@@ -25,6 +25,7 @@ __all__ = [
     "RESOURCES",
     "BareTime",
     "bare_time",
+    "being",
     "binding",
     "bound_by",
     "bound_of",
@@ -324,6 +325,12 @@ def bound_by(of_configuration: pd.DataFrame) -> str:
         is_all_known = (known["basis"] == "counters").all() or "l1" in used
         return "latency-bound" if is_all_known else "bound by: unknown"
     return f"bound by {RESOURCES[bound][1]} ({used[bound]:.0f} %)"
+
+
+def being(resource: str) -> str:
+    """ "DRAM is", "issue slots are"."""
+    name = RESOURCES[resource][1]
+    return f"{name} are" if name.endswith("s") else f"{name} is"
 
 
 def binding(peak_pct: Mapping[str, float]) -> str:

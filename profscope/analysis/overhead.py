@@ -273,7 +273,7 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
         missing = "no bare launch was timed (session(baseline=))"
         pairs = int((tables.metadata.get("options") or {}).get("baseline") or 0)
         if tables.emulated:
-            missing = "the emulator times no bare launches"
+            missing = "not known on the emulator"
         elif pairs:
             missing = f"baseline={pairs} needs more launches to time pairs"
         said.append(f"{name}: bare time: {missing}; {why}")

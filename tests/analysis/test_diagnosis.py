@@ -131,6 +131,20 @@ def test_tuned_kernels_have_a_roof_at_most(name: str) -> None:
     assert {finding for finding, _, _ in judged(name).found} <= {"l2-bound", "issue-bound", "tensor-bound"}
 
 
+def test_what_gathers_touch_too_much_is_no_fault_of_a_vector_that_is_taken_apart() -> None:
+    assert [finding for finding, _, _ in judged("good filter of likely keys").found] == ["l2-bound"]
+
+
+def test_evidence_has_the_roof_that_a_cause_takes_from() -> None:
+    """Samples at the line are none: all that wait for DRAM wait for what it loads again."""
+    first = recorded("pooled tokens read twice").findings().iloc[0]
+    told = first["evidence_values"]
+    assert told["waiting"]["value"] < 1
+    assert told["used_of_roof"] == {"value": pytest.approx(94, abs=1), "unit": "% of peak"}
+    assert 1 - told["left_of_roof"]["value"] / told["used_of_roof"]["value"] > 0.4
+    assert "DRAM is at 94 % of peak, " in first["evidence"]
+
+
 @pytest.mark.parametrize("name", _FAULTLESS)
 def test_a_kernel_without_a_fault_has_what_binds_it_alone(name: str) -> None:
     assert [finding for finding, _, _ in judged(name).found] == [_ROOFS[name]]

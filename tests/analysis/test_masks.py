@@ -246,3 +246,24 @@ def test_a_loaded_end_is_no_triangle_if_lanes_of_loads_tell(masked: bool) -> Non
     with session() as prof:
         lengths_kernel[(8,)](torch.rand(8, 256), lengths, torch.empty(8, 32), 256, MASKED=masked, BLOCK=32)
     assert bool(masked_loop(ops_of(prof))) != masked
+
+
+@triton.jit
+def pairs_kernel(x_ptr, out_ptr, width, steps, LANES: tl.constexpr):
+    """Sums over a row's own numbers at each of its lanes; only the first loads have a mask of lanes."""
+    row, lane = tl.program_id(0), tl.arange(0, LANES)
+    own = tl.load(x_ptr + row * width + lane, mask=lane < width, other=0.0)
+    total = tl.zeros((LANES,), tl.float32)
+    for other in range(steps):
+        total += tl.exp(own - tl.load(x_ptr + row * width + other))
+    tl.store(out_ptr + row * width + lane, total, mask=lane < width)
+
+
+@pytest.mark.parametrize(("width", "is_masked"), [(576, True), (1024, False)])
+def test_numbers_that_all_lanes_load_alike_tell_nothing_of_masked_lanes(width: int, is_masked: bool) -> None:
+    with session() as prof:
+        pairs_kernel[(4,)](torch.rand(4, width), torch.empty(4, width), width, 64, LANES=1024, num_warps=8)
+    found = prof.profile.findings().query("finding == 'masked-work'")
+    source, first = inspect.getsourcelines(pairs_kernel.fn)
+    line = first + next(at for at, text in enumerate(source) if "tl.exp(" in text)
+    assert found["line"].tolist() == ([line] if is_masked else [])

@@ -18,7 +18,7 @@ from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
 from profscope.analysis.diagnosis.tensor_causes import MMA
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
-from profscope.analysis.limits import RESOURCES, binding
+from profscope.analysis.limits import RESOURCES, being, binding
 
 __all__ = ["CAUSES"]
 
@@ -93,7 +93,7 @@ def _finding(
         cited(
             "{sampled} are at {what}; {pipe} at {busy}",
             sampled=of_samples(share), what=what, busy=of_peak(facts.used.get(busiest, 0.0)),
-            pipe="issue slots are" if busiest == "issue" else f"{RESOURCES[busiest][1]} is",
+            pipe=being(busiest),
         ),
         advice, gain(facts, Without(part * share, kept), most=most), "medium",
     )  # fmt: skip

@@ -20,7 +20,7 @@ from profscope.analysis.diagnosis import (
     warp_causes,
 )
 from profscope.analysis.diagnosis.facts import KernelFacts
-from profscope.analysis.limits import RESOURCES
+from profscope.analysis.limits import being
 
 __all__ = ["diagnose"]
 
@@ -57,8 +57,8 @@ def _with_roof(finding: Finding, facts: KernelFacts) -> Finding:
         return finding
     used = facts.used[roof]
     said = cited(
-        "{roof} is at {used_of_roof}, {left_of_roof} without this",
-        roof=RESOURCES[roof][1], used_of_roof=of_peak(used), left_of_roof=of_peak(used * left),
+        "{roof} at {used_of_roof}, {left_of_roof} without this",
+        roof=being(roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * left),
     )  # fmt: skip
     own = finding.evidence
     both = Evidence(

@@ -123,11 +123,17 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     if facts.emulated:  # whose loops have few steps
         loads = loads[~facts.at(ends_of_loops(facts.ttgir_ops))[loads.index]]
     every = facts.counts[facts.counts["op"].isin(["LDG", "LDGSTS"])]
+    wide = _lines_of_all_lanes(facts, *FROM_GLOBAL)
+    if wide:  # what has fewer elements, all lanes load alike: it tells nothing of theirs
+        loads, every = (each[facts.at(wide)[each.index]] for each in (loads, every))
     masked = _masked_by_parts(facts, loads, every)
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
     place = _product(facts) or _most_masked(facts, loads)
+    in_loops = facts.at(facts.lines_in_loops)
+    if facts.lines_in_loops and not in_loops[loads.index].any() and not _product(facts):
+        place = facts.most("executed", in_loops)  # where lanes work that loads in front have masked off
     said = "{masked} work for loads that are masked off"
     copies = _masked_copies(facts)
     if len(loads) == 0 or copies[1] > masked:
@@ -233,10 +239,10 @@ def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     lanes = LANES * loads["executed"]
     copies = loads["op"] == "LDGSTS"
     if facts.emulated and copies.any():
-        rest = loads[~copies]
-        whole, used = _emulated_copies(loads[copies])
-        off = whole - used + float((lanes[~copies] - rest["threads"]).sum())
-        return off / max(1.0, whole + float(lanes[~copies].sum()))
+        rest = float(lanes[~copies].sum())
+        whole, touched = _emulated_copies(loads[copies])
+        working = touched + float(loads.loc[~copies, "threads"].sum())
+        return 1 - working / max(1.0, whole + rest)
     touching = (LANES * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
     used = loads["threads"].where(~copies, touching)
     return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
@@ -245,15 +251,15 @@ def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
 def _emulated_copies(copies: pd.DataFrame) -> tuple[float, float]:
     """Lanes of copies, and those that touch anything. On the emulator loops have few steps, so that the last
     ones matter, which copy nothing; as many copies in front of the loop take their place."""
-    whole = used = 0.0
+    whole = touched = 0.0
     for _, here in copies.groupby("line"):
         in_loop = here["executed"] == here["executed"].max()
         lanes = LANES * float(
             here["executed"].sum() if in_loop.all() else here.loc[in_loop, "executed"].sum()
         )
         whole += lanes
-        used += min(lanes, LANES * float(here["sectors_ideal"].sum()) / float(here["bytes"].max()))
-    return whole, used
+        touched += min(lanes, LANES * float(here["sectors_ideal"].sum()) / float(here["bytes"].max()))
+    return whole, touched
 
 
 def _masked_copies(facts: KernelFacts) -> tuple[Place, float]:

@@ -30,6 +30,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     is_divided,
     is_gathered,
     is_in_loop,
+    is_rounded,
     scattered_over,
 )
 from profscope.analysis.diagnosis.witnesses import needs
@@ -52,48 +53,71 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     A thread that takes apart a vector of its own touches the same sectors again and again: at most that much.
     L1 may have these sectors from then on, which only counters tell.
     """
-    every = max(1, int(facts.counts["sectors"].sum()))
-    located = facts.counts["line"] > 0
     found: list[tuple[float, Finding]] = []
-    for kind, ops in (("load", _LOADS), ("store", _STORES)):
-        rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0) & located]
-        for place, here in rows.groupby(["file", "line"], observed=True):
-            file, line = cast(Place, place)
-            sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
-            ratio, excess = sectors / ideal, (sectors - ideal) / every
-            if ratio < thresholds.EXCESS:
-                continue
-            width, run = int(here["bytes"].min()), facts.run_bytes(int(line))
-            accesses = facts.accesses_at(int(line))
-            own = [op for op in accesses if (op.name == "tt.store") is (kind == "store")]
-            if own and all(map(scattered_over, own)):
-                continue  # lanes go where their data says
-            is_run = any(map(is_divided, accesses)) or not any(map(is_gathered, accesses))
-            if "counters" not in facts.known and is_run and ratio < thresholds.EXCESS * run / width:
-                continue
-            executed = int(here["executed"].sum())  # each may touch one more, as a run starts within a sector
-            vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal
-            vector &= len(here) >= int(ratio)
-            vector &= sectors - ideal <= executed or not run or run > width
-            left = _of_ideal(facts)
-            waits = _waits_at(facts, (str(file), int(line)))
-            spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
-            finding = Finding(
-                "unvectorized-access" if vector else f"uncoalesced-{kind}", str(file), int(line),
-                cited(
-                    "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the "
-                    "excess is {excess}; {waiting} wait for memory or its queues here",
-                    ratio=Quantity(ratio, "times"), touched=Quantity(sectors, "sectors"),
-                    needed=Quantity(ideal, "sectors"), excess=Quantity(100 * excess, "% of all sectors"),
-                    waiting=of_samples(waits),
-                ),
-                "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
-                if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
-                "through shared memory",
-                gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
-            )  # fmt: skip
-            found.append((excess, finding))
+    apart = {
+        (kind, place): here
+        for kind, ops in (("load", _LOADS), ("store", _STORES))
+        for place, here in _by_place(facts, ops)
+        if _is_apart(facts, kind, place, here)
+    }
+    excess_of = facts.counts["sectors"] - facts.counts["sectors_ideal"]
+    of_all = float(excess_of[facts.counts["op"].isin([*_LOADS, *_STORES])].clip(lower=0).sum())
+    part = sum(float(excess_of[here.index].sum()) for here in apart.values()) / max(1.0, of_all)
+    if part < thresholds.MUCH:
+        return  # lanes go where their data says
+    left = _of_ideal(facts, part)
+    every = max(1, int(facts.counts["sectors"].sum()))
+    for (kind, place), here in apart.items():
+        sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
+        ratio, excess = sectors / ideal, (sectors - ideal) / every
+        width, run = int(here["bytes"].min()), facts.run_bytes(place[1])
+        executed = int(here["executed"].sum())  # each may touch one more, as a run starts within a sector
+        vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal
+        vector &= len(here) >= int(ratio)
+        vector &= sectors - ideal <= executed or not run or run > width
+        waits = _waits_at(facts, place)
+        spared = _spared(facts, waits, kind, excess, 1 - 1 / ratio, left)
+        finding = Finding(
+            "unvectorized-access" if vector else f"uncoalesced-{kind}", *place,
+            cited(
+                "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the "
+                "excess is {excess}; {waiting} wait for memory or its queues here",
+                ratio=Quantity(ratio, "times"), touched=Quantity(sectors, "sectors"),
+                needed=Quantity(ideal, "sectors"), excess=Quantity(100 * excess, "% of all sectors"),
+                waiting=of_samples(waits),
+            ),
+            "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
+            if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
+            "through shared memory",
+            gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
+        )  # fmt: skip
+        found.append((excess, finding))
     yield from _worst_first(found)
+
+
+def _by_place(facts: KernelFacts, ops: tuple[str, ...]) -> Iterator[tuple[Place, pd.DataFrame]]:
+    """The instructions that touch sectors, by file and line."""
+    rows = facts.counts[facts.counts["op"].isin(ops) & (facts.counts["sectors"] > 0)]
+    for place, here in rows[rows["line"] > 0].groupby(["file", "line"], observed=True):
+        file, line = cast(Place, place)
+        yield (str(file), int(line)), here
+
+
+def _is_apart(facts: KernelFacts, kind: str, place: Place, here: pd.DataFrame) -> bool:
+    """Whether accesses at a line touch far more sectors than their bytes need, and others need not."""
+    ratio = float(here["sectors"].sum()) / max(1.0, float(here["sectors_ideal"].sum()))
+    if ratio < thresholds.EXCESS:
+        return False
+    accesses = facts.accesses_at(place[1])
+    own = [op for op in accesses if (op.name == "tt.store") is (kind == "store")]
+    of_many = [op for op in own if elements(op.operand_types[0]) > 1]
+    if of_many and all(map(scattered_over, of_many)):
+        return False  # lanes go where their data says
+    if "counters" not in facts.known and any(map(is_rounded, own)):
+        return False  # near each other, so that L1 has what neighbours have loaded
+    is_run = any(map(is_divided, accesses)) or not any(map(is_gathered, accesses))
+    run = facts.run_bytes(place[1]) / int(here["bytes"].min())
+    return "counters" in facts.known or not is_run or ratio >= thresholds.EXCESS * run
 
 
 def _worst_first(found: list[tuple[float, Finding]]) -> list[Finding]:
@@ -133,13 +157,15 @@ def _spared(
     return min(busy, waits * avoidable)
 
 
-def _of_ideal(facts: KernelFacts) -> dict[str, float]:
-    """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors."""
+def _of_ideal(facts: KernelFacts, part: float) -> dict[str, float]:
+    """What part of the use of L1, L2 and DRAM stays if a part of the excess is gone. Which of it L1 has, and
+    which comes from L2, is known for all of it only."""
     loads, stores = (facts.counts[facts.counts["op"].isin(ops)] for ops in (_LOADS, _STORES))
     left = left_of_traffic(facts, float(loads["sectors_ideal"].sum()), float(stores["sectors_ideal"].sum()))
     copies = loads[loads["op"] == "LDGSTS"]  # which write as narrowly to shared memory
     excess = float((copies["wavefronts"] - copies["wavefronts_ideal"]).clip(lower=0).sum())
-    return left | {"shared": 1 - excess / max(1.0, float(facts.counts["wavefronts"].sum()))}
+    left |= {"shared": 1 - excess / max(1.0, float(facts.counts["wavefronts"].sum()))}
+    return {name: 1 - part * (1 - each) for name, each in left.items()}
 
 
 def without_torn_vectors(facts: KernelFacts) -> tuple[float, dict[str, float]]:
@@ -316,14 +342,13 @@ def _are_scattered(facts: KernelFacts, rows: pd.Series) -> bool:
     """Whether lanes add to elements of their own, as far as the size of the tensor tells."""
     lines, sizes = set(facts.counts.loc[rows, "line"].tolist()), sizes_of(facts.analysis)
     ops = [op for op, line, _ in facts.located_ops if line in lines and op.name.startswith("tt.atomic_")]
-    return (
-        bool(ops)
-        and all(
-            sum(sizes.get(at, 0) for at in scattered_over(op)) > _SECTOR_BYTES * elements(op.operand_types[0])
-            for op in ops
-        )
-        and facts.sectors(*ATOMICS) > LANES / 2 * facts.counts.loc[rows, "executed"].sum()
-    )
+    of_data = [
+        sum(sizes.get(at, 0) for at in scattered_over(op)) > _SECTOR_BYTES * elements(op.operand_types[0])
+        or (facts.emulated and bool(scattered_over(op)))  # whose tensors are as small as its launches
+        for op in ops
+    ]
+    apart = facts.sectors(*ATOMICS) > LANES / 2 * facts.counts.loc[rows, "executed"].sum()
+    return bool(ops) and all(of_data) and bool(apart)
 
 
 @needs("counts", "samples")

@@ -35,6 +35,7 @@ __all__ = [
     "is_of_outer_loop",
     "is_of_program",
     "is_power_of_two",
+    "is_rounded",
     "layout_of",
     "line_of",
     "loop_around",
@@ -214,6 +215,11 @@ def layout_of(user: Op, kind: str) -> str:
 def is_divided(op: Op) -> bool:
     """Whether the address was computed by a division of tensors."""
     return any(_DIVISIONS.match(each.name) and shape(each.results[0].type) for each in _makers_of_address(op))
+
+
+def is_rounded(op: Op) -> bool:
+    """Whether the address was computed as a number that is no integer: a place in a picture or a volume."""
+    return any(each.name == "arith.fptosi" for each in _makers_of_address(op))
 
 
 def _makers_of_address(op: Op) -> list[Op]:
