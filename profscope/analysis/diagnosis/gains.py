@@ -148,7 +148,7 @@ def hidden_gain(
         return NO_GAIN
     at_roof = thresholds.NEAR_ROOF * (1 - facts.idle)
     roofs = (*_ROOFS, "issue", "shared", *PIPES, *(("l2",) if facts.emulated else ()))
-    if any(facts.used.get(name, 0.0) >= at_roof for name in roofs):
+    if any(facts.used.get(name, 0.0) * facts.filled >= at_roof for name in roofs):
         return NO_GAIN
     met = waits / max(1 - facts.stalled("barrier"), waits)
     expected, least = (1 - 1 / each for each in (times, times / 2))
