@@ -14,7 +14,7 @@ from rich.text import Text
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.header_entries import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
-from profscope.analysis.texts import UNSEEN
+from profscope.analysis.texts import UNSEEN, clipped
 from profscope.analysis.trust_rules import DISTRUST
 from viewer.grid import pad, wrap
 from viewer.units import bytes_text, count_text, duration_text, printable, share_text
@@ -35,6 +35,7 @@ CORRECTED = "scopes and warps: recording time subtracted; launches and CTAs: as 
 _SHOWN_BOUND = 3
 _SHOWN_VARIANTS = 4
 _SHOWN_OPTIONS = 10
+_SHOWN_VALUE = 32  # characters
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
     "issue": "spans on loads end at their issue; measure=latency ends them with their data",
@@ -90,13 +91,18 @@ def _launched(model: ProfileModel) -> list[str]:
         of = entry.configuration
         if of is None or entry.differs:
             continue
-        options = {"num_warps": of.num_warps, "num_stages": of.num_stages, "maxnreg": of.maxnreg}
+        clusters = of.num_ctas if (of.num_ctas or 1) > 1 else None
+        options = {"num_warps": of.num_warps, "num_stages": of.num_stages, "num_ctas": clusters}
+        given = {**options, "maxnreg": of.maxnreg, **of.constexprs}
         told = [
-            f"{name}={value}" for name, value in {**options, **of.constexprs}.items() if value is not None
+            f"{name}={clipped(str(value), _SHOWN_VALUE)}"
+            for name, value in given.items()
+            if value is not None
         ]
         grid = " x ".join(f"{side:,}" for side in _without_ones(entry.grid))
         more = ["..."] * (len(told) > _SHOWN_OPTIONS)
-        by = f"{short_name(entry.name)} by a grid of {grid}"
+        grids = f"{entry.grids:,} grids, first" if entry.grids > 1 else "a grid of"
+        by = f"{short_name(entry.name)} by {grids} {grid}"
         said.append(", ".join([by, *map(printable, told[:_SHOWN_OPTIONS]), *more]))
     return said
 

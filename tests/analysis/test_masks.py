@@ -215,7 +215,7 @@ def padded_product_kernel(
     tl.store(out_ptr + at[:, None] * SIDE + at[None, :], total)
 
 
-@pytest.mark.parametrize(("width", "masked_pct"), [(40, 37.5), (64, 0.0)])
+@pytest.mark.parametrize(("width", "masked_pct"), [(40, 37.5), (24, 62.5), (64, 0.0)])
 def test_copies_of_few_steps_are_masked_off_as_often_as_those_of_many(width: int, masked_pct: float) -> None:
     """The last steps of a pipelined loop copy nothing, and its first copies are in front of it."""
     x = torch.randn(4 * 64, width).half()

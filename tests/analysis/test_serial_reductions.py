@@ -144,3 +144,26 @@ def test_a_loop_of_one_step_at_most_repeats_nothing(enough: float, runs_once: bo
     assert bool(known.lines_run_once) == runs_once
     found = set(prof.profile.findings()["finding"])
     assert not runs_once or not found & {"serial-reduction", "redundant-load"}
+
+
+@triton.jit
+def ragged_kernel(x_ptr, steps_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
+    """Each row's sum decides what is loaded next; most rows have no step."""
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    step, left = 0, tl.load(steps_ptr + row)
+    total = 0.0
+    while step < left:
+        total += tl.sum(tl.load(x_ptr + step * BLOCK + at + (total > 1e9).to(tl.int32)), 0)
+        step += 1
+    tl.store(out_ptr + row, total)
+
+
+@pytest.mark.parametrize(
+    ("steps", "runs_once"), [([0] * 15 + [12], False), ([1] * 16, True), ([0] * 16, True)]
+)
+def test_a_loop_runs_once_if_it_does_so_in_all_programs(steps: list[int], runs_once: bool) -> None:
+    with session() as prof:
+        ragged_kernel[(16,)](
+            torch.rand(16 * 256), torch.tensor(steps, dtype=torch.int32), torch.empty(16), BLOCK=256
+        )
+    assert bool(facts_in(prof.profile.tables).lines_run_once) == runs_once

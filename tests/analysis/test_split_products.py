@@ -51,6 +51,39 @@ def test_three_products_of_tf32_are_one_of_float32(narrow: bool) -> None:
     assert ("bfloat16" in found["advice"]) == narrow
 
 
+@triton.jit
+def _added(x, y, total):
+    return tl.dot(x, y, total, input_precision="tf32x3")
+
+
+@triton.jit
+def several_kernel(x_ptr, y_ptr, out_ptr, steps, enough, SIDE: tl.constexpr, HOW: tl.constexpr):
+    at = tl.arange(0, SIDE)
+    place = at[:, None] * SIDE + at[None, :]
+    y, total = tl.load(y_ptr + place), tl.zeros((SIDE, SIDE), tl.float32)
+    for step in range(steps):
+        x = tl.load(x_ptr + step * SIDE * SIDE + place)
+        if HOW == "by a function":
+            total = _added(x, y, _added(y, x, total))
+        elif HOW == "unrolled":
+            for _ in tl.static_range(3):
+                total = tl.dot(x, y, total, input_precision="tf32x3")
+        else:
+            if tl.load(y_ptr) > enough:
+                total = tl.dot(x, y, total, input_precision="tf32x3")
+    tl.store(out_ptr + place, total)
+
+
+@pytest.mark.parametrize("how", ["by a function", "unrolled", "never"])
+def test_products_of_a_line_are_each_taken_apart_into_three(how: str) -> None:
+    x = torch.rand(4 * 32 * 32)
+    with session() as prof:
+        several_kernel[(2,)](x, x[:1024], torch.empty(1024), 4, 1e9, SIDE=32, HOW=how)
+    split = split_products(facts_in(prof.profile.tables).ttgir_ops)
+    assert [each.products for each in split.values()] == [3]
+    assert (how == "never") != ("small-mma" in set(prof.profile.findings()["finding"]))
+
+
 @pytest.mark.parametrize("precision", ["tf32", "ieee"])
 def test_other_products_of_float32_are_whole(precision: str) -> None:
     assert not split_products(facts_in(profile_of(precision, narrow=False).tables).ttgir_ops)

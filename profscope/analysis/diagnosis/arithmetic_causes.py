@@ -92,9 +92,10 @@ def _finding(
         name, *place,
         cited(
             "{sampled} are at {what}; {pipe} at {busy}",
-            sampled=of_samples(share), what=what, busy=of_peak(facts.used.get(busiest, 0.0)),
-            pipe=being(busiest),
-        ),
+            sampled=of_samples(share), what=what, busy=of_peak(facts.used[busiest]), pipe=being(busiest),
+        )
+        if busiest in facts.used
+        else cited("{sampled} are at {what}", sampled=of_samples(share), what=what),
         advice, gain(facts, Without(part * share, kept), most=most), "medium",
     )  # fmt: skip
 

@@ -49,18 +49,23 @@ def _rank(finding: Finding) -> tuple[float, int]:
     return -finding.gain.expected, _SYMPTOMS.index(name) if name in _SYMPTOMS else -1
 
 
+def _takes_from_roof(finding: Finding) -> bool:
+    return finding.gain.left <= 1 - thresholds.NOISE_PCT / 100
+
+
 def _with_roof(finding: Finding, facts: KernelFacts) -> Finding:
     """With what it takes of the resource that binds the kernel: who waits for that waits anywhere, so that
     the gain may be larger than the samples at the finding's line."""
     roof, left = finding.gain.roof, finding.gain.left
-    if left > 1 - thresholds.NOISE_PCT / 100:
+    if not _takes_from_roof(finding):
         return finding
-    used = facts.used[roof]
+    own, used = finding.evidence, facts.used[roof]
     said = cited(
         "{roof} at {used_of_roof}, {left_of_roof} without this",
         roof=being(roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * left),
     )  # fmt: skip
-    own = finding.evidence
+    if f"{being(roof)} at {of_peak(used)}" in own.text:
+        said = cited("without this, it would be at {left_of_roof}", left_of_roof=of_peak(used * left))
     both = Evidence(
         f"{own.sentence}; {said.sentence}", {**own.quantities, **said.quantities}, {**own.names, **said.names}
     )
@@ -94,4 +99,5 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
     yield from (each for each in binary if each.finding not in told)
     results = (each for each in found if each.finding.endswith(RESULT))
-    yield from (replace(each, advice=_LESS) if told else each for each in results)
+    takes = any(_takes_from_roof(each) for each in causes)
+    yield from (replace(each, advice=_LESS) if takes else each for each in results)

@@ -332,8 +332,8 @@ class KernelFacts:
 
     @cached_property
     def lines_run_once(self) -> set[int]:
-        """The lines of `while` loops whose body a warp executes once at the most: what it computes in the
-        first step, no other one computes again."""
+        """The lines of `while` loops whose body each warp executes once, or none does: what it computes in
+        the first step, no other one computes again."""
         warps = self.grid * self.warps * self.counts["launches"].max() if len(self.counts) else 0
         found: set[int] = set()
         for loop in self.ttgir_ops:
@@ -341,7 +341,7 @@ class KernelFacts:
                 continue
             condition, body = ({line_of(op) for op in region.walk()} for region in loop.regions)
             executed = self.counts.loc[self.at(body - condition - {0}), "executed"]
-            found |= condition | body if len(executed) and executed.median() <= warps else set()
+            found |= condition | body if len(executed) and executed.median() in (0, warps) else set()
         return found - {0}
 
     @cached_property

@@ -132,7 +132,8 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     removed = masked * (1 - facts.stalled(*stays))
     place = _product(facts) or _most_masked(facts, loads)
     in_loops = facts.at(facts.lines_in_loops)
-    if facts.lines_in_loops and not in_loops[loads.index].any() and not _product(facts):
+    is_inside = facts.executed_share(in_loops) > 1 / 2
+    if is_inside and not in_loops[loads.index].any() and not _product(facts):
         place = facts.most("executed", in_loops)  # where lanes work that loads in front have masked off
     said = "{masked} work for loads that are masked off"
     copies = _masked_copies(facts)
@@ -240,7 +241,7 @@ def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     copies = loads["op"] == "LDGSTS"
     if facts.emulated and copies.any():
         rest = float(lanes[~copies].sum())
-        whole, touched = _emulated_copies(loads[copies])
+        whole, touched = _emulated_copies(facts, loads[copies])
         working = touched + float(loads.loc[~copies, "threads"].sum())
         return 1 - working / max(1.0, whole + rest)
     touching = (LANES * loads["sectors_ideal"] / loads["bytes"]).clip(upper=lanes)
@@ -248,17 +249,20 @@ def _masked(loads: pd.DataFrame, facts: KernelFacts) -> float:
     return 1 - float(used.sum()) / max(1.0, float(lanes.sum()))
 
 
-def _emulated_copies(copies: pd.DataFrame) -> tuple[float, float]:
+def _emulated_copies(facts: KernelFacts, copies: pd.DataFrame) -> tuple[float, float]:
     """Lanes of copies, and those that touch anything. On the emulator loops have few steps, so that the last
-    ones matter, which copy nothing; as many copies in front of the loop take their place."""
+    ones matter, which copy nothing; as many copies in front of the loop take their place. How many bytes a
+    lane copies is that of the layout: those that are masked off touch fewer."""
     whole = touched = 0.0
-    for _, here in copies.groupby("line"):
+    for line, here in copies.groupby("line"):
+        width = min(thresholds.VECTOR_BYTES, facts.run_bytes(int(cast(int, line))))
         in_loop = here["executed"] == here["executed"].max()
         lanes = LANES * float(
             here["executed"].sum() if in_loop.all() else here.loc[in_loop, "executed"].sum()
         )
         whole += lanes
-        touched += min(lanes, LANES * float(here["sectors_ideal"].sum()) / float(here["bytes"].max()))
+        width = max(width, int(here["bytes"].max()))
+        touched += min(lanes, LANES * float(here["sectors_ideal"].sum()) / width)
     return whole, touched
 
 

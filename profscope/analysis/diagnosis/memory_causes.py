@@ -89,7 +89,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
             if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
             "through shared memory",
-            gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left))), "high",
+            gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left, part))), "high",
         )  # fmt: skip
         found.append((excess, finding))
     yield from _worst_first(found)
@@ -127,9 +127,11 @@ def _worst_first(found: list[tuple[float, Finding]]) -> list[Finding]:
     return [finding for excess, finding in sorted(found, key=lambda each: -each[0]) if excess >= least]
 
 
-def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
-    """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors."""
-    return dict(left) | {"l2": left["l2"] / thresholds.LINE_SECTORS}
+def _by_lookups(left: Mapping[str, float], part: float) -> dict[str, float]:
+    """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors. left: if a
+    part of the excess is gone."""
+    of_all = 1 - (1 - left["l2"]) / part
+    return dict(left) | {"l2": 1 - part * (1 - of_all / thresholds.LINE_SECTORS)}
 
 
 def _waits_at(facts: KernelFacts, place: Place) -> float:
@@ -357,16 +359,18 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     them that bind. Needs counts, the TTGIR and the bytes of DRAM, which counters tell, or the emulator.
     Without it tiles are as large as those of good products."""
     used = {name: facts.used.get(name, 0.0) / attainable(name) for name in RESOURCES}
+    names = ("l2", "dram", *(GROWS if facts.emulated else ()))
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     read = facts.counters.get("dram_read", 0.0)
     asked = 32.0 * facts.sectors("LDG", "LDGSTS")
     larger = without_small_tiles(facts)
     traffic = max(used["l2"], used["dram"])
-    busiest = max(traffic, *(used[name] for name in GROWS)) if facts.emulated else traffic
+    busiest = max(used[name] for name in names)
     if (
         "dram_read" not in facts.counters
         or not larger.removed
-        or busiest < max(thresholds.BOUND, used["tensor"])
+        or max(facts.used.get(name, 0.0) for name in names) < thresholds.BOUND
+        or busiest < used["tensor"]
         or asked < thresholds.REREAD * read
     ):
         return
@@ -380,7 +384,8 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
             l2=of_peak(facts.used.get("l2", 0.0)), dram=of_peak(facts.used.get("dram", 0.0)),
             tensor=of_peak(facts.used.get("tensor", 0.0)),
         ),
-        "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)",
+        "larger tiles, or an order of the grid in which neighbours share rows and columns (grouped order)"
+        if busiest == traffic else "larger tiles in M and N, 4 or 8 warps",
         gain(facts, larger), "medium",
     )  # fmt: skip
 

@@ -18,12 +18,12 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     grid_axes,
     is_buffer,
     line_of,
-    loop_around,
     shape,
 )
 
 __all__ = [
     "GROWS",
+    "Split",
     "SummedProducts",
     "Tile",
     "split_products",
@@ -174,21 +174,29 @@ def _made_of(op: Op) -> list[Op]:
     return found
 
 
-def split_products(ops: list[Op]) -> dict[int, tuple[int, bool]]:
+class Split(NamedTuple):
+    """How many products take the place of one, and whether one of what was loaded gives the same result."""
+
+    products: float
+    was_narrow: bool
+
+
+def split_products(ops: list[Op]) -> dict[int, Split]:
     """By line, products of float32 that are taken apart: each operand is rounded to what tensor cores
     multiply (TF32, or bfloat16), the rest is another operand, and several products are added
-    (`input_precision` of tf32x3, bf16x3 or bf16x6). How many there are, and whether what is taken apart was
-    of two bytes before: then one product of those is as exact."""
-    found: dict[int, tuple[int, bool]] = {}
-    products = [op for op in ops if PRODUCTS.search(op.name)]
-    places = [(line_of(op), loop_around(op)) for op in products]
-    for op, place in zip(products, places, strict=True):
-        rests = [_rest_of(op, name) for name in op.operands[:_FACTORS]]
-        taken_apart = [each for each in rests if each is not None]
-        if taken_apart:
-            _, were_narrow = found.get(place[0], (0, True))
-            found[place[0]] = places.count(place), were_narrow and all(map(_is_widened, taken_apart))
-    found.pop(0, None)
+    (`input_precision` of tf32x3, bf16x3 or bf16x6). Of these one multiplies no rest."""
+    found: dict[int, Split] = {}
+    at_lines: dict[int, list[list[Op]]] = {}
+    for op in ops:
+        if PRODUCTS.search(op.name):
+            rests = (_rest_of(op, name) for name in op.operands[:_FACTORS])
+            at_lines.setdefault(line_of(op), []).append([each for each in rests if each is not None])
+    for line, products in at_lines.items():
+        rests_of = [rest for each in products for rest in each]
+        whole = sum(not each for each in products)
+        if line and rests_of and whole and len(products) > whole:
+            kinds = {_widened_from(rest) for rest in rests_of}
+            found[line] = Split(len(products) / whole, len(kinds) == 1 and kinds != {""})
     return found
 
 
@@ -202,28 +210,45 @@ def _rest_of(product: Op, name: str) -> Op | None:
     if rest is None:
         return None
     value, rounded = (_maker(rest, each) for each in rest.operands)
-    while rounded is not None and rounded.name in ("arith.extf", "arith.truncf"):
+    is_rounded = False
+    while rounded is not None and rounded is not value:
+        is_rounded |= rounded.name == "arith.truncf" or bool(_ROUNDS.search(str(rounded)))
+        if not (rounded.name in ("arith.extf", "arith.truncf") or _ROUNDS.search(str(rounded))):
+            return None
         rounded = _maker(rounded, rounded.operands[0])
-    is_rounded = rounded is value or (
-        rounded is not None and _ROUNDS.search(str(rounded)) and _maker(rounded, rounded.operands[0]) is value
-    )
-    return rest if is_rounded and value is not None else None
+    return rest if is_rounded and value is not None and rounded is value else None
 
 
-def _is_widened(rest: Op) -> bool:
+def _widened_from(rest: Op) -> str:
+    """The type of two bytes that what is taken apart had before; "" if it had none."""
     value = _maker(rest, rest.operands[0])
-    return value is not None and value.name == _WIDENS and element_bytes(value.operand_types[0]) <= _NARROW
+    if value is None or value.name != _WIDENS:
+        return ""
+    kind = value.operand_types[0]
+    return _element(kind) if element_bytes(kind) == _NARROW else ""
+
+
+def _element(kind: str) -> str:
+    """ "bf16" of "tensor<64x32xbf16, #blocked>"."""
+    return kind.partition(",")[0].rpartition("x")[2].rstrip(">")
 
 
 def _maker(user: Op, name: str) -> Op | None:
-    """The op that makes a value, in another place or shape."""
+    """The op that makes a value, in another place or shape; what a loop's copies fill, its load makes."""
     value = user.resolve(name)
     while value is not None and isinstance(value.owner, Op):
         made = value.owner
-        if not MOVES.match(made.name) or not made.operands:
+        if not made.operands or not (MOVES.match(made.name) or _is_of_filled_buffer(made)):
             return made
         value = made.resolve(made.operands[0])
     return None
+
+
+def _is_of_filled_buffer(load: Op) -> bool:
+    """Whether it loads from shared memory what one op has put there as it was allocated."""
+    buffer = load.resolve(load.operands[0]) if load.name == "ttg.local_load" else None
+    made = None if buffer is None else buffer.owner
+    return isinstance(made, Op) and made.name == "ttg.local_alloc" and bool(made.operands)
 
 
 class Tile(NamedTuple):

@@ -123,11 +123,12 @@ def products_in_parts(facts: KernelFacts) -> Iterator[Finding]:
     is one, and no instruction takes operands apart; tensor cores read them from shared memory."""
     split = split_products(facts.ttgir_ops)
     products = facts.counts["op"].isin(MMA)
-    theirs = products & (facts.at(set(split)) | facts.counts["line"].eq(0))
-    if not (theirs & facts.at(set(split))).any():
+    located = products & facts.at(set(split))
+    if not facts.counts.loc[located, "executed"].sum():
         return
-    place, _ = facts.most_executed(theirs)
+    place, _ = facts.most_executed(located)
     count, were_narrow = split[place[1]]
+    theirs = located | (products & facts.counts["line"].eq(0))
     making = facts.at(set(split)) & ~facts.counts["op"].isin([*MMA, "LDG", "LDGSTS"])
     taking_apart = facts.blamed_share(making)
     part = facts.executed_share(theirs) / facts.executed_share(products)

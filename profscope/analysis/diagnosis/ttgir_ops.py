@@ -218,8 +218,8 @@ def is_divided(op: Op) -> bool:
 
 
 def is_rounded(op: Op) -> bool:
-    """Whether the address was computed as a number that is no integer: a place in a picture or a volume."""
-    return any(each.name == "arith.fptosi" for each in _makers_of_address(op))
+    """Whether the address of each lane was computed as a number that is no integer: a place in a picture."""
+    return any(each.name == "arith.fptosi" and shape(each.results[0].type) for each in _makers_of_address(op))
 
 
 def _makers_of_address(op: Op) -> list[Op]:
