@@ -334,7 +334,7 @@ class KernelFacts:
     def lines_run_once(self) -> set[int]:
         """The lines of `while` loops whose body each warp executes once, or none does: what it computes in
         the first step, no other one computes again."""
-        warps = self.grid * self.warps * self.counts["launches"].max() if len(self.counts) else 0
+        warps = self.grid * self.warps * int(self.counts["launches"].max()) if len(self.counts) else 0
         found: set[int] = set()
         for loop in self.ttgir_ops:
             if loop.name != "scf.while":
