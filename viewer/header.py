@@ -99,20 +99,13 @@ def _launched(model: ProfileModel) -> list[str]:
             for name, value in given.items()
             if value is not None
         ]
-        grid = " x ".join(f"{side:,}" for side in _without_ones(entry.grid))
+        sides = " x ".join(f"{side:,}" for side in entry.grid)
+        grid = sides.removesuffix(" x 1").removesuffix(" x 1")
         more = ["..."] * (len(told) > _SHOWN_OPTIONS)
         grids = f"{entry.grids:,} grids, first" if entry.grids > 1 else "a grid of"
         by = f"{short_name(entry.name)} by {grids} {grid}"
         said.append(", ".join([by, *map(printable, told[:_SHOWN_OPTIONS]), *more]))
     return said
-
-
-def _without_ones(grid: Sequence[int]) -> list[int]:
-    """The sides of a grid, less those of 1 at its end."""
-    sides = list(grid)
-    while len(sides) > 1 and sides[-1] == 1:
-        sides.pop()
-    return sides
 
 
 def _program(program: Program) -> list[str]:

@@ -28,6 +28,7 @@ __all__ = [
     "copies_of_loops",
     "early_reductions",
     "fetch_lines",
+    "maker_of",
     "promoted_products",
     "unoverlapped_products",
 ]
@@ -84,7 +85,7 @@ def avoidable_casts(ops: list[Op]) -> set[int]:
 def _is_mixed(product: Op) -> bool:
     """Whether one operand alone was converted from integers, as quantised weights are: no tensor core
     multiplies two types."""
-    made = [_maker(product, name) for name in product.operands[:_OPERANDS]]
+    made = [maker_of(product, name) for name in product.operands[:_OPERANDS]]
     return sum(each is not None and each.name in ("arith.sitofp", "arith.uitofp") for each in made) == 1
 
 
@@ -135,7 +136,7 @@ def _carried_on(op: Op, loop: Op) -> int | None:
     makes none."""
     yielded = loop.regions[-1].entry.ops[-1]
     for index in _carried_by(op, loop):
-        if _maker(yielded, yielded.operands[index]) is op:
+        if maker_of(yielded, yielded.operands[index]) is op:
             return index if ELEMENTWISE.match(op.name) else None
     return None
 
@@ -461,10 +462,10 @@ class Uses:
 
 def _moved_from(op: Op) -> Op | None:
     """The op that makes the first operand, in another place or shape."""
-    return _maker(op, op.operands[0]) if op.operands else None
+    return maker_of(op, op.operands[0]) if op.operands else None
 
 
-def _maker(user: Op, name: str) -> Op | None:
+def maker_of(user: Op, name: str) -> Op | None:
     """The op that makes a value, in another place or shape."""
     value = user.resolve(name)
     while value is not None and isinstance(value.owner, Op):

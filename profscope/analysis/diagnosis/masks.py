@@ -70,8 +70,8 @@ def masked_loop(ops: list[Op]) -> int:
     return 0
 
 
-def _masks_loads(mask: Op, inside: list[Op]) -> bool:
-    """Whether a mask, alone or with others, is one of loads."""
+def _users_of_mask(mask: Op, inside: list[Op]) -> Iterator[tuple[Op, Op]]:
+    """The ops that use a mask, alone or with others, in any shape, and which op made it so."""
     left, seen = [mask], {id(mask)}
     while left:
         made = left.pop()
@@ -79,30 +79,27 @@ def _masks_loads(mask: Op, inside: list[Op]) -> bool:
             if id(user) in seen or not any(_is_of(user, name, made) for name in user.operands):
                 continue
             seen.add(id(user))
-            if user.name in FROM_GLOBAL:
-                return True
             if _PASSES_MASKS.search(user.name):
                 left.append(user)
-    return False
+            else:
+                yield user, made
+
+
+def _masks_loads(mask: Op, inside: list[Op]) -> bool:
+    """Whether a mask is one of loads."""
+    return any(user.name in FROM_GLOBAL for user, _ in _users_of_mask(mask, inside))
 
 
 def _keeps_where_true(mask: Op, inside: list[Op]) -> bool:
-    """Whether a mask, alone or with others, chooses what goes on, and never what is thrown away."""
-    left, seen, is_used = [mask], {id(mask)}, False
-    while left:
-        made = left.pop()
-        for user in inside:
-            if id(user) in seen or not any(_is_of(user, name, made) for name in user.operands):
-                continue
-            seen.add(id(user))
-            if user.name == _SELECT and _is_of(user, user.operands[0], made):
-                is_used = True
-                if _is_constant(user, user.operands[1]):
-                    return False
-            elif _PASSES_MASKS.search(user.name):
-                left.append(user)
-            elif user.name not in _LOADS:
+    """Whether a mask chooses what goes on, and never what is thrown away."""
+    is_used = False
+    for user, made in _users_of_mask(mask, inside):
+        if user.name == _SELECT and _is_of(user, user.operands[0], made):
+            is_used = True
+            if _is_constant(user, user.operands[1]):
                 return False
+        elif user.name not in _LOADS:
+            return False
     return is_used
 
 

@@ -65,7 +65,8 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
     part = sum(float(excess_of[here.index].sum()) for here in apart.values()) / max(1.0, of_all)
     if part < thresholds.MUCH:
         return  # lanes go where their data says
-    left = _of_ideal(facts, part)
+    ideal_left = _of_ideal(facts)
+    left, fewest = (_with_part_gone(each, part) for each in (ideal_left, _by_lookups(ideal_left)))
     every = max(1, int(facts.counts["sectors"].sum()))
     for (kind, place), here in apart.items():
         sectors, ideal = int(here["sectors"].sum()), max(1, int(here["sectors_ideal"].sum()))
@@ -89,7 +90,7 @@ def uncoalesced(facts: KernelFacts) -> Iterator[Finding]:
             "vector accesses: an aligned base and a stride or mask that is known to be a multiple of 16"
             if vector else "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go "
             "through shared memory",
-            gain(facts, Without(spared, left), most=Without(spared, _by_lookups(left, part))), "high",
+            gain(facts, Without(spared, left), most=Without(spared, fewest)), "high",
         )  # fmt: skip
         found.append((excess, finding))
     yield from _worst_first(found)
@@ -127,11 +128,15 @@ def _worst_first(found: list[tuple[float, Finding]]) -> list[Finding]:
     return [finding for excess, finding in sorted(found, key=lambda each: -each[0]) if excess >= least]
 
 
-def _by_lookups(left: Mapping[str, float], part: float) -> dict[str, float]:
-    """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors. left: if a
-    part of the excess is gone."""
-    of_all = 1 - (1 - left["l2"]) / part
-    return dict(left) | {"l2": 1 - part * (1 - of_all / thresholds.LINE_SECTORS)}
+def _by_lookups(left: Mapping[str, float]) -> dict[str, float]:
+    """What stays of L2's use if lookups are what it is busy with: of lines, each of four sectors."""
+    return dict(left) | {"l2": left["l2"] / thresholds.LINE_SECTORS}
+
+
+def _with_part_gone(left: Mapping[str, float], part: float) -> dict[str, float]:
+    """What stays if only a part of the excess is gone. Which of it L1 has, and which comes from L2, is known
+    for all of it alone."""
+    return {name: 1 - part * (1 - each) for name, each in left.items()}
 
 
 def _waits_at(facts: KernelFacts, place: Place) -> float:
@@ -159,15 +164,13 @@ def _spared(
     return min(busy, waits * avoidable)
 
 
-def _of_ideal(facts: KernelFacts, part: float) -> dict[str, float]:
-    """What part of the use of L1, L2 and DRAM stays if a part of the excess is gone. Which of it L1 has, and
-    which comes from L2, is known for all of it only."""
+def _of_ideal(facts: KernelFacts) -> dict[str, float]:
+    """What part of the use of L1, L2 and DRAM stays if each access touches its ideal sectors."""
     loads, stores = (facts.counts[facts.counts["op"].isin(ops)] for ops in (_LOADS, _STORES))
     left = left_of_traffic(facts, float(loads["sectors_ideal"].sum()), float(stores["sectors_ideal"].sum()))
     copies = loads[loads["op"] == "LDGSTS"]  # which write as narrowly to shared memory
     excess = float((copies["wavefronts"] - copies["wavefronts_ideal"]).clip(lower=0).sum())
-    left |= {"shared": 1 - excess / max(1.0, float(facts.counts["wavefronts"].sum()))}
-    return {name: 1 - part * (1 - each) for name, each in left.items()}
+    return left | {"shared": 1 - excess / max(1.0, float(facts.counts["wavefronts"].sum()))}
 
 
 def without_torn_vectors(facts: KernelFacts) -> tuple[float, dict[str, float]]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Block, Op
+from instrument_passes.ir.signature import element_type
 from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.dataflow import MOVES, Uses, are_chained
+from profscope.analysis.diagnosis.dataflow import Uses, are_chained, maker_of
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.gains import Without
 from profscope.analysis.diagnosis.ttgir_ops import (
@@ -225,30 +226,19 @@ def _widened_from(rest: Op) -> str:
     if value is None or value.name != _WIDENS:
         return ""
     kind = value.operand_types[0]
-    return _element(kind) if element_bytes(kind) == _NARROW else ""
-
-
-def _element(kind: str) -> str:
-    """ "bf16" of "tensor<64x32xbf16, #blocked>"."""
-    return kind.partition(",")[0].rpartition("x")[2].rstrip(">")
+    return element_type(kind) if element_bytes(kind) == _NARROW else ""
 
 
 def _maker(user: Op, name: str) -> Op | None:
-    """The op that makes a value, in another place or shape; what a loop's copies fill, its load makes."""
-    value = user.resolve(name)
-    while value is not None and isinstance(value.owner, Op):
-        made = value.owner
-        if not made.operands or not (MOVES.match(made.name) or _is_of_filled_buffer(made)):
-            return made
-        value = made.resolve(made.operands[0])
-    return None
-
-
-def _is_of_filled_buffer(load: Op) -> bool:
-    """Whether it loads from shared memory what one op has put there as it was allocated."""
-    buffer = load.resolve(load.operands[0]) if load.name == "ttg.local_load" else None
-    made = None if buffer is None else buffer.owner
-    return isinstance(made, Op) and made.name == "ttg.local_alloc" and bool(made.operands)
+    """The op that makes a value, also through shared memory that is filled as it is allocated; of what a
+    loop's copies fill, the load from it."""
+    made = maker_of(user, name)
+    while made is not None and made.name == "ttg.local_load":
+        source = maker_of(made, made.operands[0])
+        if source is None:
+            break
+        made = source
+    return made
 
 
 class Tile(NamedTuple):
