@@ -16,6 +16,7 @@ from itertools import product
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from bench.corpus.case import Launch, agree
 from bench.corpus.cases import CASES
@@ -48,6 +49,52 @@ def covariance_step_kernel(step_ptr, noise_ptr, covariance_ptr, out_ptr, SIZE: t
     tl.store(out_ptr + at + tile, out.to(tl.float16))
 
 
+@triton.jit
+def _share_above(x, bell):
+    t = libdevice.fast_dividef(1.0, 1.0 + 0.2316419 * tl.abs(x))
+    series = t * (0.31938153 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    return tl.where(x >= 0.0, 1.0 - bell * series, bell * series)
+
+
+@triton.jit
+def implied_spreads_kernel(price_ptr, money_ptr, out_ptr, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+    """Divisions are approximate."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    price, money = tl.load(price_ptr + at), tl.load(money_ptr + at)
+    strike = tl.exp2(-1.4426950408889634 * money)
+    spread = tl.sqrt(2.0 * tl.abs(money)) + 0.1
+    for _ in range(STEPS):
+        near = libdevice.fast_dividef(money, spread) + 0.5 * spread
+        far = near - spread
+        bell = 0.3989422804014327 * tl.exp2(-0.7213475204444817 * near * near)
+        far_bell = 0.3989422804014327 * tl.exp2(-0.7213475204444817 * far * far)
+        off = _share_above(near, bell) - strike * _share_above(far, far_bell) - price
+        spread = tl.minimum(tl.maximum(spread - libdevice.fast_dividef(off, bell + 1e-4), 0.01), 4.0)
+    tl.store(out_ptr + at, spread)
+
+
+@triton.jit
+def pose_scores_kernel(
+    grid_ptr, atom_ptr, pose_ptr, out_ptr, poses, atoms, SIDE: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The gathers of four atoms are under way at the same time."""
+    pose = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    pose_at = pose_ptr + pose
+    a, b, c = tl.load(pose_at), tl.load(pose_at + poses), tl.load(pose_at + 2 * poses)
+    d, e, f = tl.load(pose_at + 3 * poses), tl.load(pose_at + 4 * poses), tl.load(pose_at + 5 * poses)
+    g, h, i = tl.load(pose_at + 6 * poses), tl.load(pose_at + 7 * poses), tl.load(pose_at + 8 * poses)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    middle: tl.constexpr = 0.5 * SIDE
+    for atom in tl.range(0, atoms, loop_unroll_factor=4):
+        atom_at = atom_ptr + 4 * atom
+        x, y, z = tl.load(atom_at), tl.load(atom_at + 1), tl.load(atom_at + 2)
+        across = (a * x + b * y + c * z + middle).to(tl.int32)
+        along = (d * x + e * y + f * z + middle).to(tl.int32)
+        up = (g * x + h * y + i * z + middle).to(tl.int32)
+        total += tl.load(atom_at + 3) * tl.load(grid_ptr + (across * SIDE + along) * SIDE + up)
+    tl.store(out_ptr + pose, total)
+
+
 NAMES = (
     "good Verlet step",
     "good covariances a step later",
@@ -55,6 +102,8 @@ NAMES = (
     "good density of points",
     "good convolution",
     "good causal attention",
+    "good implied volatilities",
+    "good scores of poses",
 )
 OTHER_CAUSES = ("chances of hidden states step by step", "matrices loaded for each Jacobi sweep")
 
@@ -75,6 +124,13 @@ def tries(name: str, small: bool) -> Iterator[tuple[str, Launch]]:
         for points, warps in product((64, 128), (4, 8)):
             grid = (case.grid[0] * case.options["POINTS"] // points,)
             yield from _with(case, grid, POINTS=points, num_warps=warps)
+    elif name == "good implied volatilities":
+        yield "fast divisions", replace(case, kernel=implied_spreads_kernel)
+    elif name == "good scores of poses":
+        yield "four atoms at a time", replace(case, kernel=pose_scores_kernel)
+        for block, warps in product((256, 512, 1024), (4, 8)):
+            grid = (case.grid[0] * case.options["BLOCK"] // block,)
+            yield from _with(case, grid, BLOCK=block, num_warps=warps)
     elif name in OTHER_CAUSES:
         for warps in (1, 2):
             yield from _with(case, case.grid, num_warps=warps)
