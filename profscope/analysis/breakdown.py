@@ -17,7 +17,7 @@ from profscope.analysis.estimates import FEWEST_SAMPLES
 from profscope.analysis.kernels.devices import max_resident_ctas, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import op_class
 from profscope.analysis.line_rows import TimeSources, configurations, witnesses
-from profscope.analysis.spans.ctas import every_cta, shape_of
+from profscope.analysis.spans.ctas import beside_bare_ones, every_cta, shape_of
 from profscope.analysis.spans.rows import begins_of_runs, ended, grid_ctas
 from profscope.schema import Tables
 
@@ -127,9 +127,10 @@ def breakdown(tables: Tables) -> pd.DataFrame:
     | `op` | spans: a warp is in an op of the class `reason`; whether it issues or waits is not known |
     | `unknown` | spans: no op's span covers it |
 
-    The first four are of SMs, from the begin and end of each CTA. The time in which an SM ran a CTA is
-    divided by the hardware's samples of the bare kernel (`session(hardware=True)`), if there are 200, else by
-    the self times of spans, as warps have them. On the emulator it is divided by the cycles of its cost model
+    The first four are of SMs, from the begin and end of each CTA. Of SMs that ran a recorded CTA while others
+    ran bare ones alone, only `idle-sms` is: records take time. The time in which an SM ran a CTA is divided
+    by the hardware's samples of the bare kernel (`session(hardware=True)`), if there are 200, else by the
+    self times of spans, as warps have them. On the emulator it is divided by the cycles of its cost model
     ("model"). Nothing that is unknown is charged to a line.
 
     attrs["not_measured"]: a list of texts, what is missing and why.
@@ -204,18 +205,23 @@ def _parts_of_sms(
         why = "not every CTA of its launches is known" if sms else "the number of SMs is not known"
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
         return [], 1.0
-    time = sm_time(ctas, sms)
-    if not time.whole:
+    every = sm_time(ctas, sms)
+    if not every.whole:
         return [], 1.0
-    shape = shape_of(ctas, sms, max_resident_ctas(tables.metadata, kernel, variant))
+    longer = beside_bare_ones(tables, ctas)
+    bare = ctas[~longer]
+    time = sm_time(bare, sms)
+    shape = shape_of(bare, sms, max_resident_ctas(tables.metadata, kernel, variant))
     imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
+    idle = every.idle / every.whole
+    of_others = (1 - idle) / (time.whole - time.idle)
     parts = {
-        "idle-sms": time.idle,
-        "tail": time.after - imbalance,
-        "imbalance": imbalance,
-        "between-ctas": time.between,
+        "idle-sms": idle,
+        "tail": of_others * (time.after - imbalance),
+        "imbalance": of_others * imbalance,
+        "between-ctas": of_others * time.between,
     }
-    return [_row(part, "", "ctas", ns / time.whole) for part, ns in parts.items()], time.busy / time.whole
+    return [_row(part, "", "ctas", share) for part, share in parts.items()], of_others * time.busy
 
 
 def _of_samples(

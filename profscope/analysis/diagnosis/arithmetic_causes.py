@@ -15,6 +15,7 @@ from profscope.analysis.diagnosis.dataflow import avoidable_casts
 from profscope.analysis.diagnosis.facts import CONVERSIONS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, attainable, gain, kept_without
 from profscope.analysis.diagnosis.memory_causes import without_torn_vectors
+from profscope.analysis.diagnosis.products import lines_of_parts, split_products
 from profscope.analysis.diagnosis.tensor_causes import MMA
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
@@ -213,6 +214,7 @@ def conversions(facts: KernelFacts) -> Iterator[Finding]:
     of them, if they fill the XU pipe, which converts integers; which integer instructions belong to one is
     only known if its line has no other integer arithmetic."""
     lines = _lines_that_fill_xu(facts) or avoidable_casts(facts.ttgir_ops)
+    lines -= lines_of_parts(split_products(facts.ttgir_ops))  # of products, whose they are
     if not lines or not _is_busiest(facts):
         return
     plain = lines - facts.lines_of(_INTEGERS)

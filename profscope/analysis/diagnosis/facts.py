@@ -22,12 +22,15 @@ from profscope.analysis.diagnosis.opcodes import in_words_of_sass
 from profscope.analysis.diagnosis.ttgir_ops import (
     adds_to,
     elements,
+    has_constant_bounds,
     is_in_loop,
     is_of_data,
     is_of_program,
     is_power_of_two,
     layout_of,
     line_of,
+    loop_around,
+    makers_of_places,
 )
 from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
@@ -332,14 +335,19 @@ class KernelFacts:
 
     @cached_property
     def lines_run_once(self) -> set[int]:
-        """The lines of `while` loops whose body each warp executes once, or none does: what it computes in
-        the first step, no other one computes again."""
+        """The lines of loops whose body runs once in each warp, or in none, as far as the mean tells: what it
+        computes in the first step, no other one computes again. `for` loops are unrolled on a GPU, and those
+        of a constant number of steps anywhere: there each copy of a step runs once."""
         warps = self.grid * self.warps * int(self.counts["launches"].max()) if len(self.counts) else 0
         found: set[int] = set()
         for loop in self.ttgir_ops:
-            if loop.name != "scf.while":
+            if loop.name == "scf.while":
+                condition, body = ({line_of(op) for op in region.walk()} for region in loop.regions)
+            elif loop.name == "scf.for" and self.emulated and not has_constant_bounds(loop):
+                condition = {line_of(loop)}
+                body = {line_of(op) for op in loop.walk() if loop_around(op) is loop}
+            else:
                 continue
-            condition, body = ({line_of(op) for op in region.walk()} for region in loop.regions)
             executed = self.counts.loc[self.at(body - condition - {0}), "executed"]
             found |= condition | body if len(executed) and executed.median() in (0, warps) else set()
         return found - {0}
@@ -348,8 +356,9 @@ class KernelFacts:
     def divisions(self) -> dict[int, bool]:
         """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
         whether they are of data, and no access needs them."""
+        places = makers_of_places(self.ttgir_ops)
         return {
-            line: is_of_data(op, self.ttgir_ops)
+            line: is_of_data(op) and op not in places
             for op, line, _ in self.located_ops
             if _DIVISION.match(op.name) and not is_power_of_two(op.resolve(op.operands[1]))
         }

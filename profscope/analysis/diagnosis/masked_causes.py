@@ -8,7 +8,7 @@ from typing import Final, cast
 import pandas as pd
 
 from instrument_passes.ir.model import Op
-from profscope.analysis.cause import Finding, Quantity, cited, of_samples
+from profscope.analysis.cause import Finding, Gain, Quantity, cited, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import copies_of_loops
 from profscope.analysis.diagnosis.facts import LANES, KernelFacts, Place
@@ -28,6 +28,7 @@ from profscope.analysis.diagnosis.witnesses import needs
 __all__ = ["CAUSES"]
 
 _OF_LANES: Final = ("issue", "alu", "fma", "xu", "lsu", "l1", "shared", "tensor")
+_MEET: Final = rf"{PRODUCTS.pattern}|tt\.(reduce|scan|gather|atomic_)"  # a lane's result is not its own
 _MEMORY_WAITS: Final = ("long_scoreboard", "lg_throttle", "drain")
 
 
@@ -36,25 +37,25 @@ def masked_tiles(facts: KernelFacts) -> Iterator[Finding]:
     """masked-work. Without it a loop ends where a mask throws all of its tiles away: half of them, for a
     triangle; for a narrow window, at the most, nearly all. But one program keeps all of its tiles: an SM
     with no other one takes as long as before."""
-    line = masked_loop(facts.ttgir_ops)
-    if line:
-        longest = min(1.0, facts.sms / facts.grid) if facts.sms else 0.0
-        half = thresholds.TRIANGLE
-        expected = half if facts.emulated else min(half, 1 - longest)
-        least = 0.0 if facts.emulated else max(0.0, expected - longest)
-        yield Finding(
-            "masked-work", facts.place[0], line,
-            cited(
-                "all programs take the same steps, and a mask compares positions in each: of a triangle "
-                "{half} are thrown away",
-                half=Quantity(100 * half, "% of the tiles"),
-            ),
-            "begin and end the loop where the mask does, and mask only the tiles that it crosses",
-            gain(
-                facts, _without_all(facts, expected), _without_all(facts, least), _without_all(facts, 1.0)
-            ),
-            "medium",
-        )  # fmt: skip
+    found = masked_loop(facts.ttgir_ops)
+    if found is None:
+        return
+    longest = min(1.0, facts.sms / facts.grid) if facts.sms else 0.0
+    half = thresholds.TRIANGLE
+    expected = half if facts.emulated else min(half, 1 - longest)
+    least = 0.0 if facts.emulated or found.by_data else max(0.0, expected - longest)
+    said = "all programs take the same steps, and a mask compares positions in each"
+    if found.by_data:
+        said += " with what was loaded: {half} are expected to be thrown away, which is not measured"
+    else:
+        said += ": of a triangle {half} are thrown away"
+    yield Finding(
+        "masked-work", facts.place[0], found.line,
+        cited(said, half=Quantity(100 * half, "% of the tiles")),
+        "begin and end the loop where the mask does, and mask only the tiles that it crosses",
+        _without_part(facts, expected, least, 1.0),
+        "low" if found.by_data else "medium",
+    )  # fmt: skip
 
 
 @needs("samples", "ttgir")
@@ -83,9 +84,7 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
             ),
             "leave it out if a whole program or step is not asked for; list what is, and launch programs or "
             "take steps for that",
-            gain(
-                facts, _without_all(facts, half), Without(0.0), _without_all(facts, most)
-            ),
+            _without_part(facts, half, 0.0, most),
             "low",
         )  # fmt: skip
 
@@ -93,6 +92,13 @@ def discarded(facts: KernelFacts) -> Iterator[Finding]:
 def _without_all(facts: KernelFacts, part: float) -> Without:
     """Without a part of the work, of whatever kind."""
     return Without(part, dict.fromkeys(facts.used, 1 - part))
+
+
+def _without_part(facts: KernelFacts, expected: float, least: float, most: float) -> Gain:
+    """Without that part of the work, of whatever kind. What it takes from a resource is not said where it
+    is not known that there is any."""
+    found = gain(facts, *(_without_all(facts, part) for part in (expected, least, most)))
+    return found if least else found._replace(roof="")
 
 
 def _discarded(facts: KernelFacts) -> Iterator[tuple[set[int], int, str, str]]:
@@ -127,11 +133,14 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     if wide:  # what has fewer elements, all lanes load alike: it tells nothing of theirs
         loads, every = (each[facts.at(wide)[each.index]] for each in (loads, every))
     masked = _masked_by_parts(facts, loads, every)
+    stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
+    in_loops = facts.at(facts.lines_in_loops)
+    if stores.any() and not facts.has(_MEET) and not in_loops[every.index].any():
+        masked = min(masked, _masked(facts.counts[stores], facts))  # each lane stores what it has loaded
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
     place = _product(facts) or _most_masked(facts, loads)
-    in_loops = facts.at(facts.lines_in_loops)
     is_inside = facts.executed_share(in_loops) > 1 / 2
     if is_inside and not in_loops[loads.index].any() and not _product(facts):
         place = facts.most("executed", in_loops)  # where lanes work that loads in front have masked off
@@ -182,8 +191,6 @@ def masked_results(facts: KernelFacts) -> Iterator[Finding]:
         return
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"]) & facts.at(_lines_of_all_lanes(facts, *FROM_GLOBAL))
     stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
-    if facts.emulated and facts.counts.loc[loads, "op"].eq("LDGSTS").any():
-        return  # whose lanes that are masked off it does not count
     loaded, stored = (_masked(facts.counts[rows], facts) for rows in (loads, stores))
     thrown_away = stored - loaded
     if not stores.any() or not loads.any() or thrown_away < thresholds.MUCH:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from instrument_passes.ir.model import Op
+from profscope.analysis.diagnosis.dataflow import Uses
 from profscope.analysis.diagnosis.ttgir_ops import (
     FROM_GLOBAL,
     LOOPS,
@@ -22,7 +23,14 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     makers_of,
 )
 
-__all__ = ["discarded_loops", "discarded_products", "ends_of_loops", "masked_loop", "stores_whole_programs"]
+__all__ = [
+    "MaskedLoop",
+    "discarded_loops",
+    "discarded_products",
+    "ends_of_loops",
+    "masked_loop",
+    "stores_whole_programs",
+]
 
 _TENSOR_MASK: Final = re.compile(r"tensor<[0-9x]+xi1")
 _EQUAL: Final = re.compile(r"arith\.cmpi (eq|ne),")
@@ -34,18 +42,29 @@ _BRANCHES: Final = ("cf.cond_br", "scf.if")
 _CONSTANT: Final = "arith.constant"
 _ENDS: Final = ("lower", "upper")
 _UNMASKED: Final = 2  # operands of a store: where, and what
-_PASSES_MASKS: Final = re.compile(r"arith\.andi$|broadcast$|expand_dims$|convert_layout$")
+_PASSES_MASKS: Final = re.compile(r"arith\.(and|or)i$|broadcast$|expand_dims$|convert_layout$")
 _LANE: Final = "tt.make_range"
+_MASKED: Final = ("tt.store", "tt.atomic_rmw", *FROM_GLOBAL)
+_NUMBERS: Final = ("arith.uitofp", "arith.extui")  # of a mask: what it multiplies is thrown away
+_ZERO: Final = re.compile(r"dense<-?0[.0e+]*>")
 _OTHER_STORES: Final = re.compile(
     r"tt\.atomic_|descriptor_(store|reduce|scatter)|async_tma_(copy_local|store|reduce)"
 )
 
 
-def masked_loop(ops: list[Op]) -> int:
-    """The line of the mask that compares a loop's positions with the program's, if the end of the loop that
-    it cuts off depends neither on the program nor on a loop around it; 0 if there is none. The program's may
-    be loaded if they are a bound, or choose what products are for: those of another step may be left out. If
-    such a mask is one of loads, too, it is another matter: lanes of loads are counted."""
+class MaskedLoop(NamedTuple):
+    """line: that of the mask, else of the loop. by_data: whether it compares with what was loaded."""
+
+    line: int
+    by_data: bool
+
+
+def masked_loop(ops: list[Op]) -> MaskedLoop | None:
+    """The first mask that throws tiles of a loop away: it compares the loop's positions with the program's,
+    and the end of the loop that it cuts off depends neither on the program nor on a loop around it. The
+    program's may be loaded if they are a bound, or choose what products are for: those of another step may be
+    left out. If such a mask is one of loads, too, it is another matter: lanes of loads are counted."""
+    uses = Uses(ops)
     for loop in ops:
         if loop.name != "scf.for":
             continue
@@ -63,20 +82,23 @@ def masked_loop(ops: list[Op]) -> int:
             if op.name != "arith.cmpi" or not any("xi1" in each.type for each in op.results):
                 continue
             cut = bounds_compared(op, loop, has_dot or not _EQUAL.search(str(op)))
-            if cut and not bounds_compared(op, loop, False) and _masks_loads(op, inside):
-                continue  # by what was loaded: how many lanes that is, loads tell
-            if cut and (len(ends) > 1 or (cut == ends and _keeps_where_true(op, inside))):
-                return line_of(masks[0] if masks else loop)
-    return 0
+            if not cut or not _throws_away(op, uses):
+                continue
+            by_data = not bounds_compared(op, loop, False)
+            if by_data and _masks_loads(op, uses):
+                continue  # how many lanes that is, loads tell
+            if len(ends) > 1 or (cut == ends and _keeps_where_true(op, uses)):
+                return MaskedLoop(line_of(masks[0] if masks else loop), by_data)
+    return None
 
 
-def _users_of_mask(mask: Op, inside: list[Op]) -> Iterator[tuple[Op, Op]]:
+def _users_of_mask(mask: Op, uses: Uses) -> Iterator[tuple[Op, Op]]:
     """The ops that use a mask, alone or with others, in any shape, and which op made it so."""
     left, seen = [mask], {id(mask)}
     while left:
         made = left.pop()
-        for user in inside:
-            if id(user) in seen or not any(_is_of(user, name, made) for name in user.operands):
+        for user in uses.of(made):
+            if id(user) in seen:
                 continue
             seen.add(id(user))
             if _PASSES_MASKS.search(user.name):
@@ -85,15 +107,37 @@ def _users_of_mask(mask: Op, inside: list[Op]) -> Iterator[tuple[Op, Op]]:
                 yield user, made
 
 
-def _masks_loads(mask: Op, inside: list[Op]) -> bool:
+def _throws_away(mask: Op, uses: Uses) -> bool:
+    """Whether anything is not used where a mask of positions is false: for one of unequal positions, where it
+    is true, as it is false at a few only."""
+    equal = _EQUAL.search(str(mask))
+    sides = {side for user, made in _users_of_mask(mask, uses) for side in _thrown_away_by(user, made)}
+    return bool(sides) if equal is None else (equal[1] == "ne") in sides
+
+
+def _thrown_away_by(user: Op, mask: Op) -> set[bool]:
+    """Where something is thrown away: where a mask is true, where it is false, or nowhere."""
+    if user.name in _MASKED or (user.name in _NUMBERS and _is_of(user, user.operands[0], mask)):
+        return {False}
+    if user.name != _SELECT or not _is_of(user, user.operands[0], mask):
+        return set()
+    either = user.operands[1:3]
+    for is_nothing in (_is_constant, _is_zero, _is_carried):
+        true, false = (is_nothing(user, name) for name in either)
+        if true != false:
+            return {true}
+    return set()
+
+
+def _masks_loads(mask: Op, uses: Uses) -> bool:
     """Whether a mask is one of loads."""
-    return any(user.name in FROM_GLOBAL for user, _ in _users_of_mask(mask, inside))
+    return any(user.name in FROM_GLOBAL for user, _ in _users_of_mask(mask, uses))
 
 
-def _keeps_where_true(mask: Op, inside: list[Op]) -> bool:
+def _keeps_where_true(mask: Op, uses: Uses) -> bool:
     """Whether a mask chooses what goes on, and never what is thrown away."""
     is_used = False
-    for user, made in _users_of_mask(mask, inside):
+    for user, made in _users_of_mask(mask, uses):
         if user.name == _SELECT and _is_of(user, user.operands[0], made):
             is_used = True
             if _is_constant(user, user.operands[1]):
@@ -109,8 +153,19 @@ def _is_of(user: Op, name: str, made: Op) -> bool:
 
 
 def _is_constant(user: Op, name: str) -> bool:
+    made = _owner(user, name)
+    return made is not None and made.name == _CONSTANT
+
+
+def _is_zero(user: Op, name: str) -> bool:
+    made = _owner(user, name)
+    return made is not None and made.name == _CONSTANT and bool(_ZERO.search(str(made)))
+
+
+def _is_carried(user: Op, name: str) -> bool:
+    """Whether a value is what the step before has left."""
     value = user.resolve(name)
-    return value is not None and isinstance(value.owner, Op) and value.owner.name == "arith.constant"
+    return value is not None and not isinstance(value.owner, Op)
 
 
 def ends_of_loops(ops: list[Op]) -> set[int]:

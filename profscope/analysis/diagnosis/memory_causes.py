@@ -339,8 +339,8 @@ def atomics(facts: KernelFacts) -> Iterator[Finding]:
 def _single_atomics(facts: KernelFacts) -> int:
     """How many instructions warps execute for atomics of a number, or of an element a lane, each once."""
     single = [op for op in facts.ttgir_ops if op.name.startswith("tt.atomic_") and not is_in_loop(op)]
-    numbers = sum(not elements(op.operand_types[0]) for op in single)
-    return facts.grid * facts.warps * max(1, numbers)
+    small = sum(elements(op.operand_types[0]) <= LANES * facts.warps for op in single)
+    return facts.grid * facts.warps * max(1, small)
 
 
 def _are_scattered(facts: KernelFacts, rows: pd.Series) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "Split",
     "SummedProducts",
     "Tile",
+    "lines_of_parts",
     "split_products",
     "summed_products",
     "tile_of",
@@ -139,8 +140,8 @@ def _of_operand(op: Op, name: str, lacked: Mapping[Op, set[int]]) -> set[int]:
 
 def _moved_axes(op: Op, lacked: set[int], sides: list[int]) -> set[int]:
     """Those of its result, from those of its operands."""
-    if op.name == _BROADCAST:
-        before = shape(op.operand_types[0])
+    before = shape(op.operand_types[0])
+    if op.name == _BROADCAST and len(before) == len(sides):
         return lacked | {axis for axis, side in enumerate(sides) if side != before[axis]}
     if op.name == "tt.expand_dims":
         new = op.integer("axis") or 0
@@ -176,10 +177,12 @@ def _made_of(op: Op) -> list[Op]:
 
 
 class Split(NamedTuple):
-    """How many products take the place of one, and whether one of what was loaded gives the same result."""
+    """How many products take the place of one, whether one of what was loaded gives the same result, and the
+    lines that take operands apart."""
 
     products: float
     was_narrow: bool
+    lines: frozenset[int]
 
 
 def split_products(ops: list[Op]) -> dict[int, Split]:
@@ -187,18 +190,27 @@ def split_products(ops: list[Op]) -> dict[int, Split]:
     multiply (TF32, or bfloat16), the rest is another operand, and several products are added
     (`input_precision` of tf32x3, bf16x3 or bf16x6). Of these one multiplies no rest."""
     found: dict[int, Split] = {}
-    at_lines: dict[int, list[list[Op]]] = {}
+    by_call: dict[str, list[tuple[int, list[Op]]]] = {}
     for op in ops:
         if PRODUCTS.search(op.name):
             rests = (_rest_of(op, name) for name in op.operands[:_FACTORS])
-            at_lines.setdefault(line_of(op), []).append([each for each in rests if each is not None])
-    for line, products in at_lines.items():
-        rests_of = [rest for each in products for rest in each]
-        whole = sum(not each for each in products)
+            known = [each for each in rests if each is not None]
+            by_call.setdefault(str(op.loc), []).append((line_of(op), known))
+    for products in by_call.values():
+        line = products[0][0]
+        rests_of = [rest for _, each in products for rest in each]
+        whole = sum(not each for _, each in products)
         if line and rests_of and whole and len(products) > whole:
             kinds = {_widened_from(rest) for rest in rests_of}
-            found[line] = Split(len(products) / whole, len(kinds) == 1 and kinds != {""})
+            is_narrow = len(kinds) == 1 and kinds != {""}
+            lines = frozenset({line, *map(line_of, rests_of)})
+            found[line] = Split(len(products) / whole, is_narrow, lines)
     return found
+
+
+def lines_of_parts(split: Mapping[int, Split]) -> set[int]:
+    """All lines that take operands apart."""
+    return {line for each in split.values() for line in each.lines}
 
 
 def _rest_of(product: Op, name: str) -> Op | None:

@@ -30,6 +30,8 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     elements,
     grid_axes,
     is_gathered,
+    line_of,
+    loop_around,
 )
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
@@ -42,6 +44,7 @@ _UNKNOWN: Final = -1  # an argument that is none
 _CLASSES: Final = ("global load", "async copy")
 _ONE_ARGUMENT: Final = re.compile(r"\*?\w+")  # a type: neither a tuple's nor a descriptor's
 _NAMES: Final = re.compile(r"%[\w#:]+")
+_CHANGES: Final = re.compile(r"tt\.(store|atomic_)")
 
 
 class _Repeated(NamedTuple):
@@ -55,15 +58,17 @@ class _Repeated(NamedTuple):
 @needs("counts", "samples", "ttgir")
 def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
-    other loads behind it. That no store changes the data between is not known."""
+    other loads behind it. What the kernel stores to between, by the same argument, is not the same again."""
     found = repeated_loads(facts)
     every = max(1.0, float(facts.counts["sectors"].sum()))
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
     of_loads = facts.samples["blamed_class"].isin(_CLASSES)
     for line, again in found.items():
-        if not again.before and line in facts.lines_run_once:
-            continue
         sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
+        if not sectors or (not again.before and line in facts.lines_run_once):
+            continue
+        if _is_stored_to(facts, line, again.before):
+            continue
         share = again.share * sectors / every
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
@@ -83,6 +88,21 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
             gain(facts, Without(max(waits, held_by_traffic(facts, left, 1 - left["l1"]) or 0.0), left),
                 Without(waits, left), Without(max(waits, queue), left)), "medium",
         )  # fmt: skip
+
+
+def _is_stored_to(facts: KernelFacts, line: int, before: int) -> bool:
+    """Whether the kernel stores by an argument of a load between it and the line before; 0: in its loop."""
+    ops = facts.ttgir_ops
+    mine = [at for at, op in enumerate(ops) if line_of(op) == line and op.name in FROM_GLOBAL]
+    arguments = {each for at in mine for each in arguments_of(ops[at])}
+    first = min((at for at, op in enumerate(ops) if line_of(op) == before), default=0)
+    around = {loop_around(ops[at]) for at in mine} - {None}
+    return any(
+        _CHANGES.match(op.name)
+        and arguments & arguments_of(op)
+        and (first < at < max(mine) if before else not around.isdisjoint(op.ancestors()))
+        for at, op in enumerate(ops)
+    )
 
 
 @needs("counters", "counts", "samples", "ttgir")

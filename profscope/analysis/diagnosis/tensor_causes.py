@@ -19,6 +19,7 @@ from profscope.analysis.diagnosis.dataflow import (
 from profscope.analysis.diagnosis.facts import CONVERSIONS, LOADS, KernelFacts, Place
 from profscope.analysis.diagnosis.gains import Without, gain, hidden_gain, kept_without
 from profscope.analysis.diagnosis.products import (
+    lines_of_parts,
     split_products,
     summed_products,
     tile_of,
@@ -127,9 +128,9 @@ def products_in_parts(facts: KernelFacts) -> Iterator[Finding]:
     if not facts.counts.loc[located, "executed"].sum():
         return
     place, _ = facts.most_executed(located)
-    count, were_narrow = split[place[1]]
+    count, were_narrow, _ = split[place[1]]
     theirs = located | (products & facts.counts["line"].eq(0))
-    making = facts.at(set(split)) & ~facts.counts["op"].isin([*MMA, "LDG", "LDGSTS"])
+    making = facts.at(lines_of_parts(split)) & ~facts.counts["op"].isin([*MMA, "LDG", "LDGSTS"])
     taking_apart = facts.blamed_share(making)
     part = facts.executed_share(theirs) / facts.executed_share(products)
     multiplying = part * facts.sampled_share(facts.samples["blamed_class"].eq("mma"))  # waits are anywhere
@@ -295,7 +296,8 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
         - once
     )
     by_memory = facts.at(needed) & shared
-    loads = _loads_around(facts, early) * all(fresh.values()) * (1 - 1 / thresholds.IN_FLIGHT)
+    are_held = all(fresh.values()) and facts.warps > 1  # loads, by barriers
+    loads = _loads_around(facts, early) * are_held * (1 - 1 / thresholds.IN_FLIGHT)
     within = facts.at(early) & (shared | facts.counts["op"].eq("SHFL"))
     lanes = _between_lanes(facts, needed)
     for (place, waits), exchange, in_warps, hidden, advice in (
@@ -308,12 +310,15 @@ def serial_reduction(facts: KernelFacts) -> Iterator[Finding]:
             full &= not facts.emulated  # which fills one resource of any kernel
             fullest = max(("shared", "l1"), key=lambda name: facts.used.get(name, 0.0))
             held = 1 - kept[fullest] if full else 0.0  # all wait for what fills it
-            said = "warps meet in each step of the loop: {waiting} wait for that"
+            who = "warps meet" if facts.warps > 1 else "lanes of the warp exchange values"
+            said = who + " in each step of the loop: {waiting} wait for that"
+            said += ", {exchanging} for exchanges in a warp" if in_warps else ""
             said += "; shared memory is at {busy}" if full else ""
-            busy = {"busy": of_peak(facts.used["shared"])} if full else {}
+            more = {"exchanging": of_samples(in_warps)} if in_warps else {}
+            more |= {"busy": of_peak(facts.used["shared"])} if full else {}
             yield Finding(
                 "serial-reduction", *place,
-                cited(said, waiting=of_samples(waits), **busy),
+                cited(said, waiting=of_samples(waits), **more),
                 advice, gain(facts, Without(max(waits + hidden, held), kept), Without(waits, kept)), "medium",
             )  # fmt: skip
 

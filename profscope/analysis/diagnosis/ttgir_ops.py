@@ -25,6 +25,7 @@ __all__ = [
     "element_bytes",
     "elements",
     "grid_axes",
+    "has_constant_bounds",
     "is_buffer",
     "is_divided",
     "is_gathered",
@@ -40,6 +41,7 @@ __all__ = [
     "line_of",
     "loop_around",
     "makers_of",
+    "makers_of_places",
     "scattered_over",
     "shape",
 ]
@@ -336,18 +338,30 @@ def differs_by_program(op: Op) -> bool:
     return any(_UNLIKE.search(made.name) for user, name in asked for made in makers_of(user, name))
 
 
-def is_of_data(op: Op, ops: Iterable[Op]) -> bool:
-    """Whether a tensor is made of what is loaded or multiplied, and no access by pointers goes where, or by a
-    mask that, it has a part in."""
-    made = list(makers_of(op, op.operands[0]))
-    if not elements(op.results[0].type) or not any(_DATA.search(each.name) for each in made):
-        return False
-    return not any(
-        op in makers_of(access, name)
+def is_of_data(op: Op) -> bool:
+    """Whether a tensor is made of what is loaded or multiplied."""
+    is_tensor = elements(op.results[0].type) > 0
+    return is_tensor and any(_DATA.search(each.name) for each in makers_of(op, op.operands[0]))
+
+
+def makers_of_places(ops: Iterable[Op]) -> set[Op]:
+    """The ops that have a part in where accesses by pointers go, or in their masks."""
+    return {
+        made
         for access in ops
         if _ACCESSES.match(access.name)
         for name, kind in zip(access.operands, access.operand_types, strict=True)
         if "ptr<" in kind or "xi1" in kind
+        for made in makers_of(access, name)
+    }
+
+
+def has_constant_bounds(loop: Op) -> bool:
+    """Whether a loop's bounds are numbers that the compiler knows."""
+    bounds = [loop.resolve(name) for name in loop.operands[:3]]
+    return all(
+        each is not None and isinstance(each.owner, Op) and each.owner.name == "arith.constant"
+        for each in bounds
     )
 
 

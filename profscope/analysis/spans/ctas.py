@@ -25,6 +25,7 @@ from profscope.schema import Tables
 
 __all__ = [
     "Shape",
+    "beside_bare_ones",
     "busiest_sms",
     "ctas_of",
     "ctas_of_spans",
@@ -107,6 +108,16 @@ def ctas_of_spans(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.Data
         }
     )
     return table, rows[at]
+
+
+def beside_bare_ones(tables: Tables, ctas: pd.DataFrame) -> pd.Series[bool]:
+    """Which CTAs of `ctas_of` ran on an SM that ran one with records, where other SMs of the launch ran only
+    bare ones: records take time, so that such an SM ends later than it would."""
+    spans = ctas_with_spans(tables)
+    last = int(max(ctas["cta"].max(), spans["cta"].max())) + 1 if len(spans) else 1
+    is_recorded = (ctas["launch"] * last + ctas["cta"]).isin(spans["launch"] * last + spans["cta"])
+    on_sm = is_recorded.groupby([ctas["launch"], ctas["sm"]]).transform("any")
+    return on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
 
 
 def launch_durations(tables: Tables, unit: str) -> pd.Series:
