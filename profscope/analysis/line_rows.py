@@ -16,6 +16,7 @@ from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.sources import Sources
 from profscope.analysis.spans.rows import launch_groups, self_times, sites
 from profscope.analysis.summary import summary
+from profscope.binaries.blame import CHARGED
 from profscope.schema import Tables
 
 __all__ = [
@@ -184,8 +185,8 @@ def stall_text(counts: list[list[Any]]) -> str:
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:
     """What the samples of a line waited for, most first: stall; on, the class of what they waited for, "" of
     other warps at a barrier; variable, that the line there assigns to, "" if none is known; file and line;
-    samples."""
-    rows = rows[rows["stall"].isin(WAITS)]
+    samples. What no producer is known of has none."""
+    rows = rows[rows["stall"].isin(WAITS) & ~_is_unknown(rows)]
     of_others = rows["stall"] == BARRIER
     of_others &= (rows["class"] != BARRIER) | (rows["blamed_class"] != _MMA)  # that is a wait for wgmma
     rows = rows.assign(on=rows["blamed_class"].mask(of_others, ""))
@@ -203,6 +204,16 @@ def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:
         }
         for (stall, on, file, line), count in zip(columns, counts, strict=True)
     ]
+
+
+def _is_unknown(rows: pd.DataFrame) -> pd.Series[bool]:
+    """Whether a wait is charged to the instruction that waits, for want of another, see `blame`. A load may
+    wait for itself, round a loop."""
+    known = [
+        cls in CHARGED.get(stall, ()) and cls != BARRIER
+        for stall, cls in zip(rows["stall"], rows["class"], strict=True)
+    ]
+    return (rows["blamed_pc"] == rows["pc"]) & (rows["stall"] != BARRIER) & ~np.array(known, np.bool_)
 
 
 def wait_text(waits: list[dict[str, Any]], total: int) -> str:

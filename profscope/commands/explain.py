@@ -19,7 +19,9 @@ __all__ = ["main", "make_parser"]
 _EPILOG: Final = """\
 examples:
   profscope explain train.py --epochs 1
+  profscope explain train.py --epochs 1 --kernel attention
   profscope explain --kernels attention -m pytest tests
+  profscope explain -- train.py --kernel 3     all behind -- is the program's
 
 exit status: the program's own if it fails, and then nothing is explained; else
 0 explained; 1 another error; 2 wrong usage, or a kernel that was not launched
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _explain(words: list[str]) -> int:
     parser, actions = make_parser()
-    given, chosen = parse(parser, words, actions)
+    given, chosen = parse(parser, _with_kernel_in_front(words), actions)
     check_limit(given.limit_s)
     if chosen.is_launcher:
         parser.error(f"{chosen.name} starts other processes: name the program of one rank")
@@ -53,6 +55,14 @@ def _explain(words: list[str]) -> int:
         explanation = explained(launch, {}, given.limit_s, "auto")
     sys.stdout.write(f"{explanation!r}\n")
     return 0
+
+
+def _with_kernel_in_front(words: list[str]) -> list[str]:
+    """`--kernel NAME` is the command's behind the program, too, but not behind "--"."""
+    if "--" in words or "--kernel" not in words[:-1]:
+        return words
+    at = words.index("--kernel")
+    return [*words[at : at + 2], *words[:at], *words[at + 2 :]]
 
 
 def _exit_code(chosen: Program) -> int:

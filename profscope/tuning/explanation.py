@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -88,6 +88,7 @@ class Explanation:
                 told += f"; {row['tried']} " + (
                     f"saved {pct:.1f} %" if pct > 0 else f"cost {-pct:.1f} % more"
                 )
+                told += _beside_range(row)
             elif row["finding"] not in REMEDIES and row["gain_pct"] != 0:
                 told += "; no option tests this: edit the kernel"
             yield told
@@ -118,13 +119,21 @@ class Explanation:
             faster = (
                 "nothing that was tried is faster, with the same results"
                 if len(self.tries) > 1
-                else "nothing was tried"
+                else "nothing was tried: no option tests these findings; "
+                "`vary=` of `profscope.explain` tries values of constexprs"
             )
             return f"best: {self.launched}; {faster}"
         times = self.tries.set_index("options")[unit]
         saved = 100 * (1 - times[self.best] / times[self.launched])
         told = "" if (self.findings["gain_pct"] > 0).any() else "; no finding explains that"
         return f"best: {self.best}, {saved:.1f} % less time{told}"
+
+
+def _beside_range(row: Mapping[Any, Any]) -> str:
+    """What to say of a finding if what its advice saved is not in the range that was predicted."""
+    if row["measured_pct"] < row["gain_low_pct"]:
+        return ", less than predicted"
+    return ", more than predicted" if row["measured_pct"] > row["gain_high_pct"] else ""
 
 
 def tries_table(tried: Sequence[Trial], unit: str, left_out: Sequence[str]) -> pd.DataFrame:

@@ -119,11 +119,13 @@ def test_the_emulator_says_what_its_warps_wait_for() -> None:
 
 
 def test_idle_sms_are_known_if_each_cta_is_whether_it_recorded_or_not() -> None:
-    x = torch.ones(64 * 128)
+    x = torch.ones(8 * 128)
     with session(ctas=[0, 1]) as prof:
-        copy_kernel[(64,)](x, torch.empty_like(x), BLOCK=128)
+        copy_kernel[(8,)](x, torch.empty_like(x), BLOCK=128)
     tables = without_samples(prof.tables)
-    assert {"tail", "between-ctas"} <= set(breakdown(tables)["part"])
+    table = breakdown(tables)
+    assert table.loc[table["part"] == "idle-sms", "share"].sum() == pytest.approx(0.5)  # of 16 SMs
+    assert table["share"].sum() == pytest.approx(1.0)
     table = breakdown(replace(tables, ctas=tables.ctas[tables.ctas["recorded"]]))
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)
@@ -184,6 +186,19 @@ def test_kernels_without_shared_memory_do_not_wait_for_it(recording: str, reason
     waits = table[table["part"] == "waiting"].groupby("reason")["share"].sum()
     assert waits.idxmax() == reason
     assert "shared memory" not in waits
+
+
+@pytest.mark.parametrize(
+    "recording", ["256-negatives-at-once-by-4-warps", "fading-keys-loaded-when-their-token-is-due"]
+)
+def test_a_recorded_cta_makes_no_tail(recording: str) -> None:
+    """Of two full waves one CTA has records, and its SM ends a fifth later, or more."""
+    profile = profscope.load(RECORDINGS / f"{recording}.pftrace.gz")
+    last = profile.ctas.groupby("sm")["end_ns"].max().sort_values() - profile.ctas["start_ns"].min()
+    assert last.iloc[-1] > 1.2 * last.iloc[-2]
+    table = profile.breakdown()
+    assert table.loc[table["part"].isin(["tail", "imbalance"]), "share"].sum() < 0.03
+    assert table["share"].sum() == pytest.approx(1.0)
 
 
 def test_the_page_tells_what_every_stall_is_a_wait_for() -> None:

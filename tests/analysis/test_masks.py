@@ -105,6 +105,58 @@ def test_a_mask_throws_tiles_away_if_the_end_that_it_cuts_off_is_not_the_loops(
     assert bool(masked_loop(ops_of(prof))) == is_masked
 
 
+@triton.jit
+def signs_kernel(x_ptr, out_ptr, n, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    """Sums of a row, where HOW says what its place in the row changes."""
+    row, total = tl.program_id(0), tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n + at)
+        if HOW == "sign":
+            total += tl.where(at < row, x, -x)
+        elif HOW == "scale":
+            total += x * tl.where(at < row, 0.5, 0.25)
+        elif HOW == "diagonal":
+            total += tl.where(at == row, x + 1.0, x)
+        elif HOW == "others":
+            total += tl.where(at != row, x, 0.0)
+        elif HOW == "before":
+            total += tl.where(at < row, x, 0.0)
+        elif HOW == "behind":
+            total += tl.where(at < row, 0.0, x)
+        elif HOW == "factor":
+            total += x * (at < row).to(tl.float32)
+        elif HOW == "kept":
+            total = tl.where(at < row, total + x, total)
+        elif HOW == "own":
+            total += tl.where(at == row, x, 0.0)
+    tl.store(out_ptr + row * BLOCK + tl.arange(0, BLOCK), total)
+
+
+@pytest.mark.parametrize(
+    ("how", "throws_away"),
+    [
+        ("sign", False),
+        ("scale", False),
+        ("diagonal", False),
+        ("others", False),
+        ("before", True),
+        ("behind", True),
+        ("factor", True),
+        ("kept", True),
+        ("own", True),
+    ],
+)
+def test_a_mask_of_positions_throws_something_away_or_not(how: str, throws_away: bool) -> None:
+    with session() as prof:
+        signs_kernel[(4,)](torch.rand(4, 256), torch.empty(4, 32), 256, HOW=how, BLOCK=32)
+    found = masked_loop(ops_of(prof))
+    assert (found is not None) == throws_away
+    assert found is None or not found.by_data
+    shown = prof.profile.findings().query("finding == 'masked-work'")
+    assert shown["evidence"].str.contains("without this").sum() == 0  # as it may be nothing
+
+
 @pytest.mark.parametrize(
     ("by", "is_discarded"), [("data", True), ("position", False), ("result", False), ("nothing", False)]
 )
@@ -245,7 +297,28 @@ def test_a_loaded_end_is_no_triangle_if_lanes_of_loads_tell(masked: bool) -> Non
     lengths = torch.full((8,), 250, dtype=torch.int32)
     with session() as prof:
         lengths_kernel[(8,)](torch.rand(8, 256), lengths, torch.empty(8, 32), 256, MASKED=masked, BLOCK=32)
-    assert bool(masked_loop(ops_of(prof))) != masked
+    found = masked_loop(ops_of(prof))
+    assert (found is None) == masked
+    assert found is None or found.by_data
+
+
+@triton.jit
+def shifted_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, SUMMED: tl.constexpr):
+    """Loads one element of four; SUMMED: their sum, else each of their lanes, is stored."""
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * BLOCK + at, mask=at < n, other=0.0)
+    y = tl.exp(x) * tl.log(x + 1.0) + tl.sqrt(x)
+    if SUMMED:
+        tl.store(out_ptr + row, tl.sum(y, 0))
+    else:
+        tl.store(out_ptr + row * BLOCK + at, y)
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_lanes_that_are_stored_are_not_thrown_away(summed: bool) -> None:
+    with session() as prof:
+        shifted_kernel[(16,)](torch.rand(16, 1024), torch.empty(16, 1024), 256, BLOCK=1024, SUMMED=summed)
+    assert ("masked-work" in set(prof.profile.findings()["finding"])) == summed
 
 
 @triton.jit

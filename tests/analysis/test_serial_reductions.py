@@ -167,3 +167,35 @@ def test_a_loop_runs_once_if_it_does_so_in_all_programs(steps: list[int], runs_o
             torch.rand(16 * 256), torch.tensor(steps, dtype=torch.int32), torch.empty(16), BLOCK=256
         )
     assert bool(facts_in(prof.profile.tables).lines_run_once) == runs_once
+
+
+@triton.jit
+def rows_kernel(x_ptr, out_ptr, rows, width, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        out = tl.zeros((BLOCK,), tl.float32)
+        for start in range(0, width, BLOCK):
+            out += tl.sum(tl.load(x_ptr + row * width + start + at), 0)
+        tl.store(out_ptr + row * BLOCK + at, out + tl.sum(out, 0))
+
+
+@pytest.mark.parametrize(("programs", "runs_once"), [(16, True), (4, False)])
+def test_a_for_loop_over_the_rows_of_a_program_may_run_once(programs: int, runs_once: bool) -> None:
+    """It has rows / programs steps; the loop in it has eight, in any case."""
+    x, out = torch.rand(16, 1024), torch.empty(16, 128)
+    with session() as prof:
+        rows_kernel[(programs,)](x, out, 16, 1024, BLOCK=128)
+    known = facts_in(prof.profile.tables)
+    first = inspect.getsourcelines(rows_kernel.fn)[1]
+    outer, inner = first + 7, first + 6
+    assert (outer in known.lines_run_once) == runs_once
+    assert inner not in known.lines_run_once
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+def test_lanes_of_one_warp_exchange_values_and_warps_meet(warps: int) -> None:
+    x, out = torch.rand(16, 1024), torch.empty(16, 128)
+    with session() as prof:
+        rows_kernel[(16,)](x, out, 16, 1024, BLOCK=128, num_warps=warps)
+    (found,) = prof.profile.findings().query("finding == 'serial-reduction'").to_dict("records")
+    assert found["evidence"].startswith("warps meet" if warps > 1 else "lanes of the warp exchange")

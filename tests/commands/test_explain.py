@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,10 +42,10 @@ def explain(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ex
     """Explains a program that begins as _PROGRAM and goes on with `code`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
 
-    def of(code: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    def of(code: str, *flags: str, behind: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         (tmp_path / "program.py").write_text(_PROGRAM + code)
         return forks.run(
-            _EXPLAIN.format(folder=str(tmp_path), root=str(ROOT)), *flags, "program.py", "a", "-o"
+            _EXPLAIN.format(folder=str(tmp_path), root=str(ROOT)), *flags, "program.py", "a", "-o", *behind
         )
 
     return of
@@ -88,6 +88,15 @@ def test_a_kernel_that_was_not_launched(explain: Explain) -> None:
     ran = explain("")
     assert ran.returncode == 2
     assert "the program launched no Triton kernel" in ran.stderr
+
+
+def test_a_kernel_may_be_named_behind_the_program(explain: Explain) -> None:
+    ran = explain("run(1)", behind=["--kernel", "softmax"])
+    assert ran.stdout.startswith("program __main__ ['a', '-o']\n")
+    assert "softmax_kernel, as launched: " in ran.stdout
+    ran = explain("run(1)", "--", behind=["--kernel", "softmax"])
+    assert ran.stdout.startswith("program __main__ ['a', '-o', '--kernel', 'softmax']\n")
+    assert "matmul_kernel, as launched: " in ran.stdout
 
 
 def test_a_program_that_fails_is_not_explained(explain: Explain) -> None:

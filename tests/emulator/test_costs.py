@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from profscope.emulator.costs import BARRIER_CYCLES, COSTS, SECTORS_PER_CYCLE, Cost, tensor_cycles
+from profscope.emulator.costs import BARRIER_CYCLES, COSTS, SECTORS_PER_CYCLE, Cost, ptx_slots, tensor_cycles
 from profscope.emulator.device import Device, Model
 from profscope.emulator.machine.counts import Totals
 from tests.support.ptx_kernel import run
@@ -100,6 +100,14 @@ def test_warps_pay_for_their_own_sectors() -> None:
 def test_what_ptxas_expands_costs_more(one: str, other: str) -> None:
     chain = ".reg .f32 %f<3>; .reg .f64 %d<3>; mul.wide.u32 %q1, %t, 9; mov.u32 %r1, %laneid;\n"
     assert cycles(chain + one * 8) > 3 * cycles(chain + other * 8) - 2 * cycles(chain)
+
+
+@pytest.mark.parametrize(
+    ("division", "slots"), [("full", 8), ("full.ftz", 5), ("approx", 5), ("approx.ftz", 2)]
+)
+def test_divisions_of_float32_have_the_slots_that_ptxas_gives_them(division: str, slots: int) -> None:
+    """As ptxas of CUDA 12.8 does for sm_80, and cuobjdump shows."""
+    assert sum(ptx_slots(f"div.{division}.f32").values()) == slots
 
 
 def test_an_int64_division_issues_its_instructions() -> None:

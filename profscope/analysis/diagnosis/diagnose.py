@@ -42,6 +42,7 @@ _TRAFFIC: Final = (
     "atomics", "register-spills", "exposed-latency", "few-stages",
 )  # fmt: skip
 _LESS: Final = "less of this work, as the findings above say"
+_BESIDE: Final = "less of this work, or what the findings above say"
 
 
 def _rank(finding: Finding) -> tuple[float, int]:
@@ -53,19 +54,22 @@ def _takes_from_roof(finding: Finding) -> bool:
     return finding.gain.left <= 1 - thresholds.NOISE_PCT / 100
 
 
-def _with_roof(finding: Finding, facts: KernelFacts) -> Finding:
+def _with_roof(finding: Finding, facts: KernelFacts, places: int) -> Finding:
     """With what it takes of the resource that binds the kernel: who waits for that waits anywhere, so that
-    the gain may be larger than the samples at the finding's line."""
+    the gain may be larger than the samples at the finding's line. places: which the gain is of together."""
     roof, left = finding.gain.roof, finding.gain.left
     if not _takes_from_roof(finding):
         return finding
     own, used = finding.evidence, facts.used[roof]
+    all_of_it = "this" if places == 1 else f"all {places} of these"
     said = cited(
-        "{roof} at {used_of_roof}, {left_of_roof} without this",
+        "{roof} at {used_of_roof}, {left_of_roof} without " + all_of_it,
         roof=being(roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * left),
     )  # fmt: skip
     if f"{being(roof)} at {of_peak(used)}" in own.text:
-        said = cited("without this, it would be at {left_of_roof}", left_of_roof=of_peak(used * left))
+        said = cited(
+            "without " + all_of_it + ", it would be at {left_of_roof}", left_of_roof=of_peak(used * left)
+        )
     both = Evidence(
         f"{own.sentence}; {said.sentence}", {**own.quantities, **said.quantities}, {**own.names, **said.names}
     )
@@ -95,9 +99,10 @@ def diagnose(facts: KernelFacts) -> Iterator[Finding]:
         places.add(place)
         is_modelled = facts.emulated and each.finding in _TRAFFIC
         is_low = is_modelled or each.gain.low < thresholds.NOISE_PCT
-        yield _with_roof(replace(each, confidence="low") if is_low else each, facts)
+        alike = {(o.file, o.line) for o in causes if o.finding == each.finding and o.gain == each.gain}
+        yield _with_roof(replace(each, confidence="low") if is_low else each, facts, len(alike))
     binary = (finding for cause in binary_causes.CAUSES for finding in cause(facts))
     yield from (each for each in binary if each.finding not in told)
     results = (each for each in found if each.finding.endswith(RESULT))
-    takes = any(_takes_from_roof(each) for each in causes)
-    yield from (replace(each, advice=_LESS) if takes else each for each in results)
+    advice = _LESS if any(map(_takes_from_roof, causes)) else _BESIDE if causes else ""
+    yield from (replace(each, advice=advice or each.advice) for each in results)

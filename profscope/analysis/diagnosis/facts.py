@@ -342,12 +342,14 @@ class KernelFacts:
         found: set[int] = set()
         for loop in self.ttgir_ops:
             if loop.name == "scf.while":
-                condition, body = ({line_of(op) for op in region.walk()} for region in loop.regions)
+                condition = {line_of(op) for op in loop.regions[0].walk()}
             elif loop.name == "scf.for" and self.emulated and not has_constant_bounds(loop):
                 condition = {line_of(loop)}
-                body = {line_of(op) for op in loop.walk() if loop_around(op) is loop}
             else:
                 continue
+            inside = list(loop.walk())
+            again = {line_of(op) for op in inside if loop_around(op) is not loop} - condition  # inner loops
+            body = {line_of(op) for op in inside} - again
             executed = self.counts.loc[self.at(body - condition - {0}), "executed"]
             found |= condition | body if len(executed) and executed.median() in (0, warps) else set()
         return found - {0}

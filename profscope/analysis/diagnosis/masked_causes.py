@@ -98,7 +98,7 @@ def _without_part(facts: KernelFacts, expected: float, least: float, most: float
     """Without that part of the work, of whatever kind. What it takes from a resource is not said where it
     is not known that there is any."""
     found = gain(facts, *(_without_all(facts, part) for part in (expected, least, most)))
-    return found if least else found._replace(roof="")
+    return found if least else found._replace(roof="", left=1.0)
 
 
 def _discarded(facts: KernelFacts) -> Iterator[tuple[set[int], int, str, str]]:

@@ -22,7 +22,7 @@ from profscope.analysis.diagnosis.gains import (
     kept_without,
     left_of_traffic,
 )
-from profscope.analysis.diagnosis.products import GROWS, without_small_tiles
+from profscope.analysis.diagnosis.products import GROWS, tile_of, without_small_tiles
 from profscope.analysis.diagnosis.repeated_loads import sizes_of
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
@@ -378,11 +378,13 @@ def tile_reread(facts: KernelFacts) -> Iterator[Finding]:
     ):
         return
     place, _ = facts.most_executed(loads)
+    tile = tile_of(facts)
     yield Finding(
         "tile-reread" if busiest == traffic else "small-mma", *place,
         cited(
-            "loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, DRAM at {dram}, "
-            "the tensor cores at {tensor}",
+            "tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; L2 is at "
+            "{l2}, DRAM at {dram}, the tensor cores at {tensor}",
+            rows=Quantity(tile.rows, "rows"), columns=Quantity(tile.columns, "columns"),
             asked=Quantity(asked / 1e6, "MB"), ratio=Quantity(asked / max(1.0, read), "times"),
             l2=of_peak(facts.used.get("l2", 0.0)), dram=of_peak(facts.used.get("dram", 0.0)),
             tensor=of_peak(facts.used.get("tensor", 0.0)),

@@ -58,7 +58,7 @@ class _Repeated(NamedTuple):
 @needs("counts", "samples", "ttgir")
 def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
     """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
-    other loads behind it. What the kernel stores to between, by the same argument, is not the same again."""
+    other loads behind it. What the kernel itself stores there between, it has in registers, too."""
     found = repeated_loads(facts)
     every = max(1.0, float(facts.counts["sectors"].sum()))
     loads = facts.counts["op"].isin(["LDG", "LDGSTS"])
@@ -67,14 +67,13 @@ def redundant_load(facts: KernelFacts) -> Iterator[Finding]:
         sectors = float(facts.counts.loc[loads & facts.at({line}), "sectors"].sum())
         if not sectors or (not again.before and line in facts.lines_run_once):
             continue
-        if _is_stored_to(facts, line, again.before):
-            continue
         share = again.share * sectors / every
         others, stores = facts.sectors("LDG", "LDGSTS") - sectors, facts.sectors("STG")
         here = of_loads & (facts.samples["blamed_line"] == line)
         waits = again.share * facts.sampled_share(here)
         queue = facts.stalled("long_scoreboard", "lg_throttle") if waits else 0.0
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        what += ", and the kernel may have stored there since" * _is_stored_to(facts, line, again.before)
         left = left_of_traffic(facts, (1 - again.share) * sectors + others, stores)
         yield Finding(
             "redundant-load", facts.place[0], line,

@@ -41,7 +41,9 @@ _PRODUCT_WAITS: Final = (
     "gmma",
     "warpgroup_arrive",
 )
-_REDUCE_ONCE: Final = "keep a tensor of partial sums, and reduce once after the loop"
+_REDUCE_ONCE: Final = (
+    "keep a tensor of partial sums, and reduce once after the loop; if a step needs its result, fewer warps"
+)
 _REDUCE_IN_A_WARP: Final = "fewer warps (num_warps), or a layout in which one warp has all that is reduced"
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 

@@ -113,9 +113,9 @@ def ctas_of_spans(df: pd.DataFrame, begins: Ints, counts: Ints) -> tuple[pd.Data
 def beside_bare_ones(tables: Tables, ctas: pd.DataFrame) -> pd.Series[bool]:
     """Which CTAs of `ctas_of` ran on an SM that ran one with records, where other SMs of the launch ran only
     bare ones: records take time, so that such an SM ends later than it would."""
-    spans = ctas_with_spans(tables)
-    last = int(max(ctas["cta"].max(), spans["cta"].max())) + 1 if len(spans) else 1
-    is_recorded = (ctas["launch"] * last + ctas["cta"]).isin(spans["launch"] * last + spans["cta"])
+    if not len(tables.ctas):
+        return pd.Series(False, ctas.index)
+    is_recorded = tables.ctas["recorded"].astype("bool")[ctas.index]
     on_sm = is_recorded.groupby([ctas["launch"], ctas["sm"]]).transform("any")
     return on_sm & ~on_sm.groupby(ctas["launch"]).transform("all")
 
