@@ -67,7 +67,7 @@ bench: $(RUNTIME)
 
 matrix: exhaustive $(MATRIX:%=matrix-%)
 
-# What `make test` leaves out, to take less than six minutes; and all examples of Hypothesis's tests.
+# What `make test` leaves out, to take less than ten minutes; and all examples of Hypothesis's tests.
 exhaustive: $(DEV)
 	$(BIN)/python $(PYTEST) $(PARALLEL) -m 'not gpu and (exhaustive or hypothesis)' --hypothesis-profile=thorough
 

@@ -87,6 +87,7 @@ def test_a_launch_has_the_options_that_its_autotuner_chose(library: ModuleType) 
     assert launch.kwargs["num_warps"] == 2
 
 
+@pytest.mark.exhaustive
 def test_advice_json_has_what_was_found_and_what_changes_bring(
     library: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ _VOCABULARY = {
 
 
 _NEWEST = max(case.round for case in CASES.values())
-_QUICK = {case.name for case in CASES.values() if case.round == _NEWEST and case.half == "open"}
+_QUICK = {case.name for case in list(CASES.values())[::3] if case.round == _NEWEST and case.half == "open"}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_each_round_has_both_halves(written: int) -> None:
     assert {case.half for case in CASES.values() if case.round == written} == {"open", "kept apart"}
 
 
+@pytest.mark.exhaustive
 def test_it_is_recorded_without_a_gpu(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.corpus", "record", "--small", "--out", str(tmp_path)]
     command += ["--rows", "^(ragged|good copy)"]

@@ -15,6 +15,7 @@ from bench import drains, soak
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.exhaustive
 def test_a_soak_on_the_emulator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "soak.json"
     assert soak.main(["--launches", "40", "--ctas", "2", "--json", str(file)]) == 0

@@ -12,6 +12,7 @@ import torch
 
 from profscope.__main__ import main
 from tests.support.pages import is_like, steps, taken
+from tests.support.quick import quick
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -25,8 +26,15 @@ SHOWN = {"text", "sh", "json", "sql", "mlir", "toml", "yaml"}
 _COMMAND = re.compile(r"profscope (run|view|diff|convert|merge|opt)\b([^\n`]*)")
 
 
+_LONG = ("evidence", "views", "why-slow", "diff")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the pages show the emulator")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT).with_suffix("")))
+@pytest.mark.parametrize(
+    "page",
+    quick(PAGES, [page for page in PAGES if page.stem not in _LONG]),
+    ids=lambda page: str(page.relative_to(ROOT).with_suffix("")),
+)
 def test_a_page_prints_what_it_shows(page: Path, tmp_path: Path) -> None:
     for step, output in taken(page.read_text(), tmp_path):
         update = f"python -m tests.support.pages {page.relative_to(ROOT)}"

@@ -37,11 +37,8 @@ def run(notebook: Any, folder: Path) -> list[list[Any]]:
     return [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [EXAMPLES[0], *(pytest.param(path, marks=pytest.mark.exhaustive) for path in EXAMPLES[1:])],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_examples_run(path: Path, tmp_path: Path) -> None:
     """On the emulator, from the first cell to the last; what is checked in shows as much."""
     notebook = nbformat.read(path, as_version=4)

@@ -22,7 +22,14 @@ from profscope.analysis.diagnosis.masks import (
     stores_whole_programs,
 )
 from profscope.analysis.diagnosis.tensor_causes import MMA
-from profscope.analysis.diagnosis.ttgir_ops import FROM_GLOBAL, PRODUCTS, elements, line_of, loop_around
+from profscope.analysis.diagnosis.ttgir_ops import (
+    FROM_GLOBAL,
+    PRODUCTS,
+    element_bytes,
+    elements,
+    line_of,
+    loop_around,
+)
 from profscope.analysis.diagnosis.witnesses import needs
 
 __all__ = ["CAUSES"]
@@ -133,10 +140,9 @@ def masked_lanes(facts: KernelFacts) -> Iterator[Finding]:
     if wide:  # what has fewer elements, all lanes load alike: it tells nothing of theirs
         loads, every = (each[facts.at(wide)[each.index]] for each in (loads, every))
     masked = _masked_by_parts(facts, loads, every)
-    stores = facts.counts["op"].eq("STG") & facts.at(_lines_of_all_lanes(facts, "tt.store"))
     in_loops = facts.at(facts.lines_in_loops)
-    if stores.any() and not facts.has(_MEET) and not in_loops[every.index].any():
-        masked = min(masked, _masked(facts.counts[stores], facts))  # each lane stores what it has loaded
+    if not facts.has(_MEET) and not in_loops[every.index].any():
+        masked = min(masked, _not_stored(facts))  # each lane stores what it has loaded
     is_alone = 0 < facts.resident_warps <= thresholds.SCHEDULERS
     stays = (*_MEMORY_WAITS, *RESULTS) if is_alone else _MEMORY_WAITS
     removed = masked * (1 - facts.stalled(*stays))
@@ -219,6 +225,18 @@ def _masked_by_parts(facts: KernelFacts, *kinds: pd.DataFrame) -> float:
         )
         masked += facts.executed_share(part) * min(least)
     return masked
+
+
+def _not_stored(facts: KernelFacts) -> float:
+    """The part of the elements that programs compute and stores mask off; 1 if they store a few at most.
+    Warps that store nothing may skip the instruction."""
+    lines = _lines_of_all_lanes(facts, "tt.store")
+    launches = int(facts.counts["launches"].max()) if len(facts.counts) else 0
+    types = [op.operand_types[1] for op in facts.ttgir_ops if op.name == "tt.store" and line_of(op) in lines]
+    every = facts.grid * launches * sum(elements(each) * element_bytes(each) for each in types)
+    rows = facts.counts[facts.counts["op"].eq("STG") & facts.at(lines)]
+    stored = float((rows["threads"] * rows["bytes"]).sum())
+    return 1 - min(1.0, stored / every) if every else 1.0
 
 
 def _most_masked(facts: KernelFacts, loads: pd.DataFrame) -> Place:
