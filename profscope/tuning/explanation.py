@@ -116,12 +116,11 @@ class Explanation:
             if len(ran) > 1 and self.launched != AS_LAUNCHED:
                 longer = 100 * (ran[unit].iloc[1] / ran[unit].iloc[0] - 1)
                 return f"best: {self.launched}; the next takes {longer:.1f} % longer"
-            faster = (
-                "nothing that was tried is faster, with the same results"
-                if len(self.tries) > 1
-                else "nothing was tried: no option tests these findings; "
-                "`vary=` of `profscope.explain` tries values of constexprs"
-            )
+            faster = "nothing was tried"
+            if len(self.tries) > 1:
+                faster = "nothing that was tried is faster, with the same results"
+            elif not self.tries.attrs["left_out"]:
+                faster += ": no option tests these findings; pass `vary=` to try constexprs"
             return f"best: {self.launched}; {faster}"
         times = self.tries.set_index("options")[unit]
         saved = 100 * (1 - times[self.best] / times[self.launched])
