@@ -205,12 +205,10 @@ def _parts_of_sms(
         why = "not every CTA of its launches is known" if sms else "the number of SMs is not known"
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
         return [], 1.0
-    every = sm_time(ctas, sms)
-    if not every.whole:
+    bare = ctas[~beside_bare_ones(tables, ctas)]
+    every, time = sm_time(ctas, sms), sm_time(bare, sms)
+    if time.whole == time.idle:
         return [], 1.0
-    longer = beside_bare_ones(tables, ctas)
-    bare = ctas[~longer]
-    time = sm_time(bare, sms)
     shape = shape_of(bare, sms, max_resident_ctas(tables.metadata, kernel, variant))
     imbalance = min(time.after, shape.imbalance_pct / 100 * time.whole)
     idle = every.idle / every.whole

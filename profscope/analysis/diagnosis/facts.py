@@ -358,12 +358,13 @@ class KernelFacts:
     def divisions(self) -> dict[int, bool]:
         """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
         whether they are of data, and no access needs them."""
-        places = makers_of_places(self.ttgir_ops)
-        return {
-            line: is_of_data(op) and op not in places
+        found = [
+            (op, line)
             for op, line, _ in self.located_ops
             if _DIVISION.match(op.name) and not is_power_of_two(op.resolve(op.operands[1]))
-        }
+        ]
+        places = makers_of_places(self.ttgir_ops) if found else set()
+        return {line: is_of_data(op) and op not in places for op, line in found}
 
     def text_of(self, name: str) -> list[str]:
         """The ops of this name, as they are printed."""
