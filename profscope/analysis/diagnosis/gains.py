@@ -107,9 +107,8 @@ def gain(
     noise = thresholds.NOISE_PCT / 100
     low_pct, high_pct = 100 * (1 - kept_time * (1 + noise)), 100 - (100 - high_pct) * (1 - noise)
     pct = max(0.0, pct)
-    roof = binding({name: 100 * used for name, used in facts.used.items()}) if facts.used else ""
-    left = expected.kept.get(roof, 1.0)
-    return Gain(pct, max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0, roof, left)
+    low_pct, high_pct = max(0.0, min(low_pct, pct)), max(high_pct, pct) if pct else 0.0
+    return Gain(pct, low_pct, high_pct, *_roof(facts, expected))
 
 
 def _modelled(facts: KernelFacts, expected: Without, least: Without, most: Without) -> Gain:
@@ -123,9 +122,14 @@ def _modelled(facts: KernelFacts, expected: Without, least: Without, most: Witho
 
     pct, low = max(0.0, *saved(expected)), max(0.0, min(saved(least)))
     high = max(*saved(most), 1 - most.kept.get("l2", 1.0))
-    roof = binding({name: 100 * used for name, used in facts.used.items()}) if pct > expected.removed else ""
-    left = expected.kept.get(roof, 1.0)
-    return Gain(100 * pct, 100 * min(low, pct), 100 * max(high, pct) if pct else 0.0, roof, left)
+    by_roof = _roof(facts, expected) if pct > expected.removed else ("", 1.0)
+    return Gain(100 * pct, 100 * min(low, pct), 100 * max(high, pct) if pct else 0.0, *by_roof)
+
+
+def _roof(facts: KernelFacts, without: Without) -> tuple[str, float]:
+    """The resource that binds the kernel, "" if none is known, and the part of its use that stays."""
+    roof = binding({name: 100 * used for name, used in facts.used.items()}) if facts.used else ""
+    return roof, without.kept.get(roof, 1.0)
 
 
 def _of_dram(facts: KernelFacts) -> float:
