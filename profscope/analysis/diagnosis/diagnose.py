@@ -62,8 +62,9 @@ def _with_roof(finding: Finding, facts: KernelFacts, places: int) -> Finding:
         return finding
     own, used = finding.evidence, facts.used[roof]
     all_of_it = "this" if places == 1 else f"all {places} of these"
+    if_full = "if enough CTAs fill the GPU, " if facts.emulated else ""
     said = cited(
-        "{roof} at {used_of_roof}, {left_of_roof} without " + all_of_it,
+        if_full + "{roof} at {used_of_roof}, {left_of_roof} without " + all_of_it,
         roof=being(roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * left),
     )  # fmt: skip
     if f"{being(roof)} at {of_peak(used)}" in own.text:
