@@ -206,7 +206,8 @@ def _parts_of_sms(
         said.append(f"{kernel} #{variant}: idle-sms, tail, imbalance, between-ctas: {why}")
         return [], 1.0
     bare = ctas[~beside_bare_ones(tables, ctas)]
-    every, time = sm_time(ctas, sms), sm_time(bare, sms)
+    time = sm_time(bare, sms)
+    every = time if len(bare) == len(ctas) else sm_time(ctas, sms)
     if time.whole == time.idle:
         return [], 1.0
     shape = shape_of(bare, sms, max_resident_ctas(tables.metadata, kernel, variant))

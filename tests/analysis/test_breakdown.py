@@ -126,6 +126,10 @@ def test_idle_sms_are_known_if_each_cta_is_whether_it_recorded_or_not() -> None:
     table = breakdown(tables)
     assert table.loc[table["part"] == "idle-sms", "share"].sum() == pytest.approx(0.5)  # of 16 SMs
     assert table["share"].sum() == pytest.approx(1.0)
+    late = tables.ctas.copy()  # as if two without records began, or ended, after the others
+    late.loc[late["cta"] == 6, "start_ns"] += 10
+    late.loc[late["cta"] == 7, "end_ns"] += 1000
+    assert {"tail", "between-ctas"} <= set(breakdown(replace(tables, ctas=late))["part"])
     table = breakdown(replace(tables, ctas=tables.ctas[tables.ctas["recorded"]]))
     assert set(table["part"]) == {"op", "unknown"}
     assert table["share"].sum() == pytest.approx(1.0)

@@ -64,7 +64,21 @@ def masked_loop(ops: list[Op]) -> MaskedLoop | None:
     and the end of the loop that it cuts off depends neither on the program nor on a loop around it. The
     program's may be loaded if they are a bound, or choose what products are for: those of another step may be
     left out. If such a mask is one of loads, too, it is another matter: lanes of loads are counted."""
+    cuts = list(_cuts(ops))
+    if not cuts:
+        return None
     uses = Uses(ops)
+    for mask, line, by_data, is_either_end in cuts:
+        if not _throws_away(mask, uses) or (by_data and _masks_loads(mask, uses)):
+            continue  # of loads, how many lanes that is, loads tell
+        if is_either_end or _keeps_where_true(mask, uses):
+            return MaskedLoop(line, by_data)
+    return None
+
+
+def _cuts(ops: list[Op]) -> Iterator[tuple[Op, int, bool, bool]]:
+    """The masks that cut an end of a loop off which is the same for all programs; the line that is named;
+    whether by what was loaded; whether it does not matter which end, as both are the same for all."""
     for loop in ops:
         if loop.name != "scf.for":
             continue
@@ -82,14 +96,9 @@ def masked_loop(ops: list[Op]) -> MaskedLoop | None:
             if op.name != "arith.cmpi" or not any("xi1" in each.type for each in op.results):
                 continue
             cut = bounds_compared(op, loop, has_dot or not _EQUAL.search(str(op)))
-            if not cut or not _throws_away(op, uses):
-                continue
-            by_data = not bounds_compared(op, loop, False)
-            if by_data and _masks_loads(op, uses):
-                continue  # how many lanes that is, loads tell
-            if len(ends) > 1 or (cut == ends and _keeps_where_true(op, uses)):
-                return MaskedLoop(line_of(masks[0] if masks else loop), by_data)
-    return None
+            if cut and (len(ends) > 1 or cut == ends):
+                by_data = not bounds_compared(op, loop, False)
+                yield op, line_of(masks[0] if masks else loop), by_data, len(ends) > 1
 
 
 def _users_of_mask(mask: Op, uses: Uses) -> Iterator[tuple[Op, Op]]:
