@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -19,8 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from profscope.errors import OptionError, SessionError
-from profscope.traces.formats import GZIP, PARTIAL, is_folder_name, own_suffix, rank_folders, rank_of
-from profscope.traces.output import check_folder, check_parent
+from profscope.traces.formats import GZIP, PARTIAL, is_folder_name, own_suffix, rank_of, rank_paths
+from profscope.traces.output import check_parent
+from profscope.traces.own_files import first_foreign, remove_own
+from profscope.traces.whole_folder import check_folder
 
 __all__ = ["DEFAULT", "FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
 
@@ -50,7 +51,8 @@ class Output:
 
     def release(self) -> None:
         """The trace is written, or there is none: the folder goes."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_own(self.folder)
         os.close(self.lock)
         if self.whole != self.name and not self.path.exists():
             with contextlib.suppress(OSError):  # other ranks have written
@@ -58,12 +60,31 @@ class Output:
                     if folder.name == Path(self.whole).name or rank_of(folder) is not None:
                         folder.rmdir()
 
-    def remove_ranks_from(self, number: int) -> None:
-        """Remove the parts of these ranks and above, which an earlier run of more ranks has left."""
-        whole = next(each for each in self.path.parents if rank_of(each) is None)
-        for rank, folders in rank_folders(whole).items():
-            for folder in folders if rank >= number else ():
-                shutil.rmtree(folder)
+    def remove_ranks_from(self, number: int) -> list[str]:
+        """Remove the parts of these ranks and above, which an earlier run of more ranks has left.
+
+        Returns a note for each that stays: what is not profscope's was put there while the program ran.
+        """
+        notes = []
+        for folder in _stale_parts(_whole(self.path), number):
+            try:
+                foreign = remove_own(folder)
+                why = None if foreign is None else f"profscope did not write {str(foreign)!r}"
+            except OSError as error:
+                why = f"{error.filename or folder}: {error.strerror}"
+            if why is not None:
+                notes.append(f"{folder.name} of an earlier run is left: {why}")
+        return notes
+
+
+def _whole(path: Path) -> Path:
+    """The folder of all ranks' parts, of a path in one of them."""
+    return next(each for each in path.parents if rank_of(each) is None)
+
+
+def _stale_parts(whole: Path, number: int) -> list[Path]:
+    """Everything in a job's folder that is named as the part of rank `number` or one above it."""
+    return [path for rank, paths in rank_paths(whole).items() if rank >= number for path in paths]
 
 
 def with_rank(given: str | Path, number: int | None) -> Path:
@@ -86,18 +107,22 @@ def free_for_ranks() -> str:
     return next(name for name in _candidates(None) if not with_rank(name, 0).parents[1].exists())
 
 
-def claim(given: str | None, *, number: int | None) -> Output:
-    """Claim a place for this process's trace. given: where the trace takes the place of what is there; None
-    for the first free name of the default's.
+def claim(given: str | None, *, number: int | None, of: int | None = None) -> Output:
+    """Claim a place for the trace of this process, rank `number` of a job `of` so many.
 
-    Raises OptionError where a folder is in the way or the suffix says no format, SessionError where another
-    run writes there or nothing can be written.
+    given: where the trace takes the place of what is there; None for the first free name of the default's.
+
+    Raises OptionError if a folder is in the way or the suffix says no format; SessionError if another run
+    writes there, if nothing can be written, or if something would have to go that profscope did not write.
     """
     for name in _candidates(given):
         path = with_rank(name, number)
-        whole = path if number is None else next(each for each in path.parents if rank_of(each) is None)
+        whole = path if number is None else _whole(path)
         if given is None and number is not None and _holds_others(whole):
             continue
+        if number == 0 and of is not None:
+            for stale in _stale_parts(whole, of):
+                _check_stale(stale, of)
         output = _claim(path, whole, is_folder_name(name), must=given is not None)
         if output is not None:
             return output
@@ -156,14 +181,51 @@ def _folder(path: Path) -> Path:
 
 def _locked(path: Path, folder: Path) -> int:
     """A descriptor that holds a folder, which is emptied of what a run that was cut short has left."""
+    lock = _lock(folder)
+    if lock is None:
+        raise SessionError(f"another run is writing {str(path)!r}; give this one a name of its own")
+    try:
+        _check_own(folder, f"{str(folder)!r} is in the way")
+        for file in folder.iterdir():
+            file.unlink()
+    except OSError as error:
+        os.close(lock)
+        raise SessionError(f"cannot write in {str(folder)!r}: {error.strerror}") from error
+    except SessionError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds a folder until it is closed; None if another run holds it."""
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except OSError:
         os.close(lock)
-        raise SessionError(
-            f"another run is writing {str(path)!r}; give this one a name of its own"
-        ) from error
-    for file in sorted(folder.iterdir()):
-        file.unlink()
+        return None
     return lock
+
+
+def _check_stale(path: Path, ranks: int) -> None:
+    """Raises SessionError if the part of a rank that this job does not have cannot be removed at its end."""
+    _check_own(path, f"{str(path)!r} is in the way, since this job has {ranks} ranks")
+    for folder in (path, *path.glob(f"*{PARTIAL}")):
+        lock = _lock(folder) if folder.is_dir() else -1
+        if lock is None:
+            raise SessionError(f"another run is writing in {str(path)!r}; choose another name with -o")
+        if lock >= 0:
+            os.close(lock)
+
+
+def _check_own(path: Path, why: str) -> None:
+    """Raises SessionError if something at or below `path` is not profscope's to remove."""
+    try:
+        foreign = first_foreign(path)
+    except OSError as error:
+        raise SessionError(f"{why}, and cannot be read: {error.strerror}") from error
+    if foreign is not None:
+        raise SessionError(
+            f"{why}, and profscope did not write {str(foreign)!r}; move it, or choose another name with -o"
+        )

@@ -262,7 +262,8 @@ class RecordedRun:
         profile.save(self._output.target)
         count = ranks(os.environ)
         if self._rank == 0 and count is not None:
-            self._output.remove_ranks_from(count)
+            for note in self._output.remove_ranks_from(count):
+                self._say(note)
         self._output.release()
         if self._report is not None:
             with contextlib.suppress(OSError):  # nobody reads it any more

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from profscope.around.job import JOB, rank
+from profscope.around.job import JOB, rank, ranks
 from profscope.commands.output import DEFAULT, FORMATS, Output, claim, free_for_ranks
 from profscope.commands.program import Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
@@ -90,7 +90,7 @@ def _recorded(
 ) -> Callable[[], None]:
     number = rank(os.environ)
     spool = None if options.spool is None else _spool(Path(options.spool))
-    output = claim(given.output, number=number)
+    output = claim(given.output, number=number, of=ranks(os.environ))
     options = replace(options, spool=spool or output.folder)
     report = None if given.quiet else _said_by(number)
     return RecordedRun(

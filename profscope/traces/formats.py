@@ -108,14 +108,20 @@ def rank_of(path: Path) -> int | None:
     return None if match is None else int(match[1])
 
 
-def rank_folders(folder: Path) -> dict[int, list[Path]]:
-    """By rank, the folders in which its part may be: `rank=3`, and `rank=3.partial` until it is written."""
+def rank_paths(folder: Path) -> dict[int, list[Path]]:
+    """By rank, what is named as its part: `rank=3`, and `rank=3.partial` until it is written."""
     ranks: dict[int, list[Path]] = {}
     for path in sorted(folder.glob("rank=*")):
         rank = rank_of(path.with_name(path.name.removesuffix(PARTIAL)))
-        if rank is not None and path.is_dir():
+        if rank is not None:
             ranks.setdefault(rank, []).append(path)
     return ranks
+
+
+def rank_folders(folder: Path) -> dict[int, list[Path]]:
+    """By rank, the folders in which its part may be."""
+    ranks = {rank: [path for path in paths if path.is_dir()] for rank, paths in rank_paths(folder).items()}
+    return {rank: paths for rank, paths in ranks.items() if paths}
 
 
 def is_folder_name(given: str | Path) -> bool:

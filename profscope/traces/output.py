@@ -16,21 +16,19 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias
 
 from profscope.traces.exporters import Piece
-from profscope.traces.formats import PROFILE, is_part
 
 __all__ = [
     "GzipFile",
     "PlainFile",
-    "check_folder",
+    "check_name",
     "check_parent",
+    "followed",
     "gzip_end",
     "held",
-    "is_empty_folder",
     "new_part",
     "old_of",
     "sweep",
     "whole_file",
-    "whole_folder",
 ]
 
 GZIP_LEVEL = 5
@@ -50,8 +48,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
     Of a link, what it leads to is replaced. Raises OSError when `path`'s folder cannot be written.
     """
-    _check_name(path)
-    path = _followed(path)
+    check_name(path)
+    path = followed(path)
     check_parent(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
@@ -69,62 +67,14 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def is_empty_folder(path: Path) -> bool:
-    """Whether there is a folder with nothing in it, which a trace may take the place of; not one that nobody
-    may look into."""
-    return path.is_dir() and os.access(path, os.R_OK | os.X_OK) and not any(path.iterdir())
-
-
-def check_folder(path: Path) -> None:
-    """Raises OSError where `whole_folder` would: for what is there that is no part of a trace."""
-    _check_name(path)
-    path = _followed(path)
-    if path.exists() and not (path / PROFILE).exists() and not is_empty_folder(path):
-        raise OSError(errno.EEXIST, "it exists, and is no trace in Parquet that could be replaced")
-    if stranger := next((file for file in path.rglob("*") if not is_part(file.relative_to(path))), None):
-        raise OSError(
-            errno.EEXIST, f"it has {str(stranger.relative_to(path))!r}, no part of the trace to be replaced"
-        )
-
-
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
-
-    Of a link, what it leads to is replaced. Raises OSError where that cannot be, and where something is there
-    that is no part of a trace in Parquet.
-    """
-    check_folder(path)
-    path = _followed(path)
-    check_parent(path)
-    sweep(path.parent)
-    part = new_part(path)
-    old = old_of(part)
-    try:
-        part.mkdir()
-        with held(part):
-            yield part
-        if path.exists():  # two renames: between them a reader finds neither, but never a mixture
-            path.rename(old)
-        part.rename(path)
-    except BaseException:  # Ctrl-C, too
-        if old.exists() and not path.exists():
-            old.rename(path)
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    finally:
-        if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
-
-
 def check_parent(path: Path) -> None:
     """Raises OSError where there is no folder to put it in; of a link, to put what it leads to in."""
-    path = _followed(path)
+    path = followed(path)
     if not path.parent.exists():
         raise OSError(errno.ENOENT, f"there is no folder {str(path.parent)!r}")
 
 
-def _followed(path: Path) -> Path:
+def followed(path: Path) -> Path:
     """Where links lead, which stay; there may be nothing yet. Raises OSError where they go in circles."""
     real = Path(os.path.realpath(path)) if path.is_symlink() else path
     if real.is_symlink():
@@ -132,7 +82,7 @@ def _followed(path: Path) -> Path:
     return real
 
 
-def _check_name(path: Path) -> None:
+def check_name(path: Path) -> None:
     try:
         if b"\0" in os.fsencode(path):
             raise OSError(errno.EINVAL, "its name has a NUL")
@@ -204,17 +154,17 @@ def _made(piece: Piece) -> bytes:
 
 # What saves that were killed have left behind.
 #
-# A save writes to `.HEX.part` and holds a lock on it, which goes with its process. So the next save into that
-# folder can throw away what nobody holds any more.
+# A save writes to `.profscope-HEX.part` and holds a lock on it, which goes with its process. So the next save
+# into that folder can throw away what nobody holds any more.
 
-_PART: Final = re.compile(r"\.[0-9a-f]{32}\.part")
+_PART: Final = re.compile(r"\.profscope-[0-9a-f]{32}\.part")
 _OLD: Final = ".old"
 _YOUNG_S: Final = 60.0  # so old is a part before it counts as left: its save may be about to lock it
 
 
 def new_part(path: Path) -> Path:
     """Where to write what is to become `path`: beside it, hidden."""
-    return path.with_name(f".{uuid.uuid4().hex}.part")
+    return path.with_name(f".profscope-{uuid.uuid4().hex}.part")
 
 
 def old_of(part: Path) -> Path:

@@ -14,8 +14,9 @@ from profscope.traces import exporters
 from profscope.traces.checks import column_problems, misfit
 from profscope.traces.exporters import Exporter, Piece
 from profscope.traces.formats import GZIP, exporter_named, is_folder_name, rank_of
-from profscope.traces.output import GzipFile, PlainFile, whole_file, whole_folder
+from profscope.traces.output import GzipFile, PlainFile, whole_file
 from profscope.traces.trace_file import one_line
+from profscope.traces.whole_folder import whole_folder
 
 __all__ = ["save", "write_page"]
 

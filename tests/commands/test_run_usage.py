@@ -13,6 +13,7 @@ from profscope.around.job import rank
 from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import parse, program, program_parser
 from profscope.errors import OptionError, SessionError
+from profscope.store.chunks import MAGIC
 
 
 @pytest.fixture
@@ -178,7 +179,8 @@ def test_two_runs_do_not_write_one_trace(script: Path) -> None:
 def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
     left = Path("t.json.partial")
     left.mkdir()
-    (left / "x.spool").write_text("of a run that was cut short")
+    (left / "x.spool").write_bytes(MAGIC + b"of a run that was cut short")
+    (left / "y.spool").touch()
     Path("t.json").write_text("of the run before")
     output = claim("t.json", number=None)
     assert list(left.iterdir()) == []
@@ -187,3 +189,64 @@ def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
     output.release()
     assert not left.exists()
     assert Path("t.json").read_text() == "of the run before", "until there is another trace"
+
+
+@pytest.mark.parametrize("name", ["model.pt", "x.spool", "launch=0/spans.parquet"])
+@pytest.mark.parametrize("folder", ["t.partial", "t/rank=0.partial"])
+def test_a_run_does_not_empty_a_folder_of_others(script: Path, folder: str, name: str) -> None:
+    theirs = Path(folder, name)
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("of somebody else")
+    with pytest.raises(SessionError, match=rf"profscope did not write '{theirs}'; move it, or choose"):
+        claim("t/", number=0 if "rank" in folder else None)
+    assert theirs.read_text() == "of somebody else"
+
+
+def test_a_run_leaves_what_came_into_its_folder(script: Path) -> None:
+    output = claim("t.json", number=None)
+    (output.folder / "x.spool").write_bytes(MAGIC)
+    (output.folder / "notes.txt").write_text("of the program")
+    output.release()
+    assert (output.folder / "notes.txt").read_text() == "of the program"
+
+
+@pytest.mark.parametrize("given", ["t/", "t.pftrace.gz", None])
+@pytest.mark.parametrize("name", ["rank=2/model.pt", "rank=5.partial/model.pt", "rank=7", "rank=3/a/b"])
+def test_a_job_does_not_remove_the_ranks_of_others(script: Path, given: str | None, name: str) -> None:
+    theirs = Path("t" if given else "profscope", name)
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("of somebody else")
+    with pytest.raises(SessionError, match=rf"this job has 2 ranks, and profscope did not write '{theirs}'"):
+        claim(given, number=0, of=2)
+    assert [path for path in Path().rglob("*") if path.is_file()] == [script.relative_to(Path.cwd()), theirs]
+
+
+def test_a_link_in_place_of_a_rank_is_an_error_before_the_program(script: Path) -> None:
+    Path("weights").mkdir()
+    Path("t").mkdir()
+    Path("t/rank=6").symlink_to("../weights")
+    with pytest.raises(SessionError, match="profscope did not write 't/rank=6'"):
+        claim("t/", number=0, of=2)
+    assert Path("t/rank=6").is_symlink()
+
+
+def test_a_job_does_not_remove_the_ranks_of_one_that_runs(script: Path) -> None:
+    other = claim("t.json", number=3)
+    with pytest.raises(SessionError, match="another run is writing in 't/rank=3'"):
+        claim("t.json", number=0, of=2)
+    other.release()
+    claim("t.json", number=0, of=2).release()
+
+
+def test_ranks_that_changed_while_the_program_ran_are_left(script: Path) -> None:
+    Path("t/rank=2").mkdir(parents=True)
+    Path("t/rank=3/x.json.partial").mkdir(parents=True)
+    Path("t/rank=3/x.json.partial/x.spool").write_bytes(MAGIC)
+    output = claim("t.json", number=0, of=2)
+    Path("t/rank=2/model.pt").write_text("saved by the program")
+    theirs = Path("t/rank=2/model.pt").absolute()
+    assert output.remove_ranks_from(2) == [
+        f"rank=2 of an earlier run is left: profscope did not write {str(theirs)!r}"
+    ]
+    assert sorted(os.listdir("t")) == ["rank=0", "rank=2"]
+    output.release()

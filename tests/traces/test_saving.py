@@ -65,7 +65,13 @@ def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(suffix: str, tmp_path: P
 def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
     """And what another save is writing, or is somebody else's, stays."""
     left, left_folder, written, others = (
-        tmp_path / name for name in (f".{'a' * 32}.part", f".{'b' * 32}.part", f".{'c' * 32}.part", ".x.part")
+        tmp_path / name
+        for name in (
+            f".profscope-{'a' * 32}.part",
+            f".profscope-{'b' * 32}.part",
+            f".profscope-{'c' * 32}.part",
+            f".{'d' * 32}.part",
+        )
     )
     for file in (left, written, others):
         file.write_text("half a trace")

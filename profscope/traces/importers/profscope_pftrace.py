@@ -5,20 +5,18 @@ from collections.abc import Iterator
 
 from profscope.errors import TraceError
 from profscope.schema import Tables
-from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, read_varint, varint
+from profscope.traces.perfetto.protobuf import END, data_place
 from profscope.traces.profscope_object import object_tables
 from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]
 
-PACKET = varint(1 << 3 | LENGTH_DELIMITED)
-DATA = varint(DATA_FIELD << 3 | LENGTH_DELIMITED)
 HEAD_BYTES = 32
 """More than the tags and lengths before a packet's data take."""
 
 
 def recognises(file: TraceFile) -> bool:
-    begin, end = _data_place(file.head[:HEAD_BYTES])
+    begin, end = data_place(file.head[:HEAD_BYTES])
     return begin < end
 
 
@@ -41,7 +39,7 @@ def _data_text(file: TraceFile) -> bytes:
     pieces = file.pieces()
     while True:
         _fill(ahead, pieces, HEAD_BYTES)
-        begin, end = _data_place(bytes(ahead[:HEAD_BYTES]))
+        begin, end = data_place(bytes(ahead[:HEAD_BYTES]))
         if begin == end:
             return bytes(text)
         _fill(ahead, pieces, end)
@@ -55,17 +53,3 @@ def _fill(ahead: bytearray, pieces: Iterator[bytes], size: int) -> None:
     """Read on until that many bytes are there, or all there are."""
     while len(ahead) < size and (piece := next(pieces, None)) is not None:
         ahead += piece
-
-
-def _data_place(head: bytes) -> tuple[int, int]:
-    """Where in a packet that starts so its data begin and end; (0, 0) if it holds none."""
-    if not head.startswith(PACKET):
-        return 0, 0
-    try:
-        _, at = read_varint(head, len(PACKET))
-        if not head.startswith(DATA, at):
-            return 0, 0
-        size, at = read_varint(head, at + len(DATA))
-    except ValueError:
-        return 0, 0
-    return at, at + size

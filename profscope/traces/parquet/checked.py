@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["BLOCK_BYTES", "CRC", "TRAILER", "Checked", "Checksums"]
+__all__ = ["BLOCK_BYTES", "CRC", "TRAILER", "Checked", "Checksums", "has_checksums"]
 
 BLOCK_BYTES: Final = 1 << 16
 """Data that a checksum is of: what is read at least, where a part is asked for."""
@@ -142,3 +142,18 @@ class Checked(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def has_checksums(path: Path) -> bool:
+    """Whether a file ends as a Parquet file with these checksums does, whatever they say. Raises OSError."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        if size < _END.itemsize + TRAILER.itemsize:
+            return False
+        file.seek(size - _END.itemsize)
+        (end,) = np.frombuffer(file.read(), _END)
+        trailer_at = size - _END.itemsize - int(end["footer_bytes"]) - TRAILER.itemsize
+        if end["magic"] != _PARQUET or trailer_at < 0:
+            return False
+        file.seek(trailer_at)
+        return file.read(len(_MAGIC)) == _MAGIC

@@ -18,6 +18,7 @@ __all__ = [
     "SHORT_BITS",
     "Words",
     "constant",
+    "data_place",
     "field",
     "fixed64",
     "long_varint",
@@ -158,3 +159,21 @@ def _columns(data: NDArray[np.uint8]) -> Iterator[Words]:
     words = data.view("<u4").astype(np.uint32)
     for at in range(words.shape[1]):
         yield words[:, at]
+
+
+_PACKET = varint(1 << 3 | LENGTH_DELIMITED)
+_DATA = varint(DATA_FIELD << 3 | LENGTH_DELIMITED)
+
+
+def data_place(head: bytes) -> tuple[int, int]:
+    """Where in a packet that starts with `head` profscope's data begin and end; (0, 0) if it holds none."""
+    if not head.startswith(_PACKET):
+        return 0, 0
+    try:
+        _, at = read_varint(head, len(_PACKET))
+        if not head.startswith(_DATA, at):
+            return 0, 0
+        size, at = read_varint(head, at + len(_DATA))
+    except ValueError:
+        return 0, 0
+    return at, at + size

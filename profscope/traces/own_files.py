@@ -1,0 +1,96 @@
+"""Which files profscope wrote, by what is in them, and how to remove those and nothing else.
+
+A name proves nothing: a checkpoint may be in `rank=5/`. A file is profscope's if it has one of these marks:
+
+    spool          `PSspool` at the start; an empty `.spool`, too: a run was killed before it wrote
+    Chrome JSON    the first line that the exporter writes
+    Perfetto       a packet with profscope's own field at the start
+    Parquet        the checksums that profscope puts before the footer
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+__all__ = ["first_foreign", "is_own_file", "remove_own"]
+
+_HEAD_BYTES: Final = 256  # more than any mark takes
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_OWN_FOLDER: Final = re.compile(r"rank=\d+(\.partial)?|launch=\d+|.+\.partial")
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether profscope can prove that it wrote a file. Links are followed by nobody: one is not ours.
+
+    Raises OSError for a file that cannot be read.
+    """
+    if path.is_symlink() or not path.is_file():
+        return False
+    from profscope.store.chunks import SUFFIX, version_of
+    from profscope.traces.chrome.text import FIRST_LINE_START
+    from profscope.traces.parquet.checked import has_checksums
+    from profscope.traces.perfetto.protobuf import data_place
+
+    if path.suffix == SUFFIX and path.stat().st_size == 0:
+        return True
+    head = _head(path)
+    begin, end = data_place(head)
+    return (
+        version_of(head) is not None
+        or head.startswith(FIRST_LINE_START)
+        or begin < end
+        or has_checksums(path)
+    )
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file, decompressed if it is gzip."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(_GZIP_MAGIC):
+        with gzip.open(path) as file, contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
+            return file.read(_HEAD_BYTES)
+    return head
+
+
+def first_foreign(folder: Path) -> Path | None:
+    """The first thing at or below `folder` that profscope cannot prove to have written; else None.
+
+    An empty folder is its own if it has a name that profscope gives to folders. Raises OSError.
+    """
+    return next((path for path, is_own in _walk(folder) if not is_own), None)
+
+
+def remove_own(folder: Path) -> Path | None:
+    """Remove `folder` if all in it is profscope's; else remove nothing, and return the first foreign thing.
+
+    Raises OSError.
+    """
+    paths = []
+    for path, is_own in _walk(folder):
+        if not is_own:
+            return path
+        paths.append(path)
+    for path in reversed(paths):  # what is in a folder comes behind it
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
+    return None
+
+
+def _walk(path: Path) -> Iterator[tuple[Path, bool]]:
+    """Everything from `path` down, a folder before what is in it, and whether it is profscope's."""
+    if path.is_symlink() or not path.is_dir():
+        yield path, is_own_file(path)
+        return
+    inside = sorted(path.iterdir())
+    yield path, bool(inside) or _OWN_FOLDER.fullmatch(path.name) is not None
+    for each in inside:
+        yield from _walk(each)
