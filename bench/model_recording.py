@@ -25,7 +25,7 @@ import pandas as pd
 import torch
 
 import profscope
-from instrument_passes.kept_text import packed, unpacked
+from profscope.instrument_passes.kept_text import packed, unpacked
 from profscope.profiles import Profile
 from profscope.schema import MEASURED_DTYPES
 from profscope.traces.saving import save

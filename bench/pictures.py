@@ -32,10 +32,10 @@ from rich.text import Text
 import profscope
 from bench import figures
 from profscope.analysis.source_code.texts import source_lines
+from profscope.viewer.cli import main as view
+from profscope.viewer.interactive.app import ExplorerApp
 from tests.support.browser import opened, why_no_browser, window
 from tests.support.pages import RECORDINGS
-from viewer.cli import main as view
-from viewer.interactive.app import ExplorerApp
 
 __all__ = ["main"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.analyses.walk import kernel_of
-from instrument_passes.dialect import SpanIds, begin, end
-from instrument_passes.ir import Module
-from instrument_passes.passes import Pass, PassContext, register
+from profscope.instrument_passes.analyses.walk import kernel_of
+from profscope.instrument_passes.dialect import SpanIds, begin, end
+from profscope.instrument_passes.ir import Module
+from profscope.instrument_passes.passes import Pass, PassContext, register
 
 __all__ = ["RecordPoints"]
 

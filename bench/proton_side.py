@@ -21,12 +21,12 @@ from triton.profiler import finalize, start
 from triton.profiler.hooks import InstrumentationHook
 from triton.runtime import _allocation, driver
 
-from instrument_passes.dialect import BEGIN, END, is_record, record_id
-from instrument_passes.errors import PassError
-from instrument_passes.ir import Module, parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.toolchain import triton_version
+from profscope.instrument_passes.dialect import BEGIN, END, is_record, record_id
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Module, parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.toolchain import triton_version
 
 __all__ = [
     "MAX_SCOPES",

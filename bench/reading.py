@@ -31,10 +31,10 @@ from bench.about import about
 from bench.kernels import matmul
 from bench.replay import replay
 from bench.timing import synchronize
-from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 
 __all__ = ["Reading", "forget_peak", "heavy", "light", "main", "recorded", "status_bytes"]

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import WORD, LaunchBits
 from profscope.decoding.areas import packed_headers, read_buffer, segments
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import WORD, LaunchBits
 from tests.support.synth import launch_header, write_headers
 
 __all__ = ["replay"]

@@ -13,14 +13,14 @@ from bench.kernels import Workload
 from bench.table import Cell, Row
 from bench.timing import why
 from bench.variants import BARE, GLOBAL, LEVELS, OURS, SHARED
-from instrument_passes import LOWERING
-from instrument_passes.analyses.occupancy import limits_of
-from instrument_passes.cost import cost
-from instrument_passes.dialect import is_record
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.toolchain import Binary, build, triton_version
+from profscope.instrument_passes import LOWERING
+from profscope.instrument_passes.analyses.occupancy import limits_of
+from profscope.instrument_passes.cost import cost
+from profscope.instrument_passes.dialect import is_record
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.toolchain import Binary, build, triton_version
 from tests.kernels.aot import ttgir
 
 __all__ = ["REPEATS", "TARGET", "Built", "binaries", "static"]

@@ -11,14 +11,14 @@ import profscope
 from bench import proton_side
 from bench.kernels import Workload
 from bench.points import RecordPoints
-from instrument_passes import pipeline as levels
-from instrument_passes.manifest import Manifest
-from instrument_passes.passes import PassContext
-from instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
-from instrument_passes.toolchain import triton_version
 from profscope.compat.programs import manifest_in
 from profscope.device.sizing import needed_bytes, ring_log2_for_rows
 from profscope.dispatch.recording_stages import instrument
+from profscope.instrument_passes import pipeline as levels
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.records import BASE_ALIGNMENT, LaunchBits, align
+from profscope.instrument_passes.toolchain import triton_version
 from profscope.options import Options
 
 __all__ = [

@@ -231,7 +231,7 @@ def _screen(folder: Path, _: float) -> dict[str, Any]:
 
     import profscope
     from profscope.analysis.source_code.texts import source_lines
-    from viewer.interactive.app import ExplorerApp
+    from profscope.viewer.interactive.app import ExplorerApp
 
     profile = profscope.load(folder / "t.parquet")
 

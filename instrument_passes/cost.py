@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from instrument_passes import LOWERING
-from instrument_passes.analyses.occupancy import limits_of
-from instrument_passes.errors import PassError
-from instrument_passes.ir import parse
-from instrument_passes.manifest import Manifest
-from instrument_passes.passes import Pass, PassContext
-from instrument_passes.passes.lower_records import LowerRecords, manifest_of
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.records import MIN_RING_LOG2
-from instrument_passes.toolchain import Binary, build
+from profscope.instrument_passes import LOWERING
+from profscope.instrument_passes.analyses.occupancy import limits_of
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.passes import Pass, PassContext
+from profscope.instrument_passes.passes.lower_records import LowerRecords, manifest_of
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.records import MIN_RING_LOG2
+from profscope.instrument_passes.toolchain import Binary, build
 
 __all__ = ["Cost", "cost", "render"]
 

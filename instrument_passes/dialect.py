@@ -22,10 +22,10 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final
 
-from instrument_passes.ir import Module, Op
-from instrument_passes.ir.signature import with_element
-from instrument_passes.ir.tokens import quote, unquote
-from instrument_passes.manifest import BITS, SpanAttributes
+from profscope.instrument_passes.ir import Module, Op
+from profscope.instrument_passes.ir.signature import with_element
+from profscope.instrument_passes.ir.tokens import quote, unquote
+from profscope.instrument_passes.manifest import BITS, SpanAttributes
 
 __all__ = [
     "BEGIN",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from instrument_passes.errors import PipelineError
+from profscope.instrument_passes.errors import PipelineError
 
 __all__ = ["import_all"]
 

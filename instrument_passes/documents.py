@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that tables here make: `python -m instrument_passes.documents docs`."""
+"""Writes the pages of docs/ that tables here make: `python -m profscope.instrument_passes.documents docs`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from instrument_passes import LEVELS
-from instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
-from instrument_passes.passes import Pass, passes, signature, spelled, summary
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
+from profscope.instrument_passes.passes import Pass, passes, signature, spelled, summary
 
 __all__ = ["OURS", "ops_page", "passes_page"]
 
 _INTRODUCTION: Final = """\
 # Ops
 
-<!-- Generated: python -m instrument_passes.documents docs -->
+<!-- Generated: python -m profscope.instrument_passes.documents docs -->
 
 What each op of Triton 3.6 to 3.9 is to profscope. `op-spans{classes=...}` takes the classes; those marked
 *default* are recorded unless told otherwise, those marked *never* have no time of their own. A span around an
@@ -62,7 +62,7 @@ def _names(ops: dict[str, OpInfo]) -> str:
 
 
 # Passes of installed packages are documented by those.
-OURS: Final = "instrument_passes.passes."
+OURS: Final = "profscope.instrument_passes.passes."
 _TABLE: Final = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 _PAGE: Final = re.compile(r"\bdocs/([\w-]+\.md)")
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from instrument_passes.ir.tokens import unquote
+from profscope.instrument_passes.ir.tokens import unquote
 
 __all__ = ["Function", "checked", "function_name", "functions_in"]
 

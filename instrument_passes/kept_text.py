@@ -10,7 +10,7 @@ import binascii
 import zlib
 from typing import Final
 
-from instrument_passes.errors import IRError
+from profscope.instrument_passes.errors import IRError
 
 __all__ = ["packed", "unpacked"]
 

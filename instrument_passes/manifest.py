@@ -15,8 +15,8 @@ from functools import cache, cached_property
 from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from instrument_passes.errors import ManifestError
-from instrument_passes.records import (
+from profscope.instrument_passes.errors import ManifestError
+from profscope.instrument_passes.records import (
     CTA_HEADER,
     MAX_STAMPED,
     SECTOR,
@@ -26,7 +26,7 @@ from instrument_passes.records import (
     WORD,
     align,
 )
-from instrument_passes.selection import Selection
+from profscope.instrument_passes.selection import Selection
 
 __all__ = [
     "ATTRIBUTE",

@@ -15,11 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes import LEVELS
-from instrument_passes.errors import IRError, ManifestError, PassError, PipelineError
-from instrument_passes.ir import Module, check_structure
-from instrument_passes.manifest import ATTRIBUTE
-from instrument_passes.passes import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.errors import IRError, ManifestError, PassError, PipelineError
+from profscope.instrument_passes.ir import Module, check_structure
+from profscope.instrument_passes.manifest import ATTRIBUTE
+from profscope.instrument_passes.passes import ALLOCATES, CHOOSES, Pass, PassContext, passes, signature
 
 __all__ = ["GROUP", "load_file", "load_installed", "parse_pipeline", "run_pipeline"]
 

@@ -35,7 +35,13 @@ from typing import Final
 
 import numpy as np
 
-from instrument_passes.selection import BASE_ALIGNMENT, MAX_RING_LOG2, MIN_RING_LOG2, VECTOR, LaunchBits
+from profscope.instrument_passes.selection import (
+    BASE_ALIGNMENT,
+    MAX_RING_LOG2,
+    MIN_RING_LOG2,
+    VECTOR,
+    LaunchBits,
+)
 
 __all__ = [
     "BASE_ALIGNMENT",

@@ -18,10 +18,10 @@ from collections.abc import Container
 from dataclasses import asdict, dataclass
 from typing import Any, Final, NoReturn
 
-from instrument_passes.errors import IRError, PassError
-from instrument_passes.ir import Block, Module, Op, parse
-from instrument_passes.ir.location import SCOPE_PREFIX
-from instrument_passes.ir.tokens import quote, unquote
+from profscope.instrument_passes.errors import IRError, PassError
+from profscope.instrument_passes.ir import Block, Module, Op, parse
+from profscope.instrument_passes.ir.location import SCOPE_PREFIX
+from profscope.instrument_passes.ir.tokens import quote, unquote
 
 __all__ = [
     "MARKER",

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from instrument_passes.analyses.async_roles import roles
-from instrument_passes.analyses.loop_stages import predicate_of, stages
-from instrument_passes.analyses.metrics import bytes_of, flops_of, landing_bytes, phase_bytes
-from instrument_passes.analyses.places import Places, awaited, op_name
-from instrument_passes.analyses.walk import kernel_of
-from instrument_passes.dialect import SpanIds, begin, end
-from instrument_passes.ir import Module, Op, Value
-from instrument_passes.passes import PassContext
+from profscope.instrument_passes.analyses.async_roles import roles
+from profscope.instrument_passes.analyses.loop_stages import predicate_of, stages
+from profscope.instrument_passes.analyses.metrics import bytes_of, flops_of, landing_bytes, phase_bytes
+from profscope.instrument_passes.analyses.places import Places, awaited, op_name
+from profscope.instrument_passes.analyses.walk import kernel_of
+from profscope.instrument_passes.dialect import SpanIds, begin, end
+from profscope.instrument_passes.ir import Module, Op, Value
+from profscope.instrument_passes.passes import PassContext
 
 __all__ = ["Spans"]
 

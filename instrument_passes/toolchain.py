@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.errors import IRError, ToolchainError
-from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import unquote
-from instrument_passes.rounding import Arithmetic, arithmetic_of, as_bare, is_ambiguous
-from instrument_passes.unpacking import unpacked_late
+from profscope.instrument_passes.errors import IRError, ToolchainError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ir.tokens import unquote
+from profscope.instrument_passes.rounding import Arithmetic, arithmetic_of, as_bare, is_ambiguous
+from profscope.instrument_passes.unpacking import unpacked_late
 
 __all__ = [
     "Binary",

@@ -44,9 +44,9 @@ class _Door(NamedTuple):
 
 _DOORS: Final = {
     "run": _Door("profscope.commands.run"),
-    "view": _Door("viewer.cli", (), renamed=True),
+    "view": _Door("profscope.viewer.cli", (), renamed=True),
     "explain": _Door("profscope.commands.explain"),
-    "diff": _Door("viewer.cli", ("diff",), renamed=True),
+    "diff": _Door("profscope.viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "opt": _Door("profscope.commands.opt", (), renamed=True),

@@ -43,7 +43,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 
-from instrument_passes.errors import (
+from profscope.instrument_passes.errors import (
     InstrumentError,
     IRError,
     ManifestError,

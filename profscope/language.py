@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import triton.language as tl
 
-from instrument_passes.dialect import PROBED
-from instrument_passes.manifest import RESERVED
-from instrument_passes.scopes import marker_text
+from profscope.instrument_passes.dialect import PROBED
+from profscope.instrument_passes.manifest import RESERVED
+from profscope.instrument_passes.scopes import marker_text
 
 __all__ = ["enter_scope", "exit_scope", "mark", "payload", "scope"]
 

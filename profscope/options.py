@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import instrument_passes
-from instrument_passes import LEVELS, LOWERING
-from instrument_passes.errors import InstrumentError
-from instrument_passes.selection import MAX_LISTED, LaunchBits
+from profscope import instrument_passes
 from profscope.errors import OptionError
+from profscope.instrument_passes import LEVELS, LOWERING
+from profscope.instrument_passes.errors import InstrumentError
+from profscope.instrument_passes.selection import MAX_LISTED, LaunchBits
 
 if TYPE_CHECKING:
-    from instrument_passes.passes import Pass
+    from profscope.instrument_passes.passes import Pass
 
 __all__ = ["HardwareOption", "Options"]
 
@@ -214,7 +214,7 @@ class Options:
         _check_int("baseline", self.baseline, 0, _MOST_PAIRS, "a number of pairs")
         _evidence(self.hardware)
         _check_choice("measure", self.measure, _MEASURES)
-        from instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
+        from profscope.instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
 
         try:
             passes = parse_pipeline(f"{self._recording()},{self._lowering()}")
@@ -225,7 +225,7 @@ class Options:
         object.__setattr__(self, "pipeline", tuple(passes))
 
     def _to_their_data(self, passes: Sequence[Pass]) -> list[Pass]:
-        from instrument_passes.passes.op_spans import OpSpans
+        from profscope.instrument_passes.passes.op_spans import OpSpans
 
         if not any(isinstance(step, OpSpans) for step in passes):
             raise OptionError(

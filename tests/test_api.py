@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import instrument_passes
 import profscope
-import viewer
-from instrument_passes import errors as instrument_errors
-from profscope import errors
+from profscope import errors, instrument_passes, viewer
+from profscope.instrument_passes import errors as instrument_errors
 
 WARNINGS = {name for name in errors.__all__ if name.endswith("Warning")}
 
@@ -78,9 +76,12 @@ import {modules}
 @pytest.mark.parametrize(
     ("modules", "blocked"),
     [
-        ("profscope, profscope.traces.saving, profscope.traces.loading, viewer.cli", ("triton", "torch")),
-        ("instrument_passes.pipeline", ("triton", "torch", "pandas", "profscope", "viewer")),
-        ("profscope.commands.opt", ("triton", "torch", "pandas", "viewer")),
+        (
+            "profscope, profscope.traces.saving, profscope.traces.loading, profscope.viewer.cli",
+            ("triton", "torch"),
+        ),
+        ("profscope.instrument_passes.pipeline", ("triton", "torch", "pandas", "profscope.viewer")),
+        ("profscope.commands.opt", ("triton", "torch", "pandas", "profscope.viewer")),
     ],
 )
 def test_import_needs_only_what_lies_below(modules: str, blocked: tuple[str, ...]) -> None:

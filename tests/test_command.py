@@ -21,7 +21,7 @@ from profscope.demo import __main__ as demo
 from profscope.errors import run_command
 
 TOOLS = {
-    "profscope-view": ["-m", "viewer", "--help"],
+    "profscope-view": ["-m", "profscope.viewer", "--help"],
     "profscope-opt": ["-m", "profscope.commands.opt", "--list"],
     "profscope": ["-m", "profscope", "--help"],
     "profscope.demo": ["-m", "profscope.demo", "--help"],
@@ -110,8 +110,8 @@ def test_the_overview_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "module", "handed_over"),
     [
-        (["view", "t.json", "--source"], "viewer.cli", ["t.json", "--source"]),
-        (["diff", "a.json", "b.json"], "viewer.cli", ["diff", "a.json", "b.json"]),
+        (["view", "t.json", "--source"], "profscope.viewer.cli", ["t.json", "--source"]),
+        (["diff", "a.json", "b.json"], "profscope.viewer.cli", ["diff", "a.json", "b.json"]),
         (["opt", "--list"], "profscope.commands.opt", ["--list"]),
         (["run", "a.py", "view"], "profscope.commands.run", ["a.py", "view"]),
     ],

@@ -24,7 +24,11 @@ from tests.support.profiles import regular_profile
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("instrument_passes", "profscope", "viewer")
+FOLDERS = {
+    "profscope": "profscope",
+    **{name: f"profscope/{name}" for name in ("instrument_passes", "viewer")},
+}
+"""Where the packages are in the repository, and in what is distributed."""
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -60,7 +64,7 @@ def build(kind: str, source: Path, out: Path) -> Path:
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that nothing appears in the checkout."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("sdist")
-    names = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "docs", *PACKAGES]
+    names = ["pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "docs", *FOLDERS]
     succeed("cp", "-r", *(ROOT / name for name in names), source, cwd=ROOT)
     return build("sdist", source, out)
 
@@ -120,7 +124,11 @@ def test_the_sdist_holds_what_a_build_and_a_reader_need(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "docs/architecture.md"} <= names
-    modules = {str(file.relative_to(ROOT)) for name in PACKAGES for file in (ROOT / name).rglob("*.py")}
+    modules = {
+        f"{inside}/{file.relative_to(ROOT / folder)}"
+        for folder, inside in FOLDERS.items()
+        for file in (ROOT / folder).rglob("*.py")
+    }
     assert modules <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests/")]
 
@@ -130,7 +138,8 @@ def test_the_wheel_is_typed_and_says_what_it_is(wheel: Path) -> None:
         names = set(archive.namelist())
         info = next(name for name in names if name.endswith(".dist-info/METADATA"))
         about = email.message_from_bytes(archive.read(info))
-    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert {f"{package}/py.typed" for package in FOLDERS.values()} <= names
+    assert {name.partition("/")[0] for name in names} == {"profscope", info.partition("/")[0]}
     web = "profscope/traces/html/web"
     assert {f"{web}/report.js", f"{web}/report.css", f"{web}/LICENSE-uPlot.txt"} <= names
     assert any(name.endswith("/licenses/LICENSE") for name in names)

@@ -9,7 +9,7 @@ import pytest
 
 from profscope import __main__ as overview
 from profscope.commands import convert, explain, export, opt, run
-from viewer import cli, diff_command
+from profscope.viewer import cli, diff_command
 
 PARSERS = {
     "run": run.make_parser()[0],

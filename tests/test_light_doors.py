@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.profiles import regular_profile
 
-OURS = ("instrument_passes", "profscope", "viewer")
+OURS = ("profscope",)
 
 REPORT = """
 import runpy, sys
@@ -58,8 +58,8 @@ def test_import_triton_loads_little_of_ours_and_no_numpy() -> None:
     [
         "import profscope",
         "import profscope; dir(profscope); profscope.__version__; profscope.errors.OptionError",
-        command("viewer", "--help"),
-        command("viewer", "--version"),
+        command("profscope.viewer", "--help"),
+        command("profscope.viewer", "--version"),
         command("profscope", "view", "--help"),
         command("profscope", "diff", "--help"),
         command("profscope", "--help"),
@@ -94,9 +94,9 @@ def test_what_cannot_be_shown_is_said_before_anything_heavy_is_loaded(
 def test_the_first_screen_loads_no_pass(tmp_path: Path) -> None:
     regular_profile(launches=1, ctas=1, warps=1, iterations=1).save(tmp_path / "t.json")
     modules = loaded(command("profscope", "view", f"{tmp_path}/t.json"))
-    ours = {module for module in modules if module.startswith("instrument_passes.")}
+    ours = {module for module in modules if module.startswith("profscope.instrument_passes.")}
     assert not {
-        each for each in ours if each.split(".")[1] in ("lowering", "passes", "pipeline")
+        each for each in ours if each.split(".")[2] in ("lowering", "passes", "pipeline")
     }  # findings parse TTGIR
     assert not packages(modules) & {"matplotlib", "textual", "torch", "triton"}
 
@@ -108,6 +108,8 @@ def test_a_run_loads_nothing_that_a_program_may_want_to_prepare(tmp_path: Path) 
 
 
 def test_reading_a_trace_loads_neither_triton_nor_torch() -> None:
-    modules = loaded("import profscope; profscope.load; import profscope.traces.loading; import viewer.view")
+    modules = loaded(
+        "import profscope; profscope.load; import profscope.traces.loading; import profscope.viewer.view"
+    )
     assert "pandas" in packages(modules)
     assert not packages(modules) & {"torch", "triton"}

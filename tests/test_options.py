@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import profscope
-from instrument_passes import LEVELS
 from profscope.errors import OptionError
+from profscope.instrument_passes import LEVELS
 from profscope.options import Options
 
 

@@ -17,10 +17,15 @@ import pytest
 import profscope
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("instrument_passes", "profscope", "viewer")
+# By folder at the top. Two are links in the package: a user's own `viewer.py` must stay importable.
+PACKAGES = {
+    "profscope": "profscope",
+    "instrument_passes": "profscope.instrument_passes",
+    "viewer": "profscope.viewer",
+}
 # From the bottom up. A room is a folder, or a module that stands by itself.
 FLOORS = (
-    ("instrument_passes",),
+    ("profscope.instrument_passes",),
     ("profscope.errors", "profscope.version", "profscope.threads"),
     ("profscope.progress",),
     ("profscope.emulator",),
@@ -43,13 +48,13 @@ FLOORS = (
     ("profscope.switches",),
     ("profscope",),
     ("profscope.demo",),
-    ("viewer",),
+    ("profscope.viewer",),
     ("profscope.commands",),
     ("profscope.__main__",),
 )
 # What touches Triton's inside: these rooms, and beside them these imports alone.
 INSIDE = ("profscope.compat", "profscope.emulator")
-TOOLCHAIN = "instrument_passes.toolchain"
+TOOLCHAIN = "profscope.instrument_passes.toolchain"
 PARTS = ("triton.backends", "triton.compiler", "triton.knobs", "triton.runtime")
 PRIVATE_NAMES = {"_active", "_allocator", "_bench", "_init_handles", "_profile_allocator", "_run"}
 LONGEST_LINES = 500
@@ -60,9 +65,9 @@ MOST_IN_A_FOLDER = 25
 def modules() -> dict[str, Path]:
     """By dotted name."""
     found = {}
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for folder, package in PACKAGES.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            name = ".".join([package, *path.relative_to(ROOT / folder).with_suffix("").parts])
             found[name.removesuffix(".__init__")] = path
     return found
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes import toolchain
-from instrument_passes.rounding import arithmetic_of, as_bare, is_ambiguous
 from profscope.commands.opt import main
 from profscope.dispatch import recording_stages as rounding
+from profscope.instrument_passes import toolchain
+from profscope.instrument_passes.rounding import arithmetic_of, as_bare, is_ambiguous
 from profscope.options import Options
 from tests.kernels import aot, contraction
 from tests.kernels.corpus import specs

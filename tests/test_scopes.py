@@ -22,13 +22,13 @@ from triton import knobs
 
 import profscope
 import profscope.language as psl
-from instrument_passes import LEVELS
-from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import quote
-from instrument_passes.manifest import Manifest
-from instrument_passes.scopes import Marker, marker_of, marker_text
 from profscope import emulator
 from profscope.compat.programs import manifest_in
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ir.tokens import quote
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.scopes import Marker, marker_of, marker_text
 from profscope.options import Options
 from profscope.traces.checks import validate
 from tests.kernels import aot, scopes

@@ -61,7 +61,7 @@ def test_a_kernel_that_does_not_compile_raises_what_triton_raises() -> None:
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_a_kernel_that_cannot_be_instrumented_runs_bare_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    from instrument_passes.errors import PassError
+    from profscope.instrument_passes.errors import PassError
 
     def fail(*args: Any) -> None:
         raise PassError("kernel.py:3: cannot instrument this")

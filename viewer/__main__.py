@@ -1,7 +1,7 @@
-"""`python -m viewer` is profscope-view."""
+"""`python -m profscope.viewer` is profscope-view."""
 
 import sys
 
-from viewer.cli import main
+from profscope.viewer.cli import main
 
 sys.exit(main())

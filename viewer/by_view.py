@@ -13,10 +13,10 @@ from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary_of
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from viewer.grid import Column, grid, heading
-from viewer.header import EMULATED
-from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
-from viewer.units import (
+from profscope.viewer.grid import Column, grid, heading
+from profscope.viewer.header import EMULATED
+from profscope.viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
+from profscope.viewer.units import (
     NO_TIME,
     count_text,
     duration_text,

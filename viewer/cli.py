@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.version import __version__
-from viewer.option_types import (
+from profscope.viewer.option_types import (
     ANSWERS,
     BY,
     FIRST,
@@ -29,7 +29,7 @@ from viewer.option_types import (
     place,
     sections,
 )
-from viewer.units import UNITS
+from profscope.viewer.units import UNITS
 
 __all__ = ["main", "make_parser", "parsed"]
 
@@ -228,15 +228,15 @@ def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -
 
 def _main(given: Sequence[str], tool: str) -> int:
     if given[:1] == ["diff"]:
-        from viewer.diff_command import diff_main
+        from profscope.viewer.diff_command import diff_main
 
         return diff_main(given[1:], tool if tool.endswith(" diff") else f"{tool} diff")
     options = parsed(given, tool)
     check_there(options.trace)
-    from viewer.own_process import imports_that_stay
+    from profscope.viewer.own_process import imports_that_stay
 
-    with imports_that_stay("viewer.view"):
-        from viewer.view import show  # behind the command line: pandas and rich take their time
+    with imports_that_stay("profscope.viewer.view"):
+        from profscope.viewer.view import show  # behind the command line: pandas and rich take their time
 
     show(options)
     return 0

@@ -21,11 +21,11 @@ from profscope.progress import working
 from profscope.traces.html.comparison import comparison_page
 from profscope.traces.saving import write_page
 from profscope.traces.trace_filter import TraceFilter
-from viewer.grid import Column, grid, pad, wrap
-from viewer.header import EMULATED
-from viewer.input import part_of, read
-from viewer.outlet import text_width
-from viewer.units import count_text, duration_text, printable
+from profscope.viewer.grid import Column, grid, pad, wrap
+from profscope.viewer.header import EMULATED
+from profscope.viewer.input import part_of, read
+from profscope.viewer.outlet import text_width
+from profscope.viewer.units import count_text, duration_text, printable
 
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from profscope.errors import exit_status
 from profscope.version import __version__
-from viewer.option_types import (
+from profscope.viewer.option_types import (
     KERNELS,
     TRACE,
     add_no_verify,
@@ -53,7 +53,7 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     options = make_parser(tool).parse_args(arguments)
     check_there(options.a, options.b)
     check_apart(options.html, options.a, options.b)
-    from viewer.comparison import show  # behind the command line: pandas and rich take their time
+    from profscope.viewer.comparison import show  # behind the command line: pandas and rich take their time
 
     comparison = show(options)
     if comparison.has_regressed:

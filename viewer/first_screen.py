@@ -12,16 +12,16 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import KernelEntry, KernelFinding
 from profscope.analysis.model.labels import differs_text
 from profscope.profiles import Profile
-from viewer.header import Shown, of_launches, render_foot, render_top
-from viewer.kernels import (
+from profscope.viewer.header import Shown, of_launches, render_foot, render_top
+from profscope.viewer.kernels import (
     MOST_ACCOUNTS,
     render_account,
     render_findings,
     render_kernels,
     render_lines,
 )
-from viewer.outlet import text_width
-from viewer.units import count_text, printable
+from profscope.viewer.outlet import text_width
+from profscope.viewer.units import count_text, printable
 
 __all__ = ["render_first", "show_first_screen"]
 

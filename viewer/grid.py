@@ -11,7 +11,7 @@ from typing import Literal
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from viewer.units import printable
+from profscope.viewer.units import printable
 
 __all__ = ["Column", "fit", "fit_end", "fit_middle", "grid", "heading", "pad", "words", "wrap"]
 

@@ -16,8 +16,8 @@ from profscope.analysis.model.header_entries import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
 from profscope.analysis.texts import UNSEEN, clipped
 from profscope.analysis.trust_rules import DISTRUST
-from viewer.grid import pad, wrap
-from viewer.units import bytes_text, count_text, duration_text, printable, share_text
+from profscope.viewer.grid import pad, wrap
+from profscope.viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
 __all__ = [
     "EMULATED",

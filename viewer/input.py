@@ -17,7 +17,7 @@ from profscope.traces.loading import load_part
 from profscope.traces.selecting import selected
 from profscope.traces.trace_file import free_bytes, may_be_trace
 from profscope.traces.trace_filter import TraceFilter
-from viewer.own_process import keep_freed_memory, temporary_folder
+from profscope.viewer.own_process import keep_freed_memory, temporary_folder
 
 __all__ = ["Trace", "part_of", "read"]
 

@@ -10,8 +10,8 @@ from profscope.analysis.cause import between_text
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
 from profscope.analysis.model.labels import differs_text
-from viewer.grid import Column, fit_end, fit_middle, grid, heading, pad, words, wrap
-from viewer.units import count_text, duration_text, printable, share_text, source_text
+from profscope.viewer.grid import Column, fit_end, fit_middle, grid, heading, pad, words, wrap
+from profscope.viewer.units import count_text, duration_text, printable, share_text, source_text
 
 __all__ = [
     "MOST_ACCOUNTS",

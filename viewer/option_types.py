@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from profscope.errors import OptionError, TraceError
-from viewer.units import STEPS, duration_text
+from profscope.viewer.units import STEPS, duration_text
 
 __all__ = [
     "ANSWERS",

@@ -9,9 +9,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from viewer.grid import wrap
-from viewer.option_types import LEAST_WIDTH
-from viewer.units import printable
+from profscope.viewer.grid import wrap
+from profscope.viewer.option_types import LEAST_WIDTH
+from profscope.viewer.units import printable
 
 __all__ = ["TABLES", "Row", "noted", "print_json", "print_lines", "print_rows", "text_width"]
 

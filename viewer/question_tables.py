@@ -8,9 +8,9 @@ from rich.text import Text
 
 from profscope.analysis.model.entries import KernelEntry
 from profscope.profiles import Profile
-from viewer.grid import Column, grid, heading
-from viewer.outlet import Row
-from viewer.units import count_text, printable, share_text, source_text
+from profscope.viewer.grid import Column, grid, heading
+from profscope.viewer.outlet import Row
+from profscope.viewer.units import count_text, printable, share_text, source_text
 
 __all__ = ["answer_rows", "render_breakdown", "render_limits"]
 

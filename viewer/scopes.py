@@ -7,8 +7,16 @@ from rich.text import Text
 from profscope.analysis.model.labels import differs_text, named, told_apart
 from profscope.analysis.scopes.table import STATISTICS, KernelTable
 from profscope.analysis.scopes.tree import Node, ScopeTree
-from viewer.grid import Column, fit, grid, heading, wrap
-from viewer.units import NO_TIME, count_text, duration_text, printable, rate_text, share_text, source_text
+from profscope.viewer.grid import Column, fit, grid, heading, wrap
+from profscope.viewer.units import (
+    NO_TIME,
+    count_text,
+    duration_text,
+    printable,
+    rate_text,
+    share_text,
+    source_text,
+)
 
 __all__ = ["render_heading", "render_table", "render_tree", "render_uncovered"]
 

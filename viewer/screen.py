@@ -19,9 +19,9 @@ from profscope.analysis.source_code.texts import source_lines
 from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
-from viewer.first_screen import render_first
-from viewer.grid import wrap
-from viewer.header import (
+from profscope.viewer.first_screen import render_first
+from profscope.viewer.grid import wrap
+from profscope.viewer.header import (
     EMULATED,
     Shown,
     of_ctas,
@@ -30,20 +30,20 @@ from viewer.header import (
     render_foot,
     render_header,
 )
-from viewer.input import Trace
-from viewer.kernels import render_findings, render_kernels, render_lines
-from viewer.option_types import ANSWERS, FIRST
-from viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
-from viewer.question_tables import answer_rows, render_breakdown, render_limits
-from viewer.scopes import render_heading, render_table, render_tree, render_uncovered
-from viewer.timeline import (
+from profscope.viewer.input import Trace
+from profscope.viewer.kernels import render_findings, render_kernels, render_lines
+from profscope.viewer.option_types import ANSWERS, FIRST
+from profscope.viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
+from profscope.viewer.question_tables import answer_rows, render_breakdown, render_limits
+from profscope.viewer.scopes import render_heading, render_table, render_tree, render_uncovered
+from profscope.viewer.timeline import (
     LABEL_WIDTH,
     Timeline,
     choose_cta,
     make_timeline,
     render_timeline,
 )
-from viewer.units import printable
+from profscope.viewer.units import printable
 
 __all__ = ["View", "show_screen"]
 

@@ -24,11 +24,11 @@ from profscope.analysis.source_code.listings import FORMS
 from profscope.analysis.source_code.texts import SourceLines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from viewer.grid import fit, heading, pad, words, wrap
-from viewer.header import EMULATED
-from viewer.option_types import Place
-from viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
-from viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
+from profscope.viewer.grid import fit, heading, pad, words, wrap
+from profscope.viewer.header import EMULATED
+from profscope.viewer.option_types import Place
+from profscope.viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
+from profscope.viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
 __all__ = ["AROUND", "MOST_CODE", "Wanted", "annotated_rows", "render_annotated", "show_source", "wanted"]
 

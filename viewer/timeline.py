@@ -18,9 +18,9 @@ from profscope.analysis.spans.ctas import ctas_with_spans
 from profscope.analysis.spans.rows import narrow_sites, sites
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from viewer.grid import fit, heading, pad
-from viewer.option_types import Zoom
-from viewer.units import STEPS, duration_text, printable, share_text
+from profscope.viewer.grid import fit, heading, pad
+from profscope.viewer.option_types import Zoom
+from profscope.viewer.units import STEPS, duration_text, printable, share_text
 
 __all__ = [
     "LABEL_WIDTH",

@@ -13,8 +13,8 @@ from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
-from viewer.input import Trace, part_of, read
-from viewer.own_process import imported_beside
+from profscope.viewer.input import Trace, part_of, read
+from profscope.viewer.own_process import imported_beside
 
 __all__ = ["show"]
 
@@ -25,7 +25,7 @@ def show(options: argparse.Namespace) -> None:
     Raises TraceError where the trace cannot be read or has nothing of it, OptionError for a wrong range.
     """
     if options.view == "serve" and _is_ready(options):
-        from viewer.serve_view import serve_file
+        from profscope.viewer.serve_view import serve_file
 
         serve_file(Path(options.trace))
         return
@@ -42,15 +42,15 @@ def show(options: argparse.Namespace) -> None:
 
         sys.stdout.write(text_of(profile.tables))
     elif options.view == "source":
-        from viewer.source_view import show_source
+        from profscope.viewer.source_view import show_source
 
         show_source(profile, options, unit, source_lines(profile.metadata, trace.written_s))
     elif options.view == "interactive":
         _explore(profile, unit)
     elif options.view in ("by", "serve"):
-        import_module(f"viewer.{options.view}_view").show(profile, options, unit)
+        import_module(f"profscope.viewer.{options.view}_view").show(profile, options, unit)
     else:
-        from viewer.screen import show_screen
+        from profscope.viewer.screen import show_screen
 
         show_screen(trace, selection, whole, profile, options, unit)
 
@@ -61,7 +61,7 @@ def _explore(profile: Profile, unit: str) -> None:
     require("interactive", "--interactive", OptionError)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise OptionError("--interactive needs a terminal; leave it out in a pipe")
-    from viewer.interactive.app import ExplorerApp
+    from profscope.viewer.interactive.app import ExplorerApp
 
     ExplorerApp(profile, unit, source_lines(profile.metadata, 0.0)).run()
 
@@ -69,7 +69,7 @@ def _explore(profile: Profile, unit: str) -> None:
 def _prepare(options: argparse.Namespace) -> None:
     """Import what a first screen needs besides the trace."""
     if options.view in ("", "show"):
-        import_module("viewer.screen")
+        import_module("profscope.viewer.screen")
         import_module("profscope.analysis.diagnosis.diagnose")
 
 

@@ -1,9 +1,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.dialect import payload
-from instrument_passes.passes import Pass, register
-from instrument_passes.spans import Spans
+from profscope.instrument_passes.dialect import payload
+from profscope.instrument_passes.passes import Pass, register
+from profscope.instrument_passes.spans import Spans
 
 
 @register

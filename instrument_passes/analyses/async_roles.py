@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from instrument_passes.analyses.walk import LOOPS, in_loop
-from instrument_passes.ir import Block, Op, Region, Value, scf
+from profscope.instrument_passes.analyses.walk import LOOPS, in_loop
+from profscope.instrument_passes.ir import Block, Op, Region, Value, scf
 
 __all__ = ["PARTS", "Role", "barrier_of", "initial_value", "roles", "source_of", "started_on"]
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from instrument_passes.analyses.async_roles import Role, barrier_of, source_of
-from instrument_passes.analyses.opclasses import info_of
-from instrument_passes.analyses.places import is_drain
-from instrument_passes.ir import Op, Region
-from instrument_passes.ir.signature import signature_range
+from profscope.instrument_passes.analyses.async_roles import Role, barrier_of, source_of
+from profscope.instrument_passes.analyses.opclasses import info_of
+from profscope.instrument_passes.analyses.places import is_drain
+from profscope.instrument_passes.ir import Op, Region
+from profscope.instrument_passes.ir.signature import signature_range
 
 __all__ = ["Tile", "bytes_of", "flops_of", "landing_bytes", "phase_bytes", "tiles"]
 

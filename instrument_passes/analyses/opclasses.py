@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Final
 
-from instrument_passes.ir import Module, Op
-from instrument_passes.ops import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
+from profscope.instrument_passes.ir import Module, Op
+from profscope.instrument_passes.ops import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
 
 __all__ = [
     "CLASSES",

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from instrument_passes.analyses.async_roles import barrier_of, started_on
-from instrument_passes.analyses.opclasses import OPS, info_of
-from instrument_passes.analyses.walk import LOOPS
-from instrument_passes.functions import Function, function_name
-from instrument_passes.ir import Location, Module, Op
-from instrument_passes.manifest import PATH_SEPARATOR
+from profscope.instrument_passes.analyses.async_roles import barrier_of, started_on
+from profscope.instrument_passes.analyses.opclasses import OPS, info_of
+from profscope.instrument_passes.analyses.walk import LOOPS
+from profscope.instrument_passes.functions import Function, function_name
+from profscope.instrument_passes.ir import Location, Module, Op
+from profscope.instrument_passes.manifest import PATH_SEPARATOR
 
 __all__ = [
     "Place",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from instrument_passes.errors import PassError
-from instrument_passes.ir import Block, Module, Op, Region
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Block, Module, Op, Region
 
 __all__ = [
     "LOOPS",

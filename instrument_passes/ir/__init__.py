@@ -4,11 +4,11 @@ What is not edited prints byte for byte as it was read, whatever op, dialect or 
 `warp_specialize` and `func` carry more values through control flow and calls.
 """
 
-from instrument_passes.ir import func, scf, warp_specialize
-from instrument_passes.ir.edit import replace_uses
-from instrument_passes.ir.location import Caller, Location
-from instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
-from instrument_passes.ir.parser import check_structure, parse
+from profscope.instrument_passes.ir import func, scf, warp_specialize
+from profscope.instrument_passes.ir.edit import replace_uses
+from profscope.instrument_passes.ir.location import Caller, Location
+from profscope.instrument_passes.ir.model import Alias, Block, Module, Op, Region, Value
+from profscope.instrument_passes.ir.parser import check_structure, parse
 
 __all__ = [
     "Alias",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir.header import Header
-from instrument_passes.ir.model import Block, Op, Region
-from instrument_passes.ir.signature import signature_range, type_list
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir.header import Header
+from profscope.instrument_passes.ir.model import Block, Op, Region
+from profscope.instrument_passes.ir.signature import signature_range, type_list
 
 __all__ = [
     "Edit",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import edit
-from instrument_passes.ir.model import Block, Op
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import edit
+from profscope.instrument_passes.ir.model import Block, Op
 
 __all__ = [
     "add_arguments",

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from instrument_passes.ir.tokens import significant, unquote
+from profscope.instrument_passes.ir.tokens import significant, unquote
 
 __all__ = ["BARE_KEY", "Header", "Piece", "is_terminator"]
 

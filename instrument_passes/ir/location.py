@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir.tokens import Token, significant, unquote
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir.tokens import Token, significant, unquote
 
 __all__ = ["SCOPE_PREFIX", "UNKNOWN", "Caller", "Location", "resolve_location"]
 

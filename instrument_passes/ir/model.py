@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import signature
-from instrument_passes.ir.header import BARE_KEY, is_terminator
-from instrument_passes.ir.location import Location, resolve_location
-from instrument_passes.ir.own_text import OwnText
-from instrument_passes.ir.tokens import FreshNames, significant, unquote
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import signature
+from profscope.instrument_passes.ir.header import BARE_KEY, is_terminator
+from profscope.instrument_passes.ir.location import Location, resolve_location
+from profscope.instrument_passes.ir.own_text import OwnText
+from profscope.instrument_passes.ir.tokens import FreshNames, significant, unquote
 
 __all__ = ["Alias", "Block", "Module", "Op", "Region", "Value"]
 

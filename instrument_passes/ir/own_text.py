@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from instrument_passes.ir.header import Header
+from profscope.instrument_passes.ir.header import Header
 
 __all__ = ["OwnText"]
 

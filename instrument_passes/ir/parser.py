@@ -11,10 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import warp_specialize
-from instrument_passes.ir.model import Alias, Block, Module, Op, Region
-from instrument_passes.ir.tokens import Token, tokenize
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import warp_specialize
+from profscope.instrument_passes.ir.model import Alias, Block, Module, Op, Region
+from profscope.instrument_passes.ir.tokens import Token, tokenize
 
 __all__ = ["check_structure", "parse", "parse_ops"]
 

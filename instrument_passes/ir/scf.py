@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from instrument_passes.ir import edit
-from instrument_passes.ir.model import Block, Op, Region
-from instrument_passes.ir.signature import for_types, signature_range, type_list
+from profscope.instrument_passes.ir import edit
+from profscope.instrument_passes.ir.model import Block, Op, Region
+from profscope.instrument_passes.ir.signature import for_types, signature_range, type_list
 
 __all__ = [
     "Carried",

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from instrument_passes.ir.header import Header
+from profscope.instrument_passes.ir.header import Header
 
 __all__ = [
     "element_type",

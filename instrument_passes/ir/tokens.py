@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from instrument_passes.errors import IRError
+from profscope.instrument_passes.errors import IRError
 
 __all__ = ["FreshNames", "Token", "quote", "significant", "tokenize", "unquote", "value_names"]
 

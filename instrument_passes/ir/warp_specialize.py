@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from instrument_passes.ir import edit
-from instrument_passes.ir.model import Op, Region, Value
+from profscope.instrument_passes.ir import edit
+from profscope.instrument_passes.ir.model import Op, Region, Value
 
 __all__ = ["Partition", "add_capture", "add_results", "partitions"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from instrument_passes.analyses.places import Places
-from instrument_passes.ir import Module, Op
-from instrument_passes.lowering.builder import Placeholders
-from instrument_passes.selection import Selection
-from instrument_passes.targets import Target
+from profscope.instrument_passes.analyses.places import Places
+from profscope.instrument_passes.ir import Module, Op
+from profscope.instrument_passes.lowering.builder import Placeholders
+from profscope.instrument_passes.selection import Selection
+from profscope.instrument_passes.targets import Target
 
 __all__ = ["Area", "Identity", "Program"]
 

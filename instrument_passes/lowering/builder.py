@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from instrument_passes.analyses.places import Place
-from instrument_passes.dialect import attributes_of
-from instrument_passes.errors import PassError
-from instrument_passes.ir import Block, Module, Op
-from instrument_passes.manifest import Column, Frame, Manifest, Section, Span, SpanAttributes
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
+from profscope.instrument_passes.analyses.places import Place
+from profscope.instrument_passes.dialect import attributes_of
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Block, Module, Op
+from profscope.instrument_passes.manifest import Column, Frame, Manifest, Section, Span, SpanAttributes
+from profscope.instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
 __all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
 

@@ -12,10 +12,10 @@ import re
 from collections import deque
 from typing import Final
 
-from instrument_passes.analyses.places import Places, call_name
-from instrument_passes.analyses.walk import callee_of, recordable_blocks
-from instrument_passes.dialect import BEGIN, SpanIds, begin, end, is_record
-from instrument_passes.ir import Module, Op
+from profscope.instrument_passes.analyses.places import Places, call_name
+from profscope.instrument_passes.analyses.walk import callee_of, recordable_blocks
+from profscope.instrument_passes.dialect import BEGIN, SpanIds, begin, end, is_record
+from profscope.instrument_passes.ir import Module, Op
 
 __all__ = ["MAX_CLONES", "expand_calls"]
 

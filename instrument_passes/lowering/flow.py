@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
-from instrument_passes.dialect import PAYLOAD, is_record
-from instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
+from profscope.instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
+from profscope.instrument_passes.dialect import PAYLOAD, is_record
+from profscope.instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
 
 __all__ = ["ControlFlow", "Plan", "State", "in_order", "static_trips"]
 

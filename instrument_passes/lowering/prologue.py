@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from instrument_passes.dialect import BUFFER, is_record
-from instrument_passes.ir import Module, Op, Region
-from instrument_passes.lowering.area import Area, Identity, Program
-from instrument_passes.lowering.builder import Placeholders
-from instrument_passes.records import (
+from profscope.instrument_passes.dialect import BUFFER, is_record
+from profscope.instrument_passes.ir import Module, Op, Region
+from profscope.instrument_passes.lowering.area import Area, Identity, Program
+from profscope.instrument_passes.lowering.builder import Placeholders
+from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     MAX_STAMPED,
     MIN_RING_LOG2,
@@ -19,8 +19,8 @@ from instrument_passes.records import (
     STAMPS_ALIGN,
     LaunchBits,
 )
-from instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
-from instrument_passes.targets import Target
+from profscope.instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
+from profscope.instrument_passes.targets import Target
 
 __all__ = ["allocate", "find_area", "set_up"]
 

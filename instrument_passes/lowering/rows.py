@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from instrument_passes.ir import Block, Op
-from instrument_passes.lowering.area import Identity, Program
-from instrument_passes.lowering.builder import FrameBuilder, Pending
-from instrument_passes.lowering.flow import State
-from instrument_passes.manifest import Column
+from profscope.instrument_passes.ir import Block, Op
+from profscope.instrument_passes.lowering.area import Identity, Program
+from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending
+from profscope.instrument_passes.lowering.flow import State
+from profscope.instrument_passes.manifest import Column
 
 __all__ = ["RowState", "RowWriter"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from instrument_passes.dialect import PROBED, VALUES, payload, record_id
-from instrument_passes.ir import Module, Op, replace_uses
-from instrument_passes.ir.signature import element_type, rank, with_element, without_last_axis
+from profscope.instrument_passes.dialect import PROBED, VALUES, payload, record_id
+from profscope.instrument_passes.ir import Module, Op, replace_uses
+from profscope.instrument_passes.ir.signature import element_type, rank, with_element, without_last_axis
 
 __all__ = ["expand_values"]
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from instrument_passes.analyses.walk import in_loop, loop_body
-from instrument_passes.dialect import BEGIN, END, record_id
-from instrument_passes.ir import Block, Op, Region
-from instrument_passes.ir.tokens import unquote
-from instrument_passes.lowering.area import Area, Identity, Program
-from instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
-from instrument_passes.lowering.flow import ControlFlow, Plan, static_trips
-from instrument_passes.lowering.prologue import allocate, find_area, set_up
-from instrument_passes.lowering.rows import RowState, RowWriter
-from instrument_passes.manifest import RESERVED, Column
+from profscope.instrument_passes.analyses.walk import in_loop, loop_body
+from profscope.instrument_passes.dialect import BEGIN, END, record_id
+from profscope.instrument_passes.ir import Block, Op, Region
+from profscope.instrument_passes.ir.tokens import unquote
+from profscope.instrument_passes.lowering.area import Area, Identity, Program
+from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
+from profscope.instrument_passes.lowering.flow import ControlFlow, Plan, static_trips
+from profscope.instrument_passes.lowering.prologue import allocate, find_area, set_up
+from profscope.instrument_passes.lowering.rows import RowState, RowWriter
+from profscope.instrument_passes.manifest import RESERVED, Column
 
 __all__ = ["weave_kernel", "weave_partition"]
 

@@ -13,10 +13,10 @@ import typing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from instrument_passes.discovery import import_all
-from instrument_passes.errors import PassError
-from instrument_passes.functions import Function
-from instrument_passes.ir import Module
+from profscope.instrument_passes.discovery import import_all
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.functions import Function
+from profscope.instrument_passes.ir import Module
 
 __all__ = [
     "ALLOCATES",

@@ -13,25 +13,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.analyses.opclasses import uncovered
-from instrument_passes.analyses.places import Places, call_paths
-from instrument_passes.analyses.walk import kernel_of
-from instrument_passes.dialect import BUFFER
-from instrument_passes.errors import PassError
-from instrument_passes.ir import Module, Op, warp_specialize
-from instrument_passes.ir.tokens import quote, unquote
-from instrument_passes.lowering.area import Area, Program
-from instrument_passes.lowering.builder import Placeholders, SectionBuilder
-from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
-from instrument_passes.lowering.values import expand_values
-from instrument_passes.lowering.weave import weave_kernel, weave_partition
-from instrument_passes.manifest import ATTRIBUTE, Manifest, layout
-from instrument_passes.passes import ALLOCATES, LOWERS, TRITONS, Pass, PassContext, register
-from instrument_passes.records import align
-from instrument_passes.scopes import notes_of
-from instrument_passes.selection import MAX_LISTED, Selection
-from instrument_passes.targets import target_of
+from profscope.instrument_passes.analyses.opclasses import uncovered
+from profscope.instrument_passes.analyses.places import Places, call_paths
+from profscope.instrument_passes.analyses.walk import kernel_of
+from profscope.instrument_passes.dialect import BUFFER
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Module, Op, warp_specialize
+from profscope.instrument_passes.ir.tokens import quote, unquote
+from profscope.instrument_passes.lowering.area import Area, Program
+from profscope.instrument_passes.lowering.builder import Placeholders, SectionBuilder
+from profscope.instrument_passes.lowering.calls import expand_calls
+from profscope.instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
+from profscope.instrument_passes.lowering.values import expand_values
+from profscope.instrument_passes.lowering.weave import weave_kernel, weave_partition
+from profscope.instrument_passes.manifest import ATTRIBUTE, Manifest, layout
+from profscope.instrument_passes.passes import ALLOCATES, LOWERS, TRITONS, Pass, PassContext, register
+from profscope.instrument_passes.records import align
+from profscope.instrument_passes.scopes import notes_of
+from profscope.instrument_passes.selection import MAX_LISTED, Selection
+from profscope.instrument_passes.targets import target_of
 
 __all__ = ["AllocateBuffer", "LowerRecords", "manifest_of"]
 

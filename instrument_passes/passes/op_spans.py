@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
-from instrument_passes.analyses.walk import kernel_of, recordable_blocks
-from instrument_passes.ir import Module, Op, Value
-from instrument_passes.ir.signature import element_type
-from instrument_passes.passes import Pass, PassContext, register
-from instrument_passes.scopes import add_notes
-from instrument_passes.spans import Spans
-from instrument_passes.targets import target_of
+from profscope.instrument_passes.analyses.opclasses import DEFAULT_CLASSES, SPANNABLE, info_of
+from profscope.instrument_passes.analyses.walk import kernel_of, recordable_blocks
+from profscope.instrument_passes.ir import Module, Op, Value
+from profscope.instrument_passes.ir.signature import element_type
+from profscope.instrument_passes.passes import Pass, PassContext, register
+from profscope.instrument_passes.scopes import add_notes
+from profscope.instrument_passes.spans import Spans
+from profscope.instrument_passes.targets import target_of
 
 __all__ = ["OpSpans"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.analyses.places import Places
-from instrument_passes.analyses.walk import LOOPS, kernel_of, loop_body, recordable_blocks
-from instrument_passes.dialect import BEGIN, SpanIds, begin, end
-from instrument_passes.ir import Module, Op, Region
-from instrument_passes.passes import Pass, PassContext, register
+from profscope.instrument_passes.analyses.places import Places
+from profscope.instrument_passes.analyses.walk import LOOPS, kernel_of, loop_body, recordable_blocks
+from profscope.instrument_passes.dialect import BEGIN, SpanIds, begin, end
+from profscope.instrument_passes.ir import Module, Op, Region
+from profscope.instrument_passes.passes import Pass, PassContext, register
 
 __all__ = ["IterationSpans", "KernelSpan", "LoopSpans"]
 

@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Final, Self, TypeVar
 
-from instrument_passes.discovery import import_all
-from instrument_passes.errors import PassError
-from instrument_passes.ir import Module
-from instrument_passes.ir.tokens import unquote
+from profscope.instrument_passes.discovery import import_all
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Module
+from profscope.instrument_passes.ir.tokens import unquote
 
 __all__ = ["Target", "register", "registered", "target_of"]
 

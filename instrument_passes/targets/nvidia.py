@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from instrument_passes.ir.signature import element_type, elements, with_element
-from instrument_passes.records import (
+from profscope.instrument_passes.ir.signature import element_type, elements, with_element
+from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     LAUNCH_HEADER,
     MAX_STAMPED,
@@ -21,8 +21,8 @@ from instrument_passes.records import (
     byte_offset,
     cta_header_offset,
 )
-from instrument_passes.selection import ADDRESS_BITS
-from instrument_passes.targets import Target, register
+from profscope.instrument_passes.selection import ADDRESS_BITS
+from profscope.instrument_passes.targets import Target, register
 
 __all__ = ["Nvidia"]
 

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.sources import Sources
 from profscope.analysis.spans.rows import launch_groups, self_times, sites
 from profscope.analysis.summary import summary
 from profscope.binaries.blame import CHARGED
+from profscope.instrument_passes.manifest import PATH_SEPARATOR
 from profscope.schema import Tables
 
 __all__ = [

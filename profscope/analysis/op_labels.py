@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from instrument_passes.ops import OPS, SPANNABLE
 from profscope.analysis.spans.rows import Ints
+from profscope.instrument_passes.ops import OPS, SPANNABLE
 
 __all__ = ["hides_copies", "instructions_of", "label_of", "stages_of", "with_global_bytes"]
 

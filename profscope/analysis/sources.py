@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
-from instrument_passes.kept_text import unpacked
+from profscope.instrument_passes.kept_text import unpacked
 
 __all__ = ["Instruction", "Sources", "file_with_source", "parsed", "sampled_code"]
 

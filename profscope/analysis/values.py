@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from instrument_passes.manifest import VALUES_OF
 from profscope.analysis.answers import answer_frame
+from profscope.instrument_passes.manifest import VALUES_OF
 from profscope.schema import Tables, payload_names
 
 __all__ = ["value_problems", "values"]

@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 import triton
 
-from instrument_passes.manifest import Manifest
 from profscope.aot.decoding import COMPILED_IN, SCHEMA, Parameter, profile_layout
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.programs import manifest_in
 from profscope.compat.triton_parts import GPUTarget, JITFunction, driver, source_class
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import CompileError, OptionError
+from profscope.instrument_passes.manifest import Manifest
 from profscope.options import Options
 from profscope.recording.builds import build_of, ptx_of
 from profscope.version import __version__

@@ -12,8 +12,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import (
+from profscope.decoding.areas import without_vacant_area
+from profscope.decoding.assemble import assemble
+from profscope.decoding.build import Build, RawLaunch
+from profscope.errors import ManifestError, OptionError, RecordError
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     LAUNCH_HEADER,
     MAX_AREA_BYTES,
@@ -21,11 +25,7 @@ from instrument_passes.records import (
     MIN_RING_LOG2,
     LaunchBits,
 )
-from instrument_passes.selection import Selection
-from profscope.decoding.areas import without_vacant_area
-from profscope.decoding.assemble import assemble
-from profscope.decoding.build import Build, RawLaunch
-from profscope.errors import ManifestError, OptionError, RecordError
+from profscope.instrument_passes.selection import Selection
 from profscope.profiles import Profile
 from profscope.version import __version__
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from instrument_passes.errors import ToolchainError
+from profscope.instrument_passes.errors import ToolchainError
 
 __all__ = [
     "CLASSES",

@@ -11,15 +11,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from instrument_passes.analyses.opclasses import info_of
-from instrument_passes.analyses.places import Place, Places, call_paths
-from instrument_passes.errors import IRError, ToolchainError
-from instrument_passes.functions import Function, checked, functions_in
-from instrument_passes.ir import Module, Op, parse
-from instrument_passes.toolchain import disassembled
 from profscope.binaries.listing import Listing, class_of, read_line_tables, read_listing
 from profscope.binaries.ptx import Frame, Ptx, embedded, is_of, read_ptx
 from profscope.binaries.waits import waits_of
+from profscope.instrument_passes.analyses.opclasses import info_of
+from profscope.instrument_passes.analyses.places import Place, Places, call_paths
+from profscope.instrument_passes.errors import IRError, ToolchainError
+from profscope.instrument_passes.functions import Function, checked, functions_in
+from profscope.instrument_passes.ir import Module, Op, parse
+from profscope.instrument_passes.toolchain import disassembled
 
 __all__ = ["Instructions", "Ops", "Row", "SourcePlace", "instructions_in", "instructions_of", "ptx_places"]
 

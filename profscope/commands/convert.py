@@ -12,7 +12,7 @@ from profscope.commands.output import FORMATS, check_place
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.traces.formats import exporter_named, format_names, is_folder_name
 from profscope.version import __version__
-from viewer.option_types import TRACE, add_no_verify, check_apart
+from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
 
 if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
     from profscope.schema import Tables
@@ -58,7 +58,7 @@ def _convert(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     _check(given, [given.trace])
     from profscope.traces.saving import save
-    from viewer.input import read
+    from profscope.viewer.input import read
 
     save(read(given.trace, verify=given.verify).profile.tables, given.output, format_name=given.format)
     return 0
@@ -72,7 +72,7 @@ def _merge(words: Sequence[str]) -> int:
     _check(given, given.traces)
     from profscope.traces.merging import Part, merged
     from profscope.traces.saving import save
-    from viewer.input import read
+    from profscope.viewer.input import read
 
     _check_apart(given.traces)
     loaded = [read(trace, verify=given.verify).profile.tables for trace in given.traces]

@@ -12,7 +12,7 @@ from profscope.emulator import say_how
 from profscope.errors import run_command
 from profscope.installed import require
 from profscope.tuning.search import check_limit
-from viewer.option_types import KERNELS, pattern
+from profscope.viewer.option_types import KERNELS, pattern
 
 __all__ = ["main", "make_parser"]
 

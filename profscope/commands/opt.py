@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes import LEVELS, __version__
-from instrument_passes.analyses.opclasses import coverage, coverage_table
-from instrument_passes.cost import cost
-from instrument_passes.cost import render as render_cost
-from instrument_passes.errors import IRError, ToolchainError
-from instrument_passes.ir import Module, parse
-from instrument_passes.passes import TRITONS, Pass, PassContext, passes, signature, spelled, summary
-from instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
-from instrument_passes.toolchain import built, verify
 from profscope.binaries.rows import Instructions, Row, instructions_in, instructions_of
 from profscope.errors import exit_status, run_command
+from profscope.instrument_passes import LEVELS, __version__
+from profscope.instrument_passes.analyses.opclasses import coverage, coverage_table
+from profscope.instrument_passes.cost import cost
+from profscope.instrument_passes.cost import render as render_cost
+from profscope.instrument_passes.errors import IRError, ToolchainError
+from profscope.instrument_passes.ir import Module, parse
+from profscope.instrument_passes.passes import TRITONS, Pass, PassContext, passes, signature, spelled, summary
+from profscope.instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
+from profscope.instrument_passes.toolchain import built, verify
 
 __all__ = ["Expected", "expected_errors", "main", "make_parser", "mismatches"]
 

@@ -26,10 +26,10 @@ from triton import knobs
 from triton.backends import backends
 from triton.compiler import ASTSource, CompiledKernel
 
-from instrument_passes.toolchain import scratch_lowering, triton_version
 from profscope import language
 from profscope.compat.patches import patched
 from profscope.errors import CompileError
+from profscope.instrument_passes.toolchain import scratch_lowering, triton_version
 
 __all__ = ["RecordedCompiler", "conflict", "proton_scopes", "recompile"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from instrument_passes.errors import ManifestError
-from instrument_passes.ir.tokens import unquote
-from instrument_passes.manifest import ATTRIBUTE, Manifest
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.errors import CompileError
+from profscope.instrument_passes.errors import ManifestError
+from profscope.instrument_passes.ir.tokens import unquote
+from profscope.instrument_passes.manifest import ATTRIBUTE, Manifest
 
 __all__ = ["Program", "describe", "manifest_in", "manifest_of_binary"]
 

@@ -18,12 +18,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.analyses.opclasses import OPS
-from instrument_passes.manifest import Span
-from instrument_passes.records import MAX_STAMPED
-from instrument_passes.selection import FEWEST
 from profscope.decoding.bundles import TimedBundle
 from profscope.decoding.gaps import KIND as GAP
+from profscope.instrument_passes.analyses.opclasses import OPS
+from profscope.instrument_passes.manifest import Span
+from profscope.instrument_passes.records import MAX_STAMPED
+from profscope.instrument_passes.selection import FEWEST
 
 __all__ = ["about_kernel", "most_unseen", "selection_notes", "unfinished_notes"]
 

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import (
+from profscope.errors import RecordError
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     CTA_HEADER,
     LAUNCH_HEADER,
@@ -18,8 +19,7 @@ from instrument_passes.records import (
     WORD,
     LaunchBits,
 )
-from instrument_passes.selection import Selection
-from profscope.errors import RecordError
+from profscope.instrument_passes.selection import Selection
 
 __all__ = [
     "CTA",

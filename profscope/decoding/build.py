@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest, wrong_field
-from instrument_passes.records import STAMP
-from instrument_passes.rounding import arithmetic_of
 from profscope.decoding.areas import split
 from profscope.errors import RecordError
+from profscope.instrument_passes.manifest import Manifest, wrong_field
+from profscope.instrument_passes.records import STAMP
+from profscope.instrument_passes.rounding import arithmetic_of
 
 __all__ = ["ORDINARY", "Build", "Mark", "RawLaunch", "SourceText"]
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build, RawLaunch
 from profscope.decoding.columns import Columns, Recorded, spread
 from profscope.decoding.decode import Found, decode_as_one, find, spans_of
@@ -20,6 +19,7 @@ from profscope.decoding.decoded import DecodedLaunch, Layout, Payload, time_orde
 from profscope.decoding.in_flight import kinds_of_ctas, with_transactions
 from profscope.decoding.timebase import Readings, Stamped, TimeBase, readings, sms_of_stamps, stamped
 from profscope.errors import RecordError
+from profscope.instrument_passes.manifest import Manifest
 
 __all__ = [
     "LEAST_ALIKE",

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Frame, Section, Span
 from profscope.decoding.areas import CTA
 from profscope.decoding.patterns import Patterns
 from profscope.decoding.rows import Rows
 from profscope.decoding.shapes import Wrote, words_of
+from profscope.instrument_passes.manifest import Frame, Section, Span
 
 __all__ = [
     "BLOCK_SPANS",

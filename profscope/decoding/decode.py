@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import LaunchBits
 from profscope.decoding.areas import (
     LaunchBuffer,
     launch_header,
@@ -29,6 +27,8 @@ from profscope.decoding.gaps import with_gaps
 from profscope.decoding.patterns import PAYLOAD_TYPES, Patterns, Values, find_patterns, join
 from profscope.decoding.rows import find_rows
 from profscope.decoding.shapes import Wrote, shapes, warps_of, without_unused
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import LaunchBits
 
 __all__ = ["Found", "decode", "decode_as_one", "find", "ring_rows", "spans_of"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Span
 from profscope.decoding.columns import BLOCK_SPANS, Columns, Recorded
+from profscope.instrument_passes.manifest import Span
 
 __all__ = [
     "PART_SPANS",

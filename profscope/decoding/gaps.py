@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Span
 from profscope.decoding.patterns import Lost, Patterns
+from profscope.instrument_passes.manifest import Span
 
 __all__ = ["KIND", "NAME", "with_gaps"]
 

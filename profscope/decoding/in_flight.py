@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Span
 from profscope.decoding.columns import Recorded, empty_columns, spread
 from profscope.decoding.decoded import DecodedLaunch, Payload, time_order
 from profscope.decoding.patterns import FOR_ITERATION
+from profscope.instrument_passes.manifest import Span
 
 __all__ = ["kinds_of_ctas", "with_transactions"]
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Frame, Section, Span
 from profscope.decoding.rows import SectionRows
+from profscope.instrument_passes.manifest import Frame, Section, Span
 
 __all__ = ["FOR_ITERATION", "PAYLOAD_TYPES", "Lost", "Patterns", "Values", "find_patterns", "join"]
 

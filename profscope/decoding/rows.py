@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Frame, Manifest, Section
-from instrument_passes.records import WORD
+from profscope.instrument_passes.manifest import Frame, Manifest, Section
+from profscope.instrument_passes.records import WORD
 
 __all__ = ["Rows", "SectionRows", "count_column", "find_rows"]
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest, Section
-from instrument_passes.records import WORD
 from profscope.decoding.rows import SectionRows, count_column
+from profscope.instrument_passes.manifest import Manifest, Section
+from profscope.instrument_passes.records import WORD
 
 __all__ = ["BLOCK_WORDS", "Shapes", "Warps", "Wrote", "shapes", "warps_of", "without_unused", "words_of"]
 

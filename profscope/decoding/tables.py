@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from instrument_passes.analyses.loop_stages import STAGES
 from profscope.decoding.bundles import Bundle
 from profscope.decoding.columns import BLOCK_SPANS
 from profscope.decoding.decoded import DecodedLaunch, Part, time_order
 from profscope.decoding.timebase import TimeBase
+from profscope.instrument_passes.analyses.loop_stages import STAGES
 from profscope.schema import SPAN_DTYPES
 
 __all__ = ["SpanTable", "span_table"]

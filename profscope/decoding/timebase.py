@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.records import MAX_STAMPED, PLACE_RANK_SHIFT
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.errors import RecordError
+from profscope.instrument_passes.records import MAX_STAMPED, PLACE_RANK_SHIFT
 
 __all__ = ["Readings", "Stamped", "TimeBase", "fit", "readings", "sms_of_stamps", "stamped"]
 

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from instrument_passes.dialect import PROBED
-from instrument_passes.kept_text import packed
-from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build
+from profscope.instrument_passes.dialect import PROBED
+from profscope.instrument_passes.kept_text import packed
+from profscope.instrument_passes.manifest import Manifest
 
 __all__ = [
     "Configured",

@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.compat.kernels import current_device_now
 from profscope.device import cuda_driver
 from profscope.device.arena_memory import Arena, ArenaFilling, first, move, pin
 from profscope.device.buffers import Full, Lane
 from profscope.device.sizing import Blocks
+from profscope.instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.threads import WorkerPool
 
 __all__ = ["DeviceBuffers", "cold_bytes"]

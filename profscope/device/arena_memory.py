@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.device.buffers import Lane
+from profscope.instrument_passes.records import BASE_ALIGNMENT, align
 
 __all__ = ["Arena", "ArenaFilling", "DeviceMemory", "first", "move", "pin"]
 

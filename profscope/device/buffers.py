@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from instrument_passes.records import BASE_ALIGNMENT
 from profscope.device.sizing import Blocks
+from profscope.instrument_passes.records import BASE_ALIGNMENT
 
 __all__ = ["Buffers", "Filling", "Full", "HostBuffers", "Lane"]
 

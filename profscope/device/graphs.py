@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import torch
 
-from instrument_passes.records import BASE_ALIGNMENT, align
 from profscope.compat.kernels import watched_graphs
 from profscope.compat.programs import Program
 from profscope.device import cuda_driver
 from profscope.device.arena_memory import DeviceMemory
+from profscope.instrument_passes.records import BASE_ALIGNMENT, align
 
 __all__ = ["Captured", "Graphs"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import (
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import (
     CTA_HEADER,
     LAUNCH_HEADER,
     MAX_AREA_BYTES,

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from instrument_passes.dialect import PROBED
-from instrument_passes.manifest import Manifest
 from profscope.around.job import ranks
 from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
@@ -32,6 +30,8 @@ from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver, Machine
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import SampledLaunch, Subject, largest, of_configurations, tensor_bytes
+from profscope.instrument_passes.dialect import PROBED
+from profscope.instrument_passes.manifest import Manifest
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
 from profscope.recording.diagnostics import reason

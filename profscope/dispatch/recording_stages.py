@@ -10,20 +10,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.errors import InstrumentError
-from instrument_passes.functions import Function, checked, functions_in
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.passes.scope_spans import ScopeSpans
-from instrument_passes.pipeline import run_pipeline
-from instrument_passes.rounding import as_bare, is_ambiguous
-from instrument_passes.scopes import MARKER, tag_scopes, without_markers, without_points, without_scopes
-from instrument_passes.toolchain import rejection, triton_version
-from instrument_passes.unpacking import unpacked_late
 from profscope.compat.compiling import conflict
 from profscope.compat.programs import describe, manifest_in
 from profscope.compat.triton_parts import ir
 from profscope.errors import CompileError, ScopeError
+from profscope.instrument_passes.errors import InstrumentError
+from profscope.instrument_passes.functions import Function, checked, functions_in
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.passes.scope_spans import ScopeSpans
+from profscope.instrument_passes.pipeline import run_pipeline
+from profscope.instrument_passes.rounding import as_bare, is_ambiguous
+from profscope.instrument_passes.scopes import (
+    MARKER,
+    tag_scopes,
+    without_markers,
+    without_points,
+    without_scopes,
+)
+from profscope.instrument_passes.toolchain import rejection, triton_version
+from profscope.instrument_passes.unpacking import unpacked_late
 from profscope.language import RECORDING
 from profscope.options import Options
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from instrument_passes.kept_text import packed
 from profscope.analysis.estimates import expected_distance, variation_distance
 from profscope.binaries.blame import blame
 from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.subject import SampledLaunch
+from profscope.instrument_passes.kept_text import packed
 from profscope.schema import SAMPLE_DTYPES, Tables, samples_frame
 
 __all__ = [

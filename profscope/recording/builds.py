@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from instrument_passes.analyses.occupancy import limits_of
 from profscope.compat.origins import ORIGINS
 from profscope.compat.triton_parts import JITCallable
 from profscope.decoding.build import Build, SourceText
+from profscope.instrument_passes.analyses.occupancy import limits_of
 
 __all__ = ["build_of", "instruction_count", "ptx_of"]
 

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from instrument_passes.errors import ProfscopeError
+from profscope.instrument_passes.errors import ProfscopeError
 
 __all__ = ["Diagnostics", "number_of_launches", "one_line", "reason"]
 

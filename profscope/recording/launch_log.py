@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import LaunchBits
 from profscope.compat.programs import Program
 from profscope.decoding.areas import has_records, launch_header, split, without_vacant_area
 from profscope.decoding.build import ORDINARY, Build, Mark, RawLaunch
 from profscope.device.buffers import Buffers, Filling
 from profscope.device.sizing import Blocks, needed_bytes
 from profscope.errors import RecordError
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import LaunchBits
 from profscope.recording.diagnostics import number_of_launches
 from profscope.recording.trimming import needed_ring_log2, trimmed
 

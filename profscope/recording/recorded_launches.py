@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from instrument_passes.records import BASE_ALIGNMENT
 from profscope.around.host_scopes import launched_in
 from profscope.compat.kernels import Call, capturing_now, current_device_now
 from profscope.compat.programs import Program
@@ -16,6 +15,7 @@ from profscope.decoding.build import ORDINARY, Build, Mark
 from profscope.device.arena import cold_bytes
 from profscope.device.buffers import Lane
 from profscope.device.graphs import Captured, Graphs
+from profscope.instrument_passes.records import BASE_ALIGNMENT
 from profscope.recording.builds import build_of
 from profscope.recording.diagnostics import Diagnostics, one_line
 from profscope.recording.launch_log import LaunchLog, Route

@@ -10,14 +10,14 @@ from typing import Final
 
 import torch
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import MAX_CTAS, MIN_RING_LOG2
-from instrument_passes.selection import TURNS
 from profscope.decoding.areas import has_records
 from profscope.device.arena import DeviceBuffers
 from profscope.device.backend import Backend
 from profscope.device.buffers import Buffers, Full, HostBuffers
 from profscope.device.sizing import must_be_zero, needed_bytes, plan
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import MAX_CTAS, MIN_RING_LOG2
+from profscope.instrument_passes.selection import TURNS
 from profscope.options import Options
 from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.launch_log import LaunchLog, Plan, Route

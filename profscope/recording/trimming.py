@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Frame, Manifest, Section
-from instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, MIN_RING_LOG2, WORD, LaunchBits
 from profscope.decoding.areas import launch_header, packed_headers, read_buffer, segments
 from profscope.decoding.decode import ring_rows
 from profscope.decoding.rows import count_column
 from profscope.decoding.shapes import Warps, warps_of
 from profscope.device.sizing import ring_log2_for_rows
 from profscope.errors import RecordError
+from profscope.instrument_passes.manifest import Frame, Manifest, Section
+from profscope.instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, MIN_RING_LOG2, WORD, LaunchBits
 
 __all__ = ["needed_ring_log2", "trimmed"]
 

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.kept_text import packed
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import align
 from profscope.decoding.build import Build, RawLaunch
+from profscope.instrument_passes.kept_text import packed
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import align
 
 if TYPE_CHECKING:
     from profscope.evidence.tables import Evidence

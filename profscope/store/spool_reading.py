@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from instrument_passes.errors import IRError, ManifestError
-from instrument_passes.kept_text import unpacked
-from instrument_passes.manifest import Manifest
 from profscope.decoding.build import Build, Mark, RawLaunch
 from profscope.errors import TraceError
+from profscope.instrument_passes.errors import IRError, ManifestError
+from profscope.instrument_passes.kept_text import unpacked
+from profscope.instrument_passes.manifest import Manifest
 from profscope.store.chunks import CHUNK, VERSION, Bytes, Chunk, chunks, version_of
 from profscope.store.file_checks import ANY_NUMBER, EACH, Needs, Row, misfits, misshapen, most_cells
 from profscope.version import __version__

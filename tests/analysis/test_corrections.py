@@ -151,7 +151,7 @@ def test_of_the_same_tables_again() -> None:
 
 
 def test_no_payload_has_the_name_of_a_column() -> None:
-    from instrument_passes.manifest import RESERVED
+    from profscope.instrument_passes.manifest import RESERVED
     from profscope.schema import CORRECTED_DTYPES, MODEL_DTYPES, SPAN_DTYPES
 
     assert {*SPAN_DTYPES, *CORRECTED_DTYPES, *MODEL_DTYPES, "stage", "for_iteration"} == RESERVED

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from bench.diagnose import RECORDINGS, Judged, cases, judge, totals
-from instrument_passes.kept_text import packed
 from profscope.analysis.cause import Quantity
 from profscope.analysis.diagnosis.diagnose import diagnose
 from profscope.analysis.diagnosis.facts import KernelFacts, facts_of
 from profscope.analysis.diagnosis.gains import missed_by_l1
 from profscope.analysis.diagnosis.masks import masked_loop
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.instrument_passes.kept_text import packed
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
 from tests.support.kernel_facts import facts_in

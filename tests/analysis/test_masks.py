@@ -9,9 +9,9 @@ import pytest
 import triton
 import triton.language as tl
 
-from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.masked_causes import masked_points, masked_results
 from profscope.analysis.diagnosis.masks import discarded_loops, discarded_products, masked_loop
+from profscope.instrument_passes.ir.model import Op
 from tests.support.kernel_facts import facts_in
 from tests.support.sessions import session
 

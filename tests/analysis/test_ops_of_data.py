@@ -7,8 +7,6 @@ import triton
 import triton.language as tl
 from triton.compiler import ASTSource
 
-from instrument_passes.ir.model import Op
-from instrument_passes.ir.parser import parse
 from profscope.analysis.diagnosis.dataflow import conversion_lines, promoted_products
 from profscope.analysis.diagnosis.ttgir_ops import (
     differs_by_program,
@@ -17,6 +15,8 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     makers_of_places,
     scattered_over,
 )
+from profscope.instrument_passes.ir.model import Op
+from profscope.instrument_passes.ir.parser import parse
 from tests.kernels import aot
 from tests.kernels.spec import CUDA90
 

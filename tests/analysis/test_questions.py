@@ -41,8 +41,7 @@ print(prof.how_many(), prof.how_many.__doc__)
 
 
 def test_a_file_in_the_folder_is_a_question(tmp_path: Path) -> None:
-    for package in ("profscope", "instrument_passes"):
-        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "profscope", tmp_path / "profscope", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "profscope" / "analysis" / "how_many.py").write_text(QUESTION)
     ran = subprocess.run(
         [sys.executable, "-c", ASK], capture_output=True, text=True, cwd=tmp_path, check=False

@@ -20,14 +20,14 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.errors import OptionError
 from profscope.profiles import Profile
+from profscope.viewer.header import render_header
+from profscope.viewer.scopes import render_table
 from tests.kernels.add import add_kernel
 from tests.support.captured import captured
 from tests.support.models import shown
 from tests.support.programs import BODY
 from tests.support.quick import quick
 from tests.support.synth import Loop, Program, Work, launch
-from viewer.header import render_header
-from viewer.scopes import render_table
 
 # ruff: noqa: N803
 

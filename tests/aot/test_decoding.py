@@ -165,7 +165,7 @@ def test_a_manifest_that_is_none(recorded: tuple[Exported, Bytes], tmp_path: Pat
 def test_what_was_decoded_can_be_viewed(
     recorded: tuple[Exported, Bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from viewer.cli import main
+    from profscope.viewer.cli import main
 
     exported, buffer = recorded
     profscope.decode(buffer, exported.description).save(tmp_path / "trace.json")

@@ -15,13 +15,13 @@ import triton.language as tl
 from triton import knobs
 
 import profscope
-from instrument_passes.records import LaunchBits
 from profscope.__main__ import main
 from profscope.aot.decoding import Description
 from profscope.demo import kernels
 from profscope.demo.kernels import softmax_kernel
 from profscope.device.sizing import needed_bytes
 from profscope.errors import CompileError, OptionError
+from profscope.instrument_passes.records import LaunchBits
 
 SIGNATURE = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ahead_of_time"

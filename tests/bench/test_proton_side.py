@@ -11,12 +11,12 @@ from triton import knobs
 
 from bench import kernels, proton_side
 from bench.variants import LEVELS, POINTS
-from instrument_passes.dialect import BEGIN, END
-from instrument_passes.errors import PassError
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.toolchain import triton_version
+from profscope.instrument_passes.dialect import BEGIN, END
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.toolchain import triton_version
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import compiled, ttgir
 from tests.kernels.control_flow import specs as control_flow

@@ -11,7 +11,7 @@ from bench.launch_path import launch_path
 from bench.static import binaries, static
 from bench.table import Row
 from bench.variants import BARE, OURS, SHARED
-from instrument_passes.toolchain import Binary
+from profscope.instrument_passes.toolchain import Binary
 from tests.support.builds import cached_builds
 
 

@@ -16,13 +16,13 @@ from triton import knobs
 from triton.compiler import ASTSource
 
 import profscope
-from instrument_passes.toolchain import triton_version
 from profscope.binaries import rows
 from profscope.binaries.listing import CLASSES, read_line_tables, read_listing, split
 from profscope.binaries.mapping import INSTRUCTION_DTYPES
 from profscope.binaries.operands import access
 from profscope.binaries.ptx import read_ptx
 from profscope.errors import ToolchainError
+from profscope.instrument_passes.toolchain import triton_version
 from tests.kernels import aot
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
 from tests.support.binaries import BUILDS, built

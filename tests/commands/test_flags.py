@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.passes.op_spans import OpSpans
 from profscope.commands.run import add_flags, example, make_parser, option_names, run_options, spelled
+from profscope.instrument_passes.passes.op_spans import OpSpans
 from profscope.options import Options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()

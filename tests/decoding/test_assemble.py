@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import Mark, RawLaunch
+from profscope.instrument_passes.records import LAUNCH_HEADER
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from tests.support.programs import BODY, bodies, launches

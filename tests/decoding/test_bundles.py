@@ -13,11 +13,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.manifest import Manifest
 from profscope.decoding import bundles
 from profscope.decoding.areas import packed_headers, read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.manifest import Manifest
 from profscope.schema import Tables
 from tests.support.examples import examples
 from tests.support.programs import BODY, bodies, launches

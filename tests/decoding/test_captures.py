@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from instrument_passes.manifest import Manifest
 from profscope.compat.programs import manifest_in
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
+from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from tests.gpu.capture import capture

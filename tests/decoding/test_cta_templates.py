@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.manifest import Manifest
 from profscope.decoding import bundles, decoded
 from profscope.decoding.areas import packed_headers, read_buffer, segments
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.patterns import PAYLOAD_TYPES
+from profscope.instrument_passes.manifest import Manifest
 from profscope.schema import Tables
 from tests.support.examples import examples
 

@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 from hypothesis import given
 
-from instrument_passes.records import MAX_STAMPED
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.records import MAX_STAMPED
 from profscope.profiles import Profile
 from profscope.schema import CTA_DTYPES
 from tests.support.programs import BODY, bodies, launches

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope.decoding import columns, shapes
 from profscope.decoding.decode import decode, ring_rows
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.errors import RecordError
+from profscope.instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from tests.support.examples import examples
 from tests.support.programs import BODY, bodies, launches, seen
 from tests.support.slow_decode import slow_decode

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.manifest import Manifest, Span
-from instrument_passes.toolchain import triton_version
 from profscope.decoding.areas import CTA
 from profscope.decoding.decode import decode
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.in_flight import with_transactions
+from profscope.instrument_passes.manifest import Manifest, Span
+from profscope.instrument_passes.toolchain import triton_version
 from profscope.schema import Tables
 from profscope.traces.checks import validate
 from tests.kernels.cases import cases, check

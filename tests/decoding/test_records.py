@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.errors import ManifestError
-from instrument_passes.ir.tokens import quote, unquote
-from instrument_passes.manifest import SCHEMA, Manifest
-from instrument_passes.records import (
+from profscope.compat.programs import manifest_in
+from profscope.instrument_passes.errors import ManifestError
+from profscope.instrument_passes.ir.tokens import quote, unquote
+from profscope.instrument_passes.manifest import SCHEMA, Manifest
+from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     CTA_HEADER,
     LAUNCH_HEADER,
@@ -31,7 +32,6 @@ from instrument_passes.records import (
     align,
     byte_offset,
 )
-from profscope.compat.programs import manifest_in
 from tests.support.programs import BODY, bodies, nodes
 from tests.support.synth import Program, launch
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import profscope
-from instrument_passes.analyses.loop_stages import STAGES, stages
-from instrument_passes.analyses.opclasses import info_of
-from instrument_passes.analyses.walk import kernel_of
-from instrument_passes.ir import parse
+from profscope.instrument_passes.analyses.loop_stages import STAGES, stages
+from profscope.instrument_passes.analyses.opclasses import info_of
+from profscope.instrument_passes.analyses.walk import kernel_of
+from profscope.instrument_passes.ir import parse
 from profscope.traces.checks import validate
 from tests.kernels import aot
 from tests.kernels.cases import cases

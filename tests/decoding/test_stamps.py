@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.records import MAX_STAMPED, STAMP
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.records import MAX_STAMPED, STAMP
 from profscope.profiles import Profile
 from tests.support.programs import BODY
 from tests.support.synth import Program, Work, launch

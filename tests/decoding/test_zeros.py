@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from profscope.decoding.decode import decode
 from profscope.decoding.decoded import DecodedLaunch
+from profscope.instrument_passes.records import CTA_HEADER, LAUNCH_HEADER
 from tests.support.programs import BODY, bodies, launches, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Return, Scope, Seen, Work, launch
 

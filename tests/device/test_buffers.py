@@ -15,10 +15,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from instrument_passes.records import BASE_ALIGNMENT
 from profscope.device.arena import DeviceBuffers
 from profscope.device.buffers import HostBuffers, Lane
 from profscope.device.sizing import Blocks
+from profscope.instrument_passes.records import BASE_ALIGNMENT
 from tests.support import standin
 
 LIMIT = 64 * BASE_ALIGNMENT

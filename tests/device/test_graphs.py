@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from instrument_passes.records import BASE_ALIGNMENT, LaunchBits
-from instrument_passes.selection import ADDRESS_BITS
 from profscope.compat.programs import Program
 from profscope.decoding.build import Mark
 from profscope.device.backend import Backend
+from profscope.instrument_passes.records import BASE_ALIGNMENT, LaunchBits
+from profscope.instrument_passes.selection import ADDRESS_BITS
 from profscope.options import Options
 from profscope.recording.recorder import Recorder
 from tests.support import standin

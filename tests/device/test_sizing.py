@@ -7,10 +7,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import LAUNCH_HEADER, MAX_AREA_BYTES, MAX_RING_LOG2, MIN_RING_LOG2, LaunchBits
 from profscope.device.backend import Backend
 from profscope.device.sizing import needed_bytes, plan, ring_log2_for_rows
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import (
+    LAUNCH_HEADER,
+    MAX_AREA_BYTES,
+    MAX_RING_LOG2,
+    MIN_RING_LOG2,
+    LaunchBits,
+)
 from profscope.options import Options
 from profscope.recording.launch_log import LaunchLog
 from profscope.recording.routes import Planner

@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 from triton.compiler import CompiledKernel
 
-from instrument_passes.errors import PassError
 from profscope import emulator
 from profscope.compat import compiling
+from profscope.instrument_passes.errors import PassError
 from profscope.traces.checks import validate
 from tests.support.sessions import recording, session
 

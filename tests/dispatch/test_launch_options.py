@@ -10,8 +10,8 @@ import torch
 from triton.compiler import compile
 
 import profscope
-from instrument_passes import LEVELS
 from profscope.compat.programs import manifest_in
+from profscope.instrument_passes import LEVELS
 from profscope.options import Options
 from profscope.traces.checks import validate
 from tests.kernels import matmul, matmul_tma

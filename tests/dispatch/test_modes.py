@@ -13,11 +13,11 @@ from triton.compiler import ASTSource, compile
 from triton.runtime import _allocation
 
 import profscope
-from instrument_passes.toolchain import triton_version
 from profscope.compat.compiling import conflict
 from profscope.compat.programs import manifest_in
 from profscope.dispatch import recording_stages
 from profscope.errors import CompileError
+from profscope.instrument_passes.toolchain import triton_version
 from profscope.options import Options
 from tests.kernels import add, softmax
 from tests.kernels.aot import gpu_target

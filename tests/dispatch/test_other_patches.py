@@ -19,9 +19,9 @@ from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from instrument_passes.toolchain import triton_version
 from profscope import emulator
 from profscope.compat.compiling import RecordedCompiler
+from profscope.instrument_passes.toolchain import triton_version
 from tests.support.sessions import launch, session
 
 # Each patch point of a session that records a program's Triton kernels on the emulator. (Those of Inductor

@@ -11,10 +11,10 @@ from triton import knobs
 from triton.backends.nvidia.compiler import CUDABackend
 
 import profscope.dispatch.recording_stages as stages
-from instrument_passes.errors import PassError
-from instrument_passes.manifest import Manifest
 from profscope.compat.programs import manifest_of_binary
 from profscope.errors import CompileError
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.manifest import Manifest
 from profscope.options import Options
 from tests.kernels import softmax
 from tests.support.builds import build, manifest, recording_builds

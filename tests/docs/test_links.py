@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import profscope
-from instrument_passes import LEVELS
-from instrument_passes.kept_text import unpacked
-from instrument_passes.ops import CLASSES, SPANNABLE
-from instrument_passes.passes.op_spans import OpSpans
-from instrument_passes.pipeline import parse_pipeline
 from profscope.analysis.questions import GROUPS, question_names
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.kept_text import unpacked
+from profscope.instrument_passes.ops import CLASSES, SPANNABLE
+from profscope.instrument_passes.passes.op_spans import OpSpans
+from profscope.instrument_passes.pipeline import parse_pipeline
 from profscope.options import Options
 from profscope.schema import CTA_DTYPES, LAUNCH_DTYPES, SPAN_DTYPES
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from triton import knobs
 
-from instrument_passes.toolchain import disassembled
 from profscope.analysis.kernels.devices import pipe_of, slots_of
 from profscope.binaries.listing import read_listing
+from profscope.instrument_passes.toolchain import disassembled
 from tests.support.quick import quick
 
 OPERANDS = {"b32": 4, "b64": 8, "f32": 4, "f64": 8}

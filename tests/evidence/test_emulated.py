@@ -24,7 +24,7 @@ from bench.evidence_kernels import (
     softmax_kernel,
 )
 from bench.planted_kernels import atomics_kernel, swizzled, transpose_kernel, unswizzled
-from instrument_passes.toolchain import triton_version
+from profscope.instrument_passes.toolchain import triton_version
 from profscope.schema import COUNT_DTYPES, SAMPLE_DTYPES
 from tests.kernels.add import add_kernel
 from tests.kernels.matmul import matmul_kernel

@@ -25,9 +25,9 @@ from triton import knobs
 
 import profscope
 import profscope.decoding.assemble
-from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import launch_header
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.manifest import Manifest
 from profscope.schema import Tables
 from tests.kernels.cases import Case
 from tests.support.short_rings import short_rings

@@ -9,7 +9,7 @@ import torch
 from triton.runtime import _allocation
 
 import profscope
-from instrument_passes import LEVELS
+from profscope.instrument_passes import LEVELS
 from profscope.traces.checks import validate
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.matmul import matmul_kernel

@@ -1,6 +1,6 @@
 import pytest
 
-from instrument_passes.ir import Module, parse
+from profscope.instrument_passes.ir import Module, parse
 from tests.support.corpus import printed
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import triton
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import (
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import (
     Module,
     Op,
     Region,

@@ -6,8 +6,8 @@ import difflib
 
 import pytest
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import Module, Op, parse
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import Module, Op, parse
 from tests.support.corpus import printed, third_of_modules, triton_module
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.errors import InstrumentError, IRError
-from instrument_passes.ir import parse
+from profscope.instrument_passes.errors import InstrumentError, IRError
+from profscope.instrument_passes.ir import parse
 from tests.support.corpus import printed
 
 HEAD = "module {\n"

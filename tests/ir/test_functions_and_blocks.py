@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import Op, func, parse
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import Op, func, parse
 from tests.support.corpus import printed, triton_module
 
 

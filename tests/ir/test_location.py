@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import Location, parse
-from instrument_passes.ir.location import Caller, resolve_location
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import Location, parse
+from profscope.instrument_passes.ir.location import Caller, resolve_location
 from tests.kernels.spec import TARGETS
 from tests.support.corpus import each_module, printed
 

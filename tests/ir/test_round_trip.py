@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from instrument_passes.ir import Module, Op, Value, parse
+from profscope.instrument_passes.ir import Module, Op, Value, parse
 from tests.support.corpus import each_module, triton_module
 
 _ALIAS = re.compile(r"#[A-Za-z_]\w*(?![\w.])")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir import Location, Module, Op, parse, scf, warp_specialize
-from instrument_passes.ir.tokens import quote, tokenize, unquote
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import Location, Module, Op, parse, scf, warp_specialize
+from profscope.instrument_passes.ir.tokens import quote, tokenize, unquote
 from tests.kernels.spec import CUDA90
 from tests.support.corpus import printed, triton_module
 from tests.support.examples import examples

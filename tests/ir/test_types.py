@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.ir import parse
+from profscope.instrument_passes.ir import parse
 
 TENSOR = "tensor<4x!tt.ptr<f32, 3>, #b>"
 MEMORY = "!ttg.memdesc<2x4xf32, #s, #smem, mutable>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from instrument_passes.ir import Module, parse, replace_uses
+from profscope.instrument_passes.ir import Module, parse, replace_uses
 from tests.support.corpus import modules, triton_module
 
 SCOPES = """\

@@ -10,18 +10,18 @@ import pytest
 from triton.backends.amd.compiler import HIPBackend
 from triton.compiler import ASTSource, compile
 
-from instrument_passes import LEVELS, LOWERING
-from instrument_passes.analyses.occupancy import limits_of
-from instrument_passes.cost import cost
-from instrument_passes.errors import PassError
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.targets import target_of
-from instrument_passes.targets.amd import ARCHITECTURES, Amd
-from instrument_passes.toolchain import build, triton_version
 from profscope.commands.opt import main
 from profscope.compat.programs import manifest_in
+from profscope.instrument_passes import LEVELS, LOWERING
+from profscope.instrument_passes.analyses.occupancy import limits_of
+from profscope.instrument_passes.cost import cost
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.targets import target_of
+from profscope.instrument_passes.targets.amd import ARCHITECTURES, Amd
+from profscope.instrument_passes.toolchain import build, triton_version
 from profscope.options import Options
 from tests.kernels import add, attention, matmul, softmax
 from tests.kernels.aot import gpu_target, ttgir

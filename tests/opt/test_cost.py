@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes import LEVELS
-from instrument_passes.analyses.occupancy import limits_of
-from instrument_passes.cost import cost
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline
-from instrument_passes.toolchain import ToolchainError, build, triton_version
 from profscope.commands.opt import main
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.analyses.occupancy import limits_of
+from profscope.instrument_passes.cost import cost
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline
+from profscope.instrument_passes.toolchain import ToolchainError, build, triton_version
 from tests.kernels import add, control_flow, gluon_ws, matmul
 from tests.kernels.aot import compiled, ttgir
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, GFX942, Spec

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instrument_passes.errors import IRError
 from profscope.commands.opt import Expected, expected_errors, main
+from profscope.instrument_passes.errors import IRError
 from tests.support.examples import examples
 
 GOOD = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes import LOWERING
-from instrument_passes.documents import OURS, passes_page
-from instrument_passes.passes import passes, signature, spelled, summary
 from profscope.commands.opt import main
+from profscope.instrument_passes import LOWERING
+from profscope.instrument_passes.documents import OURS, passes_page
+from profscope.instrument_passes.passes import passes, signature, spelled, summary
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "passes.md").read_text()
 
 
 def test_tables_are_up_to_date() -> None:
-    assert passes_page(TEXT) == TEXT, "run: python -m instrument_passes.documents docs"
+    assert passes_page(TEXT) == TEXT, "run: python -m profscope.instrument_passes.documents docs"
     assert f"`{LOWERING}`" in TEXT
 
 

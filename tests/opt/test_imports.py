@@ -25,8 +25,10 @@ HEAVY = ("passes", "lowering", "targets", "pipeline", "spans", "dialect")
     ],
 )
 def test_import(module: str, without: list[str]) -> None:
-    script = f"import sys, instrument_passes.{module}; print(*sys.modules)"
+    script = f"import sys, profscope.instrument_passes.{module}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
-    banned = {name if name in ("numpy", "triton") else f"instrument_passes.{name}" for name in without}
+    banned = {
+        name if name in ("numpy", "triton") else f"profscope.instrument_passes.{name}" for name in without
+    }
     assert [name for name in loaded if name in banned] == []

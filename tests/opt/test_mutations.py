@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes import LEVELS, LOWERING
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.commands.opt import main
+from profscope.instrument_passes import LEVELS, LOWERING
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 from tests.support.mutations import mutated
 
 INPUTS = {path.stem: path for path in (Path(__file__).parent.parent / "passes" / "inputs").glob("*.ttgir")}

@@ -16,8 +16,8 @@ PASS = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.passes import Pass, register
-from instrument_passes.spans import Spans
+from profscope.instrument_passes.passes import Pass, register
+from profscope.instrument_passes.spans import Spans
 
 
 @register
@@ -48,8 +48,8 @@ TARGET = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instrument_passes.targets import register
-from instrument_passes.targets.nvidia import Nvidia
+from profscope.instrument_passes.targets import register
+from profscope.instrument_passes.targets.nvidia import Nvidia
 
 
 @register
@@ -79,11 +79,11 @@ print(profscope.__file__, prof.metadata["notes"], sorted(set(prof.df["scope"])))
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with a file more in two folders."""
     copy = tmp_path_factory.mktemp("tree")
-    for folder in ("instrument_passes", "profscope", "docs", "tests/passes", "tests/kernels"):
+    for folder in ("profscope", "docs", "tests/passes", "tests/kernels"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests" / "__init__.py", copy / "tests")
-    (copy / "instrument_passes" / "passes" / "my_pass.py").write_text(PASS)
-    (copy / "instrument_passes" / "targets" / "xpu.py").write_text(TARGET)
+    (copy / "profscope" / "instrument_passes" / "passes" / "my_pass.py").write_text(PASS)
+    (copy / "profscope" / "instrument_passes" / "targets" / "xpu.py").write_text(TARGET)
     (copy / "tests" / "passes" / "my_pass.mlir").write_text(CHECKS)
     return copy
 
@@ -115,7 +115,7 @@ def test_pass_in_a_session(tree: Path) -> None:
 def test_row_of_the_page(tree: Path) -> None:
     page = tree / "docs" / "passes.md"
     before = page.read_text()
-    assert run(tree, "-m", "instrument_passes.documents", str(page.parent)).stderr == ""
+    assert run(tree, "-m", "profscope.instrument_passes.documents", str(page.parent)).stderr == ""
     (row,) = set(page.read_text().splitlines()) - set(before.splitlines())
     assert row == (
         "| `my-pass` | `label=my store` | A span around every store.<br>`label`: what the spans are called. |"
@@ -140,7 +140,7 @@ def test_target(tree: Path) -> None:
 
 
 def test_file_that_cannot_be_imported(tree: Path) -> None:
-    broken = tree / "instrument_passes" / "passes" / "broken.py"
+    broken = tree / "profscope" / "instrument_passes" / "passes" / "broken.py"
     broken.write_text("import no_such_module\n")
     try:
         done = opt(tree, "--list")
@@ -148,5 +148,6 @@ def test_file_that_cannot_be_imported(tree: Path) -> None:
         broken.unlink()
     assert done.returncode == 2
     assert done.stderr == (
-        "profscope-opt: cannot load instrument_passes.passes.broken: No module named 'no_such_module'\n"
+        "profscope-opt: cannot load profscope.instrument_passes.passes.broken: "
+        "No module named 'no_such_module'\n"
     )

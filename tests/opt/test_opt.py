@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import profscope
-from instrument_passes import LEVELS
-from instrument_passes.passes import TRITONS
-from instrument_passes.toolchain import triton_version
 from profscope.commands.opt import main
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.passes import TRITONS
+from profscope.instrument_passes.toolchain import triton_version
 
 INPUTS = Path(__file__).parent.parent / "passes" / "inputs"
 ADD = INPUTS / "add.ttgir"
@@ -199,7 +199,8 @@ def test_runs_without_triton_and_is_quick_to_start() -> None:
         "import sys\n"
         "class Blocked:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('triton', 'torch', 'pandas', 'rich', 'viewer'):\n"
+        "        blocked = ('triton', 'torch', 'pandas', 'rich', 'profscope.viewer')\n"
+        "        if any(name == each or name.startswith(each + '.') for each in blocked):\n"
         "            raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, Blocked())\n"
         "from profscope.commands.opt import main\n"

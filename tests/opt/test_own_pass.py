@@ -14,12 +14,12 @@ import pytest
 import torch
 
 import profscope
-from instrument_passes.errors import PassError
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
 from profscope.commands.opt import main
 from profscope.errors import OptionError
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
 from profscope.schema import SPAN_DTYPES, Tables
 from profscope.traces.checks import validate
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel
@@ -30,8 +30,8 @@ NESTED = ROOT / "tests" / "passes" / "inputs" / "nested_loops.ttgir"
 TIMES_PASS = '''
 from dataclasses import dataclass
 from typing import ClassVar
-from instrument_passes.dialect import SpanIds, begin, end, payload
-from instrument_passes.passes import Pass, register
+from profscope.instrument_passes.dialect import SpanIds, begin, end, payload
+from profscope.instrument_passes.passes import Pass, register
 
 @register
 @dataclass(frozen=True)

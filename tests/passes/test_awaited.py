@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.analyses.places import awaited
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.analyses.places import awaited
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 from tests.kernels import aot, attention, matmul_tma, matmul_ws
 from tests.kernels.spec import CUDA90, CUDA100, Spec
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.analyses.places import Places, call_name
-from instrument_passes.analyses.walk import recordable_blocks
-from instrument_passes.ir import parse
-from instrument_passes.lowering.calls import MAX_CLONES
-from instrument_passes.passes import PassContext
-from instrument_passes.passes.lower_records import manifest_of
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.toolchain import triton_version, verify
+from profscope.instrument_passes.analyses.places import Places, call_name
+from profscope.instrument_passes.analyses.walk import recordable_blocks
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.lowering.calls import MAX_CLONES
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.passes.lower_records import manifest_of
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.toolchain import triton_version, verify
 
 _MODULE = """
 module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.target = "cuda:90", "ttg.threads-per-warp" = 32 : i32}} {{

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from instrument_passes.toolchain import built, disassembled
 from profscope.binaries.listing import read_line_tables, read_listing
+from profscope.instrument_passes.toolchain import built, disassembled
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.corpus import specs

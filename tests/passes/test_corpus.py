@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from instrument_passes import LEVELS
-from instrument_passes.dialect import PROBED as VALUES
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import VECTOR
 from profscope.compat.programs import manifest_in
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.dialect import PROBED as VALUES
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import VECTOR
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.corpus import specs

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.dialect import attributes_of, begin, record_id
-from instrument_passes.errors import IRError, PassError
-from instrument_passes.ir import Op, parse
-from instrument_passes.manifest import Manifest, Section, Span, SpanAttributes
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.dialect import attributes_of, begin, record_id
+from profscope.instrument_passes.errors import IRError, PassError
+from profscope.instrument_passes.ir import Op, parse
+from profscope.instrument_passes.manifest import Manifest, Section, Span, SpanAttributes
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 
 integers = st.integers(-(1 << 31), (1 << 31) - 1)
 attributes = st.builds(

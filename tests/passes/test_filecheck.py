@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes.analyses.opclasses import SPANNABLE
 from profscope.commands.opt import main
+from profscope.instrument_passes.analyses.opclasses import SPANNABLE
 
 HERE = Path(__file__).parent
 PROGRAMS = {"profscope-opt", "FileCheck"}
@@ -60,9 +60,11 @@ def _prefixes(run: str) -> list[str]:
 
 
 def test_every_pass_has_a_file() -> None:
-    from instrument_passes.passes import passes
+    from profscope.instrument_passes.passes import passes
 
-    ours = [name for name, cls in passes().items() if cls.__module__.startswith("instrument_passes.")]
+    ours = [
+        name for name, cls in passes().items() if cls.__module__.startswith("profscope.instrument_passes.")
+    ]
     assert {name.replace("-", "_") for name in ours} <= {file.stem for file in HERE.glob("*.mlir")}
 
 

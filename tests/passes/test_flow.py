@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes.analyses.places import Places
-from instrument_passes.analyses.walk import in_loop, kernel_of
-from instrument_passes.dialect import is_record
-from instrument_passes.ir import Module, Op, Region, parse
-from instrument_passes.lowering.calls import expand_calls
-from instrument_passes.lowering.flow import ControlFlow, Plan, State
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.toolchain import triton_version, verify
+from profscope.instrument_passes.analyses.places import Places
+from profscope.instrument_passes.analyses.walk import in_loop, kernel_of
+from profscope.instrument_passes.dialect import is_record
+from profscope.instrument_passes.ir import Module, Op, Region, parse
+from profscope.instrument_passes.lowering.calls import expand_calls
+from profscope.instrument_passes.lowering.flow import ControlFlow, Plan, State
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.toolchain import triton_version, verify
 
 INPUTS = Path(__file__).parent / "inputs"
 KEY = 7

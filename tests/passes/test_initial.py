@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instrument_passes.analyses.async_roles import initial_value
-from instrument_passes.ir import parse
+from profscope.instrument_passes.analyses.async_roles import initial_value
+from profscope.instrument_passes.ir import parse
 
 _KERNEL = """
 module {

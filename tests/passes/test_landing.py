@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from instrument_passes import LEVELS
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes import LEVELS
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 from tests.kernels import aot, matmul, matmul_tma, matmul_ws, softmax
 from tests.kernels.spec import CUDA90, CUDA100, Spec
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from instrument_passes.errors import PassError
-from instrument_passes.ir import parse
-from instrument_passes.passes import PassContext
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.options import Options
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.kernels.spec import Spec

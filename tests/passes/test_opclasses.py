@@ -12,7 +12,8 @@ import triton
 from triton._C.libtriton import ir
 from triton.compiler import make_backend
 
-from instrument_passes.analyses.opclasses import (
+from profscope.commands.opt import main
+from profscope.instrument_passes.analyses.opclasses import (
     CLASSES,
     DEFAULT_CLASSES,
     OPS,
@@ -21,12 +22,11 @@ from instrument_passes.analyses.opclasses import (
     coverage_table,
     info_of,
 )
-from instrument_passes.documents import ops_page
-from instrument_passes.ir import parse
-from instrument_passes.passes.lower_records import manifest_of
-from instrument_passes.passes.op_spans import OpSpans
-from instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
-from profscope.commands.opt import main
+from profscope.instrument_passes.documents import ops_page
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.passes.lower_records import manifest_of
+from profscope.instrument_passes.passes.op_spans import OpSpans
+from profscope.instrument_passes.pipeline import PassContext, parse_pipeline, run_pipeline
 from tests.kernels.aot import context_for, gpu_target, ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, GFX942, TARGETS
@@ -146,4 +146,4 @@ def test_classes_without_time_cannot_be_recorded(cls: str) -> None:
 
 def test_documentation_is_up_to_date() -> None:
     found = (HERE.parent.parent / "docs" / "ops.md").read_text()
-    assert found == ops_page(), "run: python -m instrument_passes.documents docs"
+    assert found == ops_page(), "run: python -m profscope.instrument_passes.documents docs"

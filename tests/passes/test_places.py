@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from instrument_passes.analyses.places import Places, is_library, variable_of
-from instrument_passes.functions import Function, checked, function_name, functions_in
-from instrument_passes.ir import Location, parse
-from instrument_passes.ir.location import Caller
-from instrument_passes.manifest import Manifest, Span
-from instrument_passes.passes import PassContext
-from instrument_passes.passes.lower_records import manifest_of
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.programs import manifest_in
+from profscope.instrument_passes.analyses.places import Places, is_library, variable_of
+from profscope.instrument_passes.functions import Function, checked, function_name, functions_in
+from profscope.instrument_passes.ir import Location, parse
+from profscope.instrument_passes.ir.location import Caller
+from profscope.instrument_passes.manifest import Manifest, Span
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.passes.lower_records import manifest_of
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
 from profscope.options import Options
 from tests.kernels import aot, call_chains
 from tests.kernels.corpus import specs

@@ -10,13 +10,13 @@ from unittest.mock import patch
 
 import pytest
 
-from instrument_passes.ir import parse
-from instrument_passes.ir.tokens import quote
-from instrument_passes.passes import PassContext
-from instrument_passes.passes.lower_records import LowerRecords, manifest_of
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.rounding import arithmetic_of
 from profscope.compat.programs import manifest_in
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.ir.tokens import quote
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.passes.lower_records import LowerRecords, manifest_of
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.rounding import arithmetic_of
 from profscope.options import Options
 from tests.kernels import aot
 from tests.kernels.corpus import specs

@@ -15,13 +15,13 @@ import triton
 import triton.language as tl
 
 import profscope
-from instrument_passes.records import MAX_CTAS
-from instrument_passes.selection import Selection
 from profscope.device.arena import DeviceBuffers
 from profscope.device.buffers import Lane
 from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.batch import Grid
 from profscope.errors import SessionError
+from profscope.instrument_passes.records import MAX_CTAS
+from profscope.instrument_passes.selection import Selection
 from profscope.store.spool_reading import read
 from profscope.traces.checks import validate
 from tests.support import standin

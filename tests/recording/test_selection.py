@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import profscope
-from instrument_passes.records import LAUNCH_HEADER, STAMP, STAMPS_ALIGN, align
 from profscope import Profile
 from profscope.errors import OptionError
+from profscope.instrument_passes.records import LAUNCH_HEADER, STAMP, STAMPS_ALIGN, align
 from profscope.options import Options
 from profscope.traces.checks import validate
 from tests.support.quick import quick
@@ -110,9 +110,9 @@ def test_no_choice_changes_what_a_kernel_computes(name: str, options: dict[str, 
 
 def test_a_million_ctas_fit_the_memory() -> None:
     """Planned for a real kernel and grid; 1,000,000 CTAs would take the emulator minutes."""
-    from instrument_passes.manifest import Manifest
-    from instrument_passes.selection import Selection
     from profscope.device.sizing import needed_bytes, plan
+    from profscope.instrument_passes.manifest import Manifest
+    from profscope.instrument_passes.selection import Selection
     from tests.support.synth import Loop, Program, Work, launch
 
     made = launch([Program((Loop((40,), (Work(5),)),), warps=4)]).manifest

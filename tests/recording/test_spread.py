@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
 from profscope import Profile
 from profscope.analysis.spans.rows import self_times
 from profscope.decoding.about import most_unseen
+from profscope.instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
 from profscope.traces.checks import validate
 from tests.support.sessions import session
 

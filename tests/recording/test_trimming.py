@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from profscope.decoding.areas import launch_header, read_buffer
 from profscope.decoding.decode import decode, ring_rows
 from profscope.device.buffers import HostBuffers
 from profscope.device.sizing import Blocks, must_be_zero, ring_log2_for_rows
+from profscope.instrument_passes.records import MIN_RING_LOG2, LaunchBits
 from profscope.recording.trimming import trimmed
 from tests.kernels.cases import Case
 from tests.support.examples import examples

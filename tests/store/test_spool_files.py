@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import LAUNCH_HEADER
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
 from profscope.errors import TraceError
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import LAUNCH_HEADER
 from profscope.store.chunks import CHUNK, MAGIC, VERSION, SpoolWriter, chunk_parts, version_of
 from profscope.store.spool_reading import read
 from tests.support.synth import Loop, Program, Work, launch

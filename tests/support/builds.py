@@ -11,11 +11,11 @@ import pytest
 from triton.compiler import ASTSource, compile
 
 from bench import static
-from instrument_passes import cost, toolchain
-from instrument_passes.manifest import Manifest
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.programs import manifest_in
 from profscope.dispatch.recording_stages import RecordingStages
+from profscope.instrument_passes import cost, toolchain
+from profscope.instrument_passes.manifest import Manifest
 from profscope.options import Options
 from tests.kernels import add
 from tests.kernels.aot import gpu_target

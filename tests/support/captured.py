@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 
 __all__ = ["captured"]

@@ -8,7 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 
-from viewer.cli import main
+from profscope.viewer.cli import main
 
 __all__ = ["run"]
 

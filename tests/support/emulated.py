@@ -10,18 +10,18 @@ import numpy.typing as npt
 import triton
 from triton.backends.compiler import GPUTarget
 
-from instrument_passes.ir import parse
-from instrument_passes.manifest import Manifest
-from instrument_passes.passes import PassContext
-from instrument_passes.passes.lower_records import manifest_of
-from instrument_passes.pipeline import parse_pipeline, run_pipeline
-from instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, LaunchBits
-from instrument_passes.toolchain import scratch_lowering, triton_version
 from profscope.emulator.compiler import ARCH, BACKEND_NAME
 from profscope.emulator.device import Device
 from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.passes import PassContext
+from profscope.instrument_passes.passes.lower_records import manifest_of
+from profscope.instrument_passes.pipeline import parse_pipeline, run_pipeline
+from profscope.instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, LaunchBits
+from profscope.instrument_passes.toolchain import scratch_lowering, triton_version
 from tests.support.made_up_kernels import Kernel, text_of
 
 __all__ = ["CTAS", "RING_LOG2", "run"]

@@ -8,7 +8,7 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.labels import Group
 from profscope.profiles import Profile
-from viewer.header import Shown
+from profscope.viewer.header import Shown
 
 __all__ = ["groups", "kernels", "shown"]
 

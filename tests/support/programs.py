@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from instrument_passes.manifest import Manifest
 from profscope.decoding.decoded import DecodedLaunch
+from profscope.instrument_passes.manifest import Manifest
 from tests.support.synth import Branch, Loop, Node, Return, Scope, Seen, Work
 
 __all__ = ["BODY", "bodies", "gaps", "launches", "nodes", "seen"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from instrument_passes.manifest import Manifest
-from instrument_passes.records import MIN_RING_LOG2
+from profscope.instrument_passes.manifest import Manifest
+from profscope.instrument_passes.records import MIN_RING_LOG2
 from profscope.recording.routes import Planner
 
 __all__ = ["short_rings"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Frame, Manifest, Section, Span
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
+from profscope.instrument_passes.manifest import Frame, Manifest, Section, Span
+from profscope.instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
 from tests.support.synth import Seen
 
 __all__ = ["SlowLaunch", "slow_decode"]

@@ -14,9 +14,9 @@ from unittest import mock
 
 import torch
 
-from instrument_passes.records import BASE_ALIGNMENT
 from profscope.compat import kernels
 from profscope.device import arena, arena_memory, cuda_driver, graphs
+from profscope.instrument_passes.records import BASE_ALIGNMENT
 from profscope.recording import routes
 
 __all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]

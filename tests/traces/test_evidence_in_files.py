@@ -18,12 +18,12 @@ from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.header import render_top
 from tests.support.h200_evidence import counted, values
 from tests.support.models import shown
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import changed
-from viewer.header import render_top
 
 KEY = "the key"
 KERNEL = "matmul_kernel"

@@ -60,8 +60,7 @@ def run(code: str, tree: Path = ROOT) -> str:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages with one exporter and one importer more."""
     tree = tmp_path_factory.mktemp("tree")
-    for package in ("profscope", "instrument_passes"):
-        shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "profscope", tree / "profscope", ignore=shutil.ignore_patterns("__pycache__"))
     (tree / "profscope/traces/exporters/spans_csv.py").write_text(EXPORTER)
     (tree / "profscope/traces/importers/table.py").write_text(IMPORTER)
     return tree

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profscope
-from instrument_passes.errors import ManifestError
-from instrument_passes.manifest import Manifest, wrong_field
 from profscope.decoding.build import Build
 from profscope.errors import TraceError
+from profscope.instrument_passes.errors import ManifestError
+from profscope.instrument_passes.manifest import Manifest, wrong_field
 from profscope.profiles import Profile
 from profscope.store.chunks import Chunk, chunk_parts, chunks
 from profscope.store.file_checks import EACH, NUMBER, Needs, Row, misfits

@@ -23,11 +23,11 @@ from profscope.profiles import Profile
 from profscope.traces.loading import load_part
 from profscope.traces.parquet import columns
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.cli import main as view
 from tests.support.examples import examples
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import assert_same
-from viewer.cli import main as view
 
 
 @pytest.fixture(scope="module")

@@ -14,13 +14,13 @@ from rich.cells import cell_len
 
 from profscope.analysis.breakdown import breakdown
 from profscope.profiles import Profile, load
+from profscope.viewer.first_screen import show_first_screen
+from profscope.viewer.kernels import MOST_ACCOUNTS, render_account
 from tests.support.command_line import run
 from tests.support.models import kernels
 from tests.support.profiles import profiles
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
-from viewer.first_screen import show_first_screen
-from viewer.kernels import MOST_ACCOUNTS, render_account
 
 DATA = Path(__file__).parents[1] / "data"
 MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"

@@ -13,9 +13,9 @@ from profscope.analysis.scopes.by import make_rows
 from profscope.analysis.scopes.row_filter import RowFilter
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.profiles import Profile, load
+from profscope.viewer.outlet import print_rows
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
-from viewer.outlet import print_rows
 
 DATA = Path(__file__).parents[1] / "data"
 PROFILE = regular_profile(launches=2, ctas=8, warps=4, iterations=3)
@@ -118,7 +118,7 @@ def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
 def test_what_makes_no_sense_is_refused_in_one_line(
     flags: list[str], said: str, trace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from viewer.cli import main
+    from profscope.viewer.cli import main
 
     with pytest.raises(SystemExit) as stop:
         main([trace, *flags])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from viewer.grid import Column, fit_middle, grid, heading, wrap
+from profscope.viewer.grid import Column, fit_middle, grid, heading, wrap
 
 
 def test_lines_end_between_parts() -> None:

@@ -19,12 +19,12 @@ from profscope.analysis.model.entries import ProfileModel
 from profscope.errors import EmptyProfileWarning
 from profscope.options import Options
 from profscope.profiles import Profile, load
+from profscope.viewer.cli import main
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
-from viewer.cli import main
 
 SAMPLES = Path(__file__).parents[1] / "traces" / "samples"
 
@@ -33,7 +33,7 @@ WITHOUT_GPU_PACKAGES = """
 import sys
 for name in ("triton", "torch"):
     sys.modules[name] = None
-from viewer.cli import main
+from profscope.viewer.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

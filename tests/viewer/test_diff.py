@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 import profscope
+from profscope.viewer.cli import main
 from tests.support.command_line import run
 from tests.support.edited import run_of_matmul, slowed
 from tests.support.profiles import regular_profile
-from viewer.cli import main
 
 WITHOUT = """
 import sys
 for name in {}, {}:
     sys.modules[name] = None
-from viewer.cli import main
+from profscope.viewer.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 SAMPLES = Path(__file__).parents[1] / "traces" / "samples"

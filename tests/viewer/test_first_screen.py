@@ -17,14 +17,14 @@ import torch
 
 from profscope.profiles import Profile, load
 from profscope.traces.merging import Part, merged
+from profscope.viewer.cli import main
+from profscope.viewer.first_screen import show_first_screen
+from profscope.viewer.own_process import imported_beside
 from tests.kernels.add import add_kernel
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.quick import quick
 from tests.support.sessions import session
-from viewer.cli import main
-from viewer.first_screen import show_first_screen
-from viewer.own_process import imported_beside
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -32,7 +32,7 @@ FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 FAULTS = """
 import resource, sys
 import numpy as np
-from viewer.own_process import keep_freed_memory
+from profscope.viewer.own_process import keep_freed_memory
 if sys.argv[1] == "kept":
     keep_freed_memory()
 arrays = []
@@ -43,7 +43,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 """
 IMPORTS = """
 import gc
-from viewer.own_process import imports_that_stay
+from profscope.viewer.own_process import imports_that_stay
 for _ in range(2):
     with imports_that_stay("numpy"):
         import numpy

@@ -11,12 +11,12 @@ import torch
 import triton
 
 from profscope.profiles import Profile
+from profscope.viewer.cli import main
+from profscope.viewer.kernels import render_kernels
 from tests.kernels.add import add_kernel
 from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.sessions import session
-from viewer.cli import main
-from viewer.kernels import render_kernels
 
 
 def run(*arguments: str) -> str:

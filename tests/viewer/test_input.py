@@ -17,10 +17,10 @@ import pytest
 
 from profscope.errors import TraceError
 from profscope.profiles import load
+from profscope.viewer import input as viewer_input
+from profscope.viewer.cli import main
+from profscope.viewer.input import Trace, read
 from tests.support.profiles import regular_profile
-from viewer import input as viewer_input
-from viewer.cli import main
-from viewer.input import Trace, read
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,7 +139,7 @@ def test_an_endless_stream_is_not_copied_without_end(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "viewer", "-"],
+        [sys.executable, "-m", "profscope.viewer", "-"],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip

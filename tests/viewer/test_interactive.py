@@ -13,14 +13,14 @@ from textual.widgets import Footer, OptionList, Static
 from profscope.analysis.model.build import profile_model
 from profscope.errors import TraceError
 from profscope.profiles import Profile
+from profscope.viewer.interactive.app import ExplorerApp
+from profscope.viewer.interactive.explorer import Explorer
+from profscope.viewer.units import duration_text, share_text
 from tests.support.captured import captured
 from tests.support.command_line import run
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, regular_profile
 from tests.support.quick import quick
-from viewer.interactive.app import ExplorerApp
-from viewer.interactive.explorer import Explorer
-from viewer.units import duration_text, share_text
 
 PROFILE = regular_profile(launches=1, ctas=4, warps=2, iterations=2)
 

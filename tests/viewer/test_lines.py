@@ -12,12 +12,12 @@ from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.cli import main
+from profscope.viewer.input import part_of
+from profscope.viewer.kernels import render_lines
 from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
-from viewer.cli import main
-from viewer.input import part_of
-from viewer.kernels import render_lines
 
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLE = sample_rows(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from profscope.viewer.header import render_foot, render_header, render_top
 from tests.support.around import program
 from tests.support.models import shown
 from tests.support.profiles import regular_profile
-from viewer.header import render_foot, render_header, render_top
 
 
 def test_the_header_has_gpu_time_and_the_longest_scopes() -> None:

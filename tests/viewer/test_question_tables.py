@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from profscope.profiles import load
+from profscope.viewer.cli import main
 from tests.support.sessions import launch_add, session
-from viewer.cli import main
 
 MATMUL = Path(__file__).parents[1] / "data" / "diff" / "matmul-1-stage.pftrace.gz"
 

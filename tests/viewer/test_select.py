@@ -17,13 +17,13 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.cli import main
+from profscope.viewer.input import part_of
+from profscope.viewer.timeline import choose_cta
 from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
-from viewer.cli import main
-from viewer.input import part_of
-from viewer.timeline import choose_cta
 
 SPAN_CHOICES = ("launch", "cta", "sm", "warp")
 

@@ -20,10 +20,10 @@ import pytest
 
 import profscope
 from profscope.errors import TraceError
+from profscope.viewer.cli import main
+from profscope.viewer.serve_view import ORIGIN, TraceServer, installed_ui
 from tests.support.browser import NEEDED, why_no_browser, window
 from tests.support.profiles import regular_profile
-from viewer.cli import main
-from viewer.serve_view import ORIGIN, TraceServer, installed_ui
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,7 +132,7 @@ def test_a_taken_port_is_one_clear_error(trace: Path) -> None:
 def test_ctrl_c_ends_the_command(tmp_path: Path) -> None:
     """And a trace of another format is written anew for Perfetto."""
     regular_profile(launches=2, ctas=1).save(tmp_path / "t.json")
-    command = [sys.executable, "-m", "viewer", str(tmp_path / "t.json"), "--serve", "--launch", "1"]
+    command = [sys.executable, "-m", "profscope.viewer", str(tmp_path / "t.json"), "--serve", "--launch", "1"]
     environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
     environment["TMPDIR"] = str(tmp_path)
     started = subprocess.Popen(
@@ -155,7 +155,7 @@ def test_a_signal_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> No
     regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
     environment = {name: value for name, value in os.environ.items() if "DISPLAY" not in name}
     started = subprocess.Popen(
-        [sys.executable, "-m", "viewer", str(tmp_path / "t.json"), "--serve"],
+        [sys.executable, "-m", "profscope.viewer", str(tmp_path / "t.json"), "--serve"],
         cwd=ROOT, env=environment | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert started.stdout is not None

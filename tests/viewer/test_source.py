@@ -13,18 +13,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from instrument_passes.kept_text import packed, unpacked
 from profscope.analysis.line_rows import placed
 from profscope.analysis.source_code.annotated import Annotated, Line, annotate
 from profscope.evidence.sample_tables import sample_tables, with_samples
+from profscope.instrument_passes.kept_text import packed, unpacked
 from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
+from profscope.viewer.source_view import render_annotated
 from tests.support.captures import captured as sampled_launch
 from tests.support.command_line import run
 from tests.support.profiles import launch_table, profile_metadata, regular_profile
 from tests.support.samples import sample_rows
 from tests.support.sessions import launch_add, session
-from viewer.source_view import render_annotated
 
 DATA = Path(__file__).parents[1] / "data" / "findings"
 CAPTURES = sorted(DATA.glob("*.json.gz"))

@@ -19,17 +19,17 @@ from profscope.analysis.source_code.texts import source_lines
 from profscope.profiles import Profile
 from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
+from profscope.viewer.grid import fit, fit_end
+from profscope.viewer.header import render_header
+from profscope.viewer.kernels import render_findings, render_kernels
+from profscope.viewer.option_types import parse_zoom
+from profscope.viewer.scopes import render_table, render_tree, render_uncovered
+from profscope.viewer.timeline import LABEL_WIDTH, Choice, choose_cta, make_timeline, render_timeline
+from profscope.viewer.units import duration_text, printable, source_text
 from tests.support.examples import examples
 from tests.support.models import groups, kernels, shown
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
-from viewer.grid import fit, fit_end
-from viewer.header import render_header
-from viewer.kernels import render_findings, render_kernels
-from viewer.option_types import parse_zoom
-from viewer.scopes import render_table, render_tree, render_uncovered
-from viewer.timeline import LABEL_WIDTH, Choice, choose_cta, make_timeline, render_timeline
-from viewer.units import duration_text, printable, source_text
 
 KERNELS = [Group("matmul_kernel")]
 

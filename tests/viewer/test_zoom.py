@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profscope.errors import OptionError, TraceError
-from viewer.option_types import parse_zoom
+from profscope.viewer.option_types import parse_zoom
 
 LONG = 10**10
 

@@ -16,14 +16,14 @@ from profscope.analysis.model.labels import differs_text
 from profscope.analysis.source_code.annotated import Annotated, annotate
 from profscope.analysis.source_code.texts import SourceLines
 from profscope.profiles import Profile
-from viewer.grid import fit, heading, pad, wrap
-from viewer.header import EMULATED
-from viewer.interactive.dialogs import KernelPicker, Keys
-from viewer.interactive.explorer import Explorer
-from viewer.kernels import launches_text
-from viewer.source_view import annotated_rows
-from viewer.timeline import Lane, LegendEntry, lane_name, render_legend, scale_text, symbol_styles
-from viewer.units import duration_text, printable, source_text
+from profscope.viewer.grid import fit, heading, pad, wrap
+from profscope.viewer.header import EMULATED
+from profscope.viewer.interactive.dialogs import KernelPicker, Keys
+from profscope.viewer.interactive.explorer import Explorer
+from profscope.viewer.kernels import launches_text
+from profscope.viewer.source_view import annotated_rows
+from profscope.viewer.timeline import Lane, LegendEntry, lane_name, render_legend, scale_text, symbol_styles
+from profscope.viewer.units import duration_text, printable, source_text
 
 __all__ = ["ExplorerApp"]
 

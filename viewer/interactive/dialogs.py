@@ -12,7 +12,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from viewer.kernels import kernel_rows
+from profscope.viewer.kernels import kernel_rows
 
 __all__ = ["KernelPicker", "Keys"]
 

@@ -14,7 +14,7 @@ from profscope.analysis.spans.ctas import ctas_with_spans
 from profscope.analysis.spans.rows import narrow_sites
 from profscope.errors import TraceError
 from profscope.schema import Tables
-from viewer.timeline import Lane, LegendEntry, draw_lanes
+from profscope.viewer.timeline import Lane, LegendEntry, draw_lanes
 
 __all__ = ["Cta", "Drawn", "Explorer"]
 

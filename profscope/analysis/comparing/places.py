@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from instrument_passes.manifest import PATH_SEPARATOR
+from profscope.instrument_passes.manifest import PATH_SEPARATOR
 
 __all__ = ["Lines", "aligned", "matched", "same_sources"]
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import pandas as pd
 
-from instrument_passes.ir.model import Op
 from profscope.analysis.cause import NO_GAIN, Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import avoidable_casts
@@ -20,6 +19,7 @@ from profscope.analysis.diagnosis.tensor_causes import MMA
 from profscope.analysis.diagnosis.ttgir_ops import elements
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.limits import RESOURCES, being, binding
+from profscope.instrument_passes.ir.model import Op
 
 __all__ = ["CAUSES"]
 

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from instrument_passes.ir.model import Op
 from profscope.analysis.cause import UNKNOWN_GAIN, Finding, Quantity, cited
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import KernelFacts
 from profscope.analysis.diagnosis.ttgir_ops import PRODUCTS, is_gathered
+from profscope.instrument_passes.ir.model import Op
 
 __all__ = ["CAUSES"]
 

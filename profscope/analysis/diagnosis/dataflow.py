@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.diagnosis.ttgir_ops import (
     PRODUCTS,
     element_bytes,
@@ -16,6 +15,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     line_of,
     loop_around,
 )
+from profscope.instrument_passes.ir.model import Block, Op, Value
 
 __all__ = [
     "ELEMENTWISE",

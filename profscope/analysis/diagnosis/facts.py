@@ -13,10 +13,6 @@ from typing import Any, Final, cast
 import numpy as np
 import pandas as pd
 
-from instrument_passes.errors import IRError
-from instrument_passes.ir.model import Op
-from instrument_passes.ir.parser import parse
-from instrument_passes.kept_text import unpacked
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.opcodes import in_words_of_sass
 from profscope.analysis.diagnosis.ttgir_ops import (
@@ -35,6 +31,10 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 from profscope.analysis.kernels.devices import PIPES, slots_of, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir.model import Op
+from profscope.instrument_passes.ir.parser import parse
+from profscope.instrument_passes.kept_text import unpacked
 
 __all__ = ["ATOMICS", "CONVERSIONS", "LANES", "LOADS", "WITNESSES", "KernelFacts", "Place", "facts_of"]
 

@@ -7,7 +7,6 @@ from typing import Final, cast
 
 import pandas as pd
 
-from instrument_passes.ir.model import Op
 from profscope.analysis.cause import Finding, Gain, Quantity, cited, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import copies_of_loops
@@ -31,6 +30,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     loop_around,
 )
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.instrument_passes.ir.model import Op
 
 __all__ = ["CAUSES"]
 

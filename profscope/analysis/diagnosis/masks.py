@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Op
 from profscope.analysis.diagnosis.dataflow import Uses
 from profscope.analysis.diagnosis.ttgir_ops import (
     FROM_GLOBAL,
@@ -22,6 +21,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     line_of,
     makers_of,
 )
+from profscope.instrument_passes.ir.model import Op
 
 __all__ = [
     "MaskedLoop",

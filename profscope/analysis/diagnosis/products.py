@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Block, Op
-from instrument_passes.ir.signature import element_type
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import Uses, are_chained, maker_of
 from profscope.analysis.diagnosis.facts import KernelFacts
@@ -21,6 +19,8 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     line_of,
     shape,
 )
+from profscope.instrument_passes.ir.model import Block, Op
+from profscope.instrument_passes.ir.signature import element_type
 
 __all__ = [
     "GROWS",

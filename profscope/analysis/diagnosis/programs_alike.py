@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, cast
 
-from instrument_passes.ir.model import Op
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.dataflow import ELEMENTWISE, MOVES, Uses
@@ -28,6 +27,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
     line_of,
 )
 from profscope.analysis.diagnosis.witnesses import needs
+from profscope.instrument_passes.ir.model import Op
 
 __all__ = ["CAUSES"]
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from instrument_passes.ir.model import Block, Op, Value
 from profscope.analysis.cause import Finding, Quantity, cited, of_peak, of_samples
 from profscope.analysis.diagnosis import thresholds
 from profscope.analysis.diagnosis.facts import LANES, KernelFacts
@@ -35,6 +34,7 @@ from profscope.analysis.diagnosis.ttgir_ops import (
 )
 from profscope.analysis.diagnosis.witnesses import needs
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.instrument_passes.ir.model import Block, Op, Value
 
 __all__ = ["CAUSES", "Read", "read_by_line", "repeated_loads", "sides_of_grid", "sizes_of"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from instrument_passes.analyses.walk import in_loop
-from instrument_passes.ir.model import Op, Value
+from profscope.instrument_passes.analyses.walk import in_loop
+from profscope.instrument_passes.ir.model import Op, Value
 
 __all__ = [
     "AXES",

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from instrument_passes.ops import OPS, OpInfo
 from profscope.analysis.answers import Answer
 from profscope.analysis.kernels.devices import Peak, max_resident_ctas, peak_of, sm_count_of
 from profscope.analysis.kernels.work import works
@@ -23,6 +22,7 @@ from profscope.analysis.spans.corrections import are_corrected, record_cost, wei
 from profscope.analysis.spans.ctas import Shape, ctas_of_spans, every_cta, launch_durations, shape_of
 from profscope.analysis.spans.rows import Floats, Ints, grid_scales, not_samples, own_times, sites
 from profscope.analysis.spans.summing import SummedSpans
+from profscope.instrument_passes.ops import OPS, OpInfo
 from profscope.schema import Tables
 
 __all__ = [

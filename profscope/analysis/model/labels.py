@@ -6,9 +6,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.texts import printable
 from profscope.analysis.variants import differing
+from profscope.instrument_passes.manifest import PATH_SEPARATOR
 from profscope.schema import Tables
 
 __all__ = ["Group", "differs_text", "groups_of", "named", "short_name", "told_apart"]

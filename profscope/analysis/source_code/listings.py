@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from instrument_passes.analyses.places import Places, is_library
-from instrument_passes.errors import IRError
-from instrument_passes.ir import parse
-from instrument_passes.kept_text import unpacked
 from profscope.analysis.line_rows import stall_counts, stall_text
 from profscope.analysis.overhead import variant_entry
 from profscope.analysis.sources import sampled_code
 from profscope.binaries.ptx import read_ptx
+from profscope.instrument_passes.analyses.places import Places, is_library
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir import parse
+from profscope.instrument_passes.kept_text import unpacked
 from profscope.schema import Tables
 
 __all__ = ["FORMS", "Instruction", "Listing", "listings"]

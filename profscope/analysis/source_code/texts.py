@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from instrument_passes.manifest import PATH_SEPARATOR
 from profscope.analysis.sources import Sources, file_with_source
+from profscope.instrument_passes.manifest import PATH_SEPARATOR
 from profscope.schema import Tables
 
 __all__ = ["SourceLines", "Step", "Text", "source_lines", "steps_of", "texts_of"]

@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 
 import pandas as pd
 
-from instrument_passes.errors import IRError
 from profscope.analysis.answers import Answer
 from profscope.analysis.findings import FindingsOf, findings_frame, findings_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
@@ -19,6 +18,7 @@ from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
 from profscope.analysis.sources import sampled_code
+from profscope.instrument_passes.errors import IRError
 from profscope.schema import Tables
 from profscope.traces.above import attempted
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest, layout
-from instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
+from profscope.instrument_passes.manifest import Manifest, layout
+from profscope.instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, LaunchBits
 from tests.support.synth.code import Layout
 from tests.support.synth.nodes import Branch, Launch, Loop, Node, Program, Return, Scope, Seen, Work
 from tests.support.synth.warps import Warp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from instrument_passes.manifest import Column, Frame, Section, Span
+from profscope.instrument_passes.manifest import Column, Frame, Section, Span
 from tests.support.synth.nodes import Branch, Loop, Node, Program, Return, Scope, Work
 
 __all__ = ["BranchCode", "Code", "Layout", "LoopCode", "PredicateCode", "ReturnCode", "Tick"]

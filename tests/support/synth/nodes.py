@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from instrument_passes.manifest import Manifest
+from profscope.instrument_passes.manifest import Manifest
 
 __all__ = ["Branch", "Launch", "Loop", "Node", "Program", "Return", "Scope", "Seen", "Work"]
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from instrument_passes.manifest import Section
+from profscope.instrument_passes.manifest import Section
 from tests.support.synth.code import BranchCode, Code, Layout, LoopCode, PredicateCode, ReturnCode, Tick
 from tests.support.synth.nodes import Work
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 import profscope.profiles
-from instrument_passes.manifest import Manifest
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
+from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 from profscope.traces.perfetto import packets
 from profscope.traces.perfetto.protobuf import field
