@@ -92,20 +92,19 @@ class FindingsOf(NamedTuple):
 def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration of the tables."""
     # Here, since they read the TTGIR, and a trace is shown without its parser if findings are not asked for.
-    from profscope.analysis.diagnosis.diagnose import diagnose
-    from profscope.analysis.diagnosis.facts import facts_of
-    from profscope.analysis.diagnosis.witnesses import missing
+    from profscope.analysis.rules.diagnose import diagnose
+    from profscope.analysis.rules.kernel import kernel_of, missing
 
     kernel, variant = judged.kernel, judged.variant
     name = _name(tables, kernel, variant)
     if isinstance(judged, SkippedKernel):
         return _not_judged(name, judged.why)
-    facts = facts_of(judged)
-    if facts is None:
+    seen = kernel_of(judged)
+    if seen is None:
         return _not_judged(name, "the size of its grid is not known")
-    said = [f"{name}: {text}" for text in (*_overwritten(judged), *missing(facts))]
-    rows = [_row(tables, kernel, variant, each) for each in diagnose(facts)]
-    return FindingsOf(Answer(rows, said), name, "" if rows else _clean(facts.known, tables.emulated))
+    said = [f"{name}: {text}" for text in (*_overwritten(judged), *missing(seen))]
+    rows = [_row(tables, kernel, variant, each) for each in diagnose(seen)]
+    return FindingsOf(Answer(rows, said), name, "" if rows else _clean(seen.known, tables.emulated))
 
 
 def _not_judged(name: str, why: str) -> FindingsOf:

@@ -1,0 +1,1 @@
+"""Rules: what holds a kernel back, each from named evidence."""

@@ -1,0 +1,251 @@
+"""Rules about arithmetic: which instructions take the issue slots and pipes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from profscope.analysis.cause import Quantity, of_peak, of_samples
+from profscope.analysis.evidence_table import CONVERSIONS, MMA, Mask, Place
+from profscope.analysis.limits import being
+from profscope.analysis.resources import Edit, without
+from profscope.analysis.rules import thresholds
+from profscope.analysis.rules.dataflow import CASTS, is_store
+from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.memory import torn_vectors
+from profscope.analysis.rules.products import OPERANDS
+from profscope.analysis.rules.rule import Rule, Where
+from profscope.instrument_passes.analyses.graph import Graph, Node
+
+__all__ = ["RULES"]
+
+_DOUBLES: Final = ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
+_SLOW: Final = (
+    r"math\.(sin|cos|tan|pow|powf|log1p|expm1|erf|fpowi)|extern_elementwise|divf|precise_divf|precise_sqrt"
+)
+_FAST: Final = re.compile(
+    r'symbol = "__nv_(fast_|brev|clz|popc|ffs|f?abs|f?min|f?max|fma|floor|ceil|rint|trunc|rcp|rsqrt|saturate)'
+)
+_ONE_OF_XU: Final = re.compile(r"divf|precise_sqrt")  # functions with one instruction on the XU pipe,
+_RECIPROCAL: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and the opcodes that it has
+_ONE_NUMBER: Final = ("tt.splat", "arith.constant")
+_ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
+_DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
+_INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
+_BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
+_FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
+_MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
+_PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
+_ISSUING: Final = ("no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall")
+
+
+def _is_busiest(kernel: Kernel) -> bool:
+    """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
+    memory or the tensor cores are used. Otherwise they pass while those work. If it is not known how busy
+    memory is, waits for it tell."""
+    table = kernel.table
+    pipes = max(kernel.used.get(name, 0.0) for name in _PIPES)
+    busy = max(pipes, table.stalled(*_ISSUING, "wait"))
+    unknown = table.stalled("long_scoreboard", "lg_throttle", "drain")
+    memory = unknown if kernel.emulated else max(kernel.used.get(name, unknown) for name in ("dram", "l2"))
+    return busy > max(memory, kernel.used.get("tensor", 0.0))
+
+
+def _at(kernel: Kernel, place: Place, rows: Mask, share: float, what: str, **amounts: object) -> Where:
+    busiest = max(_PIPES, key=lambda each: kernel.used.get(each, 0.0))
+    is_known = busiest in kernel.used
+    cites: dict[str, Quantity | str] = {"sampled": of_samples(share), "what": what}
+    cites |= {"pipe": being(busiest), "busy": of_peak(kernel.used[busiest])} if is_known else {}
+    return Where(
+        place, rows, cites, {"removed": share, **amounts}, text="" if is_known else "{sampled} are at {what}"
+    )
+
+
+def _removed(kernel: Kernel, where: Where) -> Edit:
+    return Edit(float(where.amounts["removed"]), without(kernel.table, where.mask))
+
+
+def _in_float64(kernel: Kernel) -> Iterator[Where]:
+    """Without it float32 does it: each float64 instruction becomes one that takes a slot as before, and the
+    others at these lines are gone."""
+    table = kernel.table
+    rows = table.of(*_DOUBLES) | table.like(r"\.F64")
+    if kernel.graph.nodes:  # functions such as sin use float64 for some arguments of float32
+        rows &= kernel.at(_lines_with(kernel.graph, "f64"))
+    if not (rows & table.of(*_DOUBLES)).any():
+        return  # what is only converted has another cause
+    lines = {int(line) for line in table.line[rows]}
+    slow = rows | (kernel.at(lines) & ~table.of("LDG", "STG"))
+    place = table.place_executed(rows) or kernel.place
+    yield _at(kernel, place, slow, table.waits(slow), "lines that compute in float64")
+
+
+def _in_float32(kernel: Kernel, where: Where) -> Edit:
+    edit = _removed(kernel, where)
+    stays = kernel.resources.kept(Edit(0.0, without(kernel.table, where.mask & ~kernel.table.of(*_DOUBLES))))
+    return Edit(edit.removed, edit.left, kept={"issue": stays["issue"]})
+
+
+def _lines_with(graph: Graph, kind: str) -> set[int]:
+    """The lines of ops with a result of such a type."""
+    return {node.line for node in graph.nodes if any(kind in value.type for value in node.results)}
+
+
+def _index_arithmetic(kernel: Kernel) -> Iterator[Where]:
+    """Without it the instructions of the lines with integer divisions are gone, and threads have their
+    vectors whole: an address that is divided may be anywhere. Loads, stores, exchanges between lanes and
+    products of matrices stay."""
+    if not _is_busiest(kernel):
+        return
+    lines = {line for line, is_of_data in kernel.divisions.items() if not is_of_data}
+    lines &= kernel.graph.lines(_DIVISIONS)
+    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA)
+    if kernel.table.share("executed", rows) < thresholds.MUCH:
+        return
+    torn, waits = torn_vectors(kernel)
+    share = min(1.0, kernel.table.waits(rows) + waits)
+    place = kernel.table.place_executed(rows) or kernel.place
+    yield _at(kernel, place, rows, share, f"lines with {_names(kernel, lines, _DIVISIONS)}", torn=torn)
+
+
+def _no_division(kernel: Kernel, where: Where) -> Edit:
+    edit, table, torn = _removed(kernel, where), kernel.table, where.amounts["torn"]
+    if not torn.any():
+        return edit
+    sectors = table.amount("sectors").copy()
+    sectors[torn] = table.amount("sectors_ideal")[torn]
+    return Edit(edit.removed, edit.left, sectors=sectors)
+
+
+def _names(kernel: Kernel, lines: set[int], pattern: str) -> str:
+    return ", ".join(sorted({node.name for node in kernel.graph.named(pattern) if node.line in lines})[:3])
+
+
+def _slow_functions(kernel: Kernel) -> Iterator[Where]:
+    """Without it the instructions of the lines with slow functions are gone, but for what takes their
+    place."""
+    if not _is_busiest(kernel):
+        return
+    lines = {node.line for node in kernel.graph.named(_SLOW) if node.size > 1 and not _FAST.search(node.text)}
+    lines -= _lines_with(kernel.graph, "f64")  # slow, as they are in float64
+    lines |= {line for line, is_of_data in kernel.divisions.items() if is_of_data}
+    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA)
+    if not lines - {0} or kernel.table.share("executed", rows) < thresholds.MUCH:
+        return
+    place = kernel.table.place_executed(rows) or kernel.place
+    names = _names(kernel, lines, f"{_SLOW}|{_DIVISIONS}")
+    yield _at(kernel, place, rows, kernel.table.waits(rows), f"lines with {names}", lines=lines - {0})
+
+
+def _cheap_functions(kernel: Kernel, where: Where) -> Edit:
+    """A division, or a root, has one instruction on the XU pipe, and so has a fast one, but not the
+    multiplication that takes the place of a division by one number. As often each other op of the line has an
+    instruction, and so has what takes its place. Of other functions all of the line is taken to be theirs."""
+    table, rows = kernel.table, where.mask
+    executed, xu = table.amount("executed"), table.amount("xu")
+    reciprocals = table.like(_RECIPROCAL)
+    stays, gone = 0.0, rows.copy()
+    for line in where.amounts["lines"]:
+        nodes = [node for node in kernel.graph.nodes if node.line == line and node.size > 1]
+        slow = [node for node in nodes if re.search(_SLOW, node.name)]
+        if slow and all(_ONE_OF_XU.search(node.name) for node in slow):
+            others = sum(bool(_ONE_SLOT.match(node.name)) for node in nodes) - len(slow)
+            here = rows & kernel.at({line})
+            runs = float(xu[here & reciprocals].sum()) * (1 + others / len(slow))
+            stays += min(runs, float(executed[here].sum()))
+            if not all(map(_is_by_one_number, slow)):
+                gone &= ~(kernel.at({line}) & reciprocals)
+            gone &= ~kernel.at({line}) | reciprocals
+    part = 1 - stays / max(1.0, float(executed[rows].sum()))
+    kept = kernel.resources.kept(Edit(0.0, without(table, gone)))
+    return Edit(part * float(where.amounts["removed"]), without(table, rows, part), kept={"xu": kept["xu"]})
+
+
+def _is_by_one_number(division: Node) -> bool:
+    divisor = division.operands[-1].maker if len(division.operands) > 1 else None
+    return divisor is not None and divisor.name in _ONE_NUMBER
+
+
+def _converted(kernel: Kernel) -> Iterator[Where]:
+    """Without it conversions that need not be there are gone, or all of them, if they fill the XU pipe, which
+    converts integers; which integer instructions belong to one is only known if its line has no other integer
+    arithmetic."""
+    table = kernel.table
+    lines = _lines_that_fill_xu(kernel) or avoidable_casts(kernel.graph)
+    if not lines or not _is_busiest(kernel):
+        return
+    plain = lines - kernel.graph.lines(_INTEGERS)
+    rows = (table.of(*CONVERSIONS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
+    rows |= table.of("PRMT", "SHF", "LOP3") & kernel.at(plain)
+    taken = max(table.share("executed", rows) * kernel.used.get("issue", 0.0), table.waits(rows))
+    yield _at(kernel, table.place_sampled(rows) or kernel.place, rows, taken, "conversions between types")
+
+
+def _lines_that_fill_xu(kernel: Kernel) -> set[int]:
+    """The lines of conversions that take most of the XU pipe's slots, if it is what the kernel waits for."""
+    table, xu = kernel.table, kernel.table.amount("xu")
+    converts = table.of(*CONVERSIONS)
+    if kernel.used.get("xu", 0.0) < thresholds.NEAR_ROOF or 2 * xu[converts].sum() < xu.sum():
+        return set()
+    return {int(line) for line in table.line[converts & (xu > 0)]} - {0}
+
+
+def avoidable_casts(graph: Graph) -> set[int]:
+    """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
+    an operand of a product, which each program that loads it converts again. To widen what has been loaded,
+    and to narrow what is stored or multiplied, is what memory and tensor cores ask for; and only integers
+    have bits that can be mixed, as for random numbers."""
+    lines = set()
+    for node in graph.nodes:
+        if not CASTS.match(node.name) or not node.size:
+            continue
+        source = graph.maker(node.operands[0], graph.moves)
+        is_loaded = source is not None and _is_loaded(graph, source) and source.loop is node.loop
+        goals = [each for each in graph.forward(node, graph.moves) if not graph.moves(each)]
+        is_operand = any(re.search(DOTS, goal.name) and not _is_mixed(graph, goal) for goal in goals)
+        is_asked_for = all(re.search(DOTS, goal.name) or is_store(goal) for goal in goals)
+        mixes = [source] if node.name in _FROM_INTEGER else goals
+        is_of_bits = any(each is not None and _BITS.match(each.name) for each in mixes)
+        is_of_bits |= node.name in _FROM_INTEGER and node.loop is None  # a position
+        if is_operand if is_loaded else not (is_asked_for or is_of_bits):
+            lines.add(node.line)
+    return lines - {0}
+
+
+def _is_loaded(graph: Graph, node: Node) -> bool:
+    """Whether it loads from memory, or reads what was copied from there."""
+    if node.name == "ttg.local_load":
+        made = graph.maker(node.operands[0], graph.moves)
+        return made is None or made.name in ("ttg.local_alloc", "tt.load", "tt.descriptor_load")
+    return node.name in ("tt.load", "tt.descriptor_load")
+
+
+def _is_mixed(graph: Graph, product: Node) -> bool:
+    """Whether one operand alone was converted from integers, as quantised weights are: no tensor core
+    multiplies two types."""
+    made = [graph.maker(value, graph.moves) for value in product.operands[:OPERANDS]]
+    return sum(each is not None and each.name in _FROM_INTEGER for each in made) == 1
+
+
+_SEEN: Final = frozenset({"counts", "samples"})
+_TEXT: Final = "{sampled} are at {what}; {pipe} at {busy}"
+RULES: Final = (
+    Rule(
+        "fp64-arithmetic", _SEEN, _in_float64, _in_float32, _TEXT,
+        "float32: cast constants and inputs; look for Python floats", "arithmetic",
+    ),
+    Rule(
+        "index-arithmetic", _SEEN | {"ttgir"}, _index_arithmetic, _no_division, _TEXT,
+        "32-bit indices; shifts and masks for powers of two; step instead of dividing", "arithmetic",
+    ),
+    Rule(
+        "slow-math", _SEEN | {"ttgir"}, _slow_functions, _cheap_functions, _TEXT,
+        "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the "
+        "range", "arithmetic",
+    ),
+    Rule(
+        "conversions", _SEEN | {"ttgir"}, _converted, _removed, _TEXT,
+        "keep one type inside the loop; convert once before or after it", "arithmetic",
+    ),
+)  # fmt: skip

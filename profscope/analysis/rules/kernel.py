@@ -1,0 +1,331 @@
+"""What rules read: one configuration of a kernel, with its table, its graph, its resources and its launch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from profscope.analysis.evidence_table import LANES, EvidenceTable, Mask, Place, evidence_table
+from profscope.analysis.kernels.devices import sm_count_of
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.analysis.limits import bare_time, limits_of
+from profscope.analysis.resources import Resources
+from profscope.analysis.rules import thresholds
+from profscope.instrument_passes.analyses.graph import AXES, Graph, Node, element_bytes
+from profscope.instrument_passes.errors import IRError
+from profscope.instrument_passes.ir.parser import parse
+from profscope.instrument_passes.kept_text import unpacked
+
+__all__ = ["ACCESSES", "DOTS", "FROM_GLOBAL", "WITNESSES", "Kernel", "kernel_of", "missing"]
+
+WITNESSES: Final = {
+    "counters": "hardware counters: session(hardware=True) reads them",
+    "counts": "instruction counts: session(hardware=True) takes them",
+    "samples": "PC samples: too few or none; session(hardware=True) takes them",
+    "ttgir": "TTGIR: the profile has none that can be read",
+    "ctas": "CTAs: when they ran is unknown",
+}
+"""What may be known of a kernel, and how it is said that it is not: hardware counters, instruction counts, PC
+samples (on the emulator the cycles of its cost model), the TTGIR, and the begins and ends of CTAs."""
+_ON_THE_EMULATOR: Final = "hardware counters: the emulator has no caches and no registers"
+# Without these nothing can be concluded from counters: resources, and counters.
+_NEEDED: Final = ("dram", "l2", "issue")
+_NEEDED_COUNTERS: Final = ("time", "dram_read", "dram_write")
+
+DOTS: Final = r"tt\.dot(_scaled)?$|warp_group_dot$"
+"""Products of matrices."""
+FROM_GLOBAL: Final = ("tt.load", "ttg.async_copy_global_to_local")
+"""Ops that load from global memory, by pointers."""
+ACCESSES: Final = (*FROM_GLOBAL, "tt.store")
+_DIVISIONS: Final = r"arith\.(div|rem|floordiv|ceildiv)(s|u)i$"
+_BY_POINTERS: Final = r"tt\.(load|store|atomic_\w+)$|ttg\.async_copy_global_to_local$"
+_POINTED: Final = re.compile(r"ptr<[a-zA-Z]+(\d+)")
+_EACH: Final = re.compile(r"sizePerThread = \[([\d, ]+)\]")
+_ONE_ARGUMENT: Final = re.compile(r"\*?\w+")  # a type: neither a tuple's nor a descriptor's
+_REGISTERS: Final = 1 << 16  # of an SM
+_EMPTY: Final = "module {\n}\n"
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """known: of WITNESSES, those that saw it. grid: CTAs of a launch; sides: programs by axis. warps, stages:
+    as compiled. sms: of the device. room: CTAs that fit on an SM, 0 if unknown. spills: registers.
+    capability: 90 for 9.0, 0 if unknown. cta_cycles: durations of CTAs. place: file and line of the kernel.
+    analysis: its spans."""
+
+    known: frozenset[str]
+    table: EvidenceTable
+    graph: Graph
+    resources: Resources
+    ptx: str
+    grid: int
+    sides: Mapping[str, int]
+    warps: int
+    stages: int
+    sms: int
+    room: int
+    spills: int
+    capability: int
+    cta_cycles: NDArray[np.float64]
+    place: Place
+    analysis: KernelAnalysis
+
+    @property
+    def emulated(self) -> bool:
+        return self.analysis.emulated
+
+    @property
+    def counters(self) -> Mapping[str, float]:
+        return self.resources.counters
+
+    @property
+    def used(self) -> Mapping[str, float]:
+        return self.resources.used
+
+    @property
+    def waves(self) -> float:
+        """CTAs of the grid over those that fit on the device; 0 if that is not known."""
+        return self.grid / (self.sms * self.room) if self.room and self.sms else 0.0
+
+    @property
+    def room_by_registers(self) -> int:
+        """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
+        registers = int(self.analysis.build("bare").get("registers") or 0)
+        return _REGISTERS // (registers * LANES * self.warps) if registers and self.warps else 0
+
+    @property
+    def lanes(self) -> int:
+        """Threads of a CTA."""
+        return LANES * self.warps
+
+    # Lines.
+
+    def at(self, lines: Collection[int]) -> Mask:
+        """The rows of the table at these lines of the kernel's file."""
+        return self.table.at_lines(self.place[0], lines)
+
+    def line(self, number: int) -> Place:
+        """A line of the kernel's file; the kernel's, if it is not known."""
+        return (self.place[0], number) if number else self.place
+
+    @cached_property
+    def lines_in_loops(self) -> set[int]:
+        return self.graph.lines("", loop=True)
+
+    def accesses_at(self, line: int) -> list[Node]:
+        """The ops that load or store at a line."""
+        return [node for node in self._accesses if node.line == line]
+
+    @cached_property
+    def _accesses(self) -> list[Node]:
+        return [node for node in self.graph.nodes if node.name in ACCESSES and node.operands]
+
+    def run_bytes(self, line: int) -> int:
+        """How many bytes side by side a thread has of what is loaded or stored at a line, by the layouts
+        there, if their addresses are; 0 if that is unknown."""
+        return max(map(self._run_bytes, self.accesses_at(line)), default=0)
+
+    def _run_bytes(self, access: Node) -> int:
+        kind = access.operands[0].type
+        size, bits = _EACH.search(self.layout(kind)), _POINTED.search(kind)
+        return math.prod(int(each) for each in size[1].split(",")) * int(bits[1]) // 8 if size and bits else 0
+
+    def layout(self, kind: str) -> str:
+        """What the module says of the layout of a tensor type; "" of others."""
+        return self.graph.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
+
+    @cached_property
+    def lines_run_once(self) -> set[int]:
+        """The lines of `while` loops whose body runs once in each warp, or in none: what it computes in the
+        first step, no other one computes again."""
+        table = self.table
+        warps = self.grid * self.warps * table.launches
+        each = table.amount("executed") / table.amount("instructions").clip(min=1)
+        found: set[int] = set()
+        for loop in self.graph.named(r"^scf\.while$"):
+            inside = self.graph.inside(loop)
+            first = [
+                node for end in self.graph.ends(loop, 0) for node in inside if node.op.parent is end.op.parent
+            ]
+            condition = {node.line for node in first}
+            again = {node.line for node in inside if node.loop is not loop} - condition  # inner loops
+            body = {node.line for node in inside} - again
+            executed = each[self.at(body - condition - {0})]
+            found |= condition | body if len(executed) and np.median(executed) in (0, warps) else set()
+        return found - {0}
+
+    @cached_property
+    def divisions(self) -> dict[int, bool]:
+        """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
+        whether they are of data, and no access needs them."""
+        found = [
+            node for node in self.graph.named(_DIVISIONS)
+            if (self.graph.constant(node.operands[1]) or 0).bit_count() != 1
+        ]  # fmt: skip
+        if not found:
+            return {}
+        needed = self.graph.backward(
+            operand
+            for access in self.graph.named(_BY_POINTERS)
+            for operand in access.operands
+            if "ptr<" in operand.type or "xi1" in operand.type
+        )
+        places = set(needed)
+        return {
+            node.line: node.size > 0 and self.graph.depends(*node.operands).of_data and node not in places
+            for node in found
+        }
+
+    # Tensors.
+
+    @cached_property
+    def tensor_bytes(self) -> dict[int, int]:
+        """By the position of an argument of the kernel, the bytes of its tensor. Tuples and descriptors are
+        several arguments each: those behind one are unknown."""
+        told = (self.analysis.tables.metadata.get("hardware") or {}).get("tensors") or ()
+        of = self.analysis.kernel, self.analysis.configuration.get("key")
+        sizes: Mapping[str, int] = next(
+            (each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {}
+        )
+        kinds = self.analysis.configuration.get("signature") or {}
+        given = [(name, str(kind)) for name, kind in kinds.items() if kind != "constexpr"]
+        alone = takewhile(lambda each: _ONE_ARGUMENT.fullmatch(each[1]), given)
+        return {at: sizes[name] for at, (name, _) in enumerate(alone) if name in sizes}
+
+    def bytes_of(self, arguments: Collection[int] | None) -> float:
+        """The bytes of these arguments' tensors; infinite if one of them is not known."""
+        if not arguments:
+            return math.inf
+        return sum(self.tensor_bytes.get(at) or math.inf for at in arguments)
+
+
+def element_size(node: Node) -> float:
+    """Bytes of an element of an op's result."""
+    return element_bytes(node.results[0].type)
+
+
+def kernel_of(judged: KernelAnalysis) -> Kernel | None:
+    """None for a grid of an unknown size, as of a trace that others have written."""
+    tables, first = judged.tables, judged.launches.iloc[0]
+    grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
+    if grid <= 0:
+        return None
+    counters, counts, samples, ctas = (
+        table[(table["kernel"] == judged.kernel) & (table["variant"] == judged.variant)]
+        for table in (tables.counters, tables.counts, tables.samples, tables.ctas)
+    )
+    samples = samples[samples["binary"].astype("str") == "bare"]
+    samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
+    values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
+    used = _used(judged, counters, counts)
+    needed = [used.get(name, np.nan) for name in _NEEDED] + [
+        values.get(name, np.nan) for name in _NEEDED_COUNTERS
+    ]
+    ttgir, about, build = text_of(judged, "ttgir"), judged.configuration, judged.build("bare")
+    is_known = (np.isfinite(needed).all(), len(counts) > 0, len(samples) > 0, bool(ttgir), len(ctas) > 0)
+    known = frozenset(name for name, seen in zip(WITNESSES, is_known, strict=True) if seen)
+    if "counters" not in known and len(counters) and not tables.emulated:  # some of them alone mislead
+        used, values = _used(judged, counters[:0], counts), {}
+    warps, sms = int(about.get("num_warps") or first["num_warps"]), sm_count_of(tables.metadata) or 0
+    room = int(build.get("ctas_per_sm") or judged.room)
+    residents = min(room, math.ceil(grid / sms)) if sms else room
+    values = {name: value for name, value in values.items() if np.isfinite(value)}
+    table = evidence_table(counts, samples)
+    return Kernel(
+        known=known,
+        table=table,
+        graph=_graph(ttgir),
+        resources=Resources(
+            table,
+            used={name: float(value) for name, value in used.items() if np.isfinite(value)},
+            counters=values,
+            idle=_idle(judged, values),
+            resident_warps=values.get("occupancy", float(residents * warps)),
+        ),
+        ptx=text_of(judged, "ptx"),
+        grid=grid,
+        sides={axis: int(first[f"grid_{axis}"]) for axis in AXES},
+        warps=warps,
+        stages=int(about.get("num_stages") or 0),
+        sms=sms,
+        room=room,
+        spills=int(build.get("spills") or 0),
+        capability=_capability(str((tables.metadata.get("device") or {}).get("arch") or "")),
+        cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
+        place=judged.place,
+        analysis=judged,
+    )
+
+
+def missing(kernel: Kernel) -> list[str]:
+    """A line for each witness that did not see the configuration."""
+    return [
+        _ON_THE_EMULATOR if witness == "counters" and kernel.emulated else how
+        for witness, how in WITNESSES.items()
+        if witness not in kernel.known
+    ]
+
+
+def _graph(ttgir: str) -> Graph:
+    """Empty for a text of a dialect that is not known."""
+    try:
+        return Graph(parse(ttgir or _EMPTY))
+    except IRError:
+        return Graph(parse(_EMPTY))
+
+
+def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) -> dict[str, float]:
+    """By resource what part of its peak is used; by counters, else by counts and the time of a launch."""
+    key = judged.kernel, judged.variant
+    time = None
+    if len(counts) and (judged.emulated or not len(counters)):
+        time = bare_time(judged.tables, judged.durations, judged.launches, key)
+    limits = limits_of(counters, counts, {} if time is None else {key: time})
+    return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+
+
+def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
+    """By the samples of the bare binary and the time of a launch by counters: the sampler takes a sample of
+    each SM every period in which a warp is on it; 0 if one of them is unknown."""
+    sampler, sms = judged.tables.metadata.get("sampler") or {}, sm_count_of(judged.tables.metadata)
+    cycles = counters.get("time", 0.0) * 1e-9 * counters.get("clock", 0.0)
+    for binary in sampler.get("binaries") or ():
+        of = binary.get("kernel"), binary.get("variant"), binary.get("binary")
+        periods: list[float] = binary.get("period_cycles") or []
+        launches = int(binary.get("launches") or 0)
+        if of == (judged.kernel, judged.variant, "bare") and len(periods) == 1 and launches and sms:
+            taken = int(binary.get("samples") or 0) + int(binary.get("dropped") or 0)
+            whole = launches * sms * cycles / periods[0]
+            return max(0.0, 1 - taken / whole) if taken and math.isfinite(whole) and whole > 0 else 0.0
+    return 0.0
+
+
+def _capability(arch: str) -> int:
+    """Of "sm_90a": 90; 0 if unknown."""
+    number = arch.removeprefix("sm_").rstrip("af")
+    return int(number) if number.isdecimal() else 0
+
+
+def text_of(judged: KernelAnalysis, stage: str) -> str:
+    """What the compiler made: the text of the configuration, or of the kernel's only one; "" if unknown."""
+    code: list[dict[str, Any]] = [
+        each for each in judged.tables.metadata.get("code") or () if each.get("kernel") == judged.kernel
+    ]
+    key = judged.configuration.get("key")
+    own = next((each for each in code if each.get("key") == key), code[0] if len(code) == 1 else None)
+    text = None if own is None else own.get(stage)
+    if not text:
+        return ""
+    try:
+        return unpacked(text)
+    except IRError:  # damaged: what needs it is left out
+        return ""

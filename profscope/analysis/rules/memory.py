@@ -1,0 +1,458 @@
+"""Rules about how a kernel goes to memory: which sectors it touches, how wide, and how long it waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
+from profscope.analysis.evidence_table import ATOMICS, LANES, LOADS, STORES, Mask, Place
+from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit, without
+from profscope.analysis.rules import thresholds
+from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.launch import LOADED
+from profscope.analysis.rules.rule import Rule, Where
+from profscope.instrument_passes.analyses.graph import Node, size_of
+
+__all__ = ["RULES", "torn_vectors"]
+
+_SECTOR_BYTES: Final = 32
+_SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
+_SHARED_WAITS: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
+_ATOMIC_WAITS: Final = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
+
+
+# Sectors that no byte needs.
+
+
+def _apart(kernel: Kernel) -> Iterator[Where]:
+    """Lanes apart from each other touch a sector each: the excess, in bytes a thread, is more than a
+    vector's. A thread that takes apart a vector of its own touches the same sectors again and again: at most
+    that much."""
+    table = kernel.table
+    sectors, ideal = table.amount("sectors"), table.amount("sectors_ideal")
+    found = [
+        (kind, place, rows)
+        for kind, ops in (("load", LOADS), ("store", STORES))
+        for place, rows in _by_place(kernel, table.of(*ops) & (sectors > 0))
+        if _is_apart(kernel, kind, place, rows)
+    ]
+    if not found:
+        return
+    every = np.logical_or.reduce([rows for _, _, rows in found])
+    excess = (sectors - ideal).clip(min=0)
+    if excess[every].sum() < thresholds.MUCH * max(1.0, excess[table.of(*LOADS, *STORES)].sum()):
+        return  # lanes go where their data says
+    shares = [float((sectors - ideal)[rows].sum()) / max(1.0, float(sectors.sum())) for _, _, rows in found]
+    for share, kind, place, rows in _worst_first(
+        [(share, *each) for share, each in zip(shares, found, strict=True)]
+    ):
+        touched, needed = float(sectors[rows].sum()), max(1.0, float(ideal[rows].sum()))
+        waits = table.waits(_blamed_at(kernel, place), *QUEUES)
+        vector = _is_torn_vector(kernel, place, rows)
+        yield Where(
+            place, every,
+            cites={
+                "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched, "sectors"),
+                "needed": Quantity(needed, "sectors"), "excess": Quantity(100 * share, "% of all sectors"),
+                "waiting": of_samples(waits),
+            },
+            amounts={"waits": waits, "avoidable": 1 - needed / touched, "excess": share, "kind": kind},
+            name="unvectorized-access" if vector else f"uncoalesced-{kind}",
+            advice="vector accesses: a base and a stride or mask that are known to be multiples of 16"
+            if vector else "",
+        )  # fmt: skip
+
+
+def _by_place(kernel: Kernel, rows: Mask) -> Iterator[tuple[Place, Mask]]:
+    """The rows of each line."""
+    table = kernel.table
+    for file, line in table.by_place(np.ones(len(table)), rows):
+        yield (file, line), rows & table.at_lines(file, {line})
+
+
+def _blamed_at(kernel: Kernel, place: Place) -> Mask:
+    return kernel.table.at_lines(place[0], {place[1]})
+
+
+def _is_apart(kernel: Kernel, kind: str, place: Place, rows: Mask) -> bool:
+    """Whether accesses at a line touch far more sectors than their bytes need, and others need not."""
+    table = kernel.table
+    ratio = table.total("sectors", rows) / max(1.0, table.total("sectors_ideal", rows))
+    if ratio < thresholds.EXCESS:
+        return False
+    accesses = kernel.accesses_at(place[1])
+    own = [node for node in accesses if (node.name == "tt.store") is (kind == "store")]
+    of_many = [node for node in own if size_of(node.operands[0].type) > 1]
+    if of_many and all(scattered_over(kernel, node) for node in of_many):
+        return False  # lanes go where their data says
+    rests = [kernel.graph.depends(node.operands[0]) for node in accesses]
+    if "counters" in kernel.known:
+        return True
+    if any(kernel.graph.depends(node.operands[0]).is_rounded for node in own):
+        return False  # near each other, so that L1 has what neighbours have loaded
+    is_run = any(each.is_divided for each in rests) or not any(
+        each.has_division or each.loads for each in rests
+    )
+    run = kernel.run_bytes(place[1]) / float(table.amount("bytes")[rows].min())
+    return not is_run or ratio >= thresholds.EXCESS * run
+
+
+def scattered_over(kernel: Kernel, access: Node) -> frozenset[int]:
+    """The positions of the kernel's arguments that an access goes to where the data of each lane say, and
+    nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
+    rests = kernel.graph.positions(access.operands[0])
+    if not rests.of_lane_data or rests.lanes or rests.varies_in:
+        return frozenset()
+    return rests.arguments or frozenset()
+
+
+def _is_torn_vector(kernel: Kernel, place: Place, rows: Mask) -> bool:
+    table = kernel.table
+    sectors, ideal, executed = (table.total(name, rows) for name in ("sectors", "sectors_ideal", "executed"))
+    width, run = int(table.amount("bytes")[rows].min()), kernel.run_bytes(place[1])
+    # Each instruction may touch one sector more, as a run starts within a sector.
+    is_vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal
+    is_vector &= table.total("instructions", rows) >= int(sectors / max(1.0, ideal))
+    return is_vector and (sectors - ideal <= executed or not run or run > width)
+
+
+def _worst_first(found: list[tuple[float, str, Place, Mask]]) -> list[tuple[float, str, Place, Mask]]:
+    """Places that promise the same together: that with most of the excess is first, and one with next to
+    nothing of it is left out."""
+    least = thresholds.NOISE_PCT / 100 * max((share for share, *_ in found), default=0.0)
+    return sorted((each for each in found if each[0] >= least), key=lambda each: -each[0])
+
+
+def _ideal_sectors(kernel: Kernel, where: Where) -> Edit:
+    """The time that waits for the excess. If a resource binds the kernel and moves the excess, all that wait
+    for memory wait for it; if it moves none, nobody does. If none binds, no more than the excess keeps memory
+    busy, nor than the waits at this line: the rest is latency, which ideal accesses have too. But full queues
+    are no latency: then all that wait for memory wait for it. Copies write as narrowly to shared memory."""
+    table, rows = kernel.table, where.mask
+    ideal = np.minimum(table.amount("sectors"), table.amount("sectors_ideal"))
+    copies = rows & table.of("LDGSTS")
+    waves = np.where(
+        copies,
+        np.minimum(table.amount("wavefronts"), table.amount("wavefronts_ideal")),
+        table.amount("wavefronts"),
+    )
+    edit = Edit(0.0, sectors=np.where(rows, ideal, table.amount("sectors")), wavefronts=waves)
+    if "counters" not in kernel.known:
+        removed = table.stalled("lg_throttle", by=(f"global {where.amounts['kind']}",)) * min(
+            1.0, where.amounts["excess"]
+        )
+    else:
+        kept = kernel.resources.kept(edit)
+        held = kernel.resources.held_by_traffic(kept)
+        busy = max(
+            (kernel.used.get(name, 0.0) * (1 - kept[name]) for name in ("l1", "lsu", "l2", "dram", "shared")),
+            default=0.0,
+        )
+        removed = min(busy, where.amounts["waits"] * where.amounts["avoidable"]) if held is None else held
+    return Edit(removed, sectors=edit.sectors, wavefronts=edit.wavefronts)
+
+
+def torn_vectors(kernel: Kernel) -> tuple[Mask, float]:
+    """The rows of accesses whose address is divided, so that a thread takes apart the vector that it has, and
+    the part of the samples that wait for them."""
+    table, found, waits = kernel.table, np.zeros(len(kernel.table), np.bool_), 0.0
+    for place, rows in _by_place(kernel, table.of("LDG", "STG")):
+        sectors, ideal = table.total("sectors", rows), table.total("sectors_ideal", rows)
+        is_vector = sectors * float(table.amount("bytes")[rows].min()) <= thresholds.VECTOR_BYTES * ideal
+        accesses = kernel.accesses_at(place[1])
+        if (
+            sectors > ideal
+            and is_vector
+            and any(kernel.graph.depends(node.operands[0]).is_divided for node in accesses)
+        ):
+            waits += table.waits(_blamed_at(kernel, place), *QUEUES)
+            found |= rows
+    return found, waits
+
+
+# Few bytes at a time.
+
+
+def _narrow(kernel: Kernel) -> Iterator[Where]:
+    """Neighbouring lanes access neighbouring elements, but each in many instructions of few bytes. Without it
+    a thread accesses 16 bytes at once: nobody waits for the queue of instructions, and L2 looks up lines of
+    four sectors rather than sectors (NVIDIA, Nsight Compute: memory tables)."""
+    table = kernel.table
+    found = [
+        (place, rows)
+        for ops in (LOADS, STORES)
+        for place, rows in _by_place(kernel, table.of(*ops))
+        if (size := float(table.amount("bytes")[rows].max())) < 4
+        and table.total("instructions", rows) * size >= thresholds.VECTOR_BYTES
+        and table.total("sectors", rows) <= size * max(1.0, table.total("executed", rows))
+    ]
+    part = sum(table.share("sectors", rows) for _, rows in found)
+    for place, rows in found:
+        if table.share("sectors", rows) < thresholds.MUCH * part:
+            continue
+        waits = table.waits(_blamed_at(kernel, place), *LSU_QUEUES)
+        yield Where(
+            place, rows,
+            cites={
+                "accesses": Quantity(table.total("instructions", rows), "instructions"),
+                "width": Quantity(float(table.amount("bytes")[rows].max()), "bytes"),
+                "waiting": of_samples(waits),
+            },
+            amounts={"part": part, "waits": waits},
+        )  # fmt: skip
+
+
+def _whole_lines(kernel: Kernel, where: Where) -> Edit:
+    part = float(where.amounts["part"])
+    kept = dict.fromkeys(("l1", "lsu", "l2"), 1 - part * (1 - 1 / thresholds.LINE_SECTORS))
+    held = kernel.resources.held_by_traffic(kept, part) or 0.0
+    return Edit(max(float(where.amounts["waits"]), held), kept=kept)
+
+
+# Shared memory.
+
+
+def _conflicts(kernel: Kernel) -> Iterator[Where]:
+    """Without it each access to shared memory takes its ideal wavefronts, as a layout is that of stores and
+    loads. Reductions exchange as they must."""
+    table = kernel.table
+    waves, ideal = table.amount("wavefronts"), table.amount("wavefronts_ideal")
+    every = table.of(*_SHARED) & (waves > 0)
+    all_waves = max(1.0, float(waves[every].sum()))
+    reduces = kernel.graph.lines(r"^tt\.reduce$")
+    waits = table.stalled(*_SHARED_WAITS, by=("shared load", "shared store", "matrix load"))
+    found = [
+        (float((waves - ideal)[rows].sum()) / all_waves, "", place, rows)
+        for place, rows in _by_place(kernel, every)
+        if waves[rows].sum() >= thresholds.EXCESS * max(1.0, float(ideal[rows].sum()))
+        and place[1] not in reduces
+    ]
+    excess = float((waves - ideal)[every & table.located].clip(min=0).sum()) / all_waves
+    for _, _, place, rows in _worst_first(found):
+        taken, needed = float(waves[rows].sum()), max(1.0, float(ideal[rows].sum()))
+        yield Where(
+            place, every & table.located,
+            cites={
+                "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken, "wavefronts"),
+                "needed": Quantity(needed, "wavefronts"), "used": of_peak(kernel.used.get("shared", 0.0)),
+                "waiting": of_samples(waits),
+            },
+            amounts={"waits": excess * waits},
+        )  # fmt: skip
+
+
+def _ideal_wavefronts(kernel: Kernel, where: Where) -> Edit:
+    table, used = kernel.table, kernel.used.get("shared", 0.0)
+    waves = np.where(
+        where.mask,
+        np.minimum(table.amount("wavefronts"), table.amount("wavefronts_ideal")),
+        table.amount("wavefronts"),
+    )
+    return Edit(used if used >= thresholds.BOUND else float(where.amounts["waits"]), wavefronts=waves)
+
+
+# Registers that do not suffice, and atomics.
+
+
+def _spills(kernel: Kernel) -> Iterator[Where]:
+    """Without it loads and stores of local memory, and waiting for them, are gone, and if their traffic binds
+    the kernel, waiting for other traffic, too. The line is that of the largest tensor that a loop carries, if
+    there is one."""
+    table = kernel.table
+    local = table.of("LDL", "STL")
+    share = table.share("executed", local)
+    if not kernel.spills or not share:
+        return
+    held = carried_line(kernel)
+    waits = table.stalled("long_scoreboard", "lg_throttle", by=("local load", "local store"))
+    yield Where(
+        kernel.line(held) if held else table.place_sampled(local) or kernel.place, local,
+        cites={
+            "spilled": Quantity(kernel.spills, "registers"), "moving": of_instructions(share),
+            "waiting": of_samples(waits),
+        },
+    )  # fmt: skip
+
+
+def _no_spills(kernel: Kernel, where: Where) -> Edit:
+    table = kernel.table
+    moved = _SECTOR_BYTES * table.sectors(*LOADS, *STORES)
+    kept = dict.fromkeys(("l1", "l2", "lsu"), moved / max(1.0, moved + table.local_bytes))
+    own = max(table.share("executed", where.mask), table.waits(where.mask))
+    return Edit(max(own, kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
+
+
+def carried_line(kernel: Kernel) -> int:
+    """The line of the largest tensor that a loop carries in registers: of the product that adds to it, else
+    of what it becomes in a step; 0 if there is none."""
+    graph = kernel.graph
+    carried = [
+        (size_of(value.type), value, loop)
+        for loop in graph.named(r"^scf\.for$")
+        for value in graph.arguments(loop)[1:]
+        if size_of(value.type)
+    ]
+    if not carried:
+        return 0
+    most = max(size for size, _, _ in carried)
+    local = kernel.table.amount("local_sectors")
+    lines: Counter[int] = Counter()
+    for size, value, loop in carried:
+        if size < most:
+            continue
+        made = [
+            source.maker for source in value.sources if source.maker is not None and source.maker.is_in(loop)
+        ]
+        adding = [
+            node for node in made if node.name.endswith(("tt.dot", "warp_group_dot", "warp_group_dot_wait"))
+        ]
+        line = next((node.line for node in adding + made if node.line), loop.line)
+        lines[line] += 1 + int(local[kernel.at({line})].sum())
+    return max(lines, key=lambda line: lines[line])
+
+
+def _atomics(kernel: Kernel) -> Iterator[Where]:
+    """Without it nobody waits at the lines of atomics for them, their queue or other warps, nor for the
+    fences around them, and L2 has less to do: an atomic reads its sector and writes it. If each lane adds
+    where its data says, and the tensor has more sectors than a program has lanes, few of them add to the same
+    element, and there is no cause."""
+    table = kernel.table
+    rows = table.of(*ATOMICS) & (table.amount("sectors") > 0)
+    waits = table.stalled(*_ATOMIC_WAITS, by=("atomic",)) + table.stalled("membar")
+    if not waits or not rows.any() or _are_scattered(kernel, rows):
+        return
+    if kernel.emulated and table.total("executed", rows) <= kernel.grid * kernel.warps:
+        return  # one for each program: launches of few CTAs have little else to do
+    here = np.isin(table.line, list(set(table.line[rows].tolist())))
+    held = table.waits(here, *_ATOMIC_WAITS, "short_scoreboard", "barrier") + table.stalled("membar")
+    yield Where(
+        table.place_executed(rows) or kernel.place, rows,
+        cites={"waiting": of_samples(max(waits, held))}, amounts={"waits": held},
+    )  # fmt: skip
+
+
+def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
+    """Whether lanes add to elements of their own, as far as the size of the tensor tells."""
+    table, lines = kernel.table, set(kernel.table.line[rows].tolist())
+    nodes = [node for node in kernel.graph.named(r"^tt\.atomic_") if node.line in lines]
+
+    def has_room(node: Node) -> bool:
+        tensors = scattered_over(kernel, node)
+        room = sum(kernel.tensor_bytes.get(at, 0) for at in tensors)
+        return room > _SECTOR_BYTES * size_of(node.operands[0].type) or (kernel.emulated and bool(tensors))
+
+    apart = table.sectors(*ATOMICS) > LANES / 2 * table.total("executed", rows)
+    return bool(nodes) and all(map(has_room, nodes)) and apart
+
+
+def _fewer_atomics(kernel: Kernel, where: Where) -> Edit:
+    kept = {"l2": 1 - 2 * _SECTOR_BYTES * kernel.table.sectors(*ATOMICS) / kernel.resources.l2_bytes}
+    return Edit(max(float(where.amounts["waits"]), kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
+
+
+# Loads that come late.
+
+
+def _exposed(kernel: Kernel) -> Iterator[Where]:
+    """Without it nobody waits for these loads, while memory moves the same bytes. Loads of lanes that a
+    stride keeps apart are left out: each takes several times as long, as it touches several times the
+    sectors."""
+    table, graph = kernel.table, kernel.graph
+    few = kernel.stages <= thresholds.IN_FLIGHT / 2
+    by = LOADED if few else LOADED[:1]  # what is copied some steps ahead, is as early as it can be
+    rows = table.of_class(*by) & ~np.isin(table.line, list(_lines_of_strides(kernel)))
+    place = table.place_waited_for(rows, "long_scoreboard") or kernel.place
+    waits = table.waits(rows, "long_scoreboard")
+    unrolled = _unrolled_lines(kernel)
+    if waits < thresholds.MUCH or place[1] not in kernel.lines_in_loops | unrolled:
+        return  # no load is earlier than one outside of loops
+    is_pipelined = bool(graph.named(r"dot|mma", loop=place[1] not in unrolled))
+    is_copied = bool(graph.named(r"async_copy|async_tma", loop=True))
+    by_stages = is_pipelined and (few or not is_copied)
+    busy = max(kernel.used.get("dram", 0.0), kernel.used.get("l2", 0.0))
+    yield Where(
+        place, rows,
+        cites={"waiting": of_samples(waits)} | ({"memory": of_peak(busy)} if "l2" in kernel.used else {}),
+        amounts={"waits": waits, "by_stages": by_stages},
+        name="few-stages" if by_stages else "exposed-latency",
+        text="" if "l2" in kernel.used else "{waiting} wait for loads (`long_scoreboard`) in a loop",
+        advice="tl.range in the place of tl.static_range: only its loads have stages" if place[1] in unrolled
+        else "more stages (num_stages of 3 or 4)" if by_stages else "",
+    )  # fmt: skip
+
+
+def _lines_of_strides(kernel: Kernel) -> set[int]:
+    """The lines of loads whose lanes a stride, not data, keeps apart."""
+    table, graph = kernel.table, kernel.graph
+    found = set()
+    for place, rows in _by_place(kernel, table.of("LDG")):
+        apart = table.total("sectors", rows) >= thresholds.LINE_SECTORS * max(
+            1.0, table.total("sectors_ideal", rows)
+        )
+        accesses = [graph.depends(node.operands[0]) for node in kernel.accesses_at(place[1])]
+        if apart and accesses and not any(each.loads or each.has_division for each in accesses):
+            found.add(place[1])
+    return found
+
+
+def _unrolled_lines(kernel: Kernel) -> set[int]:
+    """The lines that load for a product in each step of a loop that is none in the TTGIR, as of
+    `tl.static_range`, which has no stages."""
+    outside = [node for node in kernel.graph.nodes if not node.loops]
+    if len([node for node in kernel.graph.named(DOTS) if not node.loops]) < thresholds.IN_FLIGHT:
+        return set()
+    loads = Counter(node.line for node in outside if node.name == "tt.load")
+    return {line for line, count in loads.items() if count >= thresholds.IN_FLIGHT} - {0}
+
+
+def _hidden(kernel: Kernel, where: Where) -> Edit:
+    """Loads of a loop that go to shared memory by themselves are stored there by no thread."""
+    removed = kernel.resources.hidden(float(where.amounts["waits"]))
+    if not where.amounts["by_stages"]:
+        return Edit(removed)
+    stores = kernel.table.of("STS") & kernel.at(kernel.graph.lines(r"^tt\.load$", loop=True))
+    return Edit(removed, without(kernel.table, stores))
+
+
+_SEEN: Final = frozenset({"counts", "samples"})
+RULES: Final = (
+    Rule(
+        "uncoalesced-load", _SEEN, _apart, _ideal_sectors,
+        "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the excess is "
+        "{excess}; {waiting} wait for memory or its queues here",
+        "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go through shared memory",
+        "traffic", "high",
+    ),
+    Rule(
+        "unvectorized-access", _SEEN | {"counters"}, _narrow, _whole_lines,
+        "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
+        "16 bytes a thread: a layout or a block in which each thread has neighbouring elements", "traffic",
+    ),
+    Rule(
+        "bank-conflict", _SEEN, _conflicts, _ideal_wavefronts,
+        "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}; shared memory is at "
+        "{used}, and "
+        "{waiting} wait for it",
+        "a swizzled or padded layout", "exchange", "high",
+    ),
+    Rule(
+        "register-spills", _SEEN, _spills, _no_spills,
+        "{spilled} spill; {moving} move them, and {waiting} wait for them",
+        "more warps, smaller tiles, or a larger maxnreg", "traffic", "high",
+    ),
+    Rule(
+        "atomics", _SEEN, _atomics, _fewer_atomics,
+        "{waiting} wait for atomics, the fences around them, or for warps that do",
+        "add up in registers or shared memory first, then one atomic a CTA; or spread the "
+        "addresses", "traffic",
+    ),
+    Rule(
+        "exposed-latency", frozenset({"samples"}), _exposed, _hidden,
+        "{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",
+        "load earlier, several at once, or keep more warps on an SM", "latency",
+    ),
+)  # fmt: skip

@@ -1,0 +1,410 @@
+"""Rules about bytes that come again: what was already loaded, and what several programs load."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from profscope.analysis.cause import Quantity, of_peak, of_samples
+from profscope.analysis.evidence_table import ATOMICS, LOADS, Mask, Place
+from profscope.analysis.resources import Edit
+from profscope.analysis.rules import thresholds
+from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
+from profscope.analysis.rules.launch import LOADED
+from profscope.analysis.rules.products import OPERANDS, larger_tiles, tile_of
+from profscope.analysis.rules.rule import Rule, Where
+from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node, Value
+
+__all__ = ["RULES", "repeated_loads"]
+
+_SECTOR_BYTES: Final = 32.0
+_OF_L1: Final = ("l1", "lsu")
+_QUEUED: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
+_WAITS: Final = ("long_scoreboard", "lg_throttle", "barrier")
+_UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
+_CHANGES: Final = re.compile(r"tt\.(store|atomic_)")
+_GROWN: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
+
+
+# A value that the program has loaded before.
+
+
+class _Repeated(NamedTuple):
+    """Loads at a line that read again. before: the line that has read it, 0 for an earlier step of the loop.
+    share: of the loads at the line."""
+
+    before: int
+    share: float
+
+
+def repeated_loads(kernel: Kernel) -> dict[int, _Repeated]:
+    """By line, loads whose pointer is computed as an earlier load's, or in the same way in each step. Of a
+    line with a load in a loop only those in loops count: the others load for its first steps."""
+    graph, earlier = kernel.graph, dict[int, list[Node]]()
+    again, loads = dict[int, list[int]](), Counter[int]()
+    located = [node for node in graph.nodes if node.name in FROM_GLOBAL and node.operands]
+    in_loops = {node.line for node in located if node.loops}
+    for node in located:
+        pointer = node.operands[0]
+        counts = node.line > 0 and (bool(node.loops) or node.line not in in_loops)
+        loads[node.line] += counts
+        alike = earlier.setdefault(graph.number(pointer), [])
+        before = next((other.line for other in alike if _runs_before(other, node)), None)
+        varies = graph.depends(pointer).varies_in
+        if counts and before is not None:
+            again.setdefault(node.line, []).append(before)
+        elif counts and any(loop not in varies for loop in node.loops):
+            again.setdefault(node.line, []).append(0)
+        alike.append(node)
+    return {line: _Repeated(before[0], len(before) / loads[line]) for line, before in again.items()}
+
+
+def _runs_before(earlier: Node, later: Node) -> bool:
+    """Whether the earlier op has run whenever the later one does: not in another branch. Loops are taken to
+    have a step."""
+    block, around = earlier.op.parent, [each.op.parent for each in (later, *later.around)]
+    while block is not None and block not in around:
+        loop = block.parent_op
+        block = loop.parent if loop is not None and loop.name == LOOPS[0] else None
+    return block is not None
+
+
+def _loaded_again(kernel: Kernel) -> Iterator[Where]:
+    """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
+    other loads behind it. What the kernel itself stores there between, it has in registers, too."""
+    table = kernel.table
+    for line, again in repeated_loads(kernel).items():
+        rows = kernel.at({line}) & table.of(*LOADS)
+        if not table.total("sectors", rows) or (not again.before and line in kernel.lines_run_once):
+            continue
+        waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
+        what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
+        if _is_stored_to(kernel, line, again.before):
+            what += ", and the kernel may have stored there since"
+        yield Where(
+            kernel.line(line), rows,
+            cites={
+                "what": what, "waiting": of_samples(waits),
+                "repeated": Quantity(100 * again.share * table.share("sectors", rows), "% of all sectors"),
+            },
+            amounts={"part": again.share, "waits": waits},
+        )  # fmt: skip
+
+
+def _is_stored_to(kernel: Kernel, line: int, before: int) -> bool:
+    """Whether the kernel stores by an argument of a load between it and the line before; 0: in its loop."""
+    nodes, depends = kernel.graph.nodes, kernel.graph.depends
+    mine = [at for at, node in enumerate(nodes) if node.line == line and node.name in FROM_GLOBAL]
+    arguments = {each for at in mine for each in depends(nodes[at].operands[0]).arguments or ()}
+    first = min((at for at, node in enumerate(nodes) if node.line == before), default=0)
+    loops = {loop for at in mine for loop in nodes[at].loops[:1]}
+    return any(
+        _CHANGES.match(node.name)
+        and not arguments.isdisjoint(depends(node.operands[0]).arguments or ())
+        and (first < at < max(mine) if before else not loops.isdisjoint(node.loops))
+        for at, node in enumerate(nodes)
+    )
+
+
+def _loaded_once(kernel: Kernel, where: Where) -> Edit:
+    table, part, rows = kernel.table, float(where.amounts["part"]), where.mask
+    edit = Edit(0.0, sectors=table.amount("sectors") * np.where(rows, 1 - part, 1.0))
+    kept = kernel.resources.kept(edit)
+    held = kernel.resources.held_by_traffic(kept, 1 - kept["l1"]) or 0.0
+    return Edit(max(float(where.amounts["waits"]), held), sectors=edit.sectors)
+
+
+# What each program along an axis of the grid computes alike.
+
+
+def _computed_alike(kernel: Kernel) -> Iterator[Where]:
+    """All programs along an axis of the grid multiply the same two matrices, or only reduce the same data in a
+    loop. Without it one program does so, and stores the result: what the others load for nothing else is
+    gone, too."""
+    graph = kernel.graph
+    combines = [*graph.named(DOTS), *graph.named(r"^tt\.reduce$", loop=True)]
+    alike: dict[int, list[tuple[Node, frozenset[Node]]]] = {}
+    for node in combines:
+        programs, loads = _programs_alike(kernel, node)
+        alike.setdefault(programs if loads else 1, []).append((node, loads))
+    ends = {node for found in alike.values() for node, _ in found}
+    stored = {
+        made
+        for store in graph.named(r"tt\.(store|atomic_\w+)$")
+        for made in graph.backward(store.operands[1:], lambda each: each not in ends)
+    }
+    others = stored.union(*(loads for _, loads in alike.get(1, ())))
+    for programs, found in sorted(alike.items()):
+        lines = {load.line for _, loads in found for load in loads - others} - {0}
+        products = {node.line for node, _ in found} - {0}
+        rows, here = kernel.at(lines | products), kernel.at(lines) & kernel.table.of(*LOADS)
+        if programs == 1 or not products or not kernel.table.total("sectors", here):
+            continue
+        share = (1 - 1 / programs) * kernel.table.waits(rows)
+        yield Where(
+            kernel.table.place_of_most(kernel.table.amount("sectors"), here) or kernel.place, rows,
+            cites={
+                "programs": Quantity(programs, "programs"), "where": f"line {min(products)}",
+                "sampled": of_samples(share),
+            },
+            amounts={"part": 1 - 1 / programs, "waits": share},
+            text="{programs} load this only for {where}, each to the same result: {sampled} are there",
+            advice="give a program more along that axis of the grid; or compute it once, in an earlier kernel, and "
+            "load the result",
+        )  # fmt: skip
+
+
+def _programs_alike(kernel: Kernel, node: Node) -> tuple[int, frozenset[Node]]:
+    """How many programs get the same result of an op, and the loads that it comes from."""
+    values = node.operands[:OPERANDS] if re.search(DOTS, node.name) else node.operands
+    rests = kernel.graph.depends(*values, *_control(node))
+    return math.prod(kernel.sides[axis] for axis in set(AXES) - rests.axes), rests.loads
+
+
+def _control(node: Node) -> list[Value]:
+    """The bounds and conditions of the loops and branches that an op is in."""
+    return [
+        value for each in node.around for value in (each.operands[:3] if each.name == LOOPS[0] else each.operands)
+    ]
+
+
+# Bytes of a tensor that loads ask L1 for several times.
+
+
+def _overlapping(kernel: Kernel) -> Iterator[Where]:
+    """Loads ask for several times the bytes of their tensor, L1 has them, and nothing is busier than L1 and
+    its queue. Without it each byte is loaded once, or, where all programs load the same and none loads a byte
+    twice, as often as tuned kernels read operands. Gathers are left out: how much of them overlaps is
+    unknown."""
+    table = kernel.table
+    l1 = max(kernel.used.get(name, 0.0) for name in _OF_L1)
+    others = max(kernel.used.get(name, 0.0) for name in ("dram", "l2", "issue", "tensor"))
+    if l1 < thresholds.BOUND or l1 <= others or kernel.graph.named(DOTS):
+        return
+    touched = {line: least for (_, line), least in _touched(kernel, table.of("LDG")).items()}
+    repeated = repeated_loads(kernel)
+    again = {}
+    for line, size in touched.items():
+        rests = [kernel.graph.depends(node.operands[0]) for node in kernel.accesses_at(line)]
+        tensor = _tensor_bytes(kernel, line)
+        is_plain = line not in repeated and not any(each.loads or each.has_division for each in rests)
+        if is_plain and size >= thresholds.REREAD * tensor:
+            again[line] = size - tensor
+    share = sum(again.values()) / max(1.0, sum(touched.values()))
+    rows = kernel.at(set(again)) & table.of("LDG")
+    if not again or min(share, share * table.share("sectors", rows)) < thresholds.MUCH:
+        return
+    line = max(again, key=lambda each: again[each])
+    is_alike = not any(kernel.graph.depends(node.operands[0]).axes for node in kernel.accesses_at(line))
+    tensor = _tensor_bytes(kernel, line)
+    is_shared = is_alike and touched[line] <= tensor * kernel.grid
+    yield Where(
+        kernel.line(line), rows,
+        cites={
+            "asked": Quantity(touched[line] / 1e6, "MB"), "bytes": Quantity(tensor / 1e6, "MB"),
+            "used": of_peak(l1),
+        },
+        amounts={"part": share * (1 - 1 / thresholds.REREAD) if is_shared else share},
+        text="loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
+        advice="a program that does what several do now, with what they all load" if is_shared
+        else "keep in registers what the next step, or the neighbouring element, needs again",
+    )  # fmt: skip
+
+
+def _less_overlap(kernel: Kernel, where: Where) -> Edit:
+    part = float(where.amounts["part"])
+    return Edit(part * kernel.table.stalled(*_QUEUED), np.where(where.mask, 1 - part, 1.0))
+
+
+def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
+    """By line, the bytes that a launch's loads need: of sectors and ideal ones the fewer."""
+    table = kernel.table
+    sectors, ideal = (table.by_place(table.amount(name), rows & (table.amount("sectors") > 0))
+                      for name in ("sectors", "sectors_ideal"))  # fmt: skip
+    return {
+        place: _SECTOR_BYTES * min(sectors[place], ideal[place]) / max(1, table.launches) for place in sectors
+    }
+
+
+def _tensor_bytes(kernel: Kernel, line: int) -> float:
+    """Of the tensors that loads at a line read from; infinite if one is not known."""
+    arguments: set[int] = set()
+    for node in kernel.accesses_at(line):
+        if node.name in FROM_GLOBAL:
+            of = kernel.graph.depends(node.operands[0]).arguments
+            if not of:
+                return math.inf
+            arguments |= of
+    return kernel.bytes_of(arguments)
+
+
+# Bytes that DRAM, or L2, sends to several programs.
+
+
+def _sent_again(kernel: Kernel) -> Iterator[Where]:
+    """DRAM sends the same bytes several times: caches lose them before the next program comes. Kernels with
+    TMA are left out, as its copies are not counted. A load has no more distinct bytes than its tensor; if its
+    address does not depend on an axis of the grid, no more than one program along that axis."""
+    table = kernel.table
+    dram, read = kernel.used.get("dram", 0.0), kernel.counters.get("dram_read", 0.0)
+    if dram < thresholds.BOUND or table.total("executed", table.of(*_UNCOUNTED)):
+        return
+    asked = table.by_place(table.amount("sectors"), table.of(*LOADS) & (table.amount("sectors") > 0))
+    if not asked:
+        return
+    touched = {
+        place: each * table.launches / _SECTOR_BYTES
+        for place, each in _touched(kernel, table.of(*LOADS)).items()
+    }
+    programs, repeated = _programs_by_line(kernel), repeated_loads(kernel)
+    sizes = {line: _tensor_bytes(kernel, line) / _SECTOR_BYTES for _, line in asked}
+    different = {place: min(touched[place] / programs.get(place[1], 1), sizes[place[1]]) for place in asked}
+    needed = _distinct(kernel, different)
+    shared = [
+        place for place in asked
+        if different[place] < touched[place] and place[1] not in repeated
+        and not any(kernel.graph.depends(node.operands[0]).loads for node in kernel.accesses_at(place[1]))
+    ]  # fmt: skip
+    again = read - _SECTOR_BYTES * (needed + table.sectors(*ATOMICS)) - table.local_bytes
+    moved = read + kernel.counters.get("dram_write", 0.0)
+    if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
+        return
+    if again > _SECTOR_BYTES * sum(asked[place] for place in shared):  # other loads' bytes are among those
+        return
+    yield Where(
+        max(shared, key=lambda place: touched[place] - different[place]),
+        cites={
+            "read": Quantity(read / 1e6, "MB"), "different": Quantity(_SECTOR_BYTES * needed / 1e6, "MB"),
+            "dram": of_peak(dram),
+        },
+        amounts={"needed": needed},
+    )  # fmt: skip
+
+
+def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
+    """Sectors: those of lines that read from the same tensors are among these tensors'."""
+    of_tensors: Counter[frozenset[int]] = Counter()
+    unknown = 0.0
+    for (_, line), sectors in different.items():
+        arguments = [kernel.graph.depends(node.operands[0]).arguments for node in kernel.accesses_at(line)]
+        known = frozenset[int]().union(*(each for each in arguments if each))
+        if not known or not all(arguments):
+            unknown += sectors
+        else:
+            of_tensors[known] += sectors  # type: ignore[assignment]
+    return unknown + sum(min(each, kernel.bytes_of(of) / _SECTOR_BYTES) for of, each in of_tensors.items())
+
+
+def _programs_by_line(kernel: Kernel) -> dict[int, int]:
+    """By line, how many programs load the same, as their addresses do not depend on all axes of the grid."""
+    found: dict[int, int] = {}
+    for node in kernel.graph.nodes:
+        if node.name in FROM_GLOBAL and node.operands:
+            programs = math.prod(kernel.sides[axis] for axis in set(AXES) - _axes_of(kernel, node))
+            found[node.line] = min(found.get(node.line, programs), programs)
+    return found
+
+
+def _axes_of(kernel: Kernel, load: Node) -> frozenset[str]:
+    """The axes of the grid that a load depends on: where it loads from, whether it does, and the bounds and
+    conditions of the loops and branches that it is in."""
+    mine = [value for value in load.operands if "memdesc" not in value.type]
+    return kernel.graph.depends(*mine, *_control(load)).axes
+
+
+def _sent_once(kernel: Kernel, where: Where) -> Edit:
+    """DRAM sends each byte once, and fills L2 once. If one program can do what several do, it also asks L2
+    once; but the tiles of a product are limited by registers."""
+    table, resources, needed = kernel.table, kernel.resources, float(where.amounts["needed"])
+    loads = table.of(*LOADS)
+    scaled = np.where(loads, needed / max(1.0, table.total("sectors", loads)), 1.0).clip(max=1.0)
+    edit = Edit(0.0, sectors=table.amount("sectors") * scaled)
+    kept = resources.kept(edit)
+    if kernel.graph.named(DOTS):
+        read = kernel.counters.get("dram_read", 0.0)
+        kept["l2"] = (resources.l2_bytes + _SECTOR_BYTES * needed) / (resources.l2_bytes + read)
+    dram = kernel.used.get("dram", 0.0)
+    is_limit = min(1.0, dram / thresholds.ATTAINABLE_DRAM)  # for what part of the time
+    removed = (1 - kept["dram"]) * max(is_limit, table.stalled(*_WAITS))
+    return Edit(removed, kept=kept)
+
+
+def _small_tiles(kernel: Kernel) -> Iterator[Where]:
+    """Tiles are so small that loads ask for several times the bytes that DRAM sends, and nothing is busier
+    than L2 or DRAM. Without it tiles are as large as those of good products."""
+    used = {
+        name: kernel.used.get(name, 0.0) / thresholds.attainable(name)
+        for name in ("l2", "dram", "tensor", *_GROWN)
+    }
+    asked, read = _SECTOR_BYTES * kernel.table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
+    traffic = max(kernel.used.get(name, 0.0) for name in ("l2", "dram"))
+    if "dram_read" not in kernel.counters or traffic < thresholds.BOUND or asked < thresholds.REREAD * read:
+        return
+    removed, kept = larger_tiles(kernel)
+    if not removed or max(used["l2"], used["dram"]) < used["tensor"]:
+        return
+    tile = tile_of(kernel)
+    yield Where(
+        kernel.table.place_executed(kernel.table.of(*LOADS)) or kernel.place,
+        cites={
+            "rows": Quantity(tile.rows, "rows"), "columns": Quantity(tile.columns, "columns"),
+            "asked": Quantity(asked / 1e6, "MB"), "ratio": Quantity(asked / max(1.0, read), "times"),
+            "l2": of_peak(kernel.used.get("l2", 0.0)), "dram": of_peak(kernel.used.get("dram", 0.0)),
+            "tensor": of_peak(kernel.used.get("tensor", 0.0)),
+        },
+        amounts={"removed": removed, "kept": kept},
+        text="tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; "
+        "L2 is at {l2}, DRAM at {dram}, the tensor cores at {tensor}",
+        advice="larger tiles, or an order of the grid in which neighbours share rows and columns",
+    )  # fmt: skip
+
+
+def _large_tiles(kernel: Kernel, where: Where) -> Edit:
+    return Edit(float(where.amounts["removed"]), kept=where.amounts["kept"])
+
+
+def _again(kernel: Kernel) -> Iterator[Where]:
+    yield from _loaded_again(kernel)
+    yield from _computed_alike(kernel)
+    if "counters" in kernel.known:
+        yield from _overlapping(kernel)
+
+
+def _not_again(kernel: Kernel, where: Where) -> Edit:
+    return _loaded_once(kernel, where) if "waits" in where.amounts else _less_overlap(kernel, where)
+
+
+def _reread(kernel: Kernel) -> Iterator[Where]:
+    yield from _sent_again(kernel)
+    yield from _small_tiles(kernel)
+
+
+def _not_reread(kernel: Kernel, where: Where) -> Edit:
+    return _sent_once(kernel, where) if "needed" in where.amounts else _large_tiles(kernel, where)
+
+
+_ALL: Final = frozenset({"counts", "samples", "ttgir"})
+RULES: Final = (
+    Rule(
+        "redundant-load", _ALL, _again, _not_again,
+        "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
+        "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
+        "of the "
+        "loop",
+        "traffic",
+    ),
+    Rule(
+        "tile-reread", _ALL | {"counters"}, _reread, _not_reread,
+        "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
+        "this line",
+        "a program that does what several do now, or an order of the grid in which those that load the same "
+        "run "
+        "together",
+        "traffic",
+    ),
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""What a rule is: the evidence that it needs, the rows on which it holds, what the table is without its
+cause, and its sentence.
+
+    Rule("bank-conflict", needs={"counts", "samples"}, where=conflicting_lines, removed=no_excess,
+         text="{ratio} the wavefronts that its bytes need ...", advice="a swizzled or padded layout")
+
+`where` yields one `Where` for each place at which the rule holds; `removed` says what would be gone there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from profscope.analysis.cause import Confidence, Quantity
+from profscope.analysis.evidence_table import Mask, Place
+from profscope.analysis.resources import Edit
+from profscope.analysis.rules.kernel import Kernel
+
+__all__ = ["HOPPER", "Rule", "Where"]
+
+HOPPER: Final = frozenset({90})
+"""Compute capability 9.0, with wgmma."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """place: the line that is named. rows: of the table, those that the cause is at. cites: what stands in
+    the fields of the sentence. amounts: what `removed` needs besides. name, text, advice: in place of the
+    rule's, if it has several."""
+
+    place: Place
+    rows: Mask | None = None
+    cites: Mapping[str, Quantity | str] = field(default_factory=dict)
+    amounts: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    text: str = ""
+    advice: str = ""
+
+    @property
+    def mask(self) -> Mask:
+        """The rows, of a cause that is at some."""
+        assert self.rows is not None
+        return self.rows
+
+
+@dataclass(frozen=True)
+class Rule:
+    """name: of its findings. needs: of `kernel.WITNESSES`, who must have seen the kernel. kind: of scenario,
+    by which the interval of its gain is chosen (`intervals`). architectures: compute capabilities for which
+    it holds; None for all."""
+
+    name: str
+    needs: frozenset[str]
+    where: Callable[[Kernel], Iterator[Where]]
+    removed: Callable[[Kernel, Where], Edit]
+    text: str
+    advice: str
+    kind: str
+    confidence: Confidence = "medium"
+    architectures: frozenset[int] | None = None
+
+    def is_silent(self, kernel: Kernel) -> str:
+        """Why it is not asked; "" if it is."""
+        if not kernel.known.issuperset(self.needs):
+            return "evidence"
+        if self.architectures is not None and kernel.capability not in self.architectures:
+            return "architecture"
+        return ""
