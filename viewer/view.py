@@ -70,7 +70,7 @@ def _prepare(options: argparse.Namespace) -> None:
     """Import what a first screen needs besides the trace."""
     if options.view in ("", "show"):
         import_module("profscope.viewer.screen")
-        import_module("profscope.analysis.diagnosis.diagnose")
+        import_module("profscope.analysis.rules.diagnose")
 
 
 def _selection(options: argparse.Namespace) -> TraceFilter:

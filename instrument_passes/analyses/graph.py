@@ -238,8 +238,8 @@ class Graph:
         return self._facts.of(values, "all")
 
     def positions(self, *values: Value) -> Dependence:
-        """The same without what loads and products were computed from, and without the bounds of counters: data
-        is data, and a step is a step."""
+        """The same without what loads and products were computed from, and without the bounds of counters:
+        data is data, and a step is a step."""
         return self._facts.of(values, "positions")
 
     def distinct(self, *values: Value) -> Dependence:
@@ -293,6 +293,10 @@ class Graph:
         """The ops that copy from global memory into a buffer."""
         return [each for each in self.nodes if _WRITES.search(each.name) and _LOADS.search(each.name)
                 and any(self.buffer(operand) is buffer for operand in each.operands)]  # fmt: skip
+
+    def layout(self, kind: str) -> str:
+        """What the module says of the layout of a tensor type; "" of others."""
+        return self.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
 
     def constant(self, value: Value) -> int | None:
         """The integer that a value is in every element; None if that is not known."""

@@ -36,7 +36,8 @@ NOISE_PCT = 5.0
 
 
 class Gain(NamedTuple):
-    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most.
+    """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most. If
+    that is too uncertain to be stated, the first two are missing; if nothing is known, all three.
 
     roof: the resource that binds the kernel, if the cause uses it, and left: the part of its use that stays.
     """
@@ -53,8 +54,10 @@ def gain_text(pct: float) -> str:
 
 
 def between_text(low: float, high: float) -> str:
-    """ "20 to 35 %"; "" if that is not known."""
-    return "" if math.isnan(low) else f"{low:.0f} to {high:.0f} %"
+    """ "20 to 35 %", or "at most 35 %"; "" if neither is known."""
+    if math.isnan(low):
+        return "" if math.isnan(high) else f"at most {high:.0f} %"
+    return f"{low:.0f} to {high:.0f} %"
 
 
 NO_GAIN = Gain(0.0, 0.0, 0.0)
@@ -121,7 +124,9 @@ def of_peak(share: float) -> Quantity:
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of `findings()`, less kernel and variant: see there."""
+    """One row of `findings()`, less kernel and variant: see there. weight: by which rows are ordered, in
+    percent of the kernel's time: what the model of resources says, before it is corrected by what followed
+    findings have saved; on the emulator, the cycles at the line."""
 
     finding: str
     file: str
@@ -130,3 +135,4 @@ class Finding:
     advice: str
     gain: Gain
     confidence: Confidence
+    weight: float = 0.0

@@ -206,7 +206,7 @@ def evidence_table(counts: pd.DataFrame, samples: pd.DataFrame) -> EvidenceTable
     """Of one configuration. counts: rows of `prof.counts`; samples: of `prof.samples`, of the bare binary."""
     counted = _in_words_of_sass(counts)
     rows = _summed(counted)
-    row_of_pc = dict(zip(counted["pc"].tolist(), rows.row_of.tolist(), strict=True))
+    row_of_pc: dict[int, int] = dict(zip(counted["pc"].tolist(), rows.row_of.tolist(), strict=True))
     table, row_of = rows.table, dict[tuple[object, ...], int]()
     extra: list[dict[str, object]] = []
     stalls = tuple(sorted(samples["stall"].astype(str).unique()))
@@ -264,7 +264,8 @@ class _Summed:
 def _summed(counted: pd.DataFrame) -> _Summed:
     groups = counted.groupby(_KEYS, sort=False, observed=True)
     table = groups.agg(
-        op=("op", "first"), cls=("cls", "first"), instructions=("pc", "size"), most_executed=("executed", "max"),
+        op=("op", "first"), cls=("cls", "first"), instructions=("pc", "size"),
+        most_executed=("executed", "max"),
         **{name: (name, "sum") for name in (*_AMOUNTS, *PIPES)},
     ).reset_index()  # fmt: skip
     return _Summed(table.assign(basis="counts"), groups.ngroup())

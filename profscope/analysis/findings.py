@@ -136,8 +136,9 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
     share = time / time.sum() if time.sum() > 0 else time.where(time > 0)
     own = share.reindex(pd.MultiIndex.from_frame(table[["kernel", "variant"]]))
     table["program_pct"] = table["gain_pct"] * own.to_numpy(np.float64)
-    order = ["program_pct", "gain_pct"]
-    ranked = table.sort_values(order, ascending=False, kind="stable")
+    weights = np.array([row["weight"] for each in told for row in each.answer.rows])
+    order = np.lexsort((-weights, -weights * own.to_numpy(np.float64)))
+    ranked = table.iloc[order]
     is_result = ranked["finding"].str.endswith(RESULT)  # a roof that is reached: it comes last
     shown = FindingsTable(pd.concat([ranked[~is_result], ranked[is_result]], ignore_index=True))
     shown.attrs = attrs
@@ -149,7 +150,7 @@ def _row(tables: Tables, kernel: str, variant: int, finding: Finding) -> dict[st
     evidence = finding.evidence
     said = evidence.text + (OF_THE_EMULATOR if tables.emulated else "")
     row |= {"evidence": said, "evidence_values": evidence.values, "gain_pct": finding.gain.expected}
-    row |= {"gain_low_pct": finding.gain.low, "gain_high_pct": finding.gain.high}
+    row |= {"gain_low_pct": finding.gain.low, "gain_high_pct": finding.gain.high, "weight": finding.weight}
     return row | {"kernel": kernel, "variant": variant, "program_pct": np.nan}
 
 

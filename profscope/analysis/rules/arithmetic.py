@@ -233,19 +233,19 @@ _TEXT: Final = "{sampled} are at {what}; {pipe} at {busy}"
 RULES: Final = (
     Rule(
         "fp64-arithmetic", _SEEN, _in_float64, _in_float32, _TEXT,
-        "float32: cast constants and inputs; look for Python floats", "arithmetic",
+        "float32: cast constants and inputs; look for Python floats",
     ),
     Rule(
         "index-arithmetic", _SEEN | {"ttgir"}, _index_arithmetic, _no_division, _TEXT,
-        "32-bit indices; shifts and masks for powers of two; step instead of dividing", "arithmetic",
+        "32-bit indices; shifts and masks for powers of two; step instead of dividing",
     ),
     Rule(
         "slow-math", _SEEN | {"ttgir"}, _slow_functions, _cheap_functions, _TEXT,
         "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the "
-        "range", "arithmetic",
+        "range",
     ),
     Rule(
         "conversions", _SEEN | {"ttgir"}, _converted, _removed, _TEXT,
-        "keep one type inside the loop; convert once before or after it", "arithmetic",
+        "keep one type inside the loop; convert once before or after it",
     ),
 )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from profscope.analysis.cause import UNKNOWN_GAIN, Evidence, Finding, cited, of_peak
@@ -32,49 +33,30 @@ _LESS: Final = "less of this work, as the findings above say"
 _BESIDE: Final = "less of this work, or what the findings above say"
 
 
-@dataclass(frozen=True)
-class _Found:
-    """symptom: 0 for a cause; symptoms are told in the order of theirs. share: on the emulator, of the cycles
-    that wait at the finding's line."""
-
-    finding: Finding
-    symptom: int
-    share: float
-
-    @property
-    def takes_from_roof(self) -> bool:
-        return self.finding.gain.left <= 1 - thresholds.NOISE_PCT / 100
-
-
 def diagnose(kernel: Kernel) -> Iterator[Finding]:
     """What holds it back: the largest gain first, then those whose gain is unknown, and last what the kernel
     has reached."""
     found = [
-        _found(kernel, rule, where)
+        _finding(kernel, rule, where)
         for rule in RULES
         if not rule.is_silent(kernel)
         for where in rule.where(kernel)
     ]
-    causes = _ranked(kernel, found)
-    told: set[str] = set()
+    causes = _ranked(found)
     places: set[tuple[str, str, int]] = set()
     for each in causes:
-        finding = each.finding
-        place = finding.finding, finding.file, finding.line
+        place = each.finding, each.file, each.line
         if place in places:  # told already, by other evidence
             continue
-        told.add(finding.finding)
         places.add(place)
-        alike = {
-            (other.finding.file, other.finding.line)
-            for other in causes
-            if other.finding.finding == finding.finding and other.finding.gain == finding.gain
-        }
+        alike = {(o.file, o.line) for o in causes if o.finding == each.finding and o.gain == each.gain}
         yield _with_roof(kernel, each, len(alike))
-    yield from (finding for finding in by_binary(kernel) if finding.finding not in told)
-    yield from reached(
-        kernel, _LESS if any(each.takes_from_roof for each in causes) else _BESIDE if causes else ""
-    )
+    told = {part for name, file, line in places for part in (name, (file, line))}
+    for each in by_binary(kernel):
+        if each.finding not in told and (each.file, each.line) not in told:
+            yield each
+    advice = _LESS if any(map(_takes_from_roof, causes)) else _BESIDE if causes else ""
+    yield from reached(kernel, advice)
 
 
 def silent_rules(kernel: Kernel) -> list[str]:
@@ -82,48 +64,48 @@ def silent_rules(kernel: Kernel) -> list[str]:
     return [rule.name for rule in RULES if rule.is_silent(kernel) == "architecture"]
 
 
-def _ranked(kernel: Kernel, found: list[_Found]) -> list[_Found]:
-    """On a GPU those that save something, and symptoms if no cause explains them; on the emulator, whose
-    cycles are a model, those at whose lines cycles pass."""
-    least = thresholds.NOISE_PCT
-    if kernel.emulated:
-        seen = [each for each in found if 100 * each.share >= least]
-        return sorted(seen, key=lambda each: (each.symptom, -each.share))
-    causes = [each for each in found if not each.symptom and each.finding.gain.expected >= least]
-    explained = max([least, *(each.finding.gain.high for each in causes)])
-    causes += [each for each in found if each.symptom and each.finding.gain.expected > explained]
-    return sorted(causes, key=lambda each: (-each.finding.gain.expected, each.symptom))
+def _ranked(found: list[Finding]) -> list[Finding]:
+    """Those that save something, the most first; symptoms if they are more than causes may explain."""
+    causes = [each for each in found if each.finding not in _SYMPTOMS and each.weight >= thresholds.NOISE_PCT]
+    explained = max([thresholds.NOISE_PCT, *(each.gain.high for each in causes)])
+    causes += [each for each in found if each.finding in _SYMPTOMS and each.weight > explained]
+    order = {name: at for at, name in enumerate(_SYMPTOMS)}
+    return sorted(causes, key=lambda each: (-each.weight, order.get(each.finding, -1)))
 
 
-def _found(kernel: Kernel, rule: Rule, where: Where) -> _Found:
-    name = where.name or rule.name
+def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
+    """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain, and the weight
+    of the cycles that wait at its line; what is of the launch as a whole comes last there, as launches are
+    small."""
+    name, table = where.name or rule.name, kernel.table
     evidence = cited(where.text or rule.text, **where.cites)
     finding = Finding(
         name, *where.place, evidence, where.advice or rule.advice, UNKNOWN_GAIN, rule.confidence
     )
-    symptom = _SYMPTOMS.index(name) + 1 if name in _SYMPTOMS else 0
     if kernel.emulated:
-        at_line = kernel.table.at_lines(where.place[0], {where.place[1]})
-        share = (
-            1.0 if where.rows is None else max(kernel.table.waits(at_line), kernel.table.samples_at(at_line))
-        )
-        return _Found(finding, symptom, share)
+        here = table.at_lines(where.place[0], {where.place[1]})
+        at_line = 100 * max(table.waits(here), table.samples_at(here))
+        return replace(finding, weight=thresholds.NOISE_PCT if where.rows is None else at_line)
     edit = rule.removed(kernel, where)
-    pct = 100 * kernel.resources.saved(edit)
-    gain = interval(pct, rule.kind, kernel.table.sampled if "samples" in rule.needs else 0.0)
-    roof = kernel.resources.binding
-    gain = gain._replace(roof=roof, left=kernel.resources.kept(edit).get(roof, 1.0))
+    sampled = table.sampled if "samples" in rule.needs else 0.0
+    weight, roof = 100 * kernel.resources.saved(edit), kernel.resources.binding
+    gain = interval(name, weight, sampled)
     is_low = gain.low < thresholds.NOISE_PCT
-    return _Found(
-        replace(finding, gain=gain, confidence="low" if is_low else rule.confidence), symptom, 0.0
-    )
+    if gain.high - gain.low > thresholds.WIDEST_PCT:
+        gain = gain._replace(expected=math.nan, low=math.nan)
+    gain = gain._replace(roof=roof, left=kernel.resources.kept(edit).get(roof, 1.0))
+    return replace(finding, gain=gain, weight=weight, confidence="low" if is_low else rule.confidence)
 
 
-def _with_roof(kernel: Kernel, each: _Found, places: int) -> Finding:
+def _takes_from_roof(finding: Finding) -> bool:
+    return finding.gain.left <= 1 - thresholds.NOISE_PCT / 100
+
+
+def _with_roof(kernel: Kernel, finding: Finding, places: int) -> Finding:
     """With what it takes of the resource that binds the kernel: who waits for that waits anywhere, so that
     the gain may be larger than the samples at the finding's line. places: which the gain is of together."""
-    finding, gain = each.finding, each.finding.gain
-    if not each.takes_from_roof or not gain.roof:
+    gain = finding.gain
+    if not _takes_from_roof(finding) or not gain.roof:
         return finding
     own, used = finding.evidence, kernel.used[gain.roof]
     all_of_it = "this" if places == 1 else f"all {places} of these"

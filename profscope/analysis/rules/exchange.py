@@ -14,11 +14,11 @@ from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.dataflow import computed_by, is_elementwise, is_store, moved_from
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.launch import LOADED
-from profscope.analysis.rules.products import summed_products
+from profscope.analysis.rules.products import slow_products
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
-__all__ = ["RULES"]
+__all__ = ["RULES", "conversion_lines", "early_reductions"]
 
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
@@ -82,8 +82,7 @@ def _in_each_step(kernel: Kernel) -> Iterator[Where]:
         for line, alone in early_reductions(kernel.graph).items()
         if line not in kernel.lines_run_once
     }
-    summed = summed_products(kernel)
-    multiplied = summed.sums if summed.are_slow else set()
+    multiplied = slow_products(kernel)
     early = set(fresh) - multiplied
     shared = table.of("LDS", "STS", "BAR")
     across = shared & kernel.at(kernel.graph.lines(r"^tt\.reduce$", loop=True))
@@ -105,15 +104,23 @@ def _in_each_step(kernel: Kernel) -> Iterator[Where]:
     ):
         if waits + in_warps - late < thresholds.MUCH:
             continue
-        yield Where(
-            table.place_waited_for(rows, *_MEETING) or kernel.place, rows & exchange,
-            cites={
-                "waiting": of_samples(waits), "exchanging": of_samples(in_warps),
-                "who": "warps meet" if kernel.warps > 1 else "lanes of the warp exchange values",
-                "busy": of_peak(kernel.used.get("shared", 0.0)),
-            },
-            amounts={"waits": waits + hidden}, advice=advice,
-        )  # fmt: skip
+        said = "{who} in each step of the loop: {waiting} wait for that"
+        cites: dict[str, Quantity | str] = {
+            "waiting": of_samples(waits),
+            "who": "warps meet" if kernel.warps > 1 else "lanes of the warp exchange values",
+        }
+        if in_warps:
+            said, cites = (
+                said + ", {exchanging} for exchanges in a warp",
+                cites | {"exchanging": of_samples(in_warps)},
+            )
+        if kernel.used.get("shared", 0.0) >= thresholds.NEAR_ROOF:
+            said, cites = (
+                said + "; shared memory is at {busy}",
+                cites | {"busy": of_peak(kernel.used["shared"])},
+            )
+        place = table.place_waited_for(rows, *_MEETING) or kernel.place
+        yield Where(place, rows & exchange, cites, {"waits": waits + hidden}, text=said, advice=advice)
 
 
 _ONE_WARP: Final = "fewer warps (num_warps), or a layout in which one warp has all that is reduced"
@@ -231,7 +238,7 @@ def _is_stored(graph: Graph, made: Node, loop: Node, carried: int) -> bool:
 def _conversions(kernel: Kernel) -> Iterator[Where]:
     """Without it data stays in the layout that its producer has. If shared memory binds the kernel, the waits
     for its queue are of what fills it, by the part that it puts in."""
-    table, lines = kernel.table, conversion_lines(kernel)
+    table, lines = kernel.table, conversion_lines(kernel.graph)
     rows = kernel.at(set(lines)) & table.of(*_SHARED)
     share = table.waits(kernel.at(set(lines)) & table.of(*_SHARED, "BAR"))
     if max(kernel.used.get(name, 0.0) for name in ("shared", "l1", "lsu")) >= thresholds.BOUND:
@@ -251,12 +258,12 @@ def _same_layout(kernel: Kernel, where: Where) -> Edit:
     return Edit(float(where.amounts["waits"]), without(kernel.table, where.mask))
 
 
-def conversion_lines(kernel: Kernel) -> dict[int, int]:
+def conversion_lines(graph: Graph) -> dict[int, int]:
     """The lines of layout conversions in loops, and of those of data that was converted before: one brings it
     from the layout of its loads to that of its stores. And where the source asks for them: at a transposition
     that has the layout of one side, if there is one. At the line of a reduction, which exchanges data, too,
     only those of a tensor as large as the one that it reduces."""
-    graph, reduced = kernel.graph, defaultdict[int, int](int)
+    reduced = defaultdict[int, int](int)
     turned: dict[tuple[Node | None, str], int] = {}
     for node in graph.nodes:
         if node.name == "tt.reduce":
@@ -266,7 +273,7 @@ def conversion_lines(kernel: Kernel) -> dict[int, int]:
     found = {}
     for node in graph.nodes:
         stored = _product_stored_by(graph, node)
-        is_moved = node.name == _CONVERSION and not _brings_operand(graph, node) and not _turns(kernel, node)
+        is_moved = node.name == _CONVERSION and not _brings_operand(graph, node) and not _turns(graph, node)
         if (
             not (is_moved or stored is not None)
             or not node.line
@@ -298,11 +305,11 @@ def _brings_operand(graph: Graph, conversion: Node) -> bool:
     return made is not None and _is_load(graph, made) and is_multiplied
 
 
-def _turns(kernel: Kernel, conversion: Node) -> bool:
+def _turns(graph: Graph, conversion: Node) -> bool:
     """Whether it brings what a step loads along one axis to what it stores along another one: accesses of
     neighbours ask for that."""
-    graph, loop, value = kernel.graph, conversion.loop, conversion.operands[0]
-    before, after = (_ORDER.search(kernel.layout(each.type)) for each in (value, conversion.results[0]))
+    loop, value = conversion.loop, conversion.operands[0]
+    before, after = (_ORDER.search(graph.layout(each.type)) for each in (value, conversion.results[0]))
     if loop is None or before is None or after is None or before[0] == after[0]:
         return False
     made, is_carried = computed_by(graph, value, loop)
@@ -349,22 +356,19 @@ RULES: Final = (
         "the loop at {loop} takes {steps} of a warp on average, depending on its data; {waiting} then wait "
         "for the "
         "last warp",
-        "give all warps the same work: sort by length, another layout, or fewer barriers", "exchange",
+        "give all warps the same work: sort by length, another layout, or fewer barriers",
     ),
     Rule(
         "serial-reduction", _ALL, _in_each_step, _met_once,
-        "{who} in each step of the loop: {waiting} wait for that, {exchanging} for exchanges in a warp; "
-        "shared "
-        "memory is at {busy}",
+        "",
         "keep a tensor of partial sums, and reduce once after the loop; if a step needs its result, fewer "
         "warps",
-        "exchange",
     ),
     Rule(
         "layout-conversion", _ALL, _conversions, _same_layout,
         "{moving} move tensors from one layout to another through shared memory, again and again; {sampled} "
         "are "
         "there",
-        "an order of ops in which both sides share a layout; transpose once", "exchange",
+        "an order of ops in which both sides share a layout; transpose once",
     ),
 )  # fmt: skip

@@ -20,12 +20,12 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
 from profscope.analysis.rules import thresholds
-from profscope.instrument_passes.analyses.graph import AXES, Graph, Node, element_bytes
+from profscope.instrument_passes.analyses.graph import AXES, Graph, Node
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir.parser import parse
 from profscope.instrument_passes.kept_text import unpacked
 
-__all__ = ["ACCESSES", "DOTS", "FROM_GLOBAL", "WITNESSES", "Kernel", "kernel_of", "missing"]
+__all__ = ["ACCESSES", "DOTS", "FROM_GLOBAL", "WITNESSES", "Kernel", "divisions", "kernel_of", "missing"]
 
 WITNESSES: Final = {
     "counters": "hardware counters: session(hardware=True) reads them",
@@ -136,12 +136,8 @@ class Kernel:
 
     def _run_bytes(self, access: Node) -> int:
         kind = access.operands[0].type
-        size, bits = _EACH.search(self.layout(kind)), _POINTED.search(kind)
+        size, bits = _EACH.search(self.graph.layout(kind)), _POINTED.search(kind)
         return math.prod(int(each) for each in size[1].split(",")) * int(bits[1]) // 8 if size and bits else 0
-
-    def layout(self, kind: str) -> str:
-        """What the module says of the layout of a tensor type; "" of others."""
-        return self.graph.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
 
     @cached_property
     def lines_run_once(self) -> set[int]:
@@ -165,25 +161,7 @@ class Kernel:
 
     @cached_property
     def divisions(self) -> dict[int, bool]:
-        """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
-        whether they are of data, and no access needs them."""
-        found = [
-            node for node in self.graph.named(_DIVISIONS)
-            if (self.graph.constant(node.operands[1]) or 0).bit_count() != 1
-        ]  # fmt: skip
-        if not found:
-            return {}
-        needed = self.graph.backward(
-            operand
-            for access in self.graph.named(_BY_POINTERS)
-            for operand in access.operands
-            if "ptr<" in operand.type or "xi1" in operand.type
-        )
-        places = set(needed)
-        return {
-            node.line: node.size > 0 and self.graph.depends(*node.operands).of_data and node not in places
-            for node in found
-        }
+        return divisions(self.graph)
 
     # Tensors.
 
@@ -208,9 +186,26 @@ class Kernel:
         return sum(self.tensor_bytes.get(at) or math.inf for at in arguments)
 
 
-def element_size(node: Node) -> float:
-    """Bytes of an element of an op's result."""
-    return element_bytes(node.results[0].type)
+def divisions(graph: Graph) -> dict[int, bool]:
+    """The lines of integer divisions and remainders, less those by a power of two, which are shifts, and
+    whether they are of data, and no access needs them."""
+    found = [
+        node for node in graph.named(_DIVISIONS)
+        if (graph.constant(node.operands[1]) or 0).bit_count() != 1
+    ]  # fmt: skip
+    if not found:
+        return {}
+    needed = graph.backward(
+        operand
+        for access in graph.named(_BY_POINTERS)
+        for operand in access.operands
+        if "ptr<" in operand.type or "xi1" in operand.type
+    )
+    places = set(needed)
+    return {
+        node.line: node.size > 0 and graph.depends(*node.operands).of_data and node not in places
+        for node in found
+    }
 
 
 def kernel_of(judged: KernelAnalysis) -> Kernel | None:
@@ -284,10 +279,13 @@ def _graph(ttgir: str) -> Graph:
 
 
 def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) -> dict[str, float]:
-    """By resource what part of its peak is used; by counters, else by counts and the time of a launch."""
+    """By resource what part of its peak is used; by counters, else by counts and the time of a launch. Of the
+    emulator nothing: its time is a model's."""
     key = judged.kernel, judged.variant
     time = None
-    if len(counts) and (judged.emulated or not len(counters)):
+    if judged.emulated:
+        return {}
+    if len(counts) and not len(counters):
         time = bare_time(judged.tables, judged.durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))

@@ -13,9 +13,9 @@ from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
 from profscope.analysis.rules.rule import Rule, Where
-from profscope.instrument_passes.analyses.graph import Node, element_bytes, size_of
+from profscope.instrument_passes.analyses.graph import Graph, Node, element_bytes, size_of
 
-__all__ = ["LOADED", "RESULTS", "RULES"]
+__all__ = ["LOADED", "RESULTS", "RULES", "differs_by_program"]
 
 LOADED: Final = ("global load", "async copy", "tma")
 """Classes of instructions that load from global memory."""
@@ -78,7 +78,7 @@ def _uneven_ctas(kernel: Kernel) -> Iterator[Where]:
         idle = max(0.0, kernel.resources.idle - around - max(0.0, 1 - kernel.grid / kernel.sms))
     if not cycles.any() or (kernel.grid < kernel.sms and not idle and not kernel.emulated):
         return
-    if kernel.graph.nodes and not any(_differs_by_program(kernel, node) for node in kernel.graph.nodes):
+    if kernel.graph.nodes and not any(differs_by_program(kernel.graph, node) for node in kernel.graph.nodes):
         return
     if kernel.emulated and len(kernel.graph.named(r"^tt\.return$")) > 1:
         return  # programs that return at once are most of a small launch
@@ -110,7 +110,7 @@ def _uneven_loops(kernel: Kernel) -> set[int]:
     } - {0}
 
 
-def _differs_by_program(kernel: Kernel, node: Node) -> bool:
+def differs_by_program(graph: Graph, node: Node) -> bool:
     """Whether programs may do more or less than others at an op: at a branch of the source, or in a loop
     whose number of steps depends on the program's id, or on data. From x to x plus n there are n steps."""
     if node.name in _CHOICES:  # those that recording adds are at the kernel's own line
@@ -122,7 +122,7 @@ def _differs_by_program(kernel: Kernel, node: Node) -> bool:
     if last.maker is not None and last.maker.name == "arith.addi":
         added = [each for each in last.maker.operands if each is not first]
         asked = added if len(added) == 1 else asked
-    rests = kernel.graph.depends(*asked)
+    rests = graph.depends(*asked)
     return bool(rests.axes or rests.of_data)
 
 
@@ -232,32 +232,32 @@ RULES: Final = (
     Rule(
         "idle-sms", frozenset(), _few_ctas, _removed,
         "{grid} on {device}: {idle} run nothing",
-        "smaller tiles, another axis of the grid, or split the reduction over CTAs", "launch", "high",
+        "smaller tiles, another axis of the grid, or split the reduction over CTAs", "high",
     ),
     Rule(
         "tail", frozenset(), _partial_wave, _removed,
         "{grid} fill {waves}, each of {wave}: the last wave leaves {empty} empty",
-        "tiles or a grid that fill the last wave, stream-K, or a persistent kernel", "launch",
+        "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
     ),
     Rule(
         "load-imbalance", frozenset({"ctas"}), _uneven_ctas, _removed,
         "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were timed)",
-        "sort or interleave the work, or fetch the next tile from a counter", "launch",
+        "sort or interleave the work, or fetch the next tile from a counter",
     ),
     Rule(
         "tiny-ctas", frozenset({"counters"}), _short_ctas, _removed,
         "an SM starts a CTA every {interval}, and no resource is above {busiest}: starting CTAs takes the "
         "time",
-        "more elements for each program: a larger block, or a loop over several", "launch",
+        "more elements for each program: a larger block, or a loop over several",
     ),
     Rule(
         "low-occupancy", frozenset({"counters", "samples"}), _few_warps, _removed,
-        "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it", "", "latency",
+        "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it", "",
     ),
     Rule(
         "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _many_warps, _fewer_warps,
         "{warps} a CTA, whose threads {verb} {each} each; {waiting} wait for other warps or the exchange "
         "with them",
-        "fewer warps (num_warps), so that each has more elements and less is exchanged", "exchange",
+        "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),
 )  # fmt: skip

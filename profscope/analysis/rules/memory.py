@@ -15,9 +15,9 @@ from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.rule import Rule, Where
-from profscope.instrument_passes.analyses.graph import Node, size_of
+from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
-__all__ = ["RULES", "torn_vectors"]
+__all__ = ["RULES", "carried_line", "scattered_over", "torn_vectors"]
 
 _SECTOR_BYTES: Final = 32
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
@@ -87,7 +87,7 @@ def _is_apart(kernel: Kernel, kind: str, place: Place, rows: Mask) -> bool:
     accesses = kernel.accesses_at(place[1])
     own = [node for node in accesses if (node.name == "tt.store") is (kind == "store")]
     of_many = [node for node in own if size_of(node.operands[0].type) > 1]
-    if of_many and all(scattered_over(kernel, node) for node in of_many):
+    if of_many and all(scattered_over(kernel.graph, node) for node in of_many):
         return False  # lanes go where their data says
     rests = [kernel.graph.depends(node.operands[0]) for node in accesses]
     if "counters" in kernel.known:
@@ -101,10 +101,10 @@ def _is_apart(kernel: Kernel, kind: str, place: Place, rows: Mask) -> bool:
     return not is_run or ratio >= thresholds.EXCESS * run
 
 
-def scattered_over(kernel: Kernel, access: Node) -> frozenset[int]:
+def scattered_over(graph: Graph, access: Node) -> frozenset[int]:
     """The positions of the kernel's arguments that an access goes to where the data of each lane say, and
     nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
-    rests = kernel.graph.positions(access.operands[0])
+    rests = graph.positions(access.operands[0])
     if not rests.of_lane_data or rests.lanes or rests.varies_in:
         return frozenset()
     return rests.arguments or frozenset()
@@ -242,6 +242,7 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
                 "waiting": of_samples(waits),
             },
             amounts={"waits": excess * waits},
+            text="" if "shared" in kernel.used else _CONFLICTS + "; {waiting} wait for shared memory",
         )  # fmt: skip
 
 
@@ -341,7 +342,7 @@ def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
     nodes = [node for node in kernel.graph.named(r"^tt\.atomic_") if node.line in lines]
 
     def has_room(node: Node) -> bool:
-        tensors = scattered_over(kernel, node)
+        tensors = scattered_over(kernel.graph, node)
         room = sum(kernel.tensor_bytes.get(at, 0) for at in tensors)
         return room > _SECTOR_BYTES * size_of(node.operands[0].type) or (kernel.emulated and bool(tensors))
 
@@ -418,6 +419,7 @@ def _hidden(kernel: Kernel, where: Where) -> Edit:
     return Edit(removed, without(kernel.table, stores))
 
 
+_CONFLICTS: Final = "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}"
 _SEEN: Final = frozenset({"counts", "samples"})
 RULES: Final = (
     Rule(
@@ -425,34 +427,32 @@ RULES: Final = (
         "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the excess is "
         "{excess}; {waiting} wait for memory or its queues here",
         "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go through shared memory",
-        "traffic", "high",
+        "high",
     ),
     Rule(
         "unvectorized-access", _SEEN | {"counters"}, _narrow, _whole_lines,
         "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
-        "16 bytes a thread: a layout or a block in which each thread has neighbouring elements", "traffic",
+        "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
     ),
     Rule(
         "bank-conflict", _SEEN, _conflicts, _ideal_wavefronts,
-        "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}; shared memory is at "
-        "{used}, and "
-        "{waiting} wait for it",
-        "a swizzled or padded layout", "exchange", "high",
+        _CONFLICTS + "; shared memory is at {used}, and {waiting} wait for it",
+        "a swizzled or padded layout", "high",
     ),
     Rule(
         "register-spills", _SEEN, _spills, _no_spills,
         "{spilled} spill; {moving} move them, and {waiting} wait for them",
-        "more warps, smaller tiles, or a larger maxnreg", "traffic", "high",
+        "more warps, smaller tiles, or a larger maxnreg", "high",
     ),
     Rule(
         "atomics", _SEEN, _atomics, _fewer_atomics,
         "{waiting} wait for atomics, the fences around them, or for warps that do",
         "add up in registers or shared memory first, then one atomic a CTA; or spread the "
-        "addresses", "traffic",
+        "addresses",
     ),
     Rule(
         "exposed-latency", frozenset({"samples"}), _exposed, _hidden,
         "{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",
-        "load earlier, several at once, or keep more warps on an SM", "latency",
+        "load earlier, several at once, or keep more warps on an SM",
     ),
 )  # fmt: skip

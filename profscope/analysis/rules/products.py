@@ -20,7 +20,17 @@ from profscope.analysis.rules.rule import HOPPER, Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value, element_bytes
 from profscope.instrument_passes.ir.signature import rank
 
-__all__ = ["OPERANDS", "RULES", "Summed", "Tile", "are_chained", "larger_tiles", "summed_products", "tile_of"]
+__all__ = [
+    "OPERANDS",
+    "RULES",
+    "Summed",
+    "Tile",
+    "are_chained",
+    "larger_tiles",
+    "slow_products",
+    "summed_products",
+    "tile_of",
+]
 
 OPERANDS: Final = 2  # of a product, in front of what it adds to
 _WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
@@ -53,11 +63,10 @@ class Summed:
     sums: set[int]
     casts: set[int]
     loads: set[int]
-    are_slow: bool
 
 
-def summed_products(kernel: Kernel) -> Summed:
-    graph, lacked = kernel.graph, _lacked_axes(kernel.graph)
+def summed_products(graph: Graph) -> Summed:
+    lacked = _lacked_axes(graph)
     sums, casts, loads = set[int](), set[int](), set[int]()
     for node in graph.nodes:
         if not _is_sum(graph, node) or _is_read_before_the_end(graph, node):
@@ -72,9 +81,14 @@ def summed_products(kernel: Kernel) -> Summed:
             sums |= {node.line, *(each.line for each in products)}
             casts |= {each.line for each in made if CASTS.match(each.name)}
             loads |= {each.line for each in made if each.name == "tt.load"}
-    sums -= {0}
+    return Summed(sums - {0}, casts - {0}, loads - {0})
+
+
+def slow_products(kernel: Kernel) -> set[int]:
+    """The lines of summed products, if they take much of the instructions."""
+    sums = summed_products(kernel.graph).sums
     share = kernel.table.share("executed", kernel.at(sums) & kernel.table.of(*_FMA))
-    return Summed(sums, casts - {0}, loads - {0}, share >= thresholds.MUCH)
+    return sums if share >= thresholds.MUCH else set()
 
 
 def _is_sum(graph: Graph, node: Node) -> bool:
@@ -160,7 +174,7 @@ def _by_fma(kernel: Kernel) -> Iterator[Where]:
     table = kernel.table
     if table.total("executed", table.of(*MMA)):
         return
-    dots, summed = kernel.graph.lines(r"^tt\.dot"), summed_products(kernel)
+    dots, summed = kernel.graph.lines(r"^tt\.dot"), summed_products(kernel.graph)
     lines = dots or summed.sums
     rows = kernel.at(lines) & table.of(*_FMA)
     if not dots:
@@ -489,23 +503,23 @@ RULES: Final = (
     Rule(
         "no-tensor-cores", frozenset({"counts", "ttgir"}), _by_fma, _gone,
         "a product of matrices by FMA: {fma}, none of the tensor cores",
-        "tl.dot with tf32, bf16 or fp16 inputs", "products", "high",
+        "tl.dot with tf32, bf16 or fp16 inputs", "high",
     ),
     Rule(
         "small-mma", _SEEN, _small, _wide,
-        "{what}; the tensor pipe is at {tensor}", "larger tiles in M and N, 4 or 8 warps", "products",
+        "{what}; the tensor pipe is at {tensor}", "larger tiles in M and N, 4 or 8 warps",
         architectures=HOPPER,
     ),
     Rule(
         "partition-starved", frozenset({"counters", "samples", "ttgir"}), _starved, _only_removed,
         "the tensor pipe is at {tensor}; {waiting} wait for the other partition",
-        "more buffers between the partitions, or more warps for the slower one", "latency",
+        "more buffers between the partitions, or more warps for the slower one",
     ),
     Rule(
         "mma-not-overlapped", _SEEN | {"ttgir"}, _not_overlapped, _overlapped,
         "each iteration waits for its own dot, with no other dot in flight; the tensor pipe is at {tensor}, "
         "{waiting} wait for dots or for other warps, {making} make operands in registers",
-        "issue the next dot before using this one's result; scale outside the loop", "products", "low",
+        "issue the next dot before using this one's result; scale outside the loop", "low",
         architectures=HOPPER,
     ),
 )  # fmt: skip

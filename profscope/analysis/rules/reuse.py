@@ -16,9 +16,9 @@ from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import LOADED
-from profscope.analysis.rules.products import OPERANDS, larger_tiles, tile_of
+from profscope.analysis.rules.products import larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
-from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node, Value
+from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
 __all__ = ["RULES", "repeated_loads"]
 
@@ -117,60 +117,6 @@ def _loaded_once(kernel: Kernel, where: Where) -> Edit:
     kept = kernel.resources.kept(edit)
     held = kernel.resources.held_by_traffic(kept, 1 - kept["l1"]) or 0.0
     return Edit(max(float(where.amounts["waits"]), held), sectors=edit.sectors)
-
-
-# What each program along an axis of the grid computes alike.
-
-
-def _computed_alike(kernel: Kernel) -> Iterator[Where]:
-    """All programs along an axis of the grid multiply the same two matrices, or only reduce the same data in a
-    loop. Without it one program does so, and stores the result: what the others load for nothing else is
-    gone, too."""
-    graph = kernel.graph
-    combines = [*graph.named(DOTS), *graph.named(r"^tt\.reduce$", loop=True)]
-    alike: dict[int, list[tuple[Node, frozenset[Node]]]] = {}
-    for node in combines:
-        programs, loads = _programs_alike(kernel, node)
-        alike.setdefault(programs if loads else 1, []).append((node, loads))
-    ends = {node for found in alike.values() for node, _ in found}
-    stored = {
-        made
-        for store in graph.named(r"tt\.(store|atomic_\w+)$")
-        for made in graph.backward(store.operands[1:], lambda each: each not in ends)
-    }
-    others = stored.union(*(loads for _, loads in alike.get(1, ())))
-    for programs, found in sorted(alike.items()):
-        lines = {load.line for _, loads in found for load in loads - others} - {0}
-        products = {node.line for node, _ in found} - {0}
-        rows, here = kernel.at(lines | products), kernel.at(lines) & kernel.table.of(*LOADS)
-        if programs == 1 or not products or not kernel.table.total("sectors", here):
-            continue
-        share = (1 - 1 / programs) * kernel.table.waits(rows)
-        yield Where(
-            kernel.table.place_of_most(kernel.table.amount("sectors"), here) or kernel.place, rows,
-            cites={
-                "programs": Quantity(programs, "programs"), "where": f"line {min(products)}",
-                "sampled": of_samples(share),
-            },
-            amounts={"part": 1 - 1 / programs, "waits": share},
-            text="{programs} load this only for {where}, each to the same result: {sampled} are there",
-            advice="give a program more along that axis of the grid; or compute it once, in an earlier kernel, and "
-            "load the result",
-        )  # fmt: skip
-
-
-def _programs_alike(kernel: Kernel, node: Node) -> tuple[int, frozenset[Node]]:
-    """How many programs get the same result of an op, and the loads that it comes from."""
-    values = node.operands[:OPERANDS] if re.search(DOTS, node.name) else node.operands
-    rests = kernel.graph.depends(*values, *_control(node))
-    return math.prod(kernel.sides[axis] for axis in set(AXES) - rests.axes), rests.loads
-
-
-def _control(node: Node) -> list[Value]:
-    """The bounds and conditions of the loops and branches that an op is in."""
-    return [
-        value for each in node.around for value in (each.operands[:3] if each.name == LOOPS[0] else each.operands)
-    ]
 
 
 # Bytes of a tensor that loads ask L1 for several times.
@@ -314,7 +260,12 @@ def _axes_of(kernel: Kernel, load: Node) -> frozenset[str]:
     """The axes of the grid that a load depends on: where it loads from, whether it does, and the bounds and
     conditions of the loops and branches that it is in."""
     mine = [value for value in load.operands if "memdesc" not in value.type]
-    return kernel.graph.depends(*mine, *_control(load)).axes
+    around = [
+        value
+        for node in load.around
+        for value in (node.operands[:3] if node.name == LOOPS[0] else node.operands)
+    ]
+    return kernel.graph.depends(*mine, *around).axes
 
 
 def _sent_once(kernel: Kernel, where: Where) -> Edit:
@@ -370,7 +321,6 @@ def _large_tiles(kernel: Kernel, where: Where) -> Edit:
 
 def _again(kernel: Kernel) -> Iterator[Where]:
     yield from _loaded_again(kernel)
-    yield from _computed_alike(kernel)
     if "counters" in kernel.known:
         yield from _overlapping(kernel)
 
@@ -396,7 +346,6 @@ RULES: Final = (
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
         "of the "
         "loop",
-        "traffic",
     ),
     Rule(
         "tile-reread", _ALL | {"counters"}, _reread, _not_reread,
@@ -405,6 +354,5 @@ RULES: Final = (
         "a program that does what several do now, or an order of the grid in which those that load the same "
         "run "
         "together",
-        "traffic",
     ),
 )  # fmt: skip

@@ -47,9 +47,8 @@ class Where:
 
 @dataclass(frozen=True)
 class Rule:
-    """name: of its findings. needs: of `kernel.WITNESSES`, who must have seen the kernel. kind: of scenario,
-    by which the interval of its gain is chosen (`intervals`). architectures: compute capabilities for which
-    it holds; None for all."""
+    """name: of its findings. needs: of `kernel.WITNESSES`, who must have seen the kernel. architectures:
+    compute capabilities for which it holds; None for all."""
 
     name: str
     needs: frozenset[str]
@@ -57,7 +56,6 @@ class Rule:
     removed: Callable[[Kernel, Where], Edit]
     text: str
     advice: str
-    kind: str
     confidence: Confidence = "medium"
     architectures: frozenset[int] | None = None
 

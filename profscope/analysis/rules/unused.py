@@ -449,6 +449,5 @@ RULES: Final = (
         "a block that fits the row: the next smaller power of two and a loop, or several rows a program; end "
         "the "
         "loop of a tile without rows",
-        "work",
     ),
 )  # fmt: skip
