@@ -16,7 +16,7 @@ import torch
 
 import profscope
 from bench.corpus.case import Case, Launch, Prepare, agree
-from profscope.analysis.diagnosis.thresholds import UNEVEN
+from profscope.analysis.rules.thresholds import UNEVEN
 from profscope.profiles import Profile
 
 __all__ = ["evidence_file", "prepared", "record", "warm"]

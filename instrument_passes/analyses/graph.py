@@ -12,141 +12,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from profscope.instrument_passes.analyses.dependence import Dependence, Dependences
+from profscope.instrument_passes.analyses.values import (
+    AXES,
+    FOR_BOUNDS,
+    LOADS,
+    LOOPS,
+    WRITES,
+    Node,
+    Value,
+    element_bytes,
+    size_of,
+)  # fmt: skip
 from profscope.instrument_passes.ir.model import Block, Module, Op, Region
-from profscope.instrument_passes.ir.signature import element_type, elements
 
 __all__ = ["AXES", "LOOPS", "Dependence", "Graph", "Node", "Value", "element_bytes", "size_of"]
 
-AXES: Final = ("x", "y", "z")
-"""Of a grid."""
-LOOPS: Final = ("scf.for", "scf.while")
-_BITS: Final = re.compile(r"[a-zA-Z]+(\d+)")
-_FOR_BOUNDS: Final = 3  # operands of scf.for in front of what it carries: lower, upper, step
-_ADDS: Final = ("arith.addi", "tt.addptr")
-_DIVISIONS: Final = re.compile(r"arith\.(div|rem|floordiv|ceildiv)[su]i$")
-_LOADS: Final = re.compile(
-    r"tt\.(load|descriptor_load|descriptor_gather)$|ttg\.async_copy_global_to_local$"
-    r"|ttng\.async_tma_(copy_global_to_local|gather)$"
-)
-_DOTS: Final = re.compile(r"tt\.dot(_scaled)?$|warp_group_dot$|tc_gen5_mma(_scaled)?$")
-_ATOMICS: Final = re.compile(r"tt\.atomic_")
-_ASSEMBLY: Final = "tt.elementwise_inline_asm"
-_WRITES: Final = re.compile(
-    r"ttg\.(local_store|async_copy_global_to_local)$|async_tma_\w+_to_local$|tmem_store$"
-)
 _VIEWS: Final = re.compile(r"ttg\.memdesc_\w+$|tt\.trans$")
 """Ops that make a part or another shape of a buffer."""
-_POINTERS: Final = ("!tt.ptr", "!tt.tensordesc")
-
-
-def size_of(kind: str) -> int:
-    """How many elements a tensor in registers has; 0 of any other type."""
-    return elements(kind) if kind.startswith("tensor<") else 0
-
-
-def element_bytes(kind: str) -> float:
-    """Of an element of a tensor, or of a scalar; infinite if the type does not tell."""
-    bits = _BITS.fullmatch(element_type(kind))
-    return int(bits[1]) / 8 if bits else float("inf")
-
-
-@dataclass(eq=False)
-class Value:
-    """A result of `maker`, or, if that is None, an argument of a block of `around`, number `index`."""
-
-    type: str
-    index: int
-    maker: Node | None
-    around: Node | None
-    sources: list[Value] = field(default_factory=list, repr=False)
-    users: list[Node] = field(default_factory=list, repr=False)
-
-    @property
-    def is_counter(self) -> bool:
-        """Whether it counts the steps of a loop."""
-        return (
-            self.maker is None
-            and self.index == 0
-            and self.around is not None
-            and self.around.name == LOOPS[0]
-        )
-
-    @property
-    def carrier(self) -> Node | None:
-        """The loop that carries it from step to step, if it is a block argument of one."""
-        is_argument = self.maker is None and self.around is not None and self.around.name in LOOPS
-        return self.around if is_argument and not self.is_counter else None
-
-
-@dataclass(eq=False)
-class Node:
-    """An op. around: the ops it is in, the innermost first. line: in the kernel's file, of a function of
-    another file that was inlined there where it is called; 0 if unknown."""
-
-    op: Op
-    name: str
-    line: int
-    around: tuple[Node, ...]
-    operands: list[Value] = field(default_factory=list)
-    results: list[Value] = field(default_factory=list)
-
-    @cached_property
-    def text(self) -> str:
-        """The op's own text, up to its location."""
-        return self.op.text.split(" loc(", 1)[0].strip()
-
-    @cached_property
-    def loops(self) -> tuple[Node, ...]:
-        """The loops it is in, the innermost first."""
-        return tuple(each for each in self.around if each.name in LOOPS)
-
-    @property
-    def loop(self) -> Node | None:
-        return self.loops[0] if self.loops else None
-
-    def is_in(self, other: Node) -> bool:
-        """Whether it is `other`, or anywhere inside."""
-        return other is self or other in self.around
-
-    @property
-    def size(self) -> int:
-        """Elements of its largest result in registers."""
-        return max((size_of(each.type) for each in self.results), default=0)
-
-
-@dataclass(frozen=True)
-class Dependence:
-    """What a value rests on.
-
-    axes: those of the grid along which it may differ. lanes: whether it differs between elements of a tensor
-    by position. counters: loops whose counter moves it, directly or by what they add up. varies_in: loops in
-    which a later step may have another one. loads: ops that load what it is computed from; of_data: whether
-    there are any, or products; of_lane_data: whether these are tensors. is_divided, is_rounded: whether a
-    division of tensors, or a conversion of a tensor from floating point, is in it. arguments: positions of
-    the kernel's pointers; None if some pointer is not an argument.
-    """
-
-    axes: frozenset[str]
-    lanes: bool
-    counters: frozenset[Node]
-    varies_in: frozenset[Node]
-    loads: frozenset[Node]
-    of_data: bool
-    of_lane_data: bool
-    of_products: bool
-    is_divided: bool
-    has_division: bool
-    is_rounded: bool
-    arguments: frozenset[int] | None
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether all programs, lanes and steps have the same, which no memory tells."""
-        return not (self.axes or self.lanes or self.varies_in or self.of_data)
 
 
 class Graph:
@@ -166,7 +52,7 @@ class Graph:
         for node in self.nodes:
             for value in node.operands:
                 value.users.append(node)
-        self._facts = _Facts(self)
+        self._facts = Dependences(self.nodes, self._arguments.values())
 
     # Building: nodes and values, then names, then sources.
 
@@ -291,7 +177,7 @@ class Graph:
 
     def copies_into(self, buffer: Node) -> list[Node]:
         """The ops that copy from global memory into a buffer."""
-        return [each for each in self.nodes if _WRITES.search(each.name) and _LOADS.search(each.name)
+        return [each for each in self.nodes if WRITES.search(each.name) and LOADS.search(each.name)
                 and any(self.buffer(operand) is buffer for operand in each.operands)]  # fmt: skip
 
     def layout(self, kind: str) -> str:
@@ -364,7 +250,7 @@ def _link_plain(graph: Graph, node: Node) -> None:
     puts into a buffer."""
     for value in (*node.results, *graph.arguments(node)):
         value.sources += node.operands
-    if _WRITES.search(node.name):
+    if WRITES.search(node.name):
         for operand in node.operands:
             if (buffer := graph.buffer(operand)) is not None:
                 buffer.results[0].sources += [each for each in node.operands if each is not operand]
@@ -373,9 +259,9 @@ def _link_plain(graph: Graph, node: Node) -> None:
 def _link_for(graph: Graph, node: Node) -> None:
     arguments = graph.arguments(node)
     carried = arguments[1:]
-    inits = node.operands[_FOR_BOUNDS:]
+    inits = node.operands[FOR_BOUNDS:]
     for counter in arguments[:1]:
-        counter.sources += node.operands[:_FOR_BOUNDS]
+        counter.sources += node.operands[:FOR_BOUNDS]
     _link(carried, inits)
     _link(node.results, inits)
     for end in graph.ends(node):
@@ -439,166 +325,3 @@ _LINKS: Final[dict[str, Callable[[Graph, Node], None]]] = {
     "cf.cond_br": _link_branch, "cf.switch": _link_branch, "tt.call": _link_call,
     "ttg.warp_specialize": _link_specialize, "tt.func": _link_nothing,
 }  # fmt: skip
-
-
-# The lattice: sets of properties as bits of an integer, joined along `sources` until nothing changes.
-
-_LANES, _DATA, _LANE_DATA, _PRODUCT, _DIVIDED, _DIVISION, _ROUNDED, _NO_ARGUMENT = (
-    1 << at for at in range(8)
-)
-_AXES: Final = {axis: 1 << 8 + at for at, axis in enumerate(AXES)}
-_FIRST_FREE: Final = 8 + len(AXES)
-
-
-class _Facts:
-    """What values depend on, in three readings (see `Graph`), and their numbers."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._nodes = graph.nodes
-        self._bits: dict[tuple[str, object], int] = {}
-        self._values = [
-            *(each for node in graph.nodes for each in node.results),
-            *(each for values in graph._arguments.values() for each in values),
-        ]
-        self._own = {value: self._origin(value) for value in self._values}
-        self._joined: dict[str, dict[Value, int]] = {}
-        self._numbers: dict[object, int] = {}
-        self._known: dict[Value, int] = {}
-
-    def _bit(self, kind: str, key: object) -> int:
-        return self._bits.setdefault((kind, key), 1 << _FIRST_FREE + len(self._bits))
-
-    def _origin(self, value: Value) -> int:
-        """The bits that a value brings in itself."""
-        node, bits = value.maker, 0
-        if node is None:
-            around = value.around
-            assert around is not None
-            if value.is_counter:
-                return self._bit("counter", around) | self._bit("varies", around)
-            if around.name in LOOPS:
-                bits = self._varying((around, *around.loops))
-                return bits | (self._bit("counter", around) if _is_advanced(value) else 0)
-            is_kernel = around.name == "tt.func" and " private " not in around.op.first_line
-            if is_kernel and value.type.startswith(_POINTERS):
-                bits |= self._bit("argument", value.index)
-            return bits
-        is_tensor = size_of(value.type) > 0
-        if node.name == "tt.get_program_id":
-            bits |= _AXES[node.text.partition("get_program_id ")[2][:1]]
-        elif node.name == "tt.make_range":
-            bits |= _LANES
-        elif _ATOMICS.match(node.name) or node.name == _ASSEMBLY:
-            bits |= sum(_AXES.values())
-        elif node.name == "tt.int_to_ptr":
-            bits |= _NO_ARGUMENT
-        elif _DIVISIONS.match(node.name):
-            bits |= _DIVISION | (_DIVIDED if is_tensor else 0)
-        elif node.name == "arith.fptosi" and is_tensor:
-            bits |= _ROUNDED
-        if _LOADS.search(node.name):
-            bits |= self._bit("load", node)
-        if _is_data(node):
-            bits |= _DATA | (_LANE_DATA if is_tensor else 0) | (_PRODUCT if _DOTS.search(node.name) else 0)
-        if _LOADS.search(node.name) or _ATOMICS.match(node.name) or node.op.regions:
-            bits |= self._varying(node.loops)
-        return bits
-
-    def _varying(self, loops: Iterable[Node]) -> int:
-        bits = 0
-        for loop in loops:
-            bits |= self._bit("varies", loop)
-        return bits
-
-    def _cuts(self, value: Value, reading: str) -> bool:
-        """Whether a reading does not look behind a value."""
-        node = value.maker
-        if reading == "all":
-            return False
-        if node is None:
-            return reading == "positions" and value.is_counter
-        if reading == "positions":
-            return _is_data(node)
-        return node.name == "tt.load" or _DIVISIONS.match(node.name) is not None
-
-    def _join(self, reading: str) -> dict[Value, int]:
-        found = dict(self._own)
-        copies = {
-            node: self._bit("load", node)
-            for node in self._nodes if _LOADS.search(node.name) and _WRITES.search(node.name)
-        }  # fmt: skip
-        for node, bit in copies.items():  # their result is a token; what they load is in the buffer
-            for operand in node.operands:
-                if operand.type.startswith("!ttg.memdesc"):
-                    found[operand] |= bit | self._varying(node.loops)
-                    for source in operand.sources:
-                        if source.type.startswith("!ttg.memdesc"):
-                            found[source] |= bit | self._varying(node.loops)
-        open_values = [each for each in self._values if not self._cuts(each, reading)]
-        changed = True
-        while changed:
-            changed = False
-            for value in open_values:
-                bits = found[value]
-                for source in value.sources:
-                    bits |= found[source]
-                if bits != found[value]:
-                    found[value] = bits
-                    changed = True
-        return found
-
-    def of(self, values: Iterable[Value], reading: str) -> Dependence:
-        if reading not in self._joined:
-            self._joined[reading] = self._join(reading)
-        bits = 0
-        for value in values:
-            bits |= self._joined[reading][value]
-        named: dict[str, set[object]] = {"counter": set(), "varies": set(), "load": set(), "argument": set()}
-        for (kind, key), bit in self._bits.items():
-            if bits & bit:
-                named[kind].add(key)
-        return Dependence(
-            axes=frozenset(axis for axis, bit in _AXES.items() if bits & bit),
-            lanes=bool(bits & _LANES),
-            counters=frozenset(named["counter"]),  # type: ignore[arg-type]
-            varies_in=frozenset(named["varies"]),  # type: ignore[arg-type]
-            loads=frozenset(named["load"]),  # type: ignore[arg-type]
-            of_data=bool(bits & _DATA) or bool(named["load"]),
-            of_lane_data=bool(bits & _LANE_DATA),
-            of_products=bool(bits & _PRODUCT),
-            is_divided=bool(bits & _DIVIDED),
-            has_division=bool(bits & _DIVISION),
-            is_rounded=bool(bits & _ROUNDED),
-            arguments=None if bits & _NO_ARGUMENT else frozenset(named["argument"]),  # type: ignore[arg-type]
-        )
-
-    def number(self, value: Value) -> int:
-        if value not in self._known:
-            self._known[value] = self._numbers.setdefault(self._computation(value), len(self._numbers))
-        return self._known[value]
-
-    def _computation(self, value: Value) -> object:
-        node = value.maker
-        if node is None:
-            if value.is_counter and value.around is not None:
-                return "counter", *map(self.number, value.around.operands[:_FOR_BOUNDS])
-            return value
-        if node.op.regions or _is_data(node) or _ATOMICS.match(node.name):
-            return value
-        return _NAMES.sub("%", node.text), value.index, *map(self.number, node.operands)
-
-
-_NAMES: Final = re.compile(r"%[\w#:-]+")
-
-
-def _is_data(node: Node) -> bool:
-    """Whether an op brings data in: a load, from global or shared memory, or a product."""
-    return node.name == "ttg.local_load" or bool(_LOADS.search(node.name) or _DOTS.search(node.name))
-
-
-def _is_advanced(value: Value) -> bool:
-    """Whether each step adds something to a value that a loop carries."""
-    return any(
-        source.maker is not None and source.maker.name in _ADDS and value in source.maker.operands
-        for source in value.sources
-    )

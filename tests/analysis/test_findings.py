@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from functools import cache
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import triton.language as tl
 
 from bench.diagnose import Judged, cases, emulated
 from bench.planted_kernels import layer_norm_kernel, one_pass_kernel
-from profscope.analysis import diagnosis
-from profscope.profiles import Profile, load
+from profscope.analysis.rules.diagnose import RULES
+from profscope.profiles import Profile
 from tests.support.quick import quick
 from tests.support.sessions import session
 
@@ -75,14 +74,13 @@ def strided(stride: int) -> Profile:
 def test_a_stride_of_8_is_found_at_its_load() -> None:
     apart, beside = strided(8).findings(), strided(1).findings()
     top = apart.iloc[0]
-    assert (top["finding"], top["confidence"]) == ("uncoalesced-load", "low")
+    assert (top["finding"], top["confidence"]) == ("uncoalesced-load", "high")
     lines = Path(__file__).read_text().splitlines()
     assert "tl.load(x_ptr" in lines[top["line"] - 1]
-    assert top["gain_high_pct"] > 100 * 7 / 8  # L2, which the emulator has none of, may take all of the time
+    assert apart["gain_pct"].isna().all(), "cycles of a model are no gain"
     assert "8 times the sectors" in top["evidence"]
     assert top["evidence"].endswith("(cycles of the emulator's cost model)")
-    assert not (beside["gain_pct"] >= 5).any()
-    assert beside["finding"].tolist() == ["dram-bound"]
+    assert "uncoalesced-load" not in set(beside["finding"])
 
 
 def test_a_load_of_what_another_loop_has_loaded() -> None:
@@ -109,18 +107,8 @@ def test_each_missing_witness_is_one_line() -> None:
     assert said.startswith("strided_kernel: hardware counters: ")
 
 
-def test_partitions_without_counters_are_judged_by_their_spans() -> None:
-    """Recorded on an H200, a few of the CTAs."""
-    faulty = load(Path(__file__).parents[1] / "data" / "findings" / "starving-partition.json.gz")
-    top = faulty.findings().iloc[0]
-    assert top["finding"] == "partition-starved"
-    said = faulty.findings().attrs["not_measured"]
-    assert any("hardware counters: session(hardware=True)" in text for text in said)
-
-
 def test_every_finding_is_documented() -> None:
-    files = Path(diagnosis.__path__[0]).glob("*.py")
-    names = {name for file in files for name in re.findall(r'Finding\(\s*"([a-z-]+)"', file.read_text())}
+    names = {rule.name for rule in RULES} | {"uncoalesced-store", "few-stages"}
     names |= {cause for case in cases() for cause in case["causes"]}
     page = (Path(__file__).parents[2] / "docs" / "findings.md").read_text()
     assert {name for name in names if f"`{name}`" not in page} == set()

@@ -9,8 +9,8 @@ import pytest
 import triton
 import triton.language as tl
 
-from profscope.analysis.diagnosis.repeated_loads import read_by_line
-from tests.support.kernel_facts import facts_in
+from profscope.analysis.rules.reuse import tensor_bytes
+from tests.support.kernel_of import kernel_in
 from tests.support.sessions import session
 
 torch = pytest.importorskip("torch")
@@ -53,8 +53,10 @@ def sizes(kind: str, stated: dict[str, int] = SIZES) -> set[float]:
     tables = prof.profile.tables
     key = tables.metadata["variants"]["reading_kernel"][0]["key"]
     told = {"tensors": [{"kernel": "reading_kernel", "key": key, "bytes": stated}]}
-    facts = facts_in(replace(tables, metadata={**tables.metadata, "hardware": told}))
-    return {read.size for read in read_by_line(facts).values()}
+    kernel = kernel_in(replace(tables, metadata={**tables.metadata, "hardware": told}))
+    loads = [node for node in kernel.graph.named(r"^tt\.load$") if "f32" in node.results[0].type]
+    lines = {node.line for node in loads}
+    return {tensor_bytes(kernel, line) for line in lines}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,7 @@ def sizes(kind: str, stated: dict[str, int] = SIZES) -> set[float]:
         ("in steps", 4000),
         ("other names", 4000),
         ("by an address", math.inf),
-        ("in a function", math.inf),
+        ("in a function", 5000),
     ],
 )
 def test_a_load_has_the_bytes_of_the_tensors_that_it_reads_from(kind: str, expected: float) -> None:

@@ -7,15 +7,16 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bench.diagnose import RECORDINGS, cases
-from profscope.analysis.diagnosis import thresholds
-from profscope.analysis.diagnosis.diagnose import diagnose
-from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.cause import Finding
+from profscope.analysis.rules import thresholds
+from profscope.analysis.rules.diagnose import diagnose
+from profscope.analysis.rules.kernel import Kernel
 from profscope.profiles import load
-from tests.support.captured import captured
-from tests.support.kernel_facts import facts_in
+from tests.support.kernel_of import kernel_in
 from tests.support.quick import quick
 
 _CASES = {case["name"]: case for case in cases() if case["half"] == "open"}
@@ -23,78 +24,81 @@ _NAMES = [name for name in vars(thresholds) if name.isupper() and name[0] != "_"
 
 
 @cache
-def of_case(name: str) -> KernelFacts:
-    return facts_in(load(RECORDINGS / _CASES[name]["file"]).tables)
+def of_case(name: str) -> Kernel:
+    return kernel_in(load(RECORDINGS / _CASES[name]["file"]).tables)
 
 
-def with_columns(columns: int) -> KernelFacts:
+def with_used(kernel: Kernel, **used: float) -> Kernel:
+    """With other parts of resources' peaks."""
+    return replace(kernel, resources=replace(kernel.resources, used=dict(kernel.used) | used))
+
+
+def with_tables(name: str, **tables: pd.DataFrame) -> Kernel:
+    return kernel_in(replace(load(RECORDINGS / _CASES[name]["file"]).tables, **tables))
+
+
+def with_columns(columns: int) -> Kernel:
     """A product by wgmma of so many columns."""
-    facts = of_case("matmul by 2 warps")
-    product = facts.counts["op"] == "HMMA"
-    opcodes = facts.counts["opcode"].astype("str").mask(product, f"HGMMA.64x{columns}x16.F32")
-    ops = facts.counts["op"].astype("str").mask(product, "HGMMA")
-    return replace(facts, counts=facts.counts.assign(opcode=opcodes, op=ops))
+    counts = load(RECORDINGS / _CASES["matmul by 2 warps"]["file"]).counts
+    opcodes = counts["opcode"].astype("str")
+    wide = opcodes.mask(opcodes.str.startswith("HMMA"), f"HGMMA.64x{columns}x16.F32")
+    return with_tables("matmul by 2 warps", counts=counts.assign(opcode=wide.astype("category")))
 
 
-def with_reread(times: float) -> KernelFacts:
+def with_reread(times: float) -> Kernel:
     """A product whose loads ask for so many times what comes from DRAM."""
-    facts = of_case("matmul by 2 warps")
-    asked = 32 * facts.sectors("LDG", "LDGSTS")
-    return replace(facts, counters=dict(facts.counters) | {"dram_read": asked / times})
+    kernel = of_case("matmul by 2 warps")
+    asked = 32 * kernel.table.sectors("LDG", "LDGSTS")
+    counters = dict(kernel.counters) | {"dram_read": asked / times}
+    return replace(kernel, resources=replace(kernel.resources, counters=counters))
 
 
-def with_samples(count: int) -> KernelFacts:
-    profile = load(RECORDINGS / _CASES["chain of rows"]["file"])
-    samples = profile.tables.samples
+def with_samples(count: int) -> Kernel:
+    samples = load(RECORDINGS / _CASES["chain of rows"]["file"]).samples
     most = samples.sort_values("samples", ascending=False).head(1)
-    return facts_in(replace(profile.tables, samples=most.assign(samples=count)))
+    return with_tables("chain of rows", samples=most.assign(samples=count))
 
 
-def with_l2(used: float) -> KernelFacts:
+def with_l2(used: float) -> Kernel:
     """A product whose tiles have a short side, with so much to do for L2."""
-    facts = of_case("matmul by 2 warps")
-    return replace(facts, used=dict(facts.used) | {"l2": used, "dram": used, "tensor": 0.1})
+    return with_used(of_case("matmul by 2 warps"), l2=used, dram=used, tensor=0.1)
 
 
-def with_spread(share: float) -> KernelFacts:
+def with_spread(share: float) -> Kernel:
     """CTAs of several waves whose times are apart by so much of their mean, on either side."""
-    facts = of_case("joined buckets by a program each")
-    half = np.full(len(facts.cta_cycles) // 2, share)
-    return replace(facts, cta_cycles=1e5 * (1 + np.concatenate([half, -half])))
+    kernel = of_case("joined buckets by a program each")
+    half = np.full(len(kernel.cta_cycles) // 2, share)
+    return replace(kernel, cta_cycles=1e5 * (1 + np.concatenate([half, -half])))
 
 
-def with_waits(share: float) -> KernelFacts:
+def with_waits(share: float) -> Kernel:
     """Waits for loads in a loop, which are that part of the samples."""
-    facts = of_case("chain of rows")
-    waits = facts.samples["stall"] == "long_scoreboard"
-    others = int(facts.samples.loc[~waits, "samples"].sum())
-    scale = others * share / (1 - share) / int(facts.samples.loc[waits, "samples"].sum())
-    scaled = (facts.samples["samples"] * scale).round().astype("int64").where(waits, facts.samples["samples"])
-    return replace(facts, samples=facts.samples.assign(samples=scaled))
+    samples = load(RECORDINGS / _CASES["chain of rows"]["file"]).samples
+    waits = samples["stall"] == "long_scoreboard"
+    others = int(samples.loc[~waits, "samples"].sum())
+    scale = others * share / (1 - share) / int(samples.loc[waits, "samples"].sum())
+    scaled = (samples["samples"] * scale).round().astype("int64").where(waits, samples["samples"])
+    return with_tables("chain of rows", samples=samples.assign(samples=scaled))
 
 
-def with_queue(line: int) -> KernelFacts:
+def with_queue(line: int) -> Kernel:
     """All wait for the queue that takes the narrow accesses at a line, and L2 alone is busy."""
-    facts = of_case("bytes one by one")
-    waiting = facts.samples.assign(stall="lg_throttle", blamed_line=line)
-    return replace(facts, samples=waiting, used={"l2": 0.9})
+    name = "bytes one by one"
+    samples = load(RECORDINGS / _CASES[name]["file"]).samples
+    kernel = with_tables(name, samples=samples.assign(stall="lg_throttle", blamed_line=line, blamed_pc=-1))
+    return replace(kernel, resources=replace(kernel.resources, used={"l2": 0.9}))
 
 
-def with_tensor(used: float) -> KernelFacts:
+def with_tensor(used: float) -> Kernel:
     """A product whose tiles have a short side, with so much to do for the tensor cores."""
-    facts = of_case("matmul by 2 warps")
-    return replace(facts, used=dict(facts.used) | {"tensor": used})
+    return with_used(of_case("matmul by 2 warps"), tensor=used)
 
 
-def case(name: str) -> Callable[[], KernelFacts]:
+def case(name: str) -> Callable[[], Kernel]:
     return lambda: of_case(name)
 
 
-def partitions() -> KernelFacts:
-    return facts_in(captured("matmul_ws-heavy-0").tables)
-
-
-_IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
+_IF_HALVED: dict[str, Callable[[], Kernel]] = {
     "ATTAINABLE_DRAM": case("gelu of rows by 32 warps"),
     "SCHEDULERS": case("farthest points by 32 warps"),
     "VECTOR_BYTES": case("mask of an odd length"),
@@ -106,6 +110,7 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "BOUND": lambda: with_l2(0.4),
     "FEWEST_SAMPLES": lambda: with_samples(150),
     "NOISE_PCT": case("decode by broadcast"),
+    "WIDEST_PCT": case("chain of rows"),
     "ATTAINABLE": case("matmul of 1 stage"),
     "NEAR_ROOF": case("norm in float64"),
     "MUCH": lambda: with_waits(0.1),
@@ -114,9 +119,8 @@ _IF_HALVED: dict[str, Callable[[], KernelFacts]] = {
     "UNEVEN": lambda: with_spread(0.25),
     "CTA_START_CYCLES": case("CTAs of one short row"),
     "LAUNCH_US": case("rays of a picture's rows by one program"),
-    "PASSED_CYCLES": partitions,
 }
-_IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
+_IF_DOUBLED: dict[str, Callable[[], Kernel]] = {
     "ATTAINABLE_DRAM": case("image off by a byte"),
     "SCHEDULERS": case("farthest points by 32 warps"),
     "VECTOR_BYTES": case("field of a structure"),
@@ -128,6 +132,7 @@ _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "BOUND": case("squares turned by a gather"),
     "FEWEST_SAMPLES": lambda: with_samples(300),
     "NOISE_PCT": case("best logit each step"),
+    "WIDEST_PCT": case("long rows of 2 warps"),
     "ATTAINABLE": case("triangular matvec"),
     "NEAR_ROOF": case("matmul by 2 warps"),
     "MUCH": case("best logit each step"),
@@ -136,13 +141,16 @@ _IF_DOUBLED: dict[str, Callable[[], KernelFacts]] = {
     "UNEVEN": lambda: with_spread(0.5),
     "CTA_START_CYCLES": case("bytes one by one"),
     "LAUNCH_US": case("rays of a picture's rows by one program"),
-    "PASSED_CYCLES": partitions,
 }
 
 
-def found(facts: KernelFacts) -> list[tuple[str, int, list[float]]]:
+def found(kernel: Kernel) -> list[tuple[str, int, list[str], float]]:
     """The findings, with what they bring and the bounds of that."""
-    return [(each.finding, each.line, [round(pct, 1) for pct in each.gain[:3]]) for each in diagnose(facts)]
+
+    def shown(finding: Finding) -> list[str]:
+        return [f"{pct:.1f}" for pct in finding.gain[:3]]
+
+    return [(each.finding, each.line, shown(each), round(each.weight, 1)) for each in diagnose(kernel)]
 
 
 def test_there_are_at_most_20_and_each_is_tried() -> None:

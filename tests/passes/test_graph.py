@@ -15,6 +15,8 @@ _HEAD = """\
 #smem = #ttg.shared_memory
 module attributes {"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32} {
 """
+_ALL = "!ttg.memdesc<2x128xi32, #s, #smem, mutable>"
+_ONE = "!ttg.memdesc<128xi32, #s, #smem, mutable>"
 _PTRS = "tensor<128x!tt.ptr<f32>, #b>"
 _INTS = "tensor<128xi32, #b>"
 _PLACE = f"""\
@@ -69,11 +71,11 @@ SHARED = f"""\
     %c0 = arith.constant 0 : i32
     %qs = tt.splat %q : !tt.ptr<i32> -> tensor<128x!tt.ptr<i32>, #b>
     %mine = tt.addptr %qs, %at : tensor<128x!tt.ptr<i32>, #b>, {_INTS}
-    %buffers = ttg.local_alloc : () -> !ttg.memdesc<2x128xi32, #s, #smem, mutable>
-    %one = ttg.memdesc_index %buffers[%c0] : !ttg.memdesc<2x128xi32, #s, #smem, mutable> -> !ttg.memdesc<128xi32, #s, #smem, mutable>
-    %token = ttg.async_copy_global_to_local %mine, %one : tensor<128x!tt.ptr<i32>, #b> -> <128xi32, #s, #smem, mutable>
-    %two = ttg.memdesc_index %buffers[%c0] : !ttg.memdesc<2x128xi32, #s, #smem, mutable> -> !ttg.memdesc<128xi32, #s, #smem, mutable>
-    %index = ttg.local_load %two : !ttg.memdesc<128xi32, #s, #smem, mutable> -> {_INTS}
+    %buffers = ttg.local_alloc : () -> {_ALL}
+    %one = ttg.memdesc_index %buffers[%c0] : {_ALL} -> {_ONE}
+    %token = ttg.async_copy_global_to_local %mine, %one : tensor<128x!tt.ptr<i32>, #b> -> {_ONE[12:]}
+    %two = ttg.memdesc_index %buffers[%c0] : {_ALL} -> {_ONE}
+    %index = ttg.local_load %two : {_ONE} -> {_INTS}
     %there = tt.addptr %base, %index : {_PTRS}, {_INTS}
     %v = tt.load %there : {_PTRS}
 """
@@ -124,7 +126,12 @@ def test_data_makes_an_address(body: str) -> None:
     assert everything.of_data
     assert (everything.axes, everything.arguments) == ({"x"}, {0, 1})
     assert {node.name for node in everything.loads} < {"tt.load", "ttg.async_copy_global_to_local"}
-    assert (position.axes, position.lanes, position.of_lane_data, position.arguments) == (set(), False, True, {0})
+    assert (position.axes, position.lanes, position.of_lane_data, position.arguments) == (
+        set(),
+        False,
+        True,
+        {0},
+    )
 
 
 def test_a_branch_depends_on_its_condition() -> None:
@@ -182,7 +189,9 @@ def test_integers_are_sums_of_what_they_are_computed_from() -> None:
     address = load(seen).operands[0]
     factors = seen.affine(address)
     assert factors is not None
-    named = {value.maker.name if value.maker else "argument": factor for value, factor in factors.items() if value}
+    named = {
+        value.maker.name if value.maker else "argument": factor for value, factor in factors.items() if value
+    }
     assert named == {"tt.get_program_id": 128, "tt.make_range": 1, "argument": 1}
     (number,) = (node for node in seen.named("arith.constant") if "128" in node.text)
     assert seen.constant(number.results[0]) == 128

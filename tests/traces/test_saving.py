@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import profscope
 from profscope.analysis.cause import Finding
-from profscope.analysis.diagnosis import diagnose
-from profscope.analysis.diagnosis.facts import KernelFacts
+from profscope.analysis.rules import diagnose
+from profscope.analysis.rules.kernel import Kernel
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
 from profscope.traces.output import held
@@ -93,8 +93,8 @@ def test_a_finding_that_fails_fails_no_save(
 ) -> None:
     profile = profscope.load(ROOT / "tests" / "data" / "findings" / "uncoalesced-load.json.gz")
 
-    def fails(facts: KernelFacts) -> Iterator[Finding]:
-        raise ZeroDivisionError(f"in {facts.kernel}")
+    def fails(kernel: Kernel) -> Iterator[Finding]:
+        raise ZeroDivisionError(f"in {kernel.analysis.kernel}")
 
     monkeypatch.setattr(diagnose, "diagnose", fails)
     path = tmp_path / f"t{suffix}"

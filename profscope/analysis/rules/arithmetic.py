@@ -14,8 +14,8 @@ from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.dataflow import CASTS, is_store
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.memory import torn_vectors
-from profscope.analysis.rules.products import OPERANDS
 from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.tiles import OPERANDS
 from profscope.instrument_passes.analyses.graph import Graph, Node
 
 __all__ = ["RULES"]

@@ -16,11 +16,11 @@ from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import LOADED
-from profscope.analysis.rules.products import larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.tiles import larger_tiles, tile_of
 from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
-__all__ = ["RULES", "repeated_loads"]
+__all__ = ["RULES", "repeated_loads", "tensor_bytes"]
 
 _SECTOR_BYTES: Final = 32.0
 _OF_L1: Final = ("l1", "lsu")
@@ -137,7 +137,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     again = {}
     for line, size in touched.items():
         rests = [kernel.graph.depends(node.operands[0]) for node in kernel.accesses_at(line)]
-        tensor = _tensor_bytes(kernel, line)
+        tensor = tensor_bytes(kernel, line)
         is_plain = line not in repeated and not any(each.loads or each.has_division for each in rests)
         if is_plain and size >= thresholds.REREAD * tensor:
             again[line] = size - tensor
@@ -147,7 +147,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
         return
     line = max(again, key=lambda each: again[each])
     is_alike = not any(kernel.graph.depends(node.operands[0]).axes for node in kernel.accesses_at(line))
-    tensor = _tensor_bytes(kernel, line)
+    tensor = tensor_bytes(kernel, line)
     is_shared = is_alike and touched[line] <= tensor * kernel.grid
     yield Where(
         kernel.line(line), rows,
@@ -177,7 +177,7 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
     }
 
 
-def _tensor_bytes(kernel: Kernel, line: int) -> float:
+def tensor_bytes(kernel: Kernel, line: int) -> float:
     """Of the tensors that loads at a line read from; infinite if one is not known."""
     arguments: set[int] = set()
     for node in kernel.accesses_at(line):
@@ -208,7 +208,7 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         for place, each in _touched(kernel, table.of(*LOADS)).items()
     }
     programs, repeated = _programs_by_line(kernel), repeated_loads(kernel)
-    sizes = {line: _tensor_bytes(kernel, line) / _SECTOR_BYTES for _, line in asked}
+    sizes = {line: tensor_bytes(kernel, line) / _SECTOR_BYTES for _, line in asked}
     different = {place: min(touched[place] / programs.get(place[1], 1), sizes[place[1]]) for place in asked}
     needed = _distinct(kernel, different)
     shared = [
