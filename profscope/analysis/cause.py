@@ -125,8 +125,8 @@ def of_peak(share: float) -> Quantity:
 @dataclass(frozen=True)
 class Finding:
     """One row of `findings()`, less kernel and variant: see there. weight: by which rows are ordered, in
-    percent of the kernel's time: what the model of resources says, before it is corrected by what followed
-    findings have saved; on the emulator, the cycles at the line."""
+    percent of the kernel's time: the gain, also if it is too uncertain to be stated; on the emulator, the
+    cycles at the line."""
 
     finding: str
     file: str

@@ -42,7 +42,7 @@ def diagnose(kernel: Kernel) -> Iterator[Finding]:
         if not rule.is_silent(kernel)
         for where in rule.where(kernel)
     ]
-    causes = _ranked(found)
+    causes = _ranked(found, emulated=kernel.emulated)
     places: set[tuple[str, str, int]] = set()
     for each in causes:
         place = each.finding, each.file, each.line
@@ -64,11 +64,15 @@ def silent_rules(kernel: Kernel) -> list[str]:
     return [rule.name for rule in RULES if rule.is_silent(kernel) == "architecture"]
 
 
-def _ranked(found: list[Finding]) -> list[Finding]:
-    """Those that save something, the most first; symptoms if they are more than causes may explain."""
-    causes = [each for each in found if each.finding not in _SYMPTOMS and each.weight >= thresholds.NOISE_PCT]
-    explained = max([thresholds.NOISE_PCT, *(each.gain.high for each in causes)])
-    causes += [each for each in found if each.finding in _SYMPTOMS and each.weight > explained]
+def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:
+    """Those that save something, the most first; symptoms if they are more than causes may explain, on the
+    emulator, which does not know how much that is, behind them."""
+    least = thresholds.NOISE_PCT
+    causes = [each for each in found if each.finding not in _SYMPTOMS and each.weight >= least]
+    explained = max([least, *(each.weight if emulated else each.gain.high for each in causes)])
+    for each in found:
+        if each.finding in _SYMPTOMS and each.weight > explained:
+            causes.append(replace(each, weight=least) if emulated else each)
     order = {name: at for at, name in enumerate(_SYMPTOMS)}
     return sorted(causes, key=lambda each: (-each.weight, order.get(each.finding, -1)))
 

@@ -1,12 +1,11 @@
 """How well a gain is known: 90 % intervals from what followed findings have saved.
 
-On the corpus the real gain is off the calculated one by a bias and a spread that depend on the rule (the
-launch's geometry has no bias): resources that a model does not know, latencies that overlap, a repair that
-does more than undo the fault. Both are fitted on the scale of arcsin(sqrt(gain)), on which the error of a
-share does not depend on the share (M. S. Bartlett, "The square root transformation in analysis of variance",
-1936), by `python -m bench.diagnose --fit`. The fit of a rule of few cases leans on those of all others.
-Rounds of the corpus that were left out of the fit are in these intervals in 88 % of the cases
-(docs/benchmarks.md).
+On the corpus the real gain is off the calculated one by a spread that depends on the rule: resources that a model
+does not know, latencies that overlap, a repair that does more than undo the fault. It is fitted on the scale of
+arcsin(sqrt(gain)), on which the error of a share does not depend on the share (M. S. Bartlett, "The square root
+transformation in analysis of variance", 1936), by `python -m bench.diagnose --fit`. The fit of a rule of few
+cases leans on those of all others. Of the cases of rounds that were left out of the fit, 88 % are in these
+intervals (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -22,45 +21,44 @@ _Z: Final = 1.645  # 90 % of a normal distribution are within so many standard d
 
 
 class Spread(NamedTuple):
-    """Of the real gain's angle around the calculated one's: the median, and what 5 % are below and above."""
+    """Of the real gain's angle around the calculated one's: what 5 % are below, and 5 % above."""
 
-    bias: float
     low: float
     high: float
 
 
 SPREADS: Final[dict[str, Spread]] = {
-    "atomics": Spread(0.082, -0.038, 0.267),
-    "bank-conflict": Spread(-0.017, -0.176, 0.175),
-    "conversions": Spread(0.096, -0.243, 0.529),
-    "exposed-latency": Spread(0.035, -0.089, 0.259),
-    "few-stages": Spread(0.062, -0.29, 0.589),
-    "fp64-arithmetic": Spread(-0.009, -0.218, 0.271),
-    "idle-sms": Spread(0.0, -0.194, 0.229),
-    "index-arithmetic": Spread(0.011, -0.171, 0.195),
-    "late-warp": Spread(0.0, -0.194, 0.273),
-    "layout-conversion": Spread(0.218, 0.056, 0.45),
-    "load-imbalance": Spread(0.0, -0.204, 0.281),
-    "low-occupancy": Spread(0.0, -0.192, 0.275),
-    "masked-work": Spread(0.112, -0.284, 0.354),
-    "mma-not-overlapped": Spread(-0.033, -0.258, 0.544),
-    "no-tensor-cores": Spread(0.152, -0.388, 0.63),
-    "partition-starved": Spread(0.0, -0.186, 0.254),
-    "redundant-load": Spread(0.145, -0.277, 0.327),
-    "register-spills": Spread(0.215, -0.373, 0.854),
-    "serial-reduction": Spread(0.082, -0.138, 0.318),
-    "slow-math": Spread(-0.001, -0.191, 0.206),
-    "small-mma": Spread(-0.014, -0.124, 0.285),
-    "tail": Spread(0.0, -0.113, 0.181),
-    "tile-reread": Spread(-0.006, -0.236, 0.207),
-    "tiny-ctas": Spread(0.058, -0.031, 0.284),
-    "too-many-warps": Spread(0.03, -0.295, 0.553),
-    "uncoalesced-load": Spread(0.056, -0.054, 0.218),
-    "uncoalesced-store": Spread(0.063, -0.057, 0.204),
-    "unvectorized-access": Spread(-0.001, -0.114, 0.181),
-}  # fmt: skip
+    "atomics": Spread(-0.038, 0.267),
+    "bank-conflict": Spread(-0.176, 0.175),
+    "conversions": Spread(-0.243, 0.529),
+    "exposed-latency": Spread(-0.089, 0.259),
+    "few-stages": Spread(-0.290, 0.589),
+    "fp64-arithmetic": Spread(-0.218, 0.271),
+    "idle-sms": Spread(-0.178, 0.245),
+    "index-arithmetic": Spread(-0.171, 0.195),
+    "late-warp": Spread(-0.194, 0.273),
+    "layout-conversion": Spread(0.000, 0.450),
+    "load-imbalance": Spread(-0.187, 0.298),
+    "low-occupancy": Spread(-0.192, 0.275),
+    "masked-work": Spread(-0.284, 0.354),
+    "mma-not-overlapped": Spread(-0.258, 0.544),
+    "no-tensor-cores": Spread(-0.388, 0.630),
+    "partition-starved": Spread(-0.186, 0.254),
+    "redundant-load": Spread(-0.277, 0.327),
+    "register-spills": Spread(-0.373, 0.854),
+    "serial-reduction": Spread(-0.138, 0.318),
+    "slow-math": Spread(-0.191, 0.206),
+    "small-mma": Spread(-0.124, 0.285),
+    "tail": Spread(-0.142, 0.152),
+    "tile-reread": Spread(-0.236, 0.207),
+    "tiny-ctas": Spread(-0.031, 0.284),
+    "too-many-warps": Spread(-0.295, 0.553),
+    "uncoalesced-load": Spread(-0.054, 0.218),
+    "uncoalesced-store": Spread(-0.057, 0.204),
+    "unvectorized-access": Spread(-0.114, 0.181),
+}
 """By finding."""
-_OTHERS: Final = Spread(0.0, -0.25, 0.25)
+_OTHERS: Final = Spread(-0.25, 0.25)
 
 
 def angle(pct: float) -> float:
@@ -73,12 +71,10 @@ def share_of(angle: float) -> float:
 
 
 def interval(finding: str, pct: float, samples: float) -> Gain:
-    """The gain to expect, with its interval, of one that was calculated; 0 if it is. samples: that its share
-    was taken from; 0 if it was not sampled."""
+    """A gain with its interval; 0 has none. samples: that its share was taken from; 0 if it was not sampled."""
     if not pct:
         return Gain(0.0, 0.0, 0.0)
     spread, at = SPREADS.get(finding, _OTHERS), angle(pct)
     error = _Z / (2 * math.sqrt(samples)) if samples else 0.0  # of the angle of a share
-    middle = at + spread.bias
-    low, high = (math.hypot(each - spread.bias, error) for each in (spread.low, spread.high))
-    return Gain(share_of(middle), share_of(middle - low), share_of(middle + high))
+    low, high = (math.hypot(each, error) for each in spread)
+    return Gain(pct, share_of(at - low), share_of(at + high))
