@@ -1,11 +1,11 @@
 """How well a gain is known: 90 % intervals from what followed findings have saved.
 
-On the corpus the real gain is off the calculated one by a spread that depends on the rule: resources that a model
-does not know, latencies that overlap, a repair that does more than undo the fault. It is fitted on the scale of
-arcsin(sqrt(gain)), on which the error of a share does not depend on the share (M. S. Bartlett, "The square root
-transformation in analysis of variance", 1936), by `python -m bench.diagnose --fit`. The fit of a rule of few
-cases leans on those of all others. Of the cases of rounds that were left out of the fit, 88 % are in these
-intervals (docs/benchmarks.md).
+On the corpus the real gain is off the calculated one by a spread that depends on the rule: resources that a
+model does not know, latencies that overlap, a repair that does more than undo the fault. It is fitted on the
+scale of arcsin(sqrt(gain)), on which the error of a share does not depend on the share (M. S. Bartlett, "The
+square root transformation in analysis of variance", 1936), by `python -m bench.diagnose --fit`. The fit of a
+rule of few cases leans on those of all others. Of the cases of rounds that were left out of the fit, 88 % are
+in these intervals (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def share_of(angle: float) -> float:
 
 
 def interval(finding: str, pct: float, samples: float) -> Gain:
-    """A gain with its interval; 0 has none. samples: that its share was taken from; 0 if it was not sampled."""
+    """A gain with its interval; 0 has none. samples: that its share was taken from; 0 if it was not
+    sampled."""
     if not pct:
         return Gain(0.0, 0.0, 0.0)
     spread, at = SPREADS.get(finding, _OTHERS), angle(pct)
