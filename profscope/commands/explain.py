@@ -12,7 +12,7 @@ from profscope.emulator import say_how
 from profscope.errors import run_command
 from profscope.installed import require
 from profscope.tuning.search import check_limit
-from profscope.viewer.option_types import KERNELS, pattern
+from profscope.viewer.option_types import KERNELS, count, pattern
 
 __all__ = ["main", "make_parser"]
 
@@ -46,13 +46,13 @@ def _explain(words: list[str]) -> int:
     from profscope.tuning.search import explained
 
     with select("auto") as machine:
-        launches = ProgramLaunches()
-        with launches.kept():
+        launches = ProgramLaunches(given.kernels, given.memory, machine)
+        with launches.watched():
             code = _exit_code(chosen)
         if code:
             return code
-        launch = launches.biggest(given.kernels, machine)
-        explanation = explained(launch, {}, given.limit_s, "auto")
+        kept = launches.biggest()
+        explanation = explained(kept.launch, {}, given.limit_s, "auto", kept.contents, kept.note)
     sys.stdout.write(f"{explanation!r}\n")
     return 0
 
@@ -103,6 +103,14 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             type=float,
             default=60.0,
             help="start no further trial after this (default: 60)",
+        ),
+        parser.add_argument(
+            "--memory",
+            metavar="MIB",
+            type=count,
+            default=1024,
+            help="device memory for a copy of a launch's arguments, which the program may change later "
+            "(default: 1024)",
         ),
     ]
     return parser, actions

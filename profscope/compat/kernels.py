@@ -24,11 +24,11 @@ from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import KernelInterface
 
-from profscope.compat.patches import Door, Method, patched
+from profscope.compat.patches import Door, Method, patched, patched_property
 
 __all__ = [
     "Call", "Launcher", "capturing_now", "current_device_now", "door", "hold", "load", "recording_call",
-    "source_file", "trials", "watched_graphs", "watched_launches",
+    "source_file", "trials", "watched_binaries", "watched_graphs", "watched_launches",
 ]  # fmt: skip
 
 Launcher = Callable[..., Any]
@@ -75,6 +75,16 @@ def watched_launches(wrap: Callable[[Launcher], Launcher]) -> contextlib.Abstrac
         return get
 
     return patched(KernelInterface, "__getitem__", watched)
+
+
+def watched_binaries(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[Any]:
+    """In the body of a with statement each fetch of `CompiledKernel.run` gets `wrap` of what it would get."""
+    original = vars(CompiledKernel)["run"]
+
+    def get(kernel: CompiledKernel) -> Launcher:
+        return wrap(original.__get__(kernel, CompiledKernel))
+
+    return patched_property(CompiledKernel, "run", get)
 
 
 def trials(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
 from profscope.profiles import Profile
-from profscope.tuning.launches import DIFFERENT, TOLERANCE
+from profscope.tuning.arguments import DIFFERENT, TOLERANCE
 from profscope.tuning.remedies import REMEDIES
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 
@@ -22,14 +22,17 @@ __all__ = ["Explanation", "tries_table", "with_measured"]
 
 _WIDTH: Final = 100
 _MOST_FINDINGS: Final = 3
+_ALIKE: Final = 1.25  # times of one launch with and without records; the records of a short one take a tenth
 _NO_BREAK: Final = "\u00a0"
 _CELLS: Final = "█▓▒░▚▖"
 
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """kernel: its name. profile: of one configuration; findings: of it, as `prof.findings()`, and two columns
-    more. tries: a row for each try, the fastest first. launched: which of these is the one in `profile`.
+    """kernel, variant: in `profile`, of the launch that is explained; variant is -1 if it was not recorded.
+    findings: of it, as `prof.findings()`, and two columns more. tries: a row for each try, the fastest first.
+    launched: which of these is the launch. recorded_kcycles: on the emulator the time of the recorded launch,
+    whose cycles the account divides; None on a GPU. note: what differs from the program's launch, else "".
 
     findings["tried"]: the best of the tries that a finding's advice names, "" if there is none with the same
     results; measured_pct: what it saved of the bare time, in percent, missing if nothing was tried.
@@ -42,10 +45,13 @@ class Explanation:
     """
 
     kernel: str
+    variant: int
     profile: Profile
     findings: pd.DataFrame
     tries: pd.DataFrame
     launched: str
+    recorded_kcycles: float | None
+    note: str
 
     @property
     def best(self) -> str:
@@ -65,15 +71,20 @@ class Explanation:
             yield "EMULATED: cycles of a cost model, not GPU time"
         own = self.tries[self.tries["options"] == self.launched].iloc[0]
         yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
-        yield from self._account()
+        yield from textwrap.wrap(self.note, _WIDTH)
+        yield from self._account(own[unit])
         yield from self._findings()
         yield from self._tries(unit)
 
-    def _account(self) -> Iterator[str]:
+    def _account(self, bare: float) -> Iterator[str]:
         tables = self.profile.tables
-        keys = [key for key in _configurations(tables.launches) if key[0] == self.kernel]
-        for account in time_accounts(tables, witnesses(tables), keys).values():
-            yield from _bar(account)
+        for account in time_accounts(tables, witnesses(tables), [(self.kernel, self.variant)]).values():
+            basis = f"from {basis_text(account.basis)}"
+            if self.recorded_kcycles is not None:
+                basis += f" of the recorded launch, {self.recorded_kcycles:.4g} kcycles"
+                differs = max(bare, self.recorded_kcycles) > _ALIKE * min(bare, self.recorded_kcycles)
+                basis += "; the bare launch spends its time otherwise" if differs else ""
+            yield from _bar(account, basis)
 
     def _findings(self) -> Iterator[str]:
         if not len(self.findings):
@@ -86,7 +97,7 @@ class Explanation:
             if row["tried"]:
                 pct = row["measured_pct"]
                 told += f"; {row['tried']} " + (
-                    f"saved {pct:.1f} %" if pct > 0 else f"cost {-pct:.1f} % more"
+                    f"saved {pct:.1f} %" if pct >= 0 else f"cost {-pct:.1f} % more"
                 )
                 told += _beside_range(row)
             elif row["finding"] not in REMEDIES and row["gain_pct"] != 0:
@@ -178,18 +189,13 @@ def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFram
     return told
 
 
-def _configurations(launches: pd.DataFrame) -> list[tuple[str, int]]:
-    rows = launches[["kernel", "variant"]].drop_duplicates().itertuples(index=False, name=None)
-    return [(str(kernel), int(variant)) for kernel, variant in rows]
-
-
-def _bar(account: TimeAccount) -> Iterator[str]:
+def _bar(account: TimeAccount, basis: str) -> Iterator[str]:
     cells = apportioned(account.shares.values(), _WIDTH)
     symbols = [_CELLS[at % len(_CELLS)] for at in range(len(cells))]
     yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))
     named = zip(symbols, account.shares.items(), strict=True)
     parts = [f"{symbol} {name} {share:.0%}" for symbol, (name, share) in named]
-    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {basis_text(account.basis)})")]
+    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"({basis})")]
     yield from (line.replace(_NO_BREAK, " ") for line in textwrap.wrap("  ".join(whole), _WIDTH))
 
 

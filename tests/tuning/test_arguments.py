@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from profscope.tuning.launches import Arguments
+from profscope.tuning.arguments import Arguments
 
 
 def test_overlapping_views_are_restored_together() -> None:
