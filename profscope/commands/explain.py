@@ -109,8 +109,8 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             metavar="MIB",
             type=count,
             default=1024,
-            help="device memory for a copy of a launch's arguments, which the program may change later "
-            "(default: 1024)",
+            help="copy arguments that take at most this much device memory, so that a launch can be repeated "
+            "with the contents it had (default: 1024)",
         ),
     ]
     return parser, actions

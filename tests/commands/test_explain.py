@@ -116,3 +116,30 @@ def test_wrong_usage(explain: Explain, flags: list[str], says: str) -> None:
     assert ran.returncode == 2
     assert says in ran.stderr
     assert ran.stdout == ""
+
+
+_LENGTHS = """
+import atexit
+
+@triton.jit
+def counted(lengths_ptr, x_ptr):
+    total = tl.zeros((128,), tl.float32)
+    for step in range(tl.load(lengths_ptr)):
+        total += tl.load(x_ptr + step * 128 + tl.arange(0, 128))
+    tl.store(x_ptr + tl.arange(0, 128), total)
+
+lengths = torch.full((1,), 100, dtype=torch.int32)
+counted[(1,)](lengths, torch.zeros(100, 128))
+lengths.zero_()
+atexit.register(lambda: print("at exit", lengths.item()))
+"""
+
+
+def test_a_launch_has_the_contents_that_it_had(explain: Explain) -> None:
+    """The program changes its arguments afterwards, and finds them as it left them when it exits."""
+    lines = explain(_LENGTHS).stdout.splitlines()
+    assert float(lines[2].removeprefix("counted, as launched: ").split()[0]) > 40  # 400 cycles a step
+    assert lines[-1] == "at exit 0"
+    assert not any("may have changed" in line for line in lines)
+    ran = explain(_LENGTHS, "--memory", "0")
+    assert "Its arguments may have changed since the launch: a copy takes 1 MiB" in ran.stdout
