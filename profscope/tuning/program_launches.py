@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from profscope.compat.kernels import capturing_now, trials, watched_binaries, watched_launches
+from profscope.compat.triton_parts import JITFunction
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
 from profscope.tuning.arguments import Arguments, bytes_reached
@@ -106,6 +107,8 @@ class ProgramLaunches:
                 return original(kernel, *args, **kwargs)
             own = {key: value for key, value in kwargs.items() if key not in ("grid", "warmup")}
             launch = Launch(kernel, kwargs["grid"], args, own)
+            if not isinstance(launch.function, JITFunction):  # Triton's interpreter runs it
+                return original(kernel, *args, **kwargs)
             self._thread.is_launching = True
             try:
                 return self._launched(launch, partial(original, kernel, *args, **kwargs))
@@ -137,16 +140,20 @@ class ProgramLaunches:
         with self._lock:
             own.count += 1
             own.times += times[-1:]  # hooks launch theirs before
-            leads = own.total(own.count) > _CLEARLY * self._leader.total(self._leader.count)
-            if leads or self._kept is None or (own is self._leader and kept.replaces(self._kept)):
+            again = own is self._leader and self._kept is not None and kept.replaces(self._kept)
+            if self._kept is None or again or self._overtakes(own, own.count):
                 self._leader, self._kept = own, kept
         return compiled
 
     def _is_due(self, own: _Configuration) -> bool:
         """Whether its next launch is timed, and the memory of the arguments copied."""
         count = own.count + 1
-        leads = own.total(count) > _CLEARLY * self._leader.total(self._leader.count)
-        return count & (count - 1) == 0 or (leads and own is not self._leader)
+        return count & (count - 1) == 0 or self._overtakes(own, count)
+
+    def _overtakes(self, own: _Configuration, count: int) -> bool:
+        """Whether so many launches of it take clearly more time than those of the leader, another one."""
+        leader = self._leader
+        return own is not leader and own.total(count) > _CLEARLY * leader.total(leader.count)
 
     def _copied(self, launch: Launch) -> KeptLaunch:
         if self._is_captured():

@@ -181,3 +181,13 @@ def test_a_session_within_the_program_records(watched: Watched) -> None:
     assert len(prof.launches) == 3
     assert x.item() == 5
     assert launches.biggest().launch.name == "increased"
+
+
+def test_what_tritons_interpreter_runs_is_not_seen(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    interpreted, x = triton.jit(increased.fn), torch.zeros(1)
+    with watched.program() as launches:
+        interpreted[(1,)](x, 0, STEPS=2)
+    assert x.item() == 2
+    with pytest.raises(OptionError, match="launched no Triton kernel"):
+        launches.biggest()
