@@ -38,7 +38,8 @@ class Launch:
         except Exception as error:
             frames = traceback.walk_tb(error.__traceback__)
             if any(frame.f_code.co_name in _CHECKS_OPTIONS for frame, _ in frames):
-                raise OptionError(f"explain: {options_text(self.options)}: {one_line(error)}") from error
+                said = options_text(self.options) or self.name
+                raise OptionError(f"explain: {said}: {one_line(error)}") from error
             raise
 
     @property
@@ -129,7 +130,7 @@ def launch_of(
     if not isinstance(layers[-1], JITFunction):
         raise OptionError(f"explain: {kernel!r} is no Triton kernel; decorate it with @triton.jit")
     launch = Launch(kernel, grid, tuple(args), dict(kwargs))
-    _ = launch.checked_grid
+    _ = launch.checked_grid  # raises for one without CTAs
     _check_names(launch)
     _check_vary(launch, vary)
     return launch
