@@ -215,7 +215,7 @@ def scale_kernel(x, o, n, BLOCK: tl.constexpr, LOW: tl.constexpr = float("-inf")
 
 def defined(path: Path, op: str) -> Any:
     """A kernel of that name in a module of its own."""
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_text(KERNEL.format(op=op))
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
     assert spec is not None

@@ -24,7 +24,6 @@ from profscope.decoding.variants import (
     about_variants,
     number_variants,
     rounding_notes,
-    text_notes,
 )
 from profscope.schema import Tables, ctas_frame, launches_frame
 from profscope.threads import worker_pool
@@ -67,7 +66,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     frame = launches_frame(_launch_columns(timed, variants, metadata["backend"]) if timed else None)
     frame["rank"] = np.int32((metadata.get("job") or {}).get("rank", -1))
     said += _cold_notes(frame)
-    said += rounding_notes(described) + text_notes(described)
+    said += rounding_notes(described)
     about = {
         "kernels": {kernel: about_kernel(of_kernel, variants) for kernel, of_kernel in kernels.items()},
         "variants": described,

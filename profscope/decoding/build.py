@@ -38,8 +38,10 @@ class SourceText:
 class Build:
     """One binary of a kernel.
 
-    configuration: JSON-able; `function`, its name with its module's, and what the launch chose: `constexprs`,
-    `signature` and `specialisation` of the arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`.
+    configuration: JSON-able; `function`, its name with its module's; `source_hash`, of its text and of all
+    that it calls and captures, as Triton keys it; `captured`, by name the functions and constexprs from
+    outside that its text names; and what the launch chose: `constexprs`, `signature` and `specialisation` of
+    the arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`.
     registers: a thread's; spills: in units of the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many
     fit; instructions: of machine code; each None where nobody says.
     sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
@@ -67,7 +69,7 @@ class Build:
 
     @cached_property
     def key(self) -> str:
-        """Names kernel, module and configuration: the same in every session."""
+        """Names kernel, module, source and configuration: the same in every session."""
         text = json.dumps([self.kernel, self.configuration], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from profscope.decoding.build import Build
 from profscope.instrument_passes.dialect import PROBED
@@ -18,11 +17,7 @@ __all__ = [
     "about_variants",
     "number_variants",
     "rounding_notes",
-    "text_notes",
 ]
-
-
-_ANEW: Final = "+"  # in the key of a variant whose text is not the kernel's first
 
 
 class Configured(Protocol):
@@ -37,13 +32,12 @@ class Configured(Protocol):
 
 def number_variants(launches: Sequence[Configured]) -> list[int]:
     """For each launch its variant: 0 for the configuration that its kernel was first launched with, and so
-    on. A kernel that was defined anew, with another text, has further ones. Launches whose configuration is
-    not known share one."""
+    on. Launches whose configuration is not known share one."""
     numbers: dict[str, dict[str, int]] = {}  # kernel -> key -> number
     variants = []
-    for launch, key in zip(launches, _keys(launches), strict=True):
+    for launch in launches:
         of_kernel = numbers.setdefault(launch.manifest.kernel, {})
-        variants.append(of_kernel.setdefault(key, len(of_kernel)))
+        variants.append(of_kernel.setdefault(_key(launch), len(of_kernel)))
     return variants
 
 
@@ -52,8 +46,7 @@ def about_variants(
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
-    variant, key (of the first text of a kernel the same in every session; "" where the configuration is not
-    known), what `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and
+    variant, key (the same in every session; "" where the configuration is not known), what `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and
     `builds`: what each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`:
     whether all floating-point arithmetic is that of the bare binary, None if none is known or payloads
     add arithmetic of their own, and, where it is so, `twin`: CTAs that do not record run a body of their own,
@@ -61,11 +54,11 @@ def about_variants(
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
-    for launch, variant, key in zip(launches, variants, _keys(launches), strict=True):
+    for launch, variant in zip(launches, variants, strict=True):
         of_kernel = about.setdefault(launch.manifest.kernel, [])
         if variant == len(of_kernel):
             configuration = {} if launch.build is None else launch.build.configuration
-            of_kernel.append({"variant": variant, "key": key, **configuration, "builds": []})
+            of_kernel.append({"variant": variant, "key": _key(launch), **configuration, "builds": []})
         if launch.build is not None:
             of_variant = builds.setdefault((launch.manifest.kernel, variant), {})
             of_variant[id(launch.build)] = launch.manifest, launch.build
@@ -97,16 +90,6 @@ def _adds_arithmetic(manifest: Manifest) -> bool:
     return any(column.name in PROBED or column.kind == "f32" for column in columns)
 
 
-def text_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """The kernels that had several texts, from `about_variants`."""
-    return [
-        f"{kernel} had more than one text, such as after a redefinition: launches of each are variants of "
-        "their own; samples and times of bare launches, where there are any, are of all together"
-        for kernel, variants in sorted(about.items())
-        if any(_ANEW in variant["key"] for variant in variants)
-    ]
-
-
 def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """The kernels whose results may not be the bare ones', from `about_variants`."""
     return [
@@ -131,14 +114,14 @@ def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
     builds with the same of the first two the last one.
     """
     entries: dict[tuple[str, str], dict[str, str]] = {}
-    for build, manifest, key in {
-        id(launch.build): (launch.build, launch.manifest, key)
-        for launch, key in zip(launches, _keys(launches), strict=True)
-        if launch.build is not None
+    for build, manifest in {
+        id(launch.build): (launch.build, launch.manifest) for launch in launches if launch.build is not None
     }.values():
         if build.ttgir:
-            texts = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
-            entries[manifest.kernel, key] = {"kernel": manifest.kernel, "key": key} | texts
+            about = {"kernel": manifest.kernel, "key": build.key}
+            entries[manifest.kernel, build.key] = about | {
+                "ttgir": packed(build.ttgir), "ptx": packed(build.ptx),
+            }  # fmt: skip
     return list(entries.values())
 
 
@@ -159,21 +142,5 @@ def _model(builds: Sequence[Build]) -> dict[str, Any]:
     }
 
 
-def _keys(launches: Sequence[Configured]) -> list[str]:
-    """For each launch the key of its variant, "" where its configuration is not known.
-
-    A kernel may be defined anew under its name, as in a notebook's cell, and graphs may each have one. The
-    first text has the key of the configuration, as in other sessions; others have a digest behind that. Where
-    a build does not say its text it is taken to be the first.
-    """
-    first: dict[tuple[str, str], tuple[str, ...]] = {}
-    keys = []
-    for launch in launches:
-        if launch.build is None:
-            keys.append("")
-            continue
-        key, texts = launch.build.key, tuple(source.text for source in launch.build.sources)
-        if texts and first.setdefault((launch.manifest.kernel, key), texts) != texts:
-            key += _ANEW + hashlib.sha256("".join(texts).encode(errors="replace")).hexdigest()[:8]
-        keys.append(key)
-    return keys
+def _key(launch: Configured) -> str:
+    return "" if launch.build is None else launch.build.key

@@ -113,7 +113,8 @@ _MODEL: Final = Needs(
 _VARIANT: Final = Needs(
     {"variant": int},
     {
-        "key": str, "function": str, "constexprs": {}, "signature": {},
+        **dict.fromkeys(("key", "function", "source_hash"), str),
+        **dict.fromkeys(("captured", "constexprs", "signature"), {}),
         "specialisation": {EACH: [Row([str, (int, str)])]},
         **dict.fromkeys(("num_warps", "num_stages", "num_ctas", "maxnreg"), int), "builds": [_BUILD],
         "model": _MODEL,
