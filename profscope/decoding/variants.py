@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from profscope.decoding.build import Build
+from profscope.instrument_passes.contractions import unlike_text
 from profscope.instrument_passes.dialect import PROBED
 from profscope.instrument_passes.kept_text import packed
 from profscope.instrument_passes.manifest import Manifest
@@ -15,6 +16,7 @@ __all__ = [
     "about_code",
     "about_sources",
     "about_variants",
+    "fused_otherwise",
     "number_variants",
     "rounding_notes",
 ]
@@ -46,11 +48,13 @@ def about_variants(
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
-    variant, key (the same in every session; "" where the configuration is not known), what `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and
-    `builds`: what each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`:
-    whether all floating-point arithmetic is that of the bare binary, None if none is known or payloads
-    add arithmetic of their own, and, where it is so, `twin`: CTAs that do not record run a body of their own,
-    which is among its instructions. bare: by key, what bare binaries take, with their `arithmetic`.
+    variant, key (the same in every session; "" where the configuration is not known), what
+    `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
+    each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`: whether they
+    round as the bare binary does, None if none is known or payloads add arithmetic of their own; if they do
+    not, `fused_otherwise`: the places of the sums that differ; and, where it is so, `twin`: CTAs that do not
+    record run a body of their own, which is among its instructions. bare: by key, what bare binaries take,
+    and `fused_otherwise` in the recorded one, where that is known.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
@@ -68,18 +72,23 @@ def about_variants(
             entry["model"] = model
         resources: list[dict[str, Any]] = []
         known = dict(bare.get(entry["key"], {}))
-        arithmetic = known.pop("arithmetic", "")
+        places = known.pop("fused_otherwise", None)
         if known:
             resources.append({"build": "bare", **known})
         for manifest, build in of_variant.values():
-            comparable = arithmetic and build.arithmetic and not _adds_arithmetic(manifest)
-            alike = build.arithmetic == arithmetic if comparable else None
-            told: dict[str, Any] = {"rounds_as_bare": alike} | ({"twin": True} if manifest.twin else {})
-            resource = {"build": "instrumented", **build.resources(), **told}
+            resource = {"build": "instrumented", **build.resources(), **_rounding(manifest, places)}
+            resource |= {"twin": True} if manifest.twin else {}
             if resource not in resources:
                 resources.append(resource)
         entry["builds"] = resources
     return about
+
+
+def _rounding(manifest: Manifest, places: Sequence[str] | None) -> dict[str, Any]:
+    """places: of sums that differ from the bare binary's, None if not known."""
+    if places is None or _adds_arithmetic(manifest):
+        return {"rounds_as_bare": None}
+    return {"rounds_as_bare": not places} | ({"fused_otherwise": [*places]} if places else {})
 
 
 def _adds_arithmetic(manifest: Manifest) -> bool:
@@ -92,12 +101,20 @@ def _adds_arithmetic(manifest: Manifest) -> bool:
 
 def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """The kernels whose results may not be the bare ones', from `about_variants`."""
-    return [
-        f"{kernel}: results may round differently than without a session: the compiler has fused other "
-        "products into additions"
+    places = {
+        kernel: fused_otherwise(build for variant in variants for build in variant["builds"])
         for kernel, variants in sorted(about.items())
-        if any(build.get("rounds_as_bare") is False for variant in variants for build in variant["builds"])
+    }
+    return [
+        f"{kernel}: results may round differently than without a session: {unlike_text(of_kernel)}"
+        for kernel, of_kernel in places.items()
+        if of_kernel
     ]
+
+
+def fused_otherwise(builds: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The places of sums that binaries with records round differently than the bare ones."""
+    return list(dict.fromkeys(place for build in builds for place in build.get("fused_otherwise") or ()))
 
 
 def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:

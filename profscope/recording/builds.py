@@ -157,16 +157,19 @@ def _texts(function: JITCallable) -> Iterator[SourceText]:
 
 
 def _with_callees(function: JITCallable) -> list[JITCallable]:
-    """A function and those it calls, but for Triton's own; none if torch.compile made it in another process."""
+    """A function and those it calls, but for Triton's own; none if another process has made it, as
+    torch.compile's may."""
     found = [] if function.fn is None else [function]
     for each in found:  # grows meanwhile
         called = [value for _, value in _from_outside(each) if isinstance(value, JITCallable)]
-        found += {id(value): value for value in called if not any(value is known for known in found)}.values()
+        new = {id(value): value for value in called if not any(value is known for known in found)}
+        found += new.values()
     return found
 
 
 def _from_outside(function: JITCallable) -> Iterator[tuple[str, Any]]:
-    """By name, Triton's functions, but for its own, and constexprs that a function names and does not define."""
+    """By name, the functions of Triton's, but for its own, and the constexprs that a function names and does
+    not define."""
     known, tree = function.get_capture_scope(), function.parse()
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}

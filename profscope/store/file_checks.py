@@ -103,7 +103,9 @@ _SCOPE: Final = Needs(
 )
 _WORK: Final = Needs({"variant": int, "launches": int, "ns": NUMBER, "scopes": [_SCOPE]})
 _RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "sample": bool}
-_BUILD: Final = Needs({"build": str}, {"rounds_as_bare": bool, "twin": bool, **_RESOURCES})
+_BUILD: Final = Needs(
+    {"build": str}, {"rounds_as_bare": bool, "fused_otherwise": [str], "twin": bool, **_RESOURCES}
+)
 _MODEL: Final = Needs(
     {
         "module": str, "model_file": str, "model_line": int, "ops": [str],
@@ -114,7 +116,7 @@ _VARIANT: Final = Needs(
     {"variant": int},
     {
         **dict.fromkeys(("key", "function", "source_hash"), str),
-        **dict.fromkeys(("captured", "constexprs", "signature"), {}),
+        "captured": {}, "constexprs": {}, "signature": {},
         "specialisation": {EACH: [Row([str, (int, str)])]},
         **dict.fromkeys(("num_warps", "num_stages", "num_ctas", "maxnreg"), int), "builds": [_BUILD],
         "model": _MODEL,
@@ -167,7 +169,7 @@ _FORM: Final[dict[str, Any]] = {
     "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "open_ns", "host_ns", "gpu_ns"), NUMBER)),
     "sampling": {"every": int, "kernels": {EACH: Needs({"launches": int, "recorded": int})}},
     "building": {"bare_launches": {EACH: int}},
-    "bare": {EACH: {"arithmetic": str, **_RESOURCES}},
+    "bare": {EACH: {"fused_otherwise": [str], **_RESOURCES}},
     "part": {},
 }
 

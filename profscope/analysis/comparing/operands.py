@@ -244,8 +244,12 @@ def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, flo
 
 def _versions(a: Tables, b: Tables) -> str:
     """ " (Triton 3.6.0 and 3.7.1)": what has built the kernels, if it is not the same; else ""."""
-    pairs = ((name, a.metadata.get(key), b.metadata.get(key)) for key, name in _BUILDERS.items())
-    told = [f"{name} {one or 'unknown'} and {other or 'unknown'}" for name, one, other in pairs if one != other]
+    versions = {name: (a.metadata.get(key), b.metadata.get(key)) for key, name in _BUILDERS.items()}
+    told = [
+        f"{name} {one or 'unknown'} and {other or 'unknown'}"
+        for name, (one, other) in versions.items()
+        if one != other
+    ]
     return f" ({', '.join(told)})" if told else ""
 
 
