@@ -15,8 +15,8 @@ import profscope
 from profscope.analysis.model.labels import groups_of
 from profscope.profiles import Profile
 from tests.support.command_line import run
+from tests.support.kernel_files import defined, line_of
 from tests.support.sessions import session
-from tests.test_variants import defined
 
 # ruff: noqa: N803
 
@@ -69,11 +69,6 @@ def recorded(kernels: Sequence[Any], **options: Any) -> Profile:
             for kernel in kernels:
                 kernel[(8,)](torch.empty_like(x), x, B=BLOCK)
     return prof.profile
-
-
-def line_of(function: Any, text: str) -> int:
-    at = next(at for at, line in enumerate(function.raw_src) if text in line)
-    return int(function.starting_line_number + at)
 
 
 def differs(profile: Profile) -> list[dict[str, Any]]:
