@@ -8,58 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 import profscope
 from profscope.analysis.model.labels import groups_of
 from profscope.profiles import Profile
+from tests.kernels.captured import EXPS, applied, heavy, light, passed_kernel, times
 from tests.support.command_line import run
 from tests.support.kernel_files import defined, line_of
 from tests.support.sessions import session
 
-# ruff: noqa: N803
-
-EXPS = 50
 BLOCK = 128
-
-
-@triton.jit
-def light(x):
-    return x + 1.0
-
-
-@triton.jit
-def heavy(x):
-    for _ in range(50):
-        x = tl.exp(x * 0.01)
-    return x
-
-
-def applied(op: Any) -> Any:
-    @triton.jit
-    def apply_kernel(out, x, B: tl.constexpr):
-        at = tl.program_id(0) * B + tl.arange(0, B)
-        tl.store(out + at, op(tl.load(x + at)))
-
-    return apply_kernel
-
-
-def times(factor: float) -> Any:
-    """An operation whose name and text say nothing of the factor."""
-    scale = tl.constexpr(factor)
-
-    @triton.jit
-    def scaled(x):
-        return x * scale
-
-    return scaled
-
-
-@triton.jit
-def passed_kernel(out, x, OP: tl.constexpr, B: tl.constexpr):
-    at = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(out + at, OP(tl.load(x + at)))
 
 
 def recorded(kernels: Sequence[Any], **options: Any) -> Profile:
@@ -102,7 +60,7 @@ def builds(profile: Profile) -> list[dict[str, Any]]:
 
 
 def test_labels_name_what_is_captured(light_and_heavy: Profile) -> None:
-    names = "tests.test_captured.light", "tests.test_captured.heavy"
+    names = "tests.kernels.captured.light", "tests.kernels.captured.heavy"
     assert differs(light_and_heavy) == [{"op": name} for name in names]
     keys = {each["key"] for each in light_and_heavy.metadata["variants"]["apply_kernel"]}
     assert {each["key"] for each in light_and_heavy.metadata["code"]} == keys
@@ -138,7 +96,10 @@ def test_diff_pairs_each_with_itself_whatever_the_order(light_and_heavy: Profile
     turned = recorded([applied(heavy), applied(light)], every=2)
     difference = profscope.diff(light_and_heavy, turned)
     pairs = difference[["variant_a", "variant_b", "configuration"]].drop_duplicates().to_numpy().tolist()
-    assert sorted(pairs) == [[0, 1, "op=tests.test_captured.light"], [1, 0, "op=tests.test_captured.heavy"]]
+    assert sorted(pairs) == [
+        [0, 1, "op=tests.kernels.captured.light"],
+        [1, 0, "op=tests.kernels.captured.heavy"],
+    ]
     assert set(difference["status"]) == {"same"}
     files = [tmp_path / f"{name}.json" for name in "ab"]
     for profile, file in zip((light_and_heavy, turned), files, strict=True):

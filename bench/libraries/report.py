@@ -12,6 +12,7 @@ from bench.table import Cell, Row, render
 __all__ = ["failures", "table"]
 
 _REASONS = 20  # of calls that failed bare, the most frequent
+_ROUNDS = "results may round differently"  # in a note of a session
 
 
 def failures(row: Row) -> list[str]:
@@ -29,6 +30,11 @@ def failures(row: Row) -> list[str]:
             if not done.atomics  # then the order of CTAs may decide
         ),
         *(f"validate(): {text}" for text in done.problems),
+        *(
+            f"accused, with the same bits: {note}"
+            for note in done.notes
+            if _ROUNDS in note and not done.differing
+        ),
         *([f"{lost} launches are neither recorded nor noted"] if lost and not done.notes else []),
     ]
 
