@@ -6,50 +6,17 @@ only serves records is issued as if it were alone, so that a recorded kernel is 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS, Stalls, Use
+from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS
 from profscope.emulator.machine.block import Meeting, Schedule, Wait
 from profscope.emulator.translation.graph import Block
+from profscope.emulator.translation.steps import BlockSteps, Issue, Tick
 
-__all__ = ["BlockSteps", "Issue", "Tick", "schedule"]
+__all__ = ["schedule"]
 
 NEVER = 1 << 40  # cycles to what a block does not lead to
 ISSUED = "selected"
-
-
-@dataclass(frozen=True)
-class Issue:
-    """An instruction. number: among those that are counted, -1 if it only serves records. clocks: numbers of
-    the times at which it reads a clock."""
-
-    number: int
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    issue: int
-    latency: int
-    use: Use
-    stalls: Stalls
-    clocks: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Clocks are brought up to date, at the time of this number. needed: registers that must be there."""
-
-    time: int
-    needed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class BlockSteps:
-    """`predicate` is that of the first instruction, as in `Meeting`. One that `is_cut` is followed by a block
-    that goes on in the middle of things."""
-
-    block: Block
-    steps: Sequence[Issue | Tick]
-    predicate: tuple[int, bool] | None
-    is_cut: bool
 
 
 @dataclass(frozen=True)
