@@ -109,8 +109,9 @@ class Batch:
 
     `registers[i]` are arrays as in `arrays.py`; `clocks` is (CTAs, warps, 2), cycles since the launch began,
     and what they would be without the instructions of records, brought up to date at each `tick` of the
-    schedule; `groups` is (CTAs, warps, 2, GROUPS), when copies arrive; `shared` is (CTAs, bytes); `at` maps blocks to the mask
-    of the threads there, None for all; `waiting` likewise for threads at the barrier that ends a block.
+    schedule; `groups` is (CTAs, warps, 2, GROUPS), when copies arrive; `shared` is (CTAs, bytes); `at` maps
+    blocks to the mask of the threads there, None for all; `waiting` likewise for threads at the barrier that
+    ends a block.
     """
 
     def __init__(self, grid: Grid, schedule: Schedule, ctas: Array, start_cycles: Array, sms: Array) -> None:

@@ -118,9 +118,10 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Sums over `launches`, of each of `instructions`. cycles: of the launches, and what they would be without
-    the instructions of records. sums: as the fields of LaunchCounts. warps: by block for each schedule. loaded, stored: sectors of global memory. tensors: by argument, the most bytes from its
-    pointer to the end of its storage."""
+    """Sums over `launches`, of each of `instructions`. cycles: of the launches, and what they would be
+    without the instructions of records. sums: as the fields of LaunchCounts. warps: by block for each
+    schedule. loaded, stored: sectors of global memory. tensors: by argument, the most bytes from its pointer
+    to the end of its storage."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0

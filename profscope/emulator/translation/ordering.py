@@ -190,7 +190,9 @@ def _list_schedule(
             ready[later] = max(ready[later], time + cycles)
             missing[later] -= 1
         time += steps[at].issue
-        freed = [later for later in dependencies.successors[at] if not missing[later] and runs.may_come(later)]
+        freed = [
+            later for later in dependencies.successors[at] if not missing[later] and runs.may_come(later)
+        ]
         for later in (*freed, *runs.issue(at)):
             heapq.heappush(coming, (max(ready[later], time), later))
     return order
