@@ -14,6 +14,7 @@ import triton.language as tl
 import profscope
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
 from profscope.errors import CompileError, OptionError
+from tests.kernels.reductions import row_sums_kernel
 
 EMULATOR = {"backend": "emulator"}
 # ruff: noqa: N803
@@ -147,17 +148,9 @@ def test_the_account_is_of_the_launch_not_of_what_its_hooks_launch() -> None:
     assert any("idle-sms 94%" in line for line in lines), "one CTA on 16 SMs"
 
 
-@triton.jit
-def rows_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    row, col = tl.arange(0, ROWS), tl.arange(0, COLS)
-    x = tl.load(x_ptr + row[:, None] * COLS + col[None, :]).to(tl.float32)
-    tl.store(out_ptr + row, tl.sum(x, 1))
-
-
 def test_the_account_divides_the_time_that_is_printed_above_it() -> None:
-    """The bare PTX alternates loads and conversions, the recorded one does not."""
     x = torch.ones(512, 64, dtype=torch.float16)
-    found = profscope.explain(rows_kernel, x, torch.zeros(512), 512, 64, grid=(1,), **EMULATOR)
+    found = profscope.explain(row_sums_kernel, x, torch.zeros(512), 512, 64, grid=(1,), **EMULATOR)
     (account,) = found.profile.overhead().to_dict("records")
     bare_kcycles = found.tries["kcycles"].iloc[0]
     assert account["bare_ns"] * 1.25 / 1e3 == pytest.approx(bare_kcycles, rel=0.02)
