@@ -129,9 +129,11 @@ class Running:
         """Metadata and notes beyond what launches, `host_clock` and `lasting` say."""
         sampling, of_launches = self._launch_sampling()
         hardware, observed = self.observing.describe()
+        emulated_ns = {}
         if self.emulated_counts is not None:
             hardware.setdefault("hardware", {})["tensors"] = self.emulated_counts.tensors()
-        baseline, timed = self.baseline.describe()
+            emulated_ns = self.emulated_counts.launch_ns()
+        baseline, timed = self.baseline.describe(emulated_ns)
         building, left_bare = self.inductor.describe()
         notes = [
             *left_bare,

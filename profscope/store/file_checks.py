@@ -124,7 +124,7 @@ _VARIANT: Final = Needs(
 )  # fmt: skip
 _TIMED: Final = Needs(
     {"key": str, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER]},
-    dict.fromkeys(("variant", "unrecorded", "waited"), int),
+    {"basis": str} | dict.fromkeys(("variant", "unrecorded", "waited"), int),
 )
 _SOURCE: Final = Needs({"file": str, "line": int, "name": str, "text": str}, {"sha256": str})
 _RANK: Final = range(-1, 1 << 31)
@@ -138,7 +138,7 @@ _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
     "began_unix_ns": int,
-    "device": {"name": str, "arch": str, "sm_count": int},
+    "device": {"name": str, "arch": str, "sm_count": int, "clock_khz": NUMBER},
     "options": {"every": int, "baseline": NUMBER},
     "notes": [str],
     "clock": {"read_cycles": NUMBER, "row_cycles": NUMBER, "basis": str},

@@ -22,7 +22,6 @@ __all__ = ["Explanation", "tries_table", "with_measured"]
 
 _WIDTH: Final = 100
 _MOST_FINDINGS: Final = 3
-_ALIKE: Final = 1.25  # times of one launch with and without records; the records of a short one take a tenth
 _NO_BREAK: Final = "\u00a0"
 _CELLS: Final = "█▓▒░▚▖"
 
@@ -31,8 +30,7 @@ _CELLS: Final = "█▓▒░▚▖"
 class Explanation:
     """kernel, variant: in `profile`, of the launch that is explained; variant is -1 if it was not recorded.
     findings: of it, as `prof.findings()`, and two columns more. tries: a row for each try, the fastest first.
-    launched: which of these is the launch. recorded_kcycles: on the emulator the time of the recorded launch,
-    whose cycles the account divides; None on a GPU. note: what differs from the program's launch, else "".
+    launched: which of these is the launch. note: what differs from the program's launch, else "".
 
     findings["tried"]: the best of the tries that a finding's advice names, "" if there is none with the same
     results; measured_pct: what it saved of the bare time, in percent, missing if nothing was tried.
@@ -50,7 +48,6 @@ class Explanation:
     findings: pd.DataFrame
     tries: pd.DataFrame
     launched: str
-    recorded_kcycles: float | None
     note: str
 
     @property
@@ -72,19 +69,14 @@ class Explanation:
         own = self.tries[self.tries["options"] == self.launched].iloc[0]
         yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
         yield from textwrap.wrap(self.note, _WIDTH)
-        yield from self._account(own[unit])
+        yield from self._account()
         yield from self._findings()
         yield from self._tries(unit)
 
-    def _account(self, bare: float) -> Iterator[str]:
+    def _account(self) -> Iterator[str]:
         tables = self.profile.tables
         for account in time_accounts(tables, witnesses(tables), [(self.kernel, self.variant)]).values():
-            basis = f"from {basis_text(account.basis)}"
-            if self.recorded_kcycles is not None:
-                basis += f" of the recorded launch, {self.recorded_kcycles:.4g} kcycles"
-                differs = max(bare, self.recorded_kcycles) > _ALIKE * min(bare, self.recorded_kcycles)
-                basis += "; the bare launch spends its time otherwise" if differs else ""
-            yield from _bar(account, basis)
+            yield from _bar(account)
 
     def _findings(self) -> Iterator[str]:
         if not len(self.findings):
@@ -189,13 +181,13 @@ def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFram
     return told
 
 
-def _bar(account: TimeAccount, basis: str) -> Iterator[str]:
+def _bar(account: TimeAccount) -> Iterator[str]:
     cells = apportioned(account.shares.values(), _WIDTH)
     symbols = [_CELLS[at % len(_CELLS)] for at in range(len(cells))]
     yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))
     named = zip(symbols, account.shares.items(), strict=True)
     parts = [f"{symbol} {name} {share:.0%}" for symbol, (name, share) in named]
-    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"({basis})")]
+    whole = [part.replace(" ", _NO_BREAK) for part in (*parts, f"(from {basis_text(account.basis)})")]
     yield from (line.replace(_NO_BREAK, " ") for line in textwrap.wrap("  ".join(whole), _WIDTH))
 
 

@@ -54,13 +54,13 @@ def explained(
         trials = Trials(timer, arguments, limit_s)
         if launch.tuner is None:
             base, first = _base(launch, trials)
-            recorded = _recorded(launch, arguments, timer, machine)
+            recorded = _recorded(launch, arguments, machine)
             tried = [first, *_search(launch, base, list(recorded.findings["finding"]), vary, trials)]
             subject = first
         else:
             base, best, tried = _configurations(launch, trials)
             subject, chosen = best
-            recorded = _recorded(chosen, arguments, timer, machine)
+            recorded = _recorded(chosen, arguments, machine)
     return Explanation(
         kernel=recorded.kernel,
         variant=recorded.variant,
@@ -68,7 +68,6 @@ def explained(
         findings=with_measured(recorded.findings, tried),
         tries=tries_table(tried, timer.unit, trials.left_out),
         launched=subject.options,
-        recorded_kcycles=recorded.kcycles,
         note=note,
     )
 
@@ -83,37 +82,27 @@ def _copied(launch: Launch) -> Arguments:
 
 class _Recorded(NamedTuple):
     """What a session recorded and observed of a launch. kernel, variant: of the profile's, those of the
-    launch; variant is -1 if nothing was recorded. kcycles: of the recorded launch on the emulator, None on a
-    GPU."""
+    launch; variant is -1 if nothing was recorded."""
 
     profile: Profile
     kernel: str
     variant: int
     findings: pd.DataFrame
-    kcycles: float | None
 
 
-def _recorded(launch: Launcher, arguments: Arguments, timer: PairTimer, machine: Backend) -> _Recorded:
+def _recorded(launch: Launcher, arguments: Arguments, machine: Backend) -> _Recorded:
     compiled: list[Any] = []
-    kcycles = None
-
-    def launched() -> None:
-        compiled.append(launch())
-
-    backend = "gpu" if machine.emulated is None else "emulator"
+    backend, launches = ("gpu", _LAUNCHES) if machine.emulated is None else ("emulator", 1)
     with Session(Options(backend=backend, hardware=True)) as session:
-        if machine.emulated is not None:
-            kcycles = timer.once(launched)
-        else:
-            for _ in range(_LAUNCHES):
-                arguments.restore()
-                launched()
+        for _ in range(launches):
+            arguments.restore()
+            compiled.append(launch())
     profile, kernel, key = session.profile, compiled[0].name, build_of(compiled[0]).key
     entries = (profile.metadata.get("variants") or {}).get(kernel, ())
     variant = next((entry["variant"] for entry in entries if entry["key"] == key), -1)
     told = findings(profile.tables)  # hooks may have launched other kernels
     own = told[(told["kernel"] == kernel) & (told["variant"] == variant)].reset_index(drop=True)
-    return _Recorded(profile, kernel, variant, own, kcycles)
+    return _Recorded(profile, kernel, variant, own)
 
 
 def _base(launch: Launch, trials: Trials) -> tuple[Base, Trial]:

@@ -45,9 +45,7 @@ class LaunchTimer:
         launch is given longer, up to a limit."""
         if not self._on_gpu:
             device: Device = driver.active.device  # a program may have activated another one
-            before = device.cycles
-            launch()
-            return (device.cycles - before - device.model.cycles(device.model.launch_overhead_ns)) / 1e3
+            return device.time(launch)[1] / 1e3
         event = driver.active.get_device_interface().Event
         start, end = event(enable_timing=True), event(enable_timing=True)
         hold(None, self._hold_ns)

@@ -62,9 +62,7 @@ def _of_times(tables: Tables) -> list[str]:
     metadata, said = tables.metadata, []
     if peaks_of(metadata) is None:
         said.append("device.peaks: those of the device are not known")
-    if tables.emulated:
-        said.append("bare_time: the emulator's times between events are not a kernel's alone")
-    elif not (metadata.get("baseline") or {}).get("kernels"):
+    if not (metadata.get("baseline") or {}).get("kernels"):
         said.append("bare_time: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
         said.append("device.clock_read_cycles: what a record costs was not measured")
