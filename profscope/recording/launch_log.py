@@ -110,6 +110,9 @@ class _Trimmed:
     def is_cold(self, offset: int) -> bool:
         return self.cold
 
+    def is_late(self, offset: int) -> bool:
+        return False
+
     def fetch(self, offset: int, size: int) -> Bytes:
         return self.bytes
 
@@ -252,8 +255,14 @@ def fetched(
                 f"the device has faulted: {why}"
             )
             break
+        name = f"launch {launch.index} ({launch.manifest.kernel})"
+        if launch.filling.is_late(launch.offset):
+            notes.append(
+                f"{name} is lost: a hook or a full queue held it up until its memory had been drained"
+            )
+            continue
         if not has_records(launch.records(buffer)):
-            notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: it did not run")
+            notes.append(f"{name} wrote nothing: it did not run")
             continue
         where = launch.device, launch.stream, launch.ctas
         mark = launch.mark._replace(cold=True) if launch.is_cold else launch.mark
