@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["Door", "Method", "after_import", "patched", "patched_property", "replaced"]
+__all__ = ["Door", "Gate", "Method", "after_import", "patched", "patched_property", "replaced"]
 
 Method = Callable[..., Any]
 _INHERITED: Final = object()
@@ -63,8 +63,9 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             _put_back(owner, name, own)
 
 
-class _Gate:
+class Gate:
     """In the place of a property or a method. get: called with the object while the patch is in force.
+    original: what was there before.
 
     It is no data descriptor: an object's own attribute of that name goes before it.
     """
@@ -86,11 +87,11 @@ class _Gate:
 
 
 @contextlib.contextmanager
-def patched_property(owner: type, name: str, get: Callable[[Any], Any]) -> Iterator[_Gate]:
+def patched_property(owner: type, name: str, get: Callable[[Any], Any]) -> Iterator[Gate]:
     """`owner.name`, a property or a method, is what `get` returns of the object in the body of a with
     statement."""
     original = vars(owner)[name]
-    gate = _Gate(original, get)
+    gate = Gate(original, get)
     setattr(owner, name, gate)
     try:
         yield gate
@@ -126,7 +127,7 @@ class Door:
         self._opened = opened
         self._lock = threading.RLock()
         self._known: dict[int, _Known] = {}
-        self._gate: _Gate | None = None
+        self._gate: Gate | None = None
         self._is_shut = False
 
     @contextlib.contextmanager
