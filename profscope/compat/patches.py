@@ -30,8 +30,9 @@ _ENDED: Final = WeakKeyDictionary[Any, Any]()  # patches that ended under anothe
 
 
 @contextlib.contextmanager
-def patched(owner: type | ModuleType, name: str, wrap: Callable[[Method], Method]) -> Iterator[None]:
-    """`owner.name`, a method or function, is `wrap` of the original in the body of a with statement."""
+def patched(owner: Any, name: str, wrap: Callable[[Method], Method]) -> Iterator[None]:
+    """`owner.name`, a method or function of a class, a module or an object, is `wrap` of the original in the
+    body of a with statement."""
     own = vars(owner).get(name, _INHERITED)
     original = getattr(owner, name)
     current = wrap(original)
