@@ -20,7 +20,7 @@ from profscope.compat import compiling
 from profscope.compat.first_launch import FirstLaunch
 from profscope.instrument_passes.errors import PassError
 from profscope.traces.checks import validate
-from tests.support.sessions import recording, session
+from tests.support.sessions import parts_of_session, recording, session
 
 # ruff: noqa: N803
 
@@ -175,8 +175,8 @@ def test_a_held_run_is_recorded_once_it_is_switched_on() -> None:
     with contextlib.ExitStack() as stack:
 
         def then() -> Any:
-            opened.append(stack.enter_context(session()))
-            return opened[0]._parts().entered
+            opened.append(stack.enter_context(parts_of_session()))
+            return opened[0].entered
 
         first = FirstLaunch(then)
         call(held, kernel)
@@ -184,7 +184,7 @@ def test_a_held_run_is_recorded_once_it_is_switched_on() -> None:
         call(held, kernel)
         call(held, kernel)
     call(held, kernel)
-    assert len(opened[0].launches) == 2
+    assert len(opened[0].recorder.fetch()[0]) == 2
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
