@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profscope.dispatch.running import Running
     from profscope.store.spool import Spooler
 
-__all__ = ["Session", "session", "uninterrupted"]
+__all__ = ["Session", "leave_inherited", "session", "uninterrupted"]
 
 P = ParamSpec("P")
 
@@ -72,6 +72,7 @@ class Session(Questions):
     def __enter__(self) -> Session:
         if self._running is not None:
             raise SessionError("this session has run already; open a new one with profscope.session()")
+        leave_inherited()
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.dispatch.running import running
 
@@ -312,6 +313,14 @@ class Session(Questions):
     def metadata(self) -> dict[str, Any]:
         """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
         return self.profile.metadata
+
+
+def leave_inherited() -> None:
+    """In a forked process end the sessions that it has from its parent: they record nothing here, and what
+    they have put in the way of launches would stand before a session of its own."""
+    for each in [*OPEN]:
+        if isinstance(each, Session) and each._is_forked:
+            each._close(None)
 
 
 _DOC = """Profile every Triton kernel launched inside the `with` block, from the inside.

@@ -121,7 +121,8 @@ class Configurations:
         self._others: list[Configuration] = []
 
     def of(self, kernel: CompiledKernel, run: Launcher, device: int) -> Configuration:
-        """The configuration of a loaded bare binary. Binaries that several threads compile share one."""
+        """The configuration of a loaded bare binary. run: what its launcher does by itself. Binaries that
+        several threads compile share one."""
         key = kernel.hash, source_file(kernel), device
         with self._lock:
             if key not in self._by_key:

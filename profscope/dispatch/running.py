@@ -164,6 +164,8 @@ class Running:
         """
         if gate == "kernel":
             return self.dispatcher.door.launcher(launched)
+        if gate == "held":
+            return self.dispatcher.held.called(launched)
         if gate == "tuner":
             return self.inductor.launcher(launched)
         self.dispatcher.tried.add(launched.base_fn.__name__)

@@ -18,7 +18,7 @@ from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile
 from profscope.recording.builds import build_of
-from profscope.sessions import Session
+from profscope.sessions import Session, leave_inherited
 from profscope.tuning.arguments import Arguments
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
 from profscope.tuning.launches import Launch, Launcher, configurations, options_text
@@ -41,6 +41,7 @@ def explained(
 ) -> Explanation:
     """See `profscope.explain`. contents: of the arguments' memory before each launch; None: those it has now.
     note: of the explanation."""
+    leave_inherited()
     if is_recording():
         raise SessionError("explain: a session is open; explain the kernel outside of it")
     with contextlib.ExitStack() as stack:
