@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, parse, program_parser, without_ours
 from profscope.emulator import say_how
 from profscope.errors import run_command
@@ -47,13 +48,15 @@ def _explain(words: list[str]) -> int:
 
     with select("auto") as machine:
         launches = ProgramLaunches(given.kernels, given.memory, machine)
+        imports = OwnImports()
         with launches.watched():
-            code = _exit_code(chosen)
+            code = _exit_code(chosen, imports)
         if code:
             return code
-        kept = launches.biggest()
-        explanation = explained(kept.launch, {}, given.limit_s, "auto", kept.contents, kept.note)
-    sys.stdout.write(f"{explanation!r}\n")
+        with imports.apart():
+            kept = launches.biggest()
+            explanation = explained(kept.launch, {}, given.limit_s, "auto", kept.contents, kept.note)
+            sys.stdout.write(f"{explanation!r}\n")
     return 0
 
 
@@ -65,10 +68,10 @@ def _with_kernel_in_front(words: list[str]) -> list[str]:
     return [*words[at : at + 2], *words[:at], *words[at + 2 :]]
 
 
-def _exit_code(chosen: Program) -> int:
+def _exit_code(chosen: Program, imports: OwnImports) -> int:
     """Run the program; its exit code. An error is shown as by itself."""
     try:
-        chosen.run()
+        chosen.run(imports)
     except SystemExit as stop:
         if isinstance(stop.code, str):
             sys.stderr.write(f"{stop.code}\n")

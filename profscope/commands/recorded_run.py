@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from profscope.around.job import ranks
 from profscope.commands.output import Output
+from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
 from profscope.compat.first_launch import FirstLaunch
@@ -58,6 +59,7 @@ class RecordedRun:
         emulated: bool = False,
     ) -> None:
         self._program = program
+        self._imports = OwnImports()
         self._options = options
         self._output = output
         self._rank = rank
@@ -92,7 +94,7 @@ class RecordedRun:
         else:
             self._switch.start()
         try:
-            self._program.run()
+            self._program.run(self._imports)
         except SystemExit as stop:
             self._code = 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
             raise
@@ -151,12 +153,14 @@ class RecordedRun:
 
     def _open(self) -> Any:
         """The program is about to launch its first kernel. See `FirstLaunch`."""
-        from profscope.commands.run_session import RunSession, session_is_active
-
-        if session_is_active():
-            self._notes.append("the program had opened its own session, which records instead of this run")
-            return None
         try:
+            from profscope.commands.run_session import RunSession, session_is_active
+
+            if session_is_active():
+                self._notes.append(
+                    "the program had opened its own session, which records instead of this run"
+                )
+                return None
             self._session = RunSession(
                 self._options,
                 self._gave_way,
@@ -232,7 +236,8 @@ class RecordedRun:
         self._finished = True
         self._first_launch.stop()
         try:
-            self._write()
+            with self._imports.apart():
+                self._write()
         except Exception as error:  # noqa: BLE001  such as from limits that the program has set
             self._fail(f"{_told(error)}{self._where_it_is()}")
         except KeyboardInterrupt:

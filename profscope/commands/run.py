@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from profscope.around.job import JOB, rank, ranks
 from profscope.commands.output import DEFAULT, FORMATS, Output, claim, free_for_ranks
+from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
@@ -133,7 +134,7 @@ def _said_by(number: int | None) -> Callable[[Any, Output], None]:
 def _run_ranks(chosen: Program, flags: list[str]) -> None:
     os.environ.setdefault(JOB, secrets.token_hex(8))
     with ranks_recorded(flags):
-        chosen.run()
+        chosen.run(OwnImports())
 
 
 def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
