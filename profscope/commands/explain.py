@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from profscope.commands.exec_calls import before_exec
 from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, parse, program_parser, without_ours
 from profscope.emulator import say_how
@@ -49,6 +50,7 @@ def _explain(words: list[str]) -> int:
     with select("auto") as machine:
         launches = ProgramLaunches(given.kernels, given.memory, machine)
         imports = OwnImports()
+        before_exec(_say_replaced)
         with launches.watched():
             code = _exit_code(chosen, imports)
         if code:
@@ -58,6 +60,11 @@ def _explain(words: list[str]) -> int:
             explanation = explained(kept.launch, {}, given.limit_s, "auto", kept.contents, kept.note)
             sys.stdout.write(f"{explanation!r}\n")
     return 0
+
+
+def _say_replaced(call: str, command: str) -> None:
+    sys.stderr.write(f"profscope explain: {call} replaces the program by `{command}`; nothing is explained\n")
+    sys.stderr.flush()
 
 
 def _with_kernel_in_front(words: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, Final
 
 from profscope.around.job import ranks
+from profscope.commands.exec_calls import before_exec
 from profscope.commands.output import Output
 from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, without_ours
@@ -74,7 +75,7 @@ class RecordedRun:
         self._written_by = 0.0  # while it ends: until when signals wait, of time.monotonic()
         self._failed = False
         self._failures: list[str] = []
-        self._code = 0
+        self._code: int | None = 0
         self._cut_short = ""
         self._interrupted = False
         self._notes: list[str] = []
@@ -84,6 +85,7 @@ class RecordedRun:
         """Run the program; ends as it ends."""
         atexit.register(self._at_exit)  # before any of the program's, so that it is called after these
         os._exit = self._exiting  # type: ignore[assignment]
+        before_exec(self._replaced)
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) is signal.SIG_DFL:
@@ -211,6 +213,19 @@ class RecordedRun:
         finally:
             self._exit_at_once(code or int(self._failed))
 
+    def _replaced(self, call: str, command: str) -> None:
+        """Another program takes this one's place."""
+        if self._finished:
+            return
+        says = f"{call} replaces the program; `{command}` runs bare, unless started with `profscope run`"
+        self._code, self._cut_short = None, f"{call} was called"
+        is_said = self._session is None and not self._failed
+        if is_said:
+            self._notes.append(says)
+        self._finish()
+        if not is_said:
+            self._say(says)
+
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         """In place of dying at once. Another thread writes: this one may hold any lock just now.
 
@@ -276,7 +291,9 @@ class RecordedRun:
 
     def _marked(self, profile: Any) -> Any:
         """The profile with what is known of the program, and first among the notes if it was cut short."""
-        about, notes = self._about() | {"exit_code": self._code}, list(self._notes)
+        about, notes = self._about(), list(self._notes)
+        if self._code is not None:
+            about["exit_code"] = self._code
         if self._cut_short:
             about["cut_short"] = self._cut_short
             notes.insert(0, f"partial: the program was cut short: {self._cut_short}")

@@ -108,6 +108,13 @@ def test_a_program_that_fails_is_not_explained(explain: Explain) -> None:
     assert "profscope/commands" not in ran.stderr
 
 
+def test_a_program_that_another_one_replaces_is_not_explained(explain: Explain) -> None:
+    ran = explain("run(1)\nimport os\nos.execv(sys.executable, ['python', '-c', 'raise SystemExit(5)'])")
+    assert ran.returncode == 5
+    said = "profscope explain: os.execv() replaces the program by `python -c 'raise SystemExit(5)'`"
+    assert ran.stderr == f"{said}; nothing is explained\n"
+
+
 @pytest.mark.parametrize(
     ("flags", "says"), [(["--limit-s", "0"], "limit_s=0"), (["--kernels", "("], "--kernels")]
 )

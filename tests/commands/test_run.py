@@ -151,6 +151,60 @@ def test_what_cuts_a_program_short(
         assert ran.stderr == _RAISED.format(folder=tmp_path)
 
 
+_NEW = """["python", "-c", "print('new'); raise SystemExit(3)"]"""
+_SAID = "profscope run: os.{}() replaces the program; `{}` runs bare, unless started with `profscope run`"
+
+
+@pytest.mark.parametrize(
+    ("end", "call"),
+    [
+        (f"os.execv(sys.executable, {_NEW})", "execv"),
+        pytest.param(
+            f"os.execvpe('python', {_NEW}, {{**os.environ}})", "execve", marks=pytest.mark.exhaustive
+        ),
+    ],
+)
+def test_what_was_recorded_is_written_before_another_program_takes_the_place(
+    run: Run, end: str, call: str
+) -> None:
+    ran = run(end, "-q")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (3, "new")
+    command = """python -c 'print('"'"'new'"'"'); raise SystemExit(3)'"""
+    assert ran.stderr == _SAID.format(call, command) + "\n"
+    profile = loaded("t.json")
+    assert profile.metadata["program"] == {
+        "command": ["program.py", "a", "-o"], "cut_short": f"os.{call}() was called",
+    }  # fmt: skip
+    assert profile.metadata["notes"] == [f"partial: the program was cut short: os.{call}() was called"]
+
+
+def test_a_program_that_starts_itself_again_is_told_that_it_runs_bare(forks: Forks, tmp_path: Path) -> None:
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{_RUN}"
+    again = "import os, sys; os.execl(sys.executable, 'python', '-c', 'raise SystemExit(4)')"
+    ran = forks.run(code, "-c", again)
+    assert ran.returncode == 4
+    assert ran.stderr == _SAID.format("execv", "python -c 'raise SystemExit(4)'") + "; nothing is written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+_NO_EXEC = """
+try:
+    os.execv("/nowhere/python", ["python"])
+except FileNotFoundError:
+    launch_add()
+if os.fork() == 0:
+    os.execv(sys.executable, ["python", "-c", "print('child')"])
+os.wait()
+launch_add()
+"""
+
+
+def test_a_program_that_nothing_replaces_goes_on(run: Run) -> None:
+    ran = run(_NO_EXEC, "-q")
+    assert (ran.returncode, ran.stderr, ran.stdout.splitlines()[-1]) == (0, "", "child")
+    assert loaded("t.json", 4).metadata["notes"] == []
+
+
 _TERMINATED_WHILE_WRITING = """
 from profscope.profiles import Profile
 save = Profile.save
