@@ -47,7 +47,8 @@ Prepared: TypeAlias = tuple[bytes, bytes]
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError when `path`'s folder cannot be written.
+    It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError when
+    `path`'s folder cannot be written.
     """
     check_name(path)
     path = followed(path)

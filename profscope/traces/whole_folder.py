@@ -49,8 +49,8 @@ def check_folder(path: Path) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError where that cannot be, and where something is there
-    that is no part of a trace in Parquet.
+    It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError where that
+    cannot be, and where something is there that is no part of a trace in Parquet.
     """
     check_folder(path)
     path = followed(path)
