@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,6 +75,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     checked = run_options(options)
     if given.switch is not None:
         signal_of(given.switch)  # says what is wrong with it
+    if checked.backend == "gpu" and not _has_gpu():
+        raise SessionError("--backend gpu: there is no GPU here; use --backend emulator")
     if chosen.is_launcher:
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
         return 0
@@ -152,8 +155,15 @@ def _choose_emulator(module: ModuleType) -> None:
     module.EmulatorDriver.is_active = staticmethod(lambda: True)
 
 
+def _has_gpu() -> bool:
+    """Whether there is a GPU. Another process asks the driver: that starts CUDA, after which a program cannot
+    fork."""
+    asks = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
+    cuda = [sys.executable, "-c", asks]
+    return Path("/dev/kfd").exists() or not subprocess.run(cuda, capture_output=True, check=False).returncode
+
+
 def _has_gpu_driver() -> bool:
-    """Whether there is a driver; to ask it for GPUs would start CUDA, before any fork of the program."""
     import ctypes
 
     try:

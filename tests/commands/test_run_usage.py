@@ -72,6 +72,17 @@ def test_what_cannot_be_is_one_line(
     assert sorted(Path().rglob("*")) == before
 
 
+def test_a_gpu_that_is_not_there_is_one_line(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert door.main(["run", "--backend", "gpu", "never.py"]) == 1
+    assert capsys.readouterr().err == (
+        "profscope run: --backend gpu: there is no GPU here; use --backend emulator\n"
+    )
+    assert list(Path().iterdir()) == [Path("never.py")]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
