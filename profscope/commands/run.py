@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.around.job import JOB, rank, ranks
-from profscope.commands.output import DEFAULT, FORMATS, Output, claim, free_for_ranks
+from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
 from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
@@ -25,7 +25,7 @@ from profscope.commands.switch import signal_of
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
-from profscope.traces.formats import is_folder_name
+from profscope.traces.formats import DEFAULT, is_folder_name
 
 __all__ = [
     "add_flags",

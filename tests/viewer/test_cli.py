@@ -19,6 +19,7 @@ from profscope.analysis.model.entries import ProfileModel
 from profscope.errors import EmptyProfileWarning
 from profscope.options import Options
 from profscope.profiles import Profile, load
+from profscope.traces.formats import newest_run
 from profscope.viewer.cli import main
 from tests.support.captured import captured
 from tests.support.command_line import run
@@ -268,6 +269,38 @@ def test_a_file_that_is_no_trace_is_a_failure_in_one_line(tmp_path: Path) -> Non
     done = run_alone(str(tmp_path / "x.json"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"profscope-view: {tmp_path / 'x.json'} is text, not JSON\n"
+
+
+def test_without_a_trace_the_newest_of_a_run_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for second, name in enumerate(("profscope-2.pftrace.gz", "profscope.pftrace.gz", "other.pftrace.gz")):
+        profile = regular_profile(launches=second + 1, ctas=1, warps=1)
+        profile.save(name)
+        os.utime(name, (second, second))
+    (tmp_path / "profscope").mkdir()  # such as a checkout
+    for words in ([], ["--source", "matmul.py:1"]):
+        main(words, "profscope view")
+        assert capsys.readouterr().err.startswith(
+            "profscope view: profscope.pftrace.gz, the newest trace here"
+        )
+    assert "2 launches" in run().stdout
+    (tmp_path / "profscope-3" / "rank=0").mkdir(parents=True)
+    assert newest_run(tmp_path) == tmp_path / "profscope-3"
+    (tmp_path / "profscope-4.pftrace.gz.partial").mkdir()
+    os.utime("profscope-4.pftrace.gz.partial", (9e9, 9e9))
+    assert newest_run(tmp_path) == tmp_path / "profscope-4.pftrace.gz.partial"
+
+
+def test_without_any_trace_one_must_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+    assert "error: name a trace: `profscope run` has written none in this folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
