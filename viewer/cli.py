@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.version import __version__
+from profscope.viewer.flags import in_flags
 from profscope.viewer.option_types import (
     ANSWERS,
     BY,
@@ -236,7 +237,7 @@ def _zoom(text: str) -> Zoom:
 def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -> int:
     """Run the command; returns the exit code. tool: the name that it is called by."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    return run_command(tool, lambda: _main(given, tool))
+    return run_command(tool, lambda: _main(given, tool), says=in_flags)
 
 
 def _main(given: Sequence[str], tool: str) -> int:

@@ -16,6 +16,7 @@ from profscope.analysis.model.header_entries import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
 from profscope.analysis.texts import UNSEEN, clipped
 from profscope.analysis.trust_rules import DISTRUST
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import pad, wrap
 from profscope.viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
@@ -38,7 +39,7 @@ _SHOWN_OPTIONS = 10
 _SHOWN_VALUE = 32  # characters
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
-    "issue": "spans on loads end at their issue; measure=latency ends them with their data",
+    "issue": "spans on loads end at their issue; `profscope run --measure latency` ends them with their data",
 }
 _LABEL = 10
 """Cells of a row's name and what stands between it and the row."""
@@ -49,7 +50,7 @@ _Row = tuple[str, Sequence[str], str]
 NO_LAUNCHES = "No launches recorded"
 TO_CHECK = (
     "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
-    "the session's backend is the one it ran on."
+    "backend= is the one it ran on."
 )
 
 
@@ -214,7 +215,7 @@ def _banner(header: Header) -> list[Text]:
 
 
 def _noted(model: ProfileModel) -> list[_Row]:
-    notes: list[_Row] = [("Note", note.split(" "), " ") for note in _alike_once(model.header.notes)]
+    notes: list[_Row] = [("Note", in_flags(note).split(" "), " ") for note in _alike_once(model.header.notes)]
     return [("Program", _program(model.program), "; "), *notes]
 
 
@@ -241,7 +242,7 @@ def _nothing(header: Header, width: int) -> list[Text]:
         said = f"{NO_LAUNCHES}. {TO_CHECK}"
     else:
         said = f"{NO_LAUNCHES}: {'; '.join(_alike_once(header.notes))}"
-    return [Text(line, style="bold") for line in wrap(printable(said).split(" "), width)]
+    return [Text(line, style="bold") for line in wrap(printable(in_flags(said)).split(" "), width)]
 
 
 def _alike_once(notes: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ from profscope.errors import ProfscopeError
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
 from profscope.threads import daemon
+from profscope.viewer.flags import in_flags
 
 __all__ = ["Flushing", "RecordedRun"]
 
@@ -279,6 +280,10 @@ class RecordedRun:
         if self._session.is_open:
             self._close()
         profile = self._marked(self._session.profile)
+        if not any(len(each) for each in (profile.launches, profile.events, profile.host)):
+            self._say(f"nothing is written: {'; '.join(profile.metadata['notes'])}")
+            self._output.release()
+            return
         profile.save(self._output.target)
         count = ranks(os.environ)
         if self._rank == 0 and count is not None:
@@ -312,7 +317,7 @@ class RecordedRun:
     def _say(self, text: str) -> None:
         if sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-                sys.stderr.write(f"profscope run: {' '.join(text.split())}\n")
+                sys.stderr.write(f"profscope run: {' '.join(in_flags(text).split())}\n")
                 sys.stderr.flush()
 
 

@@ -26,6 +26,7 @@ from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
 from profscope.traces.formats import DEFAULT, is_folder_name
+from profscope.viewer.flags import in_flags
 
 __all__ = [
     "add_flags",
@@ -60,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     starts: list[Callable[[], None]] = []
     words = sys.argv[1:] if arguments is None else list(arguments)
     with contextlib.ExitStack() as stack:
-        code = run_command("profscope run", lambda: _prepare(words, starts, stack), prints=False)
+        code = run_command(
+            "profscope run", lambda: _prepare(words, starts, stack), prints=False, says=in_flags
+        )
         for start in starts:
             start()
     return code
@@ -226,12 +229,14 @@ RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "hard
 
 _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
+    "measure": "issue|latency",
     "hardware": "EVIDENCE,...", "overhead_pct": "PERCENT",
 }  # fmt: skip
 
 _TAKES: Final[Mapping[str, str]] = {
     "kernels": "a regular expression",
     "instrument": "light, default, heavy, or passes, which `profscope opt --list` shows",
+    "measure": "issue or latency",
     "ctas": "a number, 1 or more, or a list, such as 0,17",
     "every": "a number, 1 or more",
     "overhead_pct": "a percentage above 0, at most 100",

@@ -63,9 +63,13 @@ class Explanation:
         return str(faster["options"].iloc[0]) if len(faster) else self.launched
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return self.text()
 
-    def _lines(self) -> Iterator[str]:
+    def text(self, most_findings: int | None = _MOST_FINDINGS) -> str:
+        """What `print` shows. most_findings: None for all of them."""
+        return "\n".join(self._lines(most_findings))
+
+    def _lines(self, most: int | None) -> Iterator[str]:
         unit = self.tries.attrs["unit"]
         if self.profile.tables.emulated:
             yield "EMULATED: cycles of a cost model, not GPU time"
@@ -73,7 +77,7 @@ class Explanation:
         yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
         yield from textwrap.wrap(self.note, _WIDTH)
         yield from self._account(own[unit])
-        yield from self._findings()
+        yield from self._findings(most)
         yield from self._tries(unit)
 
     def _account(self, bare: float) -> Iterator[str]:
@@ -86,10 +90,10 @@ class Explanation:
                 basis += "; the bare launch spends its time otherwise" if differs else ""
             yield from _bar(account, basis)
 
-    def _findings(self) -> Iterator[str]:
+    def _findings(self, most: int | None) -> Iterator[str]:
         if not len(self.findings):
             yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
-        for row in self.findings.head(_MOST_FINDINGS).to_dict("records"):
+        for row in self.findings[:most].to_dict("records"):
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
             told = f"{gain_text(row['gain_pct']):>5}  {row['finding']}{place}"
             if between := between_text(row["gain_low_pct"], row["gain_high_pct"]):
@@ -105,8 +109,8 @@ class Explanation:
             yield told
             for text in (row["evidence"], f"Try: {row['advice']}"):
                 yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
-        if len(self.findings) > _MOST_FINDINGS:
-            yield f"{len(self.findings) - _MOST_FINDINGS} more in .findings"
+        if most is not None and len(self.findings) > most:
+            yield f"{len(self.findings) - most} more in .findings"
 
     def _tries(self, unit: str) -> Iterator[str]:
         shown = [
