@@ -280,7 +280,8 @@ class RecordedRun:
         if self._session.is_open:
             self._close()
         profile = self._marked(self._session.profile)
-        if not any(len(each) for each in (profile.launches, profile.events, profile.host)):
+        recorded = any(len(each) for each in (profile.launches, profile.events, profile.host))
+        if not recorded and not self._failed:
             self._say(f"nothing is written: {'; '.join(profile.metadata['notes'])}")
             self._output.release()
             return
