@@ -19,7 +19,7 @@ _OF_EXPLAIN: Final = ("vary", "limit_s")
 _FLAGS: Final = [each.name for each in fields(Options) if each.init and each.metadata["cli"] is not None]
 _NAME: Final = rf"({'|'.join([*_FLAGS, *_OF_EXPLAIN])})"
 _VALUE: Final = r"""("[^"]*"|'[^']*'|\[[^\]]*\]|\w[\w.]*\w|\w)?"""
-_WRITTEN: Final = re.compile(rf"session\({_NAME}={_VALUE}\)|(?<![\w=-]){_NAME}={_VALUE}")
+_WRITTEN: Final = re.compile(rf"session\({_NAME}={_VALUE}\)|(?<![\w.=-]){_NAME}={_VALUE}")
 
 
 def in_flags(text: str) -> str:

@@ -122,7 +122,7 @@ class Explanation:
         for row in self.tries[self.tries["failed"] != ""].to_dict("records"):
             yield textwrap.shorten(f"{row['options']}: {row['failed']}", _WIDTH, placeholder=" ...")
         if left := self.tries.attrs["left_out"]:
-            yield f"out of time (limit_s) before {', '.join(left)}"
+            yield f"out of time (limit_s=) before {', '.join(left)}"
         yield self._conclusion(unit)
 
     def _conclusion(self, unit: str) -> str:
