@@ -174,7 +174,7 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("selection", "show only this part of the trace")
-    chosen.add_argument("--kernels", dest="kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    chosen.add_argument("--kernels", type=pattern, metavar="REGEX", help=KERNELS)
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
     chosen.add_argument("--rank", type=count, metavar="N", help="launches of this rank of a job")
     chosen.add_argument("--launch", type=count, metavar="N", help="this launch")

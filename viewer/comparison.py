@@ -164,7 +164,7 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     if options.a == options.b == "-":
         raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
-    profiles = [part_of(trace.profile, TraceFilter(kernel=options.kernel)) for trace in traces]
+    profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
         table = differences(profiles[0].tables, profiles[1].tables)
     verdicts = [profile.verdict.headline for profile in profiles]

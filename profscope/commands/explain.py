@@ -23,9 +23,9 @@ __all__ = ["main", "make_parser"]
 _EPILOG: Final = """\
 examples:
   profscope explain train.py --epochs 1
-  profscope explain train.py --epochs 1 --kernel attention
+  profscope explain train.py --epochs 1 --kernels attention
   profscope explain --kernels attention --vary BLOCK=64,128 -m pytest tests
-  profscope explain -- train.py --kernel 3     all behind -- is the program's
+  profscope explain -- train.py --kernels 3    all behind -- is the program's
 
 exit status: the program's own if it fails, and then nothing is explained; else
 0 explained; 1 another error; 2 wrong usage, or a kernel that was not launched
@@ -73,10 +73,10 @@ def _say_replaced(call: str, command: str) -> None:
 
 
 def _with_kernel_in_front(words: list[str]) -> list[str]:
-    """`--kernel NAME` is the command's behind the program, too, but not behind "--"."""
-    if "--" in words or "--kernel" not in words[:-1]:
+    """`--kernels NAME` is the command's behind the program, too, but not behind "--"."""
+    if "--" in words or "--kernels" not in words[:-1]:
         return words
-    at = words.index("--kernel")
+    at = words.index("--kernels")
     return [*words[at : at + 2], *words[:at], *words[at + 2 :]]
 
 
@@ -121,8 +121,6 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
     actions = [
         parser.add_argument(
             "--kernels",
-            "--kernel",
-            dest="kernels",
             type=pattern,
             metavar="REGEX",
             help=f"{KERNELS}; the one with most time is explained (default: all)",

@@ -111,11 +111,11 @@ def test_a_kernel_that_was_not_launched(explain: Explain) -> None:
 
 
 def test_a_kernel_may_be_named_behind_the_program(explain: Explain) -> None:
-    ran = explain("run(1)", behind=["--kernel", "softmax"])
+    ran = explain("run(1)", behind=["--kernels", "softmax"])
     assert ran.stdout.startswith("program __main__ ['a', '-o']\n")
     assert "softmax_kernel, as launched: " in ran.stdout
-    ran = explain("run(1)", "--", behind=["--kernel", "softmax"])
-    assert ran.stdout.startswith("program __main__ ['a', '-o', '--kernel', 'softmax']\n")
+    ran = explain("run(1)", "--", behind=["--kernels", "softmax"])
+    assert ran.stdout.startswith("program __main__ ['a', '-o', '--kernels', 'softmax']\n")
     assert "matmul_kernel, as launched: " in ran.stdout
 
 

@@ -407,7 +407,7 @@ def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     two_kernels().save(tmp_path / "t.json")
     done = run(str(tmp_path / "t.json"), "--kernels", "busy", "--warp", "1", "--cta", "0")
     assert "slow" not in done.stdout
-    assert "Shown     kernel busy, cta 0, warp 1: " in done.stdout
+    assert "Shown     kernels busy, cta 0, warp 1: " in done.stdout
     assert "1 launch, 1 CTA, 1 warp, " in done.stdout
     assert "launch 0, CTA 0 on SM 0: " in done.stdout
     assert "warp 0" not in done.stdout

@@ -54,7 +54,7 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
 
 
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
-    chosen = part_of(SAMPLED, TraceFilter(kernel="matmul"))
+    chosen = part_of(SAMPLED, TraceFilter(kernels="matmul"))
     assert chosen.samples.equals(TABLE)
     assert validate(chosen.tables) == []
     assert not len(part_of(SAMPLED, TraceFilter(launch=0)).samples)
