@@ -77,6 +77,7 @@ class Options:
         "Where spans on loads, atomics and shared-memory reads end: at their 'issue', or, with 'latency', "
         "when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel",
         "measure='latency'",
+        "issue or latency: where spans on loads end; with latency, when their data has arrived",
     )
     ctas: int | Sequence[int] = _option(
         1,

@@ -60,9 +60,13 @@ class Explanation:
         return str(faster["options"].iloc[0]) if len(faster) else self.launched
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return self.text()
 
-    def _lines(self) -> Iterator[str]:
+    def text(self, most_findings: int | None = _MOST_FINDINGS) -> str:
+        """What `print` shows. most_findings: None for all of them."""
+        return "\n".join(self._lines(most_findings))
+
+    def _lines(self, most: int | None) -> Iterator[str]:
         unit = self.tries.attrs["unit"]
         if self.profile.tables.emulated:
             yield "EMULATED: cycles of a cost model, not GPU time"
@@ -70,7 +74,7 @@ class Explanation:
         yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
         yield from textwrap.wrap(self.note, _WIDTH)
         yield from self._account()
-        yield from self._findings()
+        yield from self._findings(most)
         yield from self._tries(unit)
 
     def _account(self) -> Iterator[str]:
@@ -78,10 +82,10 @@ class Explanation:
         for account in time_accounts(tables, witnesses(tables), [(self.kernel, self.variant)]).values():
             yield from _bar(account)
 
-    def _findings(self) -> Iterator[str]:
+    def _findings(self, most: int | None) -> Iterator[str]:
         if not len(self.findings):
             yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
-        for row in self.findings.head(_MOST_FINDINGS).to_dict("records"):
+        for row in self.findings[:most].to_dict("records"):
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
             told = f"{gain_text(row['gain_pct']):>5}  {row['finding']}{place}"
             if between := between_text(row["gain_low_pct"], row["gain_high_pct"]):
@@ -97,8 +101,8 @@ class Explanation:
             yield told
             for text in (row["evidence"], f"Try: {row['advice']}"):
                 yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
-        if len(self.findings) > _MOST_FINDINGS:
-            yield f"{len(self.findings) - _MOST_FINDINGS} more in .findings"
+        if most is not None and len(self.findings) > most:
+            yield f"{len(self.findings) - most} more in .findings"
 
     def _tries(self, unit: str) -> Iterator[str]:
         shown = [
@@ -110,7 +114,7 @@ class Explanation:
         for row in self.tries[self.tries["failed"] != ""].to_dict("records"):
             yield textwrap.shorten(f"{row['options']}: {row['failed']}", _WIDTH, placeholder=" ...")
         if left := self.tries.attrs["left_out"]:
-            yield f"out of time (limit_s) before {', '.join(left)}"
+            yield f"out of time (limit_s=) before {', '.join(left)}"
         yield self._conclusion(unit)
 
     def _conclusion(self, unit: str) -> str:

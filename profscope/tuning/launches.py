@@ -14,7 +14,7 @@ from profscope.compat.triton_parts import Autotuner, Heuristics, JITFunction
 from profscope.errors import OptionError
 from profscope.recording.diagnostics import one_line
 
-__all__ = ["Launch", "Launcher", "configurations", "launch_of", "options_text"]
+__all__ = ["Launch", "Launcher", "check_vary", "configurations", "launch_of", "options_text"]
 
 Launcher = Callable[[], Any]
 """Launches, and returns the compiled kernel."""
@@ -132,7 +132,7 @@ def launch_of(
     launch = Launch(kernel, grid, tuple(args), dict(kwargs))
     _ = launch.checked_grid  # raises for one without CTAs
     _check_names(launch)
-    _check_vary(launch, vary)
+    check_vary(launch, vary)
     return launch
 
 
@@ -175,7 +175,7 @@ def _check_names(launch: Launch) -> None:
         raise OptionError(f"explain: {name} needs its argument {missing[0]!r}")
 
 
-def _check_vary(launch: Launch, vary: Mapping[str, Any]) -> None:
+def check_vary(launch: Launch, vary: Mapping[str, Any]) -> None:
     if vary and launch.tuner is not None:
         raise OptionError(f"explain: vary=: {launch.name} is autotuned, its configurations are tried")
     constexprs = [param.name for param in launch.function.params if param.is_constexpr]
