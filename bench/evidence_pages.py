@@ -1,4 +1,4 @@
-"""Record what docs/hardware.md shows: small kernels, and the evidence that the hardware gives of them.
+"""Record what docs/evidence.md shows: small kernels, and the evidence that the hardware gives of them.
 
     python -m bench.evidence_pages --out FOLDER [--only NAME ...]      on an NVIDIA GPU
     python -m bench.evidence_pages --out FOLDER --dry-run              small, on the emulator
@@ -19,9 +19,9 @@ from typing import Final
 import torch
 
 import profscope
-from bench.evidence_kernels import CASES, Launch, Prepare, matmul
 from bench.kernels import surroundings
 from bench.libraries.calls import function, is_installed
+from bench.planted_kernels import CASES, Launch, Prepare, matmul
 from bench.timing import synchronize
 
 __all__ = ["PAGES", "main"]
@@ -49,7 +49,7 @@ PAGES: Final[dict[str, Prepare]] = {
     "division": CASES["64-bit division"],
     "float64": CASES["float64"],
     "float32-dot": CASES["float32 dot"],
-    "matmul-grouped": matmul(8, m=8192),
+    "matmul-grouped": matmul(8192),
     "matmul-ungrouped": CASES["matmul, ungrouped"],
     "column": CASES["transpose, unswizzled"],
     "column-swizzled": CASES["transpose, swizzled"],

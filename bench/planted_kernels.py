@@ -1,97 +1,46 @@
-"""Kernels with a known fault. A comment `# fault: NAME` stands on each line that a finding may name.
+"""Kernels with a known fault, and kernels that known things bound, each in one launch.
 
-What mends a kernel is an argument of it, an option of its launch, or, where there is no other way, a twin.
+A comment `# fault: NAME` stands on each line that a finding may name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import torch
 import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
+from bench import kernels
+from bench.kernels import Workload
+
 # ruff: noqa: N803
 __all__ = [
+    "CASES",
+    "Launch",
+    "Prepare",
     "atomics_kernel",
-    "attention_kernel",
+    "copy_kernel",
+    "division_kernel",
+    "float64_kernel",
+    "gather_kernel",
     "late_warp_kernel",
     "layer_norm_kernel",
-    "matmul_kernel",
-    "matmul_ws_kernel",
+    "matmul",
     "one_pass_kernel",
-    "spills_kernel",
-    "strided_kernel",
+    "scatter_kernel",
+    "softmax_kernel",
     "swizzled",
-    "tiles_kernel",
     "transpose_kernel",
     "unswizzled",
-    "waves_kernel",
 ]
 
-
-@triton.jit
-def matmul_kernel(
-    a_ptr, b_ptr, c_ptr, K, stride_bk, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
-):
-    """One tile of c a program. With one stage each load is waited for before the dot."""
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    offs_k = tl.arange(0, BLOCK_K)
-    a_ptrs = a_ptr + offs_m[:, None] * K + offs_k[None, :]
-    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :]
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for _ in range(tl.cdiv(K, BLOCK_K)):
-        a = tl.load(a_ptrs)  # fault: few-stages
-        b = tl.load(b_ptrs)  # fault: few-stages
-        acc = tl.dot(a, b, acc)
-        a_ptrs += BLOCK_K
-        b_ptrs += BLOCK_K * stride_bk
-    tl.store(c_ptr + offs_m[:, None] * stride_bk + offs_n[None, :], acc.to(tl.float16))
-
-
-@triton.jit
-def matmul_ws_kernel(
-    a_ptr, b_ptr, c_ptr, M, N, K,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BUFFERS: tl.constexpr,
-):  # fmt: skip
-    """A partition of warps copies, others multiply. With few buffers those that multiply wait."""
-    a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [BLOCK_M, BLOCK_K])
-    b_desc = tl.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BLOCK_N, BLOCK_K])
-    c_desc = tl.make_tensor_descriptor(c_ptr, [M, N], [N, 1], [BLOCK_M, BLOCK_N])
-    off_m = tl.program_id(0) * BLOCK_M
-    off_n = tl.program_id(1) * BLOCK_N
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in tl.range(0, tl.cdiv(K, BLOCK_K), warp_specialize=True, num_stages=BUFFERS):
-        a = a_desc.load([off_m, k * BLOCK_K])  # fault: partition-starved
-        b = b_desc.load([off_n, k * BLOCK_K])  # fault: partition-starved
-        acc = tl.dot(a, b.T, acc)  # fault: partition-starved
-    c_desc.store([off_m, off_n], acc.to(tl.float16))
-
-
-@triton.jit
-def attention_kernel(
-    q_ptr, k_ptr, v_ptr, out_ptr, length, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD: tl.constexpr
-):
-    """Dots and softmax of a CTA take turns. With one CTA on an SM nothing runs beside either."""
-    base = tl.program_id(1) * length * HEAD
-    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    offs_n = tl.arange(0, BLOCK_N)
-    offs_d = tl.arange(0, HEAD)
-    q = tl.load(q_ptr + base + offs_m[:, None] * HEAD + offs_d[None, :])
-    acc = tl.zeros([BLOCK_M, HEAD], dtype=tl.float32)
-    total = tl.zeros([BLOCK_M], dtype=tl.float32)
-    peak = tl.full([BLOCK_M], -float("inf"), dtype=tl.float32)
-    for n in range(0, length, BLOCK_N):
-        k = tl.load(k_ptr + base + (n + offs_n)[None, :] * HEAD + offs_d[:, None])
-        scores = tl.dot(q, k) * 0.125  # fault: mma-not-overlapped
-        new_peak = tl.maximum(peak, tl.max(scores, 1))  # fault: mma-not-overlapped
-        p = tl.exp2(scores - new_peak[:, None])  # fault: mma-not-overlapped
-        shrink = tl.exp2(peak - new_peak)  # fault: mma-not-overlapped
-        total = total * shrink + tl.sum(p, 1)  # fault: mma-not-overlapped
-        v = tl.load(v_ptr + base + (n + offs_n)[:, None] * HEAD + offs_d[None, :])
-        acc = tl.dot(p.to(v.dtype), v, acc * shrink[:, None])  # fault: mma-not-overlapped
-        peak = new_peak
-    tl.store(out_ptr + base + offs_m[:, None] * HEAD + offs_d[None, :], (acc / total[:, None]).to(tl.float16))
+Launch = Callable[[], Any]  # returns the compiled kernel
+Prepare = Callable[[bool], Launch]  # makes tensors on torch's default device: small, or of a GPU's size
 
 
 @triton.jit
@@ -129,28 +78,6 @@ def one_pass_kernel(x_ptr, y_ptr, n_cols, eps, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def waves_kernel(x_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # fault: tail # fault: idle-sms
-    """`steps` dependent multiply-adds on a tile; how many programs share the steps is up to the grid."""
-    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + tl.arange(0, BLOCK))
-    for _ in range(steps):
-        x = x * 0.999 + 0.5
-    tl.store(out_ptr + offs, x)
-
-
-@triton.jit
-def tiles_kernel(x_ptr, lengths_ptr, out_ptr, tiles, BLOCK: tl.constexpr):
-    """A program takes every n-th tile; a tile takes as many steps as its length says."""
-    offs = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):  # fault: load-imbalance
-        length = tl.load(lengths_ptr + tile)
-        for _ in range(length):  # fault: load-imbalance
-            x = x * 0.999 + 0.5
-        tl.store(out_ptr + tile * BLOCK + offs, x)
-
-
-@triton.jit
 def spills_kernel(x_ptr, y_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # fault: register-spills
     """Two tiles in registers."""
     offs = tl.arange(0, BLOCK)
@@ -160,17 +87,6 @@ def spills_kernel(x_ptr, y_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # fault: 
         x = x * 0.999 + y
         y = y * 0.998 + x
     tl.store(out_ptr + tl.program_id(0) * BLOCK + offs, x + y)
-
-
-@triton.jit
-def strided_kernel(x_ptr, out_ptr, steps, STRIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums every STRIDE-th element."""
-    base = tl.program_id(0).to(tl.int64) * steps * BLOCK
-    total = tl.zeros([BLOCK], dtype=tl.float32)
-    for step in range(steps):
-        offs = base + step * BLOCK + tl.arange(0, BLOCK)
-        total += tl.load(x_ptr + offs * STRIDE)  # fault: uncoalesced-load
-    tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), total)
 
 
 @triton.jit
@@ -248,3 +164,180 @@ def transpose_kernel(x_ptr, out_ptr, rounds, SIZE: gl.constexpr, SHARED: gl.cons
     i = gl.arange(0, SIZE, layout=gl.SliceLayout(1, columns))
     j = gl.arange(0, SIZE, layout=gl.SliceLayout(0, columns))
     gl.store(out_ptr + gl.program_id(0) * SIZE * SIZE + j[None, :] * SIZE + i[:, None], total)
+
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + offs))
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * n_cols + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    e = tl.exp(x - tl.max(x, axis=0))
+    tl.store(out_ptr + offs, e / tl.sum(e, axis=0))
+
+
+@triton.jit
+def float32_dot_kernel(
+    a_ptr, b_ptr, c_ptr, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    offs_m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_k = tl.arange(0, BLOCK_K)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + offs_m[:, None] * K + (k + offs_k)[None, :])
+        b = tl.load(b_ptr + (k + offs_k)[:, None] * N + offs_n[None, :])
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    tl.store(c_ptr + offs_m[:, None] * N + offs_n[None, :], acc)
+
+
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + tl.load(index_ptr + offs)))
+
+
+@triton.jit
+def scatter_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + tl.load(index_ptr + offs), tl.load(x_ptr + offs))
+
+
+@triton.jit
+def division_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    """64-bit division for the indices of padded rows."""
+    offs = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    row = offs // n_cols.to(tl.int64)
+    column = offs % n_cols.to(tl.int64)
+    tl.store(out_ptr + offs, tl.load(x_ptr + row * 4100 + column))
+
+
+@triton.jit
+def float64_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs).to(tl.float64)
+    tl.store(out_ptr + offs, (tl.exp(x) + tl.sqrt(x * x + 1.0)).to(tl.float32))
+
+
+def _random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randn(*shape, dtype=dtype)
+
+
+def _copy(small: bool) -> Launch:
+    x = _random(1 << (14 if small else 26))
+    out = torch.empty_like(x)
+    return lambda: copy_kernel[(x.numel() // 1024,)](x, out, BLOCK=1024)
+
+
+def _softmax(small: bool) -> Launch:
+    x = _random(16 if small else 8192, 4096)
+    out = torch.empty_like(x)
+    return lambda: softmax_kernel[(len(x),)](x, out, 4096, BLOCK=4096, num_warps=8)
+
+
+def _of(workload: Workload, small: Workload) -> Prepare:
+    def prepare(is_small: bool) -> Launch:
+        chosen = small if is_small else workload
+        inputs = chosen.inputs(str(torch.get_default_device()))
+        return lambda: chosen.launch(inputs)
+
+    return prepare
+
+
+def matmul(size: int, group: int = 8, tile: tuple[int, int, int] = (128, 128, 64)) -> Prepare:
+    """group: rows of tiles that programs in sequence share."""
+
+    def grouped(size: int) -> Workload:
+        plain = kernels.matmul(size, tile, 4)
+        return replace(plain, constexprs={**plain.constexprs, "GROUP_M": min(group, size // tile[0])})
+
+    return _of(grouped(size), grouped(4 * tile[0]))
+
+
+def _float32_dot(small: bool) -> Launch:
+    m = 128 if small else 2048
+    a, b = (_random(m, m) for _ in range(2))
+    c = torch.empty_like(a)
+    tiles = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
+    return lambda: float32_dot_kernel[(m // 64, m // 64)](a, b, c, m, m, **tiles, num_warps=4)
+
+
+def _indexed(kernel: Any) -> Prepare:
+    def prepare(small: bool) -> Launch:
+        n = 1 << (14 if small else 24)
+        x = _random(n)
+        index = torch.randperm(n).to(torch.int32)
+        out = torch.empty_like(x)
+        return lambda: kernel[(n // 1024,)](x, index, out, BLOCK=1024)
+
+    return prepare
+
+
+def _division(small: bool) -> Launch:
+    n = 1 << (14 if small else 24)
+    x = _random(n + 3 * 4096)
+    out = torch.empty(n)
+    return lambda: division_kernel[(n // 1024,)](x, out, 4097, BLOCK=1024)
+
+
+def _float64(small: bool) -> Launch:
+    n = 1 << (14 if small else 24)
+    x = _random(n)
+    out = torch.empty_like(x)
+    return lambda: float64_kernel[(n // 1024,)](x, out, BLOCK=1024)
+
+
+def _atomics(small: bool) -> Launch:
+    steps, programs = 16, 8 if small else 1056
+    x = _random(steps * 256)
+    counter = torch.zeros(1)
+    out = torch.empty(programs)
+    return lambda: atomics_kernel[(programs,)](x, counter, out, steps, EACH=True, BLOCK=256)
+
+
+def _transpose(shared: Callable[[], Any]) -> Prepare:
+    def prepare(small: bool) -> Launch:
+        programs = 8 if small else 1056
+        x = _random(64, 64)
+        out = torch.empty(programs, 64, 64)
+        return lambda: transpose_kernel[(programs,)](x, out, 32, SIZE=64, SHARED=shared(), num_warps=4)
+
+    return prepare
+
+
+def _spills(small: bool) -> Launch:
+    programs = 4 if small else 132
+    x, y = (_random(8192) for _ in range(2))
+    out = torch.empty(programs, 8192)
+    return lambda: spills_kernel[(programs,)](x, y, out, 200, BLOCK=8192, num_warps=4, maxnreg=64)
+
+
+CASES: Final[dict[str, Prepare]] = {
+    "copy": _copy,
+    "softmax": _softmax,
+    "matmul": matmul(4096),
+    "matmul, ungrouped": matmul(8192, group=64),
+    "matmul, 32 x 32": matmul(2048, tile=(32, 32, 32)),
+    "float32 dot": _float32_dot,
+    "gather": _indexed(gather_kernel),
+    "scatter": _indexed(scatter_kernel),
+    "64-bit division": _division,
+    "float64": _float64,
+    "atomics": _atomics,
+    "transpose, unswizzled": _transpose(unswizzled),
+    "transpose, swizzled": _transpose(swizzled),
+    "spills": _spills,
+    "TMA matmul": _of(
+        kernels.matmul_tma(4096, (128, 128, 64), 8, programs=132),
+        kernels.matmul_tma(512, (128, 128, 64), 8, programs=132),
+    ),
+    "warp-specialised": _of(
+        kernels.matmul_ws(4096, (128, 128, 64), 4), kernels.matmul_ws(512, (128, 128, 64), 4)
+    ),
+    "attention": _of(kernels.attention(64, 4096), kernels.attention(1, 256)),
+}

@@ -86,11 +86,11 @@ def binaries(workload: Workload, target: str) -> tuple[dict[str, Built], dict[st
     modes = {name: proton_side.mode(name, workload.warps) for name in ("shared", "global")}
     ways: dict[str, Callable[[], Built]] = {
         BARE: lambda: _built(lambda: text, 0),
-        _LIGHT: lambda: _ours(text, LEVELS["light"]),
-        OURS: lambda: _ours(text, LEVELS["heavy"]),
-        f"{SHARED}, light": lambda: _theirs(text, LEVELS["light"], modes["shared"], target),
-        SHARED: lambda: _theirs(text, LEVELS["heavy"], modes["shared"], target),
-        GLOBAL: lambda: _theirs(text, LEVELS["heavy"], modes["global"], target),
+        _LIGHT: lambda: _ours(text, LEVELS["light"].pipeline),
+        OURS: lambda: _ours(text, LEVELS["heavy"].pipeline),
+        f"{SHARED}, light": lambda: _theirs(text, LEVELS["light"].pipeline, modes["shared"], target),
+        SHARED: lambda: _theirs(text, LEVELS["heavy"].pipeline, modes["shared"], target),
+        GLOBAL: lambda: _theirs(text, LEVELS["heavy"].pipeline, modes["global"], target),
     }
     found: dict[str, Built] = {}
     errors: dict[str, str] = {}
@@ -105,7 +105,7 @@ def binaries(workload: Workload, target: str) -> tuple[dict[str, Built], dict[st
 
 
 def _per_clock_read(text: str) -> float:
-    passes = parse_pipeline(LEVELS["heavy"])
+    passes = parse_pipeline(LEVELS["heavy"].pipeline)
     return cost(text, "module.ttgir", passes, PassContext(triton_version())).instructions_per_record
 
 

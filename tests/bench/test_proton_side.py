@@ -41,11 +41,11 @@ def build(spec: Spec, buffer: str, pipeline: str) -> Any:
 def test_records_stand_where_ours_stand(spec: Spec) -> None:
     text = ttgir(spec, CUDA90)
     ours = parse(text)
-    run_pipeline(ours, parse_pipeline(LEVELS["heavy"]), PassContext(triton_version()))
+    run_pipeline(ours, parse_pipeline(LEVELS["heavy"].pipeline), PassContext(triton_version()))
     expected = [
         ("start" if op.name == BEGIN else "end") if op.name in (BEGIN, END) else op.name for op in ours.walk()
     ]
-    theirs = parse(proton_side.proton_text(text, LEVELS["heavy"]))
+    theirs = parse(proton_side.proton_text(text, LEVELS["heavy"].pipeline))
     found = [op.text.split()[1] if op.name == "proton.record" else op.name for op in theirs.walk()]
     assert found == expected
     assert found.count("start") >= 3
@@ -54,7 +54,7 @@ def test_records_stand_where_ours_stand(spec: Spec) -> None:
 @pytest.mark.parametrize("buffer", ["shared", "global"])
 def test_its_own_passes_lower_the_records(buffer: str) -> None:
     bare = compiled(SPECS[1], CUDA90)
-    kernel = build(SPECS[1], buffer, LEVELS["heavy"])
+    kernel = build(SPECS[1], buffer, LEVELS["heavy"].pipeline)
     ring_bytes = proton_side.RING_BYTES * int(SPECS[1].options["num_warps"])
     assert kernel.asm["ttgir"].count("proton.record") == 18
     assert kernel.asm["ptx"].count("%clock") > bare.asm["ptx"].count("%clock")
@@ -82,18 +82,21 @@ def test_what_proton_cannot_do_is_said_before_it_aborts() -> None:
 @pytest.mark.skipif(triton_version() >= (3, 8), reason="takes several functions")
 def test_noinline_functions_are_refused() -> None:
     with pytest.raises(PassError, match="one function per module"):
-        proton_side.proton_text(ttgir(NOINLINE, CUDA90), LEVELS["light"])
+        proton_side.proton_text(ttgir(NOINLINE, CUDA90), LEVELS["light"].pipeline)
 
 
 def test_a_failure_inside_leaves_triton_as_it_was() -> None:
     # The fixture that compares Triton's globals does the rest.
     with pytest.raises(PassError, match="an end for every start"):
         build(SPECS[1], "shared", "loop-spans,iteration-spans")
-    assert build(SPECS[0], "shared", LEVELS["light"]).asm["ttgir"].count("proton.record") == 2
+    assert build(SPECS[0], "shared", LEVELS["light"].pipeline).asm["ttgir"].count("proton.record") == 2
 
 
 def test_a_session_without_launches_ends() -> None:
-    with proton_side.without_gpu(CUDA90), proton_side.session("default", LEVELS["light"]) as finished:
+    with (
+        proton_side.without_gpu(CUDA90),
+        proton_side.session("default", LEVELS["light"].pipeline) as finished,
+    ):
         mode = knobs.compilation.instrumentation_mode
     assert "session" in mode
     assert finished.spans == 0

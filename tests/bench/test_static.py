@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from bench import kernels
-from bench.launch_path import launch_path
 from bench.static import binaries, static
 from bench.table import Row
 from bench.variants import BARE, OURS, SHARED
@@ -62,18 +61,3 @@ def test_a_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> 
     assert OURS in found
     assert SHARED not in found
     assert errors[SHARED] == "RuntimeError: no such thing"
-
-
-@pytest.mark.exhaustive
-def test_the_launch_path_is_timed_without_a_gpu() -> None:
-    rows = launch_path(kernels.add(4096), rounds=1)
-    assert [{name: len(cell.samples) for name, cell in row.cells.items()} for row in rows] == [
-        {"bare": 1, "profscope": 1},
-        {
-            "bare": 1,
-            "profscope": 1,
-            "profscope every=100": 1,
-            "profscope left out": 1,
-        },
-    ]
-    assert kernels.add(4096).fn.device_caches == {}  # none of the launchers that launch nothing is left
