@@ -2,7 +2,7 @@
 
     python -m bench.evidence [--json FILE] [--no-ncu] [--held-gib 60]     needs an NVIDIA GPU
 
-For each kernel of `planted_kernels.CASES`: whether its outputs stay the same bits, what each step takes,
+For each kernel of `evidence_kernels.CASES`: whether its outputs stay the same bits, what each step takes,
 percent of peak, and its instruction counts and counters against those of `ncu` for the same launch in another
 process. FILE gets the raw results. --held-gib: how much device memory is allocated meanwhile.
 """
@@ -29,8 +29,8 @@ from typing import Any, Final
 import torch
 from torch.utils._pytree import tree_leaves
 
+from bench.evidence_kernels import CASES
 from bench.kernels import give_scratch
-from bench.planted_kernels import CASES
 from profscope.analysis.limits import bound_by, limits_of
 from profscope.evidence.driver import Driver
 from profscope.evidence.metrics import COUNTERS, Counter

@@ -19,9 +19,9 @@ from typing import Final
 import torch
 
 import profscope
+from bench.evidence_kernels import CASES, Launch, Prepare, matmul
 from bench.kernels import surroundings
 from bench.libraries.calls import function, is_installed
-from bench.planted_kernels import CASES, Launch, Prepare, matmul
 from bench.timing import synchronize
 
 __all__ = ["PAGES", "main"]

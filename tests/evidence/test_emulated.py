@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 import profscope
-from bench.planted_kernels import (
+from bench.evidence_kernels import (
     atomics_kernel,
     copy_kernel,
     division_kernel,
@@ -127,7 +127,7 @@ def test_a_column_of_shared_memory(layout: Callable[[], Any], a_load: int) -> No
 
 
 def launch_of(name: str) -> Callable[[], Any]:
-    """CTAS programs of what an H200 has run more programs of (`bench.planted_kernels.CASES`)."""
+    """CTAS programs of what an H200 has run more programs of (`bench.evidence_kernels.CASES`)."""
     x, out = torch.randn(CTAS * 4096), torch.empty(CTAS * 4096)
     if name == "atomics":
         counter, sums = torch.zeros(1), torch.empty(CTAS)
