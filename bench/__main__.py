@@ -1,7 +1,7 @@
 """profscope beside Proton: the same kernels, the same points in the TTGIR, in turn.
 
-    python -m bench [--rows REGEX] [--json FILE] [--limit-s 590] [--rounds 7]
-    python -m bench --rows static          # what needs no GPU
+    python -m bench [--rows REGEX] [--json FILE] [--limit-s 590] [--rounds 7]     # on a GPU
+    python -m bench --dry-run              # small sizes; without a GPU on the emulator
 
 Tasks run in a worker process; if one ends it (a fault on the device, an assertion in native code), a new
 worker goes on with the next task, and the table says so.
@@ -20,7 +20,7 @@ from typing import Final
 
 import torch
 
-from bench import gpu, kernels, static
+from bench import gpu, kernels
 from bench.about import about
 from bench.table import Row, render, row_to_json
 from bench.variants import LEVELS
@@ -32,10 +32,7 @@ _WORK: Final = 25  # dependent FMAs of 4 cycles between two records
 
 
 def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
-    """What is measured, by name, in order: the safest first, what needs no GPU last.
-
-    dry_run: small sizes, to show that everything runs, on the emulator too.
-    """
+    """What is measured, by name, the safest first. dry_run: small sizes, to show that everything runs."""
     device = "cpu" if dry_run and not torch.cuda.is_available() else "cuda"
     sms = torch.cuda.get_device_properties(0).multi_processor_count if torch.cuda.is_available() else 2
     chosen = list(kernels.workloads(small=dry_run))
@@ -58,24 +55,20 @@ def tasks(*, dry_run: bool, rounds: int) -> dict[str, Task]:
         gpu.launch_cost, large, device, few, launches=4 if dry_run else 200, proton_launches=1
     )
     found["end: matmul"] = partial(gpu.session_end, large, device)
-    for workload in chosen:
-        found[f"static: {workload.name}"] = partial(static.static, workload)
     return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line; returns 1 if a figure is missing."""
     options = _arguments(argv)
+    if not torch.cuda.is_available() and not options.dry_run:
+        print("bench: no GPU is active; --dry-run shows that it runs", file=sys.stderr)
+        return 1
     every = tasks(dry_run=options.dry_run, rounds=options.rounds)
     if options.worker:
-        with kernels.surroundings(emulated=options.dry_run):
+        with kernels.surroundings():
             return work(every, sys.stdin)
     chosen = [name for name in every if re.search(options.rows, name)]
-    if not torch.cuda.is_available() and not options.dry_run:
-        skipped = [name for name in chosen if not name.startswith("static")]
-        chosen = [name for name in chosen if name not in skipped]
-        if skipped:
-            print(f"bench: no GPU is active, {len(skipped)} tasks are left out", file=sys.stderr)
     if not chosen:
         print("bench: no task to run", file=sys.stderr)
         return 1
@@ -101,7 +94,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="where the figures go")
     parser.add_argument("--limit-s", type=float, default=590.0, help="start and run no task after this")
     parser.add_argument("--rounds", type=int, default=7, help="samples of each figure")
-    parser.add_argument("--dry-run", action="store_true", help="small sizes; without a GPU on the emulator")
+    parser.add_argument("--dry-run", action="store_true", help="small sizes, on the emulator too")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
 

@@ -1,6 +1,7 @@
 """Evidence from the hardware against Nsight Compute, and what it costs.
 
     python -m bench.evidence [--json FILE] [--no-ncu] [--held-gib 60]     needs an NVIDIA GPU
+    python -m bench.evidence --pages FOLDER                               records what docs/evidence.md shows
 
 For each kernel of `evidence_kernels.CASES`: whether its outputs stay the same bits, what each step takes,
 percent of peak, and its instruction counts and counters against those of `ncu` for the same launch in another
@@ -29,7 +30,9 @@ from typing import Any, Final
 import torch
 from torch.utils._pytree import tree_leaves
 
-from bench.evidence_kernels import CASES
+import profscope
+from bench.cut import cut
+from bench.evidence_kernels import CASES, PAGES, Prepare
 from bench.kernels import give_scratch
 from profscope.analysis.limits import bound_by, limits_of
 from profscope.evidence.driver import Driver
@@ -41,6 +44,8 @@ from profscope.evidence.tables import counters_table
 __all__ = ["main"]
 
 _MOST_LAUNCHES: Final = 40
+_EVERY: Final = 8  # of a recording's launches that are not observed
+_SETTLED_S: Final = 0.2  # in which a session measures clocks and the cost of records
 _NCU: Final = {
     "smsp__inst_executed.sum": "executed",
     "smsp__sass_inst_executed.sum": "executed",
@@ -63,17 +68,22 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--no-ncu", action="store_true")
     parser.add_argument("--held-gib", type=int, default=0)
+    parser.add_argument("--pages", type=Path, metavar="FOLDER")
     parser.add_argument("--launch-once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     give_scratch("cuda")
     torch.zeros(1, device="cuda")
     if options.launch_once:
-        _each_case(lambda name, launch: _launch_once(name, launch))
+        _each_case(CASES, _launch_once)
+        return
+    if options.pages:
+        options.pages.mkdir(parents=True, exist_ok=True)
+        _each_case(PAGES, lambda name, launch: _record(launch, options.pages / f"{name}.pftrace.gz"))
         return
     held = torch.empty(options.held_gib << 30, dtype=torch.uint8, device="cuda")
     print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
     observer = Observer(Driver(), open_witnesses(), seconds=math.inf)
-    _each_case(lambda name, launch: _observed(observer, name, launch))
+    _each_case(CASES, lambda name, launch: _observed(observer, name, launch))
     observer.close()
     print(*observer.notes(), sep="\n")
     results = _raw(observer)
@@ -85,8 +95,8 @@ def main() -> None:
             json.dump({"device": torch.cuda.get_device_name(), "results": results}, file)
 
 
-def _each_case(look: Callable[[str, Callable[[], Any]], None]) -> None:
-    for name, prepare in CASES.items():
+def _each_case(cases: Mapping[str, Prepare], look: Callable[[str, Callable[[], Any]], None]) -> None:
+    for name, prepare in cases.items():
         try:
             with torch.device("cuda"):
                 launch = prepare(False)
@@ -97,6 +107,19 @@ def _each_case(look: Callable[[str, Callable[[], Any]], None]) -> None:
         except Exception:  # noqa: BLE001  one kernel must not cost the others
             print(f"{name:24} failed: {traceback.format_exc(limit=-2)[-600:]}", flush=True)
         torch.cuda.empty_cache()
+
+
+def _record(launch: Callable[[], Any], path: Path) -> None:
+    """A trace with all evidence and the spans of few CTAs."""
+    with profscope.session(instrument="light", hardware={"seconds": 20.0}, ctas=[0], every=_EVERY) as prof:
+        launch()
+        torch.cuda.synchronize()
+        time.sleep(_SETTLED_S)
+        for _ in range(_MOST_LAUNCHES - 1):
+            launch()
+        torch.cuda.synchronize()
+    cut(prof.profile, ctas=1, launches=0).save(path)
+    print(path.name, f"{path.stat().st_size:,} bytes", prof.limits().attrs.get("bound"), flush=True)
 
 
 def _observed(observer: Observer, name: str, launch: Callable[[], Any]) -> None:

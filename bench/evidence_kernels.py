@@ -14,10 +14,12 @@ from triton.experimental.gluon import language as gl
 
 from bench import kernels
 from bench.kernels import Workload
+from bench.libraries.calls import function
 
 # ruff: noqa: N803
 __all__ = [
     "CASES",
+    "PAGES",
     "Launch",
     "Prepare",
     "atomics_kernel",
@@ -271,3 +273,28 @@ CASES: Final[dict[str, Prepare]] = {
     ),
     "attention": _of(kernels.attention(64, 4096), kernels.attention(1, 256)),
 }
+
+
+def _library_attention(small: bool) -> Launch:
+    """fla-core's softmax attention, causal."""
+    run = function("fla.ops.attn.parallel_attn")
+    batch, length, heads = (1, 128, 2) if small else (4, 4096, 16)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(batch, length, heads, 64).bfloat16() for _ in range(3))
+    return lambda: run(q, k, v)
+
+
+PAGES: Final[dict[str, Prepare]] = {
+    "gather": CASES["gather"],
+    "scatter": CASES["scatter"],
+    "division": CASES["64-bit division"],
+    "float64": CASES["float64"],
+    "float32-dot": CASES["float32 dot"],
+    "matmul-grouped": matmul(8192),
+    "matmul-ungrouped": CASES["matmul, ungrouped"],
+    "column": CASES["transpose, unswizzled"],
+    "column-swizzled": CASES["transpose, swizzled"],
+    "attention": CASES["attention"],
+    "library-attention": _library_attention,
+}
+"""By name of its trace: what docs/evidence.md shows."""

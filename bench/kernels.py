@@ -105,22 +105,19 @@ def give_scratch(device: str) -> None:
 
 
 @contextlib.contextmanager
-def surroundings(*, emulated: bool = True) -> Iterator[None]:
-    """What kernels need around them: memory for tensor descriptors, and the emulator where there is no GPU.
-
-    `emulated=False` leaves the emulator out.
-    """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def surroundings() -> Iterator[None]:
+    """What kernels need around them: memory for tensor descriptors, and the emulator if there is no GPU."""
+    on_gpu = torch.cuda.is_available()
     before = _allocation._allocator.get()
-    give_scratch(device)
+    give_scratch("cuda" if on_gpu else "cpu")
     try:
-        if emulated and device == "cpu":
+        if on_gpu:
+            yield
+        else:
             from profscope import emulator
 
             with emulator.activate():
                 yield
-        else:
-            yield
     finally:
         triton.set_allocator(before)
 

@@ -179,7 +179,6 @@ TOOLS: Final[dict[str, Tool]] = {
     "torch.profiler": lambda: contextlib.nullcontext(_torch_profiler),
     "events=True": lambda: contextlib.nullcontext(_events),
     "kernels= that matches none": partial(_session, kernels=_NOTHING),
-    "light, ctas=64": partial(_session, instrument="light", ctas=64),
     "ctas=64": partial(_session, ctas=64),
     "ctas=64, every=100": partial(_session, ctas=64, every=100),
     "ctas=64, overhead_pct=1": partial(_session, ctas=64, overhead_pct=1),

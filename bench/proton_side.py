@@ -10,16 +10,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 from triton import knobs
 from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.profiler import finalize, start
 from triton.profiler.hooks import InstrumentationHook
-from triton.runtime import _allocation, driver
+from triton.runtime import _allocation
 
 from profscope.instrument_passes.dialect import BEGIN, END, is_record, record_id
 from profscope.instrument_passes.errors import PassError
@@ -36,7 +34,6 @@ __all__ = [
     "proton_text",
     "recording",
     "session",
-    "without_gpu",
 ]
 
 MAX_SCOPES: Final = 256
@@ -130,23 +127,6 @@ def session(mode: str, pipeline: str) -> Iterator[Finished]:
         for path in Path(folder).glob("trace*"):
             finished.file_bytes += path.stat().st_size
             finished.spans += _occurrences(path, b'"ph":')
-
-
-@contextlib.contextmanager
-def without_gpu(target: str) -> Iterator[None]:
-    """Proton asks the driver for the GPU before it compiles; answer for `target`, "cuda:90"."""
-    properties = {"max_shared_mem": 232448}
-    fake: Any = SimpleNamespace(
-        get_current_device=lambda: 0,
-        get_current_target=lambda: GPUTarget("cuda", int(target.partition(":")[2]), 32),
-        utils=SimpleNamespace(get_device_properties=lambda device: properties),
-    )
-    before = driver._active
-    driver.set_active(fake)
-    try:
-        yield
-    finally:
-        driver._active = before
 
 
 @contextlib.contextmanager
