@@ -10,6 +10,7 @@ code stay whole. --place: what stands for a folder of this machine in all texts.
 from __future__ import annotations
 
 import argparse
+import gzip
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ __all__ = ["cut", "main", "moved"]
 
 _OTHERS: Final = 512
 _SCALED: Final = ("ctas", "records", "dropped", "profile_bytes")
+_COUNTED: Final = re.compile(r"\d+ of \d+ CTAs were recorded")  # a note of as many as there were
 _PACKED: Final = ("ttgir", "ptx", "sass")  # texts that a profile keeps packed
 
 
@@ -43,8 +45,10 @@ def cut(profile: Profile, ctas: int, launches: int, others: int = _OTHERS) -> Pr
         recorded, now = kept.at[at, "ctas"], spans.loc[spans["launch"] == launch, "cta"].nunique()
         for name in _SCALED if now else ():
             kept.at[at, name] = int(kept.at[at, name]) * now // recorded
+    notes = [note for note in tables.metadata["notes"] if not (ctas and _COUNTED.search(note))]
     tables = replace(
         tables,
+        metadata={**tables.metadata, "notes": notes},
         df=_renumbered(spans, len(tables.df)),
         launches=kept.reset_index(drop=True),
         ctas=_thinned(of_ctas, others).reset_index(drop=True),
@@ -137,6 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.place:
         profile = moved(profile, dict(each.split("=", 1) for each in options.place))
     save(profile, options.trace)
+    packed_more = gzip.compress(gzip.decompress(options.trace.read_bytes()), 9, mtime=0)
+    options.trace.write_bytes(packed_more)
     print(f"{options.trace}: {before:,} bytes, now {options.trace.stat().st_size:,}")
     return 0
 

@@ -1,4 +1,4 @@
-"""CUPTI's structures against NVIDIA's headers, as a C compiler lays them out: tests/support/cupti_layouts.py."""
+"""CUPTI's structures are as NVIDIA's headers lay them out (tests/support/cupti_layouts.py)."""
 
 from __future__ import annotations
 
