@@ -196,8 +196,12 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
             time.sleep(_DRAWN_S)
             path = out / f"{name}.png"
             driver.save_screenshot(str(path))
-            Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+            _with_few_colours(path)
             print(name, f"{path.stat().st_size:,} bytes", driver.get_log("browser") or "")
+
+
+def _with_few_colours(path: Path) -> None:
+    Image.open(path).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def _figures(out: Path, only: str) -> None:
@@ -205,8 +209,8 @@ def _figures(out: Path, only: str) -> None:
         path = out / f"plot-{what}.png"
         if only in path.stem:
             prof = profscope.load(_ROOT / f"tests/data/plotting/{recording}.pftrace.gz")
-            # Without the version in it, the file is the same whenever the figure is.
-            getattr(prof.plot, what)().savefig(path, dpi=100, metadata={"Software": None})
+            getattr(prof.plot, what)().savefig(path, dpi=100)
+            _with_few_colours(path)
             print(path.name, f"{path.stat().st_size:,} bytes")
 
 
