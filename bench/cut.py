@@ -1,10 +1,12 @@
 """Cut a recording to what pages and tests read of it: spans of some CTAs, of some launches.
 
-    python -m bench.cut trace.pftrace.gz [--launches N] [--ctas N] [--others N] [--place FOLDER=NAME ...]
+    python -m bench.cut trace.pftrace.gz [--launches N] [--ctas N] [--others N] [--no-ptx]
+        [--place FOLDER=NAME ...]
 
 --launches: the first ones. --ctas: of each launch, spread over those that record; numbers of records are
-scaled. --others: CTAs that do not record, of which the file keeps when they ran. PC samples, counters and
-code stay whole. --place: what stands for a folder of this machine in all texts.
+scaled. --others: CTAs that do not record, of which the file keeps when they ran. --no-ptx: without PTX, which
+nothing but a view of it needs. PC samples, counters and other code stay whole. --place: what stands for a
+folder of this machine in all texts.
 """
 
 from __future__ import annotations
@@ -133,11 +135,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--launches", type=int, default=0)
     parser.add_argument("--ctas", type=int, default=0)
     parser.add_argument("--others", type=int, default=_OTHERS)
+    parser.add_argument("--no-ptx", action="store_true")
     parser.add_argument("--place", action="append", default=[], metavar="FOLDER=NAME")
     options = parser.parse_args(argv)
     before, profile = options.trace.stat().st_size, profscope.load(options.trace)
     assert isinstance(profile, Profile)
     profile = cut(profile, options.ctas, options.launches, options.others)
+    if options.no_ptx:
+        code = [{**each, "ptx": ""} for each in profile.metadata["code"]]
+        profile = Profile.of(replace(profile.tables, metadata={**profile.metadata, "code": code}))
     if options.place:
         profile = moved(profile, dict(each.split("=", 1) for each in options.place))
     save(profile, options.trace)

@@ -44,7 +44,12 @@ _COLUMNS: Final = 100
 _COLOURS: Final = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _SIZE: Final = (1200, 760)
 _DRAWN_S: Final = 0.6
-_FONT: Final = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
+_UNUSED: Final = re.compile(
+    r"@font-face\s*\{.*?\}"
+    r"|<clipPath id=\"[^\"]*-line-\d+\">.*?</clipPath>\s*"
+    r"| clip-path=\"[^\"]*-line-\d+\)\"",
+    re.DOTALL,
+)
 _NUMBERED: Final = re.compile(r"[^└]{24,32}?\s(\d+)(?:  |$)")
 _OURS: Final = "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -169,8 +174,8 @@ async def _interactive(trace: str) -> str:
 
 
 def _write(path: Path, svg: str) -> None:
-    """Write a picture that asks no other site for a font."""
-    path.write_text(re.sub(r"font-family: [^;]*", _OURS, _FONT.sub("", svg)))
+    """Write a picture that asks no other site for a font, and whose lines are not clipped each by itself."""
+    path.write_text(re.sub(r"font-family: [^;]*", _OURS, _UNUSED.sub("", svg)))
     print(path.name, f"{path.stat().st_size:,} bytes")
 
 
