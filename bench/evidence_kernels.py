@@ -294,7 +294,6 @@ PAGES: Final[dict[str, Prepare]] = {
     "matmul-ungrouped": CASES["matmul, ungrouped"],
     "column": CASES["transpose, unswizzled"],
     "column-swizzled": CASES["transpose, swizzled"],
-    "attention": CASES["attention"],
     "library-attention": _library_attention,
 }
 """By name of its trace: what docs/evidence.md shows."""
