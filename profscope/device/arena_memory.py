@@ -120,9 +120,9 @@ class Arena(DeviceMemory):
 def pin(size: int) -> list[torch.Tensor]:
     """So many bytes of the host, in pieces.
 
-    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms, and
-    pieces without pauses for as long, since who pins has the lock again first (`python -m bench.held`, NVIDIA
-    H200, torch 2.11.0, 2026-11-23). So a piece takes 2 ms, and launches have twice as long to themselves.
+    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms (NVIDIA
+    H200), and pieces without pauses for as long, since who pins has the lock again first. So a piece takes
+    2 ms, and launches have twice as long to themselves.
     """
     pieces = []
     for begin in range(0, size, PINNED_BYTES):

@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 
 from bench.diagnose import Judged, cases, emulated
-from bench.planted_kernels import layer_norm_kernel, one_pass_kernel
 from profscope.analysis import diagnosis
 from profscope.profiles import Profile, load
+from tests.kernels.planted import layer_norm_kernel, one_pass_kernel
 from tests.support.quick import quick
 from tests.support.sessions import session
 

@@ -1,6 +1,6 @@
 """How NVIDIA's headers lay out the CUPTI structures of `profscope.evidence`, by the C compiler.
 
-    python -m bench.cupti_structures FOLDER... > tests/data/evidence/cupti_structures.json
+    python -m tests.support.cupti_layouts FOLDER... > tests/data/evidence/cupti_structures.json
 
 FOLDER: an include folder of an unpacked wheel `nvidia-cuda-cupti` or `nvidia-cuda-cupti-cu12`. The test of
 the structures reads the result, so it needs neither the headers nor a compiler.
@@ -18,8 +18,10 @@ from pathlib import Path
 
 from profscope.evidence import structures
 
+__all__ = ["PLAIN", "layouts"]
+
 _HEADERS = ("profiler_target", "profiler_host", "range_profiler", "sass_metrics", "target")
-_PLAIN = {
+PLAIN = {
     "CUpti_SassMetrics_MetricDetails": structures.MetricDetails,
     "CUpti_SassMetrics_Config": structures.MetricConfig,
     "CUpti_SassMetrics_InstanceValue": structures.InstanceValue,
@@ -33,7 +35,7 @@ def layouts(include: Path) -> tuple[str, dict[str, dict[str, list[int]]]]:
     """The version of CUPTI, and by structure each field's offset and size; "" has the size CUPTI expects."""
     classes = {each.__name__: each for each in structures.STRUCTURES.values()}
     lines = []
-    for name, cls in {**classes, **_PLAIN}.items():
+    for name, cls in {**classes, **PLAIN}.items():
         for field, *_ in cls._fields_:
             member = f"(({name} *)0)->{field}"
             lines.append(f'P("{name}", "{field}", offsetof({name}, {field}), sizeof({member}));')
