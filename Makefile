@@ -4,7 +4,7 @@
 #   make matrix   the exhaustive tests, and what depends on Triton on the other supported versions
 #   make lint     ruff and mypy alone
 #   make docs     the site, in build/site
-#   make bench    profscope beside Proton, on the GPU; without one, the figures that need none
+#   make bench    profscope beside Proton; needs a GPU
 
 PYTHON ?= python3
 VENV := .venv

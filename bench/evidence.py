@@ -1,10 +1,11 @@
 """Evidence from the hardware against Nsight Compute, and what it costs.
 
     python -m bench.evidence [--json FILE] [--no-ncu] [--held-gib 60]     needs an NVIDIA GPU
+    python -m bench.evidence --pages FOLDER                               records what docs/evidence.md shows
 
-For each kernel of `evidence_kernels` it prints the verdict, the instruction counts and counters next to those
-of `ncu` for the same launch in another process, and what each step took. FILE gets the raw results.
---held-gib: how much device memory is allocated meanwhile.
+For each kernel of `evidence_kernels.CASES`: whether its outputs stay the same bits, what each step takes,
+percent of peak, and its instruction counts and counters against those of `ncu` for the same launch in another
+process. FILE gets the raw results. --held-gib: how much device memory is allocated meanwhile.
 """
 
 from __future__ import annotations
@@ -21,25 +22,31 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import torch
+from torch.utils._pytree import tree_leaves
 
-from bench.evidence_kernels import CASES
+import profscope
+from bench.cut import cut
+from bench.evidence_kernels import CASES, PAGES, Prepare
 from bench.kernels import give_scratch
 from profscope.analysis.limits import bound_by, limits_of
-from profscope.evidence.cupti import Library
 from profscope.evidence.driver import Driver
 from profscope.evidence.metrics import COUNTERS, Counter
 from profscope.evidence.observer import Observer, open_witnesses
 from profscope.evidence.subject import Subject
-from profscope.evidence.tables import counters_table, counts_table
+from profscope.evidence.tables import counters_table
 
-MOST_LAUNCHES = 40
-_NCU = {
+__all__ = ["main"]
+
+_MOST_LAUNCHES: Final = 40
+_EVERY: Final = 8  # of a recording's launches that are not observed
+_SETTLED_S: Final = 0.2  # in which a session measures clocks and the cost of records
+_NCU: Final = {
     "smsp__inst_executed.sum": "executed",
     "smsp__sass_inst_executed.sum": "executed",
     "smsp__sass_thread_inst_executed_pred_on.sum": "threads",
@@ -49,19 +56,101 @@ _NCU = {
 }
 """Metrics of Nsight Compute that a sum of instruction counts must equal."""
 
-
-def subject_of(name: str, kernel: Any) -> Subject:
-    return Subject(name, "", (), kernel.name, kernel.asm["cubin"], kernel.asm["ptx"])
-
-
-def outputs(launch: Callable[[], Any]) -> list[torch.Tensor]:
-    """The tensors that a launch can change."""
-    cells = (cell.cell_contents for cell in launch.__closure__ or ())
-    return [cell for cell in cells if isinstance(cell, torch.Tensor)]
+_COLUMNS: Final = {
+    "time": "us", "dram_throughput": "dram", "l2_throughput": "l2", "issue_slots": "issue",
+    "pipe_tensor": "tensor", "pipe_fma": "fma", "pipe_fp64": "fp64", "pipe_xu": "xu",
+    "shared_wavefronts": "shared",
+}  # fmt: skip
 
 
-def timed(launch: Callable[[], Any], rounds: int = 20) -> float:
-    """Median microseconds of a launch, by events."""
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--no-ncu", action="store_true")
+    parser.add_argument("--held-gib", type=int, default=0)
+    parser.add_argument("--pages", type=Path, metavar="FOLDER")
+    parser.add_argument("--launch-once", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    give_scratch("cuda")
+    torch.zeros(1, device="cuda")
+    if options.launch_once:
+        _each_case(CASES, _launch_once)
+        return
+    if options.pages:
+        options.pages.mkdir(parents=True, exist_ok=True)
+        _each_case(PAGES, lambda name, launch: _record(launch, options.pages / f"{name}.pftrace.gz"))
+        return
+    held = torch.empty(options.held_gib << 30, dtype=torch.uint8, device="cuda")
+    print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
+    observer = Observer(Driver(), open_witnesses(), seconds=math.inf)
+    _each_case(CASES, lambda name, launch: _observed(observer, name, launch))
+    observer.close()
+    print(*observer.notes(), sep="\n")
+    results = _raw(observer)
+    _show(observer, results)
+    if not options.no_ncu:
+        _compare(results, _ncu())
+    if options.json:
+        with gzip.open(options.json, "wt") as file:
+            json.dump({"device": torch.cuda.get_device_name(), "results": results}, file)
+
+
+def _each_case(cases: Mapping[str, Prepare], look: Callable[[str, Callable[[], Any]], None]) -> None:
+    for name, prepare in cases.items():
+        try:
+            with torch.device("cuda"):
+                launch = prepare(False)
+            for _ in range(2):
+                launch()
+            torch.cuda.synchronize()
+            look(name, launch)
+        except Exception:  # noqa: BLE001  one kernel must not cost the others
+            print(f"{name:24} failed: {traceback.format_exc(limit=-2)[-600:]}", flush=True)
+        torch.cuda.empty_cache()
+
+
+def _record(launch: Callable[[], Any], path: Path) -> None:
+    """A trace with all evidence and the spans of few CTAs."""
+    with profscope.session(instrument="light", hardware={"seconds": 20.0}, ctas=[0], every=_EVERY) as prof:
+        launch()
+        torch.cuda.synchronize()
+        time.sleep(_SETTLED_S)
+        for _ in range(_MOST_LAUNCHES - 1):
+            launch()
+        torch.cuda.synchronize()
+    cut(prof.profile, ctas=1, launches=0).save(path)
+    print(path.name, f"{path.stat().st_size:,} bytes", prof.limits().attrs.get("bound"), flush=True)
+
+
+def _observed(observer: Observer, name: str, launch: Callable[[], Any]) -> None:
+    """Launches until nothing more is wanted, and what each one took."""
+    bare_us, before = _timed_us(launch), [tensor.clone() for tensor in _tensors(launch)]
+    kernel = launch()
+    torch.cuda.synchronize()
+    subject = Subject(name, "", (), kernel.name, kernel.asm["cubin"], kernel.asm["ptx"])
+    took_ms: list[float] = []
+    while observer.wants(subject) and len(took_ms) < _MOST_LAUNCHES:
+        begun = time.perf_counter()
+        observer.observe(subject, torch.cuda.current_stream().cuda_stream, launch)
+        took_ms.append(1e3 * (time.perf_counter() - begun))
+    same = all(map(torch.equal, before, _tensors(launch)))
+    counts, first, *others = [*took_ms, math.nan, math.nan][: max(2, len(took_ms))]
+    print(
+        f"{name:24} {len(took_ms):2} launches; counts {counts:6.1f} ms, first pass {first:6.1f} ms, a pass "
+        f"{median(others or [math.nan]):5.1f} ms; bare {bare_us:8.1f} us, afterwards "
+        f"{_timed_us(launch):8.1f} us; {'same bits' if same else 'OTHER BITS'}",
+        flush=True,
+    )
+
+
+def _tensors(launch: Callable[[], Any]) -> list[torch.Tensor]:
+    """What a launch can read or write."""
+    leaves = tree_leaves([cell.cell_contents for cell in launch.__closure__ or ()])
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _timed_us(launch: Callable[[], Any], rounds: int = 20) -> float:
+    """Median of a launch, by events."""
     took = []
     for _ in range(rounds):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -73,50 +162,41 @@ def timed(launch: Callable[[], Any], rounds: int = 20) -> float:
     return median(took)
 
 
-class Timed:
-    """The time of each function of CUPTI."""
-
-    def __init__(self) -> None:
-        self.spent: dict[str, list[float]] = {}
-        original = Library.call
-
-        def call(library: Library, function: str, **fields: Any) -> Any:
-            begun = time.perf_counter()
-            try:
-                return original(library, function, **fields)
-            finally:
-                took = 1e3 * (time.perf_counter() - begun)
-                self.spent.setdefault(function.removeprefix("cupti"), []).append(took)
-
-        Library.call = call  # type: ignore[method-assign]
-
-    def show(self) -> None:
-        for function, took in self.spent.items():
-            print(
-                f"  {function:42} {len(took):5} calls, {sum(took) / 1e3:6.2f} s, first {took[0]:7.2f} ms, "
-                f"median {median(took):7.2f}, most {max(took):7.2f}"
-            )
+def _raw(observer: Observer) -> dict[str, Any]:
+    """By kernel: counters, counts of each instruction, and the binary that they are of."""
+    found: dict[str, Any] = {
+        each.subject.kernel: {"counters": dict(each.values), "launches": each.launches, "counts": {}}
+        for each in observer.counters()
+    }
+    for each in observer.counts():
+        found.setdefault(each.subject.kernel, {"counters": {}, "launches": 0}).update(
+            pcs=each.pcs.tolist(),
+            counts={column: values.tolist() for column, values in each.counts.items()},
+            function=each.subject.function,
+            cubin=base64.b64encode(gzip.compress(each.subject.cubin)).decode(),
+            ptx=each.subject.ptx,
+        )
+    return found
 
 
-def observed(observer: Observer, name: str, launch: Callable[[], Any]) -> tuple[Subject, list[float]]:
-    """Launches until nothing more is wanted; the milliseconds of each."""
-    subject = subject_of(name, launch())
-    torch.cuda.synchronize()
-    stream = torch.cuda.current_stream().cuda_stream
-    took = []
-    while observer.wants(subject) and len(took) < MOST_LAUNCHES:
-        begun = time.perf_counter()
-        observer.observe(subject, stream, launch)
-        took.append(1e3 * (time.perf_counter() - begun))
-    return subject, took
+def _show(observer: Observer, results: Mapping[str, Any]) -> None:
+    """Print percent of peak."""
+    counters, notes = counters_table(observer.counters(), lambda kernel, key: 0)
+    print(*notes, sep="\n")
+    bound = {
+        str(kernel): bound_by(group) for kernel, group in limits_of(counters).groupby("kernel", observed=True)
+    }
+    print(f"\n{'':24}", *(f"{each:>7}" for each in _COLUMNS.values()), "  verdict")
+    for name, each in results.items():
+        cells = dict.fromkeys(_COLUMNS, math.nan)
+        for counter in COUNTERS:
+            if counter.name in cells:
+                _, own, peak_pct = counter.read(each["counters"]) or ("", math.nan, math.nan)
+                cells[counter.name] = 1e-3 * own if counter.name == "time" else peak_pct
+        print(f"{name:24}", *(f"{value:7.1f}" for value in cells.values()), " ", bound.get(name, ""))
 
 
-def _whole(counter: Counter) -> tuple[str, ...]:
-    """NVIDIA's metric of what a counter finds from its parts."""
-    return counter.others[0] if counter.rivals else ()
-
-
-def ncu(cases: list[str]) -> dict[str, dict[str, float]]:
+def _ncu() -> dict[str, dict[str, float]]:
     """By kernel: what Nsight Compute says of one launch, in a process of its own."""
     of_counters = (each for counter in COUNTERS for each in (*counter.metrics, *_whole(counter)))
     metrics = [*_NCU, *dict.fromkeys(of_counters)]
@@ -135,46 +215,35 @@ def ncu(cases: list[str]) -> dict[str, dict[str, float]]:
     launched = [line.removeprefix("launched ") for line in lines if line.startswith("launched ")]
     if len(rows) != len(launched):
         print(f"ncu: {len(rows)} rows for {len(launched)} launches")
-    found = {}
-    for case, row in zip(launched, rows, strict=False):
-        values = {}
+    found: dict[str, dict[str, float]] = {name: {} for name in launched}
+    for name, row in zip(launched, rows, strict=False):
         for metric in metrics:
             try:
-                values[metric] = float(row[metric].replace(",", ""))
+                found[name][metric] = float(row[metric].replace(",", ""))
             except (KeyError, ValueError):
                 continue
-        found[case] = values
     return found
 
 
-def launch_once() -> None:
-    """Each kernel twice unseen and once for ncu."""
-    for name, prepare in CASES.items():
-        try:
-            with torch.device("cuda"):
-                launch = prepare(False)
-            for _ in range(2):
-                launch()
-            torch.cuda.synchronize()
-            torch.cuda.profiler.start()
-            launch()
-            torch.cuda.synchronize()
-            torch.cuda.profiler.stop()
-            print("launched", name, flush=True)
-        except Exception as error:  # noqa: BLE001  one kernel must not cost the others
-            print("failed", name, repr(error)[:200], flush=True)
-        torch.cuda.empty_cache()
+def _launch_once(name: str, launch: Callable[[], Any]) -> None:
+    """A launch that ncu sees."""
+    torch.cuda.profiler.start()
+    launch()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+    print("launched", name, flush=True)
 
 
-def compare(results: dict[str, Any], other: dict[str, dict[str, float]]) -> None:
+def _whole(counter: Counter) -> tuple[str, ...]:
+    """NVIDIA's metric of what a counter finds from its parts."""
+    return counter.others[0] if counter.rivals else ()
+
+
+def _compare(results: Mapping[str, Any], other: Mapping[str, Mapping[str, float]]) -> None:
     print("\nagainst ncu: counts as a ratio; counters in points if in per cent, else as a ratio")
-    worst: dict[str, list[float]] = {}
     for name, ours in results.items():
-        theirs = other.get(name)
-        if theirs is None:
-            print(f"  {name:24} not in ncu")
-            continue
-        shown = []
+        theirs = other.get(name, {})
+        shown = [] if theirs else ["not in ncu"]
         for metric, column in _NCU.items():
             mine = sum(ours["counts"].get(column, [math.nan]))
             if metric in theirs and mine != theirs[metric]:
@@ -187,142 +256,9 @@ def compare(results: dict[str, Any], other: dict[str, dict[str, float]]) -> None
                     mine = read[1]
                 percent = "pct" in metric
                 apart = mine - value if percent else (mine / value - 1 if value else mine)
-                if not math.isnan(apart):
-                    worst.setdefault(metric, []).append(abs(apart))
                 if abs(apart) > (2 if percent else 0.03):
-                    label = counter.name + ("%" if percent else "")
-                    shown.append(f"{label} {mine:.4g}/{value:.4g}")
+                    shown.append(f"{counter.name}{'%' * percent} {mine:.4g}/{value:.4g}")
         print(f"  {name:24} {'; '.join(shown) or 'all agree'}")
-    print("  worst by counter:", {m.split("__")[1][:34]: float(f"{max(v):.3g}") for m, v in worst.items()})
-
-
-def table(results: dict[str, Any]) -> None:
-    short = {
-        "time": "us", "dram_throughput": "dram", "l2_throughput": "l2", "l1_throughput": "l1",
-        "issue_slots": "issue", "pipe_tensor": "tensor", "pipe_fma": "fma", "pipe_alu": "alu",
-        "pipe_fp64": "fp64", "pipe_xu": "xu", "pipe_lsu": "lsu", "shared_wavefronts": "shared",
-        "occupancy": "warps", "l2_hit_rate": "l2 hit", "l1_hit_rate": "l1 hit",
-    }  # fmt: skip
-    print(f"\n{'':24}", *(f"{each:>7}" for each in short.values()), "  verdict")
-    for name, each in results.items():
-        cells = []
-        for counter in COUNTERS:
-            if counter.name in short:
-                _, own, peak_pct = counter.read(each["counters"]) or ("", math.nan, math.nan)
-                value = peak_pct if counter.peak else own
-                cells.append(
-                    (list(short).index(counter.name), value * (1e-3 if counter.name == "time" else 1))
-                )
-        print(f"{name:24}", *(f"{value:7.1f}" for _, value in sorted(cells)), " ", each["verdict"])
-
-
-def raw(observer: Observer) -> dict[str, Any]:
-    counted = {each.subject.kernel: each for each in observer.counts()}
-    found: dict[str, Any] = {}
-    for each in observer.counters():
-        found[each.subject.kernel] = {"counters": dict(each.values), "launches": each.launches}
-    for name, counts in counted.items():
-        entry = found.setdefault(name, {"counters": {}, "launches": 0})
-        entry["pcs"] = counts.pcs.tolist()
-        entry["counts"] = {column: values.tolist() for column, values in counts.counts.items()}
-        entry["in_callees"] = counts.in_callees
-        entry["function"] = counts.subject.function
-        entry["cubin"] = base64.b64encode(gzip.compress(counts.subject.cubin)).decode()
-        entry["ptx"] = counts.subject.ptx
-    for entry in found.values():
-        entry.setdefault("counts", {})
-        entry.setdefault("verdict", "")
-    return found
-
-
-def all_cases(observer: Observer) -> None:
-    for name, prepare in CASES.items():
-        try:
-            with torch.device("cuda"):
-                launch = prepare(False)
-            for _ in range(2):
-                launch()
-            torch.cuda.synchronize()
-            bare_us = timed(launch)
-            before = [tensor.clone() for tensor in outputs(launch)]
-            _, took = observed(observer, name, launch)
-            after = outputs(launch)
-            same = all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
-            after_us = timed(launch)
-            counts_ms = took[0] if took else math.nan
-            passes = took[2:] or [math.nan]
-            print(
-                f"{name:24} {len(took):2} launches; counts {counts_ms:6.1f} ms, first pass "
-                f"{took[1] if len(took) > 1 else math.nan:6.1f} ms, a pass {median(passes):5.1f} ms; bare "
-                f"{bare_us:8.1f} us, afterwards {after_us:8.1f} us; {'same bits' if same else 'OTHER BITS'}; "
-                f"ms: {' '.join(f'{each:.0f}' for each in took[1:])}"
-            )
-        except Exception:  # noqa: BLE001  one kernel must not cost the others
-            print(f"{name:24} failed: {traceback.format_exc(limit=-2)[-600:]}")
-        torch.cuda.empty_cache()
-
-
-def tables_of(observer: Observer, results: dict[str, Any]) -> None:
-    counters, notes = counters_table(observer.counters(), lambda kernel, key: 0)
-    table_of_limits = limits_of(counters)
-    for kernel, group in table_of_limits.groupby("kernel", observed=True):
-        results[str(kernel)]["verdict"] = bound_by(group)
-    table(results)
-    begun = time.perf_counter()
-    counts, more = counts_table(observer.counts(), lambda kernel, key: 0)
-    print(f"\ncounts: {len(counts)} rows in {time.perf_counter() - begun:.2f} s;", *notes, *more, sep="\n  ")
-    for kernel, group in counts.groupby("kernel", observed=True):
-        wide = group[group["sectors"] > 1.5 * group["sectors_ideal"]].nlargest(1, "sectors")
-        shared = group[group["wavefronts"] > 1.5 * group["wavefronts_ideal"]].nlargest(1, "wavefronts")
-        lines = group.groupby("line")["executed"].sum().nlargest(3)
-        total = group["executed"].sum()
-        print(
-            f"  {kernel:24} {total:12} executed, by line",
-            {line: round(float(executed) / total, 2) for line, executed in lines.items()},
-            *(
-                f"{row['opcode']} line {row['line']}: {row['sectors']} sectors, ideal {row['sectors_ideal']}"
-                for _, row in wide.iterrows()
-            ),
-            *(
-                f"{row['opcode']} line {row['line']}: {row['wavefronts']} waves, "
-                f"ideal {row['wavefronts_ideal']}"
-                for _, row in shared.iterrows()
-            ),
-        )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--no-ncu", action="store_true")
-    parser.add_argument("--held-gib", type=int, default=0)
-    parser.add_argument("--launch-once", action="store_true")
-    options = parser.parse_args()
-    give_scratch("cuda")
-    torch.zeros(1, device="cuda")
-    if options.launch_once:
-        launch_once()
-        return
-    held = torch.empty(options.held_gib << 30, dtype=torch.uint8, device="cuda")
-    print(f"{torch.cuda.get_device_name()}, {held.nbytes >> 30} GiB held")
-    calls = Timed()
-    observer = Observer(Driver(), open_witnesses(), seconds=math.inf)
-    all_cases(observer)
-    observer.close()
-    print(f"{observer.added_s:.2f} s added;", *observer.notes(), sep="\n  ")
-    calls.show()
-    results = raw(observer)
-    try:
-        tables_of(observer, results)
-    except Exception:  # noqa: BLE001  the raw results are worth more
-        traceback.print_exc()
-    other = {} if options.no_ncu else ncu(list(CASES))
-    compare(results, other)
-    for name, values in other.items():
-        results.setdefault(name, {})["ncu"] = values
-    if options.json:
-        with gzip.open(options.json, "wt") as file:
-            json.dump({"device": torch.cuda.get_device_name(), "results": results}, file)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,101 @@
-"""Kernels that are bound by known things, each in one launch."""
+"""Kernels that known things bound, each in one launch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import torch
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
-from bench.corpus.traffic import ordered_matmul_kernel
-from bench.planted_kernels import (
-    atomics_kernel,
-    attention_kernel,
-    matmul_ws_kernel,
-    spills_kernel,
-    swizzled,
-    transpose_kernel,
-    unswizzled,
-)
-from tests.kernels.matmul_tma import matmul_tma_kernel
+from bench import kernels
+from bench.kernels import Workload
+from bench.libraries.calls import function
 
 # ruff: noqa: N803
-__all__ = ["CASES", "Launch", "Prepare", "matmul"]
+__all__ = [
+    "CASES",
+    "PAGES",
+    "Launch",
+    "Prepare",
+    "atomics_kernel",
+    "copy_kernel",
+    "division_kernel",
+    "float64_kernel",
+    "gather_kernel",
+    "matmul",
+    "scatter_kernel",
+    "softmax_kernel",
+    "swizzled",
+    "transpose_kernel",
+    "unswizzled",
+]
 
 Launch = Callable[[], Any]  # returns the compiled kernel
 Prepare = Callable[[bool], Launch]  # makes tensors on torch's default device: small, or of a GPU's size
+
+
+@triton.jit
+def spills_kernel(x_ptr, y_ptr, out_ptr, steps, BLOCK: tl.constexpr):
+    """Two tiles in registers."""
+    offs = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offs)
+    y = tl.load(y_ptr + offs)
+    for _ in range(steps):
+        x = x * 0.999 + y
+        y = y * 0.998 + x
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + offs, x + y)
+
+
+@triton.jit
+def atomics_kernel(x_ptr, counter_ptr, out_ptr, steps, EACH: tl.constexpr, BLOCK: tl.constexpr):
+    """Adds up to one counter: each step, or once."""
+    offs = tl.arange(0, BLOCK)
+    total = 0.0
+    ticket = 0.0
+    for step in range(steps):
+        x = tl.sum(tl.load(x_ptr + step * BLOCK + offs), axis=0)
+        if EACH:
+            ticket += tl.atomic_add(counter_ptr, x)
+        else:
+            total += x
+    if not EACH:
+        ticket = tl.atomic_add(counter_ptr, total)
+    tl.store(out_ptr + tl.program_id(0), ticket)
+
+
+def unswizzled() -> gl.SwizzledSharedLayout:
+    """A column of a tile lies in one bank."""
+    return gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+
+
+def swizzled() -> gl.SwizzledSharedLayout:
+    """A column of a tile lies in all banks."""
+    return gl.SwizzledSharedLayout(1, 1, 32, [1, 0])
+
+
+@gluon.jit
+def transpose_kernel(x_ptr, out_ptr, rounds, SIZE: gl.constexpr, SHARED: gl.constexpr):
+    """A tile goes into shared memory by rows and comes back by columns."""
+    rows: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])
+    columns: gl.constexpr = gl.BlockedLayout([1, 1], [32, 1], [1, 4], [0, 1])
+    i = gl.arange(0, SIZE, layout=gl.SliceLayout(1, rows))
+    j = gl.arange(0, SIZE, layout=gl.SliceLayout(0, rows))
+    x = gl.load(x_ptr + i[:, None] * SIZE + j[None, :])
+    tile = gl.allocate_shared_memory(gl.float32, [SIZE, SIZE], SHARED)
+    total = gl.zeros([SIZE, SIZE], gl.float32, columns)
+    for _ in range(rounds):
+        tile.store(x)
+        y = tile.load(columns)
+        total += y
+        x = x * 0.5
+    i = gl.arange(0, SIZE, layout=gl.SliceLayout(1, columns))
+    j = gl.arange(0, SIZE, layout=gl.SliceLayout(0, columns))
+    gl.store(out_ptr + gl.program_id(0) * SIZE * SIZE + j[None, :] * SIZE + i[:, None], total)
 
 
 @triton.jit
@@ -102,19 +172,23 @@ def _softmax(small: bool) -> Launch:
     return lambda: softmax_kernel[(len(x),)](x, out, 4096, BLOCK=4096, num_warps=8)
 
 
-def matmul(group: int, m: int = 4096, tile: int = 128, block_k: int = 64) -> Prepare:
-    """Of m x m matrices; group: rows of tiles that programs in sequence share, 0 for all."""
-
-    def prepare(small: bool) -> Launch:
-        size = 4 * tile if small else m
-        a, b = (_random(size, size, dtype=torch.float16) for _ in range(2))
-        c = torch.empty_like(a)
-        rows = size // tile
-        tiles = {"BLOCK_M": tile, "BLOCK_N": tile, "BLOCK_K": block_k, "GROUP": group or rows}
-        launch = ordered_matmul_kernel[(rows**2,)]
-        return lambda: launch(a, b, c, size, size, size, **tiles, num_warps=4, num_stages=3)
+def _of(workload: Workload, small: Workload) -> Prepare:
+    def prepare(is_small: bool) -> Launch:
+        chosen = small if is_small else workload
+        inputs = chosen.inputs(str(torch.get_default_device()))
+        return lambda: chosen.launch(inputs)
 
     return prepare
+
+
+def matmul(size: int, group: int = 8, tile: tuple[int, int, int] = (128, 128, 64)) -> Prepare:
+    """group: rows of tiles that programs in sequence share."""
+
+    def grouped(size: int) -> Workload:
+        plain = kernels.matmul(size, tile, 4)
+        return replace(plain, constexprs={**plain.constexprs, "GROUP_M": min(group, size // tile[0])})
+
+    return _of(grouped(size), grouped(4 * tile[0]))
 
 
 def _float32_dot(small: bool) -> Launch:
@@ -175,37 +249,12 @@ def _spills(small: bool) -> Launch:
     return lambda: spills_kernel[(programs,)](x, y, out, 200, BLOCK=8192, num_warps=4, maxnreg=64)
 
 
-def _tma(small: bool) -> Launch:
-    m = 512 if small else 4096
-    a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
-    c = torch.empty_like(a)
-    tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "FLATTEN": False}
-    return lambda: matmul_tma_kernel[(132,)](a, b, c, m, m, m, **tiles, num_warps=8, num_stages=3)
-
-
-def _warp_specialised(small: bool) -> Launch:
-    m = 512 if small else 4096
-    a, b = (_random(m, m, dtype=torch.float16) for _ in range(2))
-    c = torch.empty_like(a)
-    tiles = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "BUFFERS": 3}
-    return lambda: matmul_ws_kernel[(m // 128, m // 128)](a, b, c, m, m, m, **tiles, num_warps=4)
-
-
-def _attention(small: bool) -> Launch:
-    heads, length, head = (1, 256, 64) if small else (64, 4096, 64)
-    q, k, v = (_random(heads, length, head, dtype=torch.float16) for _ in range(3))
-    out = torch.empty_like(q)
-    tiles = {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD": head}
-    grid = (length // 128, heads)
-    return lambda: attention_kernel[grid](q, k, v, out, length, **tiles, num_warps=4, num_stages=2)
-
-
-CASES: dict[str, Prepare] = {
+CASES: Final[dict[str, Prepare]] = {
     "copy": _copy,
     "softmax": _softmax,
-    "matmul": matmul(8),
-    "matmul, ungrouped": matmul(0, m=8192),
-    "matmul, 32 x 32": matmul(8, tile=32, block_k=32, m=2048),
+    "matmul": matmul(4096),
+    "matmul, ungrouped": matmul(8192, group=64),
+    "matmul, 32 x 32": matmul(2048, tile=(32, 32, 32)),
     "float32 dot": _float32_dot,
     "gather": _indexed(gather_kernel),
     "scatter": _indexed(scatter_kernel),
@@ -215,7 +264,36 @@ CASES: dict[str, Prepare] = {
     "transpose, unswizzled": _transpose(unswizzled),
     "transpose, swizzled": _transpose(swizzled),
     "spills": _spills,
-    "TMA matmul": _tma,
-    "warp-specialised": _warp_specialised,
-    "attention": _attention,
+    "TMA matmul": _of(
+        kernels.matmul_tma(4096, (128, 128, 64), 8, programs=132),
+        kernels.matmul_tma(512, (128, 128, 64), 8, programs=132),
+    ),
+    "warp-specialised": _of(
+        kernels.matmul_ws(4096, (128, 128, 64), 4), kernels.matmul_ws(512, (128, 128, 64), 4)
+    ),
+    "attention": _of(kernels.attention(64, 4096), kernels.attention(1, 256)),
 }
+
+
+def _library_attention(small: bool) -> Launch:
+    """fla-core's softmax attention, causal."""
+    run = function("fla.ops.attn.parallel_attn")
+    batch, length, heads = (1, 128, 2) if small else (4, 4096, 16)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(batch, length, heads, 64).bfloat16() for _ in range(3))
+    return lambda: run(q, k, v)
+
+
+PAGES: Final[dict[str, Prepare]] = {
+    "gather": CASES["gather"],
+    "scatter": CASES["scatter"],
+    "division": CASES["64-bit division"],
+    "float64": CASES["float64"],
+    "float32-dot": CASES["float32 dot"],
+    "matmul-grouped": matmul(8192),
+    "matmul-ungrouped": CASES["matmul, ungrouped"],
+    "column": CASES["transpose, unswizzled"],
+    "column-swizzled": CASES["transpose, swizzled"],
+    "library-attention": _library_attention,
+}
+"""By name of its trace: what docs/evidence.md shows."""

@@ -28,7 +28,6 @@ __all__ = [
     "Workload",
     "add",
     "give_scratch",
-    "larger_tiles",
     "matmul",
     "record_cost",
     "surroundings",
@@ -106,22 +105,19 @@ def give_scratch(device: str) -> None:
 
 
 @contextlib.contextmanager
-def surroundings(*, emulated: bool = True) -> Iterator[None]:
-    """What kernels need around them: memory for tensor descriptors, and the emulator where there is no GPU.
-
-    `emulated=False` leaves the emulator out.
-    """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def surroundings() -> Iterator[None]:
+    """What kernels need around them: memory for tensor descriptors, and the emulator if there is no GPU."""
+    on_gpu = torch.cuda.is_available()
     before = _allocation._allocator.get()
-    give_scratch(device)
+    give_scratch("cuda" if on_gpu else "cpu")
     try:
-        if emulated and device == "cpu":
+        if on_gpu:
+            yield
+        else:
             from profscope import emulator
 
             with emulator.activate():
                 yield
-        else:
-            yield
     finally:
         triton.set_allocator(before)
 
@@ -219,32 +215,6 @@ def layer_norm(rows: int, cols: int) -> Workload:
     )  # fmt: skip
 
 
-@triton.jit
-def layer_norm_row_kernel(x_ptr, y_ptr, w_ptr, b_ptr, stride, n_cols, eps, BLOCK: tl.constexpr):
-    """Layer norm in one pass: a CTA holds a row."""
-    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
-    mask = cols < n_cols
-    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0)
-    mean = tl.sum(x, 0) / n_cols
-    away = tl.where(mask, x - mean, 0.0)
-    rstd = 1 / tl.sqrt(tl.sum(away * away, 0) / n_cols + eps)
-    w, b = tl.load(w_ptr + cols, mask=mask), tl.load(b_ptr + cols, mask=mask)
-    tl.store(y_ptr + row * stride + cols, away * rstd * w + b, mask=mask)
-
-
-def layer_norm_row(rows: int, cols: int) -> Workload:
-    matrix, row = ((rows, cols), torch.float32), ((cols,), torch.float32)
-    return Workload(
-        f"layer norm in one pass, {rows} x {cols}",
-        layer_norm_row_kernel,
-        (rows,),
-        {"x_ptr": matrix, "y_ptr": matrix, "w_ptr": row, "b_ptr": row},
-        {"stride": cols, "n_cols": cols, "eps": 1e-5},
-        {"BLOCK": triton.next_power_of_2(cols)},
-        {"num_warps": 8},
-    )
-
-
 def matmul(size: int, tile: tuple[int, int, int], warps: int) -> Workload:
     m, n, k = tile
     square = ((size, size), torch.float16)
@@ -290,25 +260,18 @@ def _tile(tile: tuple[int, int, int]) -> dict[str, int]:
     return dict(zip(("BLOCK_M", "BLOCK_N", "BLOCK_K"), tile, strict=True))
 
 
-def attention(heads: int, length: int, rows: int = 64, stages: int = 3) -> Workload:
-    """rows: of a CTA's tile."""
+def attention(heads: int, length: int) -> Workload:
     cube = ((heads, length, 64), torch.float16)
     return Workload(
-        f"attention, {heads} x {length} x 64" + (f", {rows} rows" if rows != 64 else ""),
+        f"attention, {heads} x {length} x 64",
         attention_kernel,
-        (length // rows, heads),
+        (length // 64, heads),
         dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "out_ptr"), cube),
         {"length": length, "scale": 0.125},
-        {"BLOCK_M": rows, "BLOCK_N": 64, "HEAD": 64, "CAUSAL": False},
-        {"num_warps": 4, "num_stages": stages},
+        {"BLOCK_M": 64, "BLOCK_N": 64, "HEAD": 64, "CAUSAL": False},
+        {"num_warps": 4, "num_stages": 3},
         rows=length // 64,
     )
-
-
-def larger_tiles(*, small: bool = False) -> Iterator[Workload]:
-    """Attention and layer norm once more, with more work between two records."""
-    yield attention(1, 256, 128, 2) if small else attention(64, 4096, 128, 2)
-    yield layer_norm_row(8, 512) if small else layer_norm_row(8192, 4096)
 
 
 def workloads(*, small: bool = False) -> Iterator[Workload]:

@@ -1,11 +1,10 @@
 """What sessions say of their own cost, beside what CUPTI says.
 
-    python -m bench.overhead --json overhead.json
+    python -m bench.overhead [--levels light default heavy] [--json FILE]
 
-For each kernel and level: what `baseline=` finds in a session; the medians of CUPTI's
-times of the bare and the instrumented kernel (torch.profiler); launch spans over CUPTI's time of the same
-launches, and how much later than CUPTI's their start is on the host's clock; and the verdict. Without a GPU
-the session's own figures.
+For each kernel and level: what `baseline=` finds in a session; the medians of CUPTI's times of the bare and
+the instrumented kernel (torch.profiler); launch spans over CUPTI's time of the same launches, and how much
+later than CUPTI's their start is on the host's clock; and the verdict. Without a GPU: the session's figures.
 """
 
 from __future__ import annotations
@@ -25,18 +24,37 @@ import torch
 import profscope
 from bench.kernels import Workload, add, attention, layer_norm, matmul, softmax, surroundings
 
-__all__ = ["kernel_times", "main", "rows"]
+__all__ = ["kernel_times", "main"]
 
-LEVELS: Final = ("light", "default", "heavy")
+_LEVELS: Final = ("light", "default", "heavy")
 _PAIRS: Final = 50
 _CUPTI_LAUNCHES: Final = 20
+_ON_GPU: Final = torch.cuda.is_available()
 
 
-def _small() -> list[Workload]:
-    return [matmul(256, (64, 64, 32), 4), attention(2, 256)]
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--pairs", type=int, default=_PAIRS)
+    parser.add_argument("--levels", nargs="+", choices=_LEVELS, default=_LEVELS)
+    options = parser.parse_args(arguments)
+    rows = []
+    with surroundings():
+        for workload in _workloads():
+            inputs = workload.inputs("cuda" if _ON_GPU else "cpu")
+            workload.launch(inputs)
+            bare_us = statistics.median(us for _, us in _cupti(workload, inputs)) if _ON_GPU else None
+            for level in options.levels:
+                rows.append(_row(workload, inputs, level, options.pairs, bare_us))
+                print(rows[-1], flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(rows))
+    return 0
 
 
-def _real() -> list[Workload]:
+def _workloads() -> list[Workload]:
+    if not _ON_GPU:
+        return [matmul(128, (64, 64, 32), 4)]
     return [
         matmul(4096, (128, 256, 64), 8),
         attention(32, 2048),
@@ -46,51 +64,32 @@ def _real() -> list[Workload]:
     ]
 
 
-def rows(
-    pairs: int = _PAIRS, keep: Path | None = None, levels: Sequence[str] = LEVELS
-) -> list[dict[str, Any]]:
-    """A row for each kernel and level. keep: a folder for each session's report."""
-    on_gpu = torch.cuda.is_available()
-    table = []
-    for workload in _real() if on_gpu else _small():
-        inputs = workload.inputs("cuda" if on_gpu else "cpu")
-        for _ in range(3 if on_gpu else 0):
-            workload.launch(inputs)
-        bare_us = [us for _, us in _cupti(workload, inputs)] if on_gpu else []
-        for level in levels if on_gpu else levels[:1]:
-            table.append(_row(workload, inputs, level, pairs, bare_us, keep))
-            print({name: value for name, value in table[-1].items() if name != "notes"}, flush=True)
-    return table
-
-
-def _row(
-    workload: Workload, inputs: Any, level: str, pairs: int, bare_us: list[float], keep: Path | None
-) -> dict[str, Any]:
+def _row(workload: Workload, inputs: Any, level: str, pairs: int, bare_us: float | None) -> dict[str, Any]:
     with profscope.session(instrument=level, baseline=pairs, memory=1024) as prof:
         for _ in range(1 + 2 * pairs):
             workload.launch(inputs)
     cost = prof.overhead().iloc[0].to_dict()
     row = {"kernel": workload.name, "level": level}
     row |= {name: _plain(value) for name, value in cost.items() if name not in row}
-    row |= {"waited": sum(e["waited"] for k in prof.metadata["baseline"]["kernels"].values() for e in k)}
-    row |= {"verdict": str(prof.verdict), "notes": prof.metadata["notes"]}
-    if keep is not None:
-        report = json.dumps(prof.report(), indent=1)
-        (keep / f"report-{workload.name.split(',')[0]}-{level}.json").write_text(report)
-    if bare_us:
-        with profscope.session(instrument=level, memory=1024) as prof:
-            workload.launch(inputs)
-            torch.cuda.synchronize()
-            recorded = _cupti(workload, inputs)
-        spans = (prof.launches["end_ns"] - prof.launches["start_ns"]).to_numpy()[1:] / 1e3
-        own, bare = statistics.median(us for _, us in recorded), statistics.median(bare_us)
-        row |= {"cupti_bare_us": bare, "cupti_instrumented_us": own, "cupti_slowdown": own / bare}
-        row |= {"span_over_cupti": statistics.median(spans.tolist()) / own}
-        times = prof.program.host_times().iloc[1:]
-        later = times["start_unix_ns"].to_numpy(np.int64) - [start for start, _ in recorded]
-        row |= {"later_than_cupti_ns": [int(np.quantile(later, part)) for part in (0, 0.5, 1)]}
-        row |= {"host_error_ns": float(times["error_ns"].max()), "host_clock": prof.metadata["host_clock"]}
-    return row
+    row |= {"verdict": str(prof.verdict)}
+    if bare_us is None:
+        return row
+    with profscope.session(instrument=level, memory=1024) as prof:
+        workload.launch(inputs)
+        torch.cuda.synchronize()
+        recorded = _cupti(workload, inputs)
+    spans_us = (prof.launches["end_ns"] - prof.launches["start_ns"]).to_numpy()[1:] / 1e3
+    own_us = statistics.median(us for _, us in recorded)
+    times = prof.program.host_times().iloc[1:]
+    later = times["start_unix_ns"].to_numpy(np.int64) - [start for start, _ in recorded]
+    return row | {
+        "cupti_bare_us": bare_us,
+        "cupti_instrumented_us": own_us,
+        "cupti_slowdown": own_us / bare_us,
+        "span_over_cupti": statistics.median(spans_us.tolist()) / own_us,
+        "later_than_cupti_ns": [int(np.quantile(later, part)) for part in (0, 0.5, 1)],
+        "host_error_ns": float(times["error_ns"].max()),
+    }
 
 
 def _cupti(workload: Workload, inputs: Any) -> list[tuple[int, float]]:
@@ -115,20 +114,6 @@ def kernel_times(prof: Any, name: str) -> list[tuple[int, float]]:
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else None if str(value) == "<NA>" else value
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--reports", type=Path, help="a folder for the report of each session")
-    parser.add_argument("--pairs", type=int, default=_PAIRS)
-    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=LEVELS)
-    options = parser.parse_args(arguments)
-    with surroundings():
-        table = rows(options.pairs, options.reports, options.levels)
-    if options.json:
-        options.json.write_text(json.dumps(table, indent=1))
-    return 0
 
 
 if __name__ == "__main__":

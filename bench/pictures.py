@@ -4,8 +4,8 @@
     python -m bench.pictures --only source   # those whose name has "source"
 
 The views of the terminal become SVG by rich, the interactive one by textual, report.html becomes PNG by
-chromium, figures are `bench.figures`'s. The demo is recorded here, on the emulator; the recordings of
-`bench.library_recording` are in bench/results.
+chromium, figures by matplotlib. The demo is recorded here, on the emulator; the recordings of an H200 are in
+bench/results and tests/data/plotting: two kernels of the latter, one of them of 141 CTAs for 132 SMs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import profscope
-from bench import figures
 from profscope.analysis.source_code.texts import source_lines
 from profscope.viewer.cli import main as view
 from profscope.viewer.interactive.app import ExplorerApp
@@ -45,7 +44,12 @@ _COLUMNS: Final = 100
 _COLOURS: Final = {"FORCE_COLOR": "1", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
 _SIZE: Final = (1200, 760)
 _DRAWN_S: Final = 0.6
-_FONT: Final = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
+_UNUSED: Final = re.compile(
+    r"@font-face\s*\{.*?\}"
+    r"|<clipPath id=\"[^\"]*-line-\d+\">.*?</clipPath>\s*"
+    r"| clip-path=\"[^\"]*-line-\d+\)\"",
+    re.DOTALL,
+)
 _NUMBERED: Final = re.compile(r"[^└]{24,32}?\s(\d+)(?:  |$)")
 _OURS: Final = "font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -96,6 +100,8 @@ _PAGES: Final[Mapping[str, Shot]] = {
     "demo-timeline-cta": Shot("demo", _CTA),
     "demo-distributions": Shot("demo", _at("#distributions")),
 }
+_FIGURES: Final = (("matmul", "timeline"), ("matmul", "roofline"), ("waves", "heatmap"), ("waves", "waves"))
+"""Recording and plot."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -116,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.only in "h200-interactive":
             _write(options.out / "h200-interactive.svg", asyncio.run(_interactive(traces["before"])))
         _browser({name: shot for name, shot in _PAGES.items() if options.only in name}, traces, options.out)
-    figures.draw(options.out, options.only)
+    _figures(options.out, options.only)
     return 0
 
 
@@ -168,8 +174,8 @@ async def _interactive(trace: str) -> str:
 
 
 def _write(path: Path, svg: str) -> None:
-    """Write a picture that asks no other site for a font."""
-    path.write_text(re.sub(r"font-family: [^;]*", _OURS, _FONT.sub("", svg)))
+    """Write a picture that asks no other site for a font, and whose lines are not clipped each by itself."""
+    path.write_text(re.sub(r"font-family: [^;]*", _OURS, _UNUSED.sub("", svg)))
     print(path.name, f"{path.stat().st_size:,} bytes")
 
 
@@ -195,8 +201,22 @@ def _browser(shots: Mapping[str, Shot], traces: Mapping[str, str], out: Path) ->
             time.sleep(_DRAWN_S)
             path = out / f"{name}.png"
             driver.save_screenshot(str(path))
-            Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+            _with_few_colours(path)
             print(name, f"{path.stat().st_size:,} bytes", driver.get_log("browser") or "")
+
+
+def _with_few_colours(path: Path) -> None:
+    Image.open(path).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+def _figures(out: Path, only: str) -> None:
+    for recording, what in _FIGURES:
+        path = out / f"plot-{what}.png"
+        if only in path.stem:
+            prof = profscope.load(_ROOT / f"tests/data/plotting/{recording}.pftrace.gz")
+            getattr(prof.plot, what)().savefig(path, dpi=100)
+            _with_few_colours(path)
+            print(path.name, f"{path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 from triton import knobs
 from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.profiler import finalize, start
 from triton.profiler.hooks import InstrumentationHook
-from triton.runtime import _allocation, driver
+from triton.runtime import _allocation
 
 from profscope.instrument_passes.dialect import BEGIN, END, is_record, record_id
 from profscope.instrument_passes.errors import PassError
@@ -36,7 +34,6 @@ __all__ = [
     "proton_text",
     "recording",
     "session",
-    "without_gpu",
 ]
 
 MAX_SCOPES: Final = 256
@@ -105,12 +102,11 @@ def recording(mode: str, pipeline: str) -> Iterator[None]:
 
 
 class Finished:
-    """What a session left: seconds to write the trace, its bytes, spans in it, lines that Proton printed."""
+    """What a session left: seconds to write the trace, its bytes, spans in it."""
 
     write_s = 0.0
     file_bytes = 0
     spans = 0
-    complaints = 0
 
 
 @contextlib.contextmanager
@@ -118,7 +114,7 @@ def session(mode: str, pipeline: str) -> Iterator[Finished]:
     """A session as a user would open it. The result is filled in when the body has ended."""
     finished = Finished()
     with tempfile.TemporaryDirectory() as folder, _restored():
-        with _output_to(Path(folder) / "output"):
+        with _no_output():
             number = start(str(Path(folder) / "trace"), data="trace", backend="instrumentation", mode=mode)
             try:
                 # It learns a kernel's scopes when the kernel is loaded: each session needs its own binaries.
@@ -128,27 +124,9 @@ def session(mode: str, pipeline: str) -> Iterator[Finished]:
                 began = time.perf_counter()
                 finalize(number)
                 finished.write_s = time.perf_counter() - began
-        finished.complaints = (Path(folder) / "output").read_bytes().count(b"\n")
         for path in Path(folder).glob("trace*"):
             finished.file_bytes += path.stat().st_size
             finished.spans += _occurrences(path, b'"ph":')
-
-
-@contextlib.contextmanager
-def without_gpu(target: str) -> Iterator[None]:
-    """Proton asks the driver for the GPU before it compiles; answer for `target`, "cuda:90"."""
-    properties = {"max_shared_mem": 232448}
-    fake: Any = SimpleNamespace(
-        get_current_device=lambda: 0,
-        get_current_target=lambda: GPUTarget("cuda", int(target.partition(":")[2]), 32),
-        utils=SimpleNamespace(get_device_properties=lambda device: properties),
-    )
-    before = driver._active
-    driver.set_active(fake)
-    try:
-        yield
-    finally:
-        driver._active = before
 
 
 @contextlib.contextmanager
@@ -208,10 +186,10 @@ def _guarded(allocator: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _output_to(path: Path) -> Iterator[None]:
+def _no_output() -> Iterator[None]:
     """Proton writes a line for each warp that lost records, from native code."""
     saved = [os.dup(descriptor) for descriptor in (1, 2)]
-    with path.open("wb") as file:
+    with open(os.devnull, "wb") as file:
         for descriptor in (1, 2):
             os.dup2(file.fileno(), descriptor)
         try:

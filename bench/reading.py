@@ -1,192 +1,282 @@
-"""What it takes from buffers on the host to a DataFrame: time, and memory beside the table's own.
+"""How long it takes to read, save and look at many spans, and how much memory that needs.
 
-    python -m bench.reading [--spans 20] [--launches 6912] [--json FILE]
+    python -m bench.reading [--spans 10] [--many 200] [--only TEXT] [--json FILE]      # millions
 
-Three profiles, each read in a process of its own: heavy launches of a matmul, replayed from captured buffers
-until there are so many million spans; many small launches of four kernels; and where there is a GPU, a matmul
-that it records, read by `prof.df`. Beside each stands how long numpy takes to write as many bytes to new
-memory, with one thread: what no reader can do without.
+Each step has a process of its own: seconds, those of CPU time over all threads, and the most memory it held.
+A `profscope view` is timed with all its imports, other steps without what they prepare. "many:" is a folder
+with more spans than memory holds, of which one launch is written and the others are links to it. If the
+machine does other work besides, CPU seconds say more than the clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
-import pandas as pd
-import torch
+# What is heavy is imported where it is needed: a command's peak of memory is not less than what the process
+# that starts it holds (getrusage(2)).
 
-import profscope
-from bench.about import about
-from bench.kernels import matmul
-from bench.replay import replay
-from bench.timing import synchronize
-from profscope.decoding.areas import read_buffer
-from profscope.decoding.assemble import assemble
-from profscope.decoding.build import RawLaunch
-from profscope.instrument_passes.manifest import Manifest
-from profscope.profiles import Profile
+__all__ = ["STEPS", "main", "many_launches"]
 
-__all__ = ["Reading", "forget_peak", "heavy", "light", "main", "recorded", "status_bytes"]
-
-_DATA: Final = Path(__file__).resolve().parent.parent / "tests" / "data"
-_LIGHT: Final = ("add", "softmax", "layer_norm", "matmul")
-_CTAS, _ITERATIONS = 245, 64  # of a replayed matmul: 707,560 spans a launch
-_SPANS_A_LAUNCH: Final = 707_560
-_METADATA: Final = {
-    "backend": "gpu",
-    "clock": {"read_cycles": 18.0, "row_cycles": 30.0, "basis": "measured"},
-}
+_KERNELS, _LAUNCHES, _WARPS, _ITERATIONS, _SMS = 20, 40, 8, 60, 132
+_SPANS_A_CTA: Final = _WARPS * (3 + 5 * _ITERATIONS)
+_SMALL: Final = ("add", "softmax", "layer_norm", "matmul")
+_SMALL_LAUNCHES: Final = 6912
+_DATA: Final = Path(__file__).parents[1] / "tests" / "data"
+_ON_GPU: Final = "recorded matmul to df"
+_BY_SCOPE: Final = "select scope, count(*), sum(duration_ns), max(duration_ns) from {} group by all"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Of one profile: seconds, seconds of CPU time over all threads, and bytes. buffers: of what is read;
-    table: of the DataFrame; peak: by how much the process grew while it was made. copy_s: see above."""
-
-    name: str
-    launches: int
-    spans: int
-    wall_s: float
-    cpu_s: float
-    buffer_bytes: int
-    table_bytes: int
-    peak_bytes: int
-    copy_s: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}: {self.launches:,} launches, {self.spans:,} spans\n"
-            f"  {self.wall_s:.2f} s, {self.cpu_s:.2f} s of CPU: {1e3 * self.wall_s / self.launches:.3f} ms a "
-            f"launch, {self.spans / self.wall_s / 1e6:.1f} M spans/s\n"
-            f"  {self.wall_s / self.copy_s:.1f} times as long as to write the table's bytes with one thread, "
-            f"{self.cpu_s / self.copy_s:.1f} times in CPU time\n"
-            f"  table {self.table_bytes / 1e6:,.0f} MB, buffers {self.buffer_bytes / 1e6:,.0f} MB, peak "
-            f"{self.peak_bytes / 1e6:,.0f} MB: {self.peak_bytes / self.table_bytes:.2f} of the table"
-        )
-
-
-def heavy(spans_m: float) -> Reading:
-    """Launches of a matmul at the heavy level, replayed: so many million spans."""
-    launches = max(1, round(spans_m * 1e6 / _SPANS_A_LAUNCH))
-    raw = replay(_DATA / "matmul-heavy-0.npz", launches, _CTAS, _ITERATIONS, transactions=True)
-    return _reading("heavy matmul, replayed", len(raw), _bytes(raw), lambda: _table(raw))
-
-
-def light(launches: int) -> Reading:
-    """So many launches of a few CTAs at the light level, of four kernels by turns."""
-    captured = []
-    for name in _LIGHT:
-        with np.load(_DATA / f"{name}-light-0.npz") as arrays:
-            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
-            buffer = arrays["buffer"]
-        captured.append((manifest, len(read_buffer(buffer, manifest).ctas), buffer))
-    by_turns = (captured[index % len(captured)] for index in range(launches))
-    raw = [
-        RawLaunch(index, manifest, 0, 0, ctas, buffer.copy())
-        for index, (manifest, ctas, buffer) in enumerate(by_turns)
-    ]
-    return _reading("light launches", launches, _bytes(raw), lambda: _table(raw))
-
-
-def recorded(spans_m: float) -> Iterator[Reading]:
-    """A matmul that the GPU records at the heavy level, by `prof.df`, twice: the first time in a process also
-    measures what a record costs."""
-    workload = matmul(4096, (128, 128, 64), 4)
-    inputs = workload.inputs("cuda")
-    launches = 4
-    for name in ("to find the size", "heavy matmul, recorded", "heavy matmul, recorded again"):
-        with profscope.session(instrument="heavy") as prof:
-            for _ in range(launches):
-                workload.launch(inputs)
-            synchronize()
-        rows = int(prof.launches["profile_bytes"].sum()) if name == "to find the size" else 0
-        if rows:
-            launches = max(1, round(spans_m * 1e6 / (len(prof.df) / launches)))
-            continue
-        reading = _reading(name, launches, 0, partial(getattr, prof, "df"))
-        yield replace(reading, buffer_bytes=int(prof.launches["profile_bytes"].sum()))
-
-
-def _bytes(raw: Sequence[RawLaunch]) -> int:
-    return sum(launch.buffer.nbytes for launch in raw)
-
-
-def _table(raw: Sequence[RawLaunch]) -> pd.DataFrame:
-    return Profile.of(assemble(raw, dict(_METADATA))).df
-
-
-def _reading(name: str, launches: int, buffer_bytes: int, read: Callable[[], pd.DataFrame]) -> Reading:
-    before = forget_peak()
-    begin, cpu = time.perf_counter(), time.process_time()
-    df = read()
-    wall_s, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
-    peak = status_bytes("VmHWM") - before
-    table_bytes = int(df.memory_usage(index=False).sum())
-    begin = time.perf_counter()
-    np.full(table_bytes, 1, np.uint8)
-    copy_s = time.perf_counter() - begin
-    return Reading(name, launches, len(df), wall_s, cpu_s, buffer_bytes, table_bytes, peak, copy_s)
-
-
-def forget_peak() -> int:
-    """The bytes that this process has in memory; its peak counts from here on (Linux, proc(5))."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return status_bytes("VmRSS")
-
-
-def status_bytes(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) << 10
-    raise RuntimeError(f"/proc/self/status has no {name}")
-
-
-def _show(readings: list[Reading]) -> list[dict[str, object]]:
-    for each in readings:
-        print(each, flush=True)
-    return [asdict(each) for each in readings]
-
-
-def _in_process(name: str, *arguments: float) -> list[Reading]:
-    """What one of the functions above returns, in a new process: its peak is then its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_call, (name, arguments))
-
-
-def _call(name: str, arguments: tuple[float, ...]) -> list[Reading]:
-    result = globals()[name](*arguments)
-    return [result] if isinstance(result, Reading) else list(result)
-
-
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Print the figures; returns an exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m bench.reading", description=(__doc__ or "").split("\n")[0]
+        prog="python -m bench.reading",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--spans", type=float, default=20, help="in millions (default 20)")
-    parser.add_argument("--launches", type=int, default=6912, help="small ones (default 6912)")
+    parser.add_argument("--spans", type=float, default=10, help="in millions (default 10)")
+    parser.add_argument("--many", type=float, default=200, help="of the large folder (default 200)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="steps whose name has it")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--do", choices=STEPS, help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    print(about())
-    print(f"load of the machine: {os.getloadavg()[0]:.1f}\n")
-    figures = _show(_in_process("heavy", options.spans)) + _show(_in_process("light", options.launches))
-    if torch.cuda.is_available():
-        figures += _show(_in_process("recorded", options.spans))
+    if options.do:
+        print(json.dumps(_here(options.do, options.of, options.spans)))
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        about = _prepared(folder, options.spans, options.many)
+        print(", ".join(f"{key} {value}" for key, value in about.items() if value is not None))
+        print(f"load of the machine: {os.getloadavg()[0]:.1f}\n\n{'':28}{'s':>8}{'CPU s':>8}{'peak MB':>9}")
+        figures = []
+        for step in [each for each in STEPS if options.only in each and (about["gpu"] or each != _ON_GPU)]:
+            found = _measured(step, folder, options.spans)
+            print(
+                f"{step:28}{found['s']:8.2f}{found['cpu_s']:8.2f}{found['peak_mb']:9,.0f}  {found['answer']}",
+                flush=True,
+            )
+            figures.append({"step": step, **found})
     if options.json:
-        options.json.write_text(json.dumps({"about": about(), "readings": figures}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"about": about, "steps": figures}) + "\n")
     return 0
 
 
+def _prepared(folder: Path, spans_m: float, many_m: float) -> dict[str, Any]:
+    """Save all that is looked at; what to tell of it and of this run. Modules are compiled by that, too."""
+    command = "from bench.reading import saved; import sys; saved(sys.argv[1], *map(float, sys.argv[2:]))"
+    words = [sys.executable, "-c", command, str(folder), str(spans_m), str(many_m)]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def saved(name: str, spans_m: float, many_m: float) -> None:
+    """In a process of its own, as its memory would count as that of all that it starts."""
+    from bench.about import about
+    from tests.support.profiles import regular_profile
+
+    folder, profile = Path(name), _profile(spans_m)
+    for path in ("t.pftrace.gz", "t.parquet", "t/"):
+        profile.save(f"{folder}/{path}")
+    one = regular_profile(launches=1, ctas=1024, warps=_WARPS, iterations=_ITERATIONS)
+    spans = many_launches(folder / "many", many_m, one)
+    size = sum(path.stat().st_size for path in (folder / "many").rglob("*.parquet"))
+    rows = len(profile.tables.df)
+    print(json.dumps({**about(), "spans": rows, "many": spans, "many_gb": round(size / 1e9, 2)}))
+
+
+def _profile(spans_m: float) -> Any:
+    """Launches of several kernels in turn, whose records are known to have cost something."""
+    import numpy as np
+    import pandas as pd
+
+    from profscope.profiles import Profile
+    from tests.support.profiles import regular_profile
+
+    ctas = max(1, round(spans_m * 1e6 / (_SPANS_A_CTA * _LAUNCHES)))
+    tables = regular_profile(_LAUNCHES, ctas, _WARPS, _ITERATIONS, _SMS).tables
+    names = [f"kernel_{number}" for number in range(_KERNELS)]
+    codes = (tables.df["launch"].to_numpy() % _KERNELS).astype(np.int8)
+    kernel = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
+    launches = tables.launches.assign(kernel=[names[launch % _KERNELS] for launch in range(_LAUNCHES)])
+    clock = {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}
+    return Profile.of(
+        replace(
+            tables,
+            df=tables.df.assign(kernel=kernel),
+            launches=launches.astype(tables.launches.dtypes.to_dict()),
+            metadata=tables.metadata | {"clock": clock},
+        )
+    )
+
+
+def many_launches(folder: Path, spans_m: float, profile: Any) -> int:
+    """The folder of a profile of so many million spans, which repeats one launch; how many exactly."""
+    import pandas as pd
+
+    from profscope.traces.formats import PROFILE, SPANS, launch_folder
+    from profscope.traces.parquet.columns import launch_bytes
+
+    profile.save(f"{folder}/")
+    tables = profile.tables
+    rows, first = len(tables.df), int(tables.launches["launch"].iloc[0])
+    launches = max(1, round(spans_m * 1e6 / rows))
+    source = launch_folder(folder, 0, first) / SPANS
+    for number in range(first + 1, first + launches):
+        target = launch_folder(folder, 0, number)
+        target.mkdir(parents=True)
+        os.link(source, target / SPANS)
+    table = pd.concat([tables.launches] * launches, ignore_index=True)
+    table["launch"] = table["launch"] + table.index.to_numpy("int32")
+    numbers = [[number, rows] for number in table["launch"].tolist()]
+    (folder / PROFILE).write_bytes(launch_bytes(replace(tables, launches=table), numbers))
+    return rows * launches
+
+
+Prepared = Callable[[Path, float], Callable[[], object]]
+"""From the folder and millions of spans: what is timed. What it returns is printed if it is a number."""
+
+
+def _small_launches(folder: Path, spans_m: float) -> Callable[[], object]:
+    """Many launches of a few CTAs at the light level, of four kernels in turn."""
+    import numpy as np
+
+    from profscope.decoding.areas import read_buffer
+    from profscope.decoding.assemble import assemble
+    from profscope.decoding.build import RawLaunch
+    from profscope.instrument_passes.manifest import Manifest
+    from profscope.profiles import Profile
+
+    captured = []
+    for name in _SMALL:
+        with np.load(_DATA / f"{name}-light-0.npz") as arrays:
+            manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
+            captured.append((manifest, len(read_buffer(arrays["buffer"], manifest).ctas), arrays["buffer"]))
+    raw = []
+    for index in range(_SMALL_LAUNCHES):
+        manifest, ctas, buffer = captured[index % len(captured)]
+        raw.append(RawLaunch(index, manifest, 0, 0, ctas, buffer.copy()))
+    clock = {"read_cycles": 18.0, "row_cycles": 30.0, "basis": "measured"}
+    return lambda: len(Profile.of(assemble(raw, {"backend": "gpu", "clock": clock})).df)
+
+
+def _recorded(folder: Path, spans_m: float) -> Callable[[], object]:
+    """A matmul that the GPU records at the default level: about a million spans a launch."""
+    import profscope
+    from bench.kernels import matmul
+
+    workload = matmul(4096, (128, 128, 64), 4)
+    inputs = workload.inputs("cuda")
+    with profscope.session() as prof:
+        for _ in range(max(1, round(spans_m))):
+            workload.launch(inputs)
+    return lambda: len(prof.df)
+
+
+def _of_profile(ask: Callable[[Any, Path], object]) -> Prepared:
+    def prepare(folder: Path, spans_m: float) -> Callable[[], object]:
+        import profscope
+
+        profile = profscope.load(folder / "t.parquet")
+        return lambda: ask(profile, folder)
+
+    return prepare
+
+
+def _load(name: str, **part: int) -> Prepared:
+    def prepare(folder: Path, spans_m: float) -> Callable[[], object]:
+        import profscope
+
+        return lambda: len(profscope.load(folder / name, **part).df)
+
+    return prepare
+
+
+def _by_scope(name: str) -> Prepared:
+    def prepare(folder: Path, spans_m: float) -> Callable[[], object]:
+        import duckdb
+
+        duckdb.sql("set memory_limit = '1GB'")
+        duckdb.sql("set enable_progress_bar = false")
+        spans = f"read_parquet('{folder}/{name}/rank=*/launch=*/spans.parquet', hive_partitioning = true)"
+        return lambda: len(duckdb.sql(_BY_SCOPE.format(spans)).fetchall())
+
+    return prepare
+
+
+def _diff(profile: Any, folder: Path) -> object:
+    import profscope
+
+    return len(profscope.diff(profile, profile))
+
+
+STEPS: Final[Mapping[str, str | Prepared]] = {
+    "small launches to df": _small_launches,
+    _ON_GPU: _recorded,
+    "save .pftrace.gz": _of_profile(lambda profile, folder: profile.save(folder / "u.pftrace.gz")),
+    "save .parquet": _of_profile(lambda profile, folder: profile.save(folder / "u.parquet")),
+    "load .pftrace.gz": _load("t.pftrace.gz"),
+    "load .parquet": _load("t.parquet"),
+    "load one CTA": _load("t.parquet", launch=7, cta=0),
+    "DuckDB, time by scope": _by_scope("t"),
+    "view .pftrace.gz": "t.pftrace.gz",
+    "view .parquet": "t.parquet",
+    "view one kernel": "t.parquet --kernels ^kernel_7$",
+    "view one launch": "t.parquet --launch 7",
+    "view one CTA": "t.parquet --launch 7 --cta 0",
+    "report.html": _of_profile(lambda profile, folder: profile.save(folder / "report.html")),
+    "findings": _of_profile(lambda profile, folder: len(profile.findings())),
+    "diff with itself": _of_profile(_diff),
+    "many: DuckDB, time by scope": _by_scope("many"),
+    "many: one launch": _load("many", launch=1),
+    "many: one CTA": _load("many", launch=1, cta=0),
+}
+"""Words behind `profscope view`, or what is timed in a process of its own."""
+
+
+def _measured(name: str, folder: Path, spans_m: float) -> dict[str, Any]:
+    step = STEPS[name]
+    if isinstance(step, str):
+        words = ["profscope", "view", *step.split()]
+    else:
+        words = ["bench.reading", "--of", str(folder), "--do", name, "--spans", str(spans_m)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(_DATA.parents[1]), *sys.path])}
+    begin = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *words], stdout=printed, cwd=folder, env=environment
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        took_s = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        text = printed.read()
+    found = {"s": took_s, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1e3}
+    if process.returncode:
+        return found | {"answer": f"ends with {process.returncode}"}
+    return found | {"answer": ""} | ({} if isinstance(step, str) else json.loads(text.splitlines()[-1]))
+
+
+def _here(name: str, folder: Path, spans_m: float) -> dict[str, Any]:
+    """What a step takes in this process."""
+    prepare = STEPS[name]
+    assert not isinstance(prepare, str)
+    step = prepare(folder, spans_m)
+    begin, cpu = time.perf_counter(), time.process_time()
+    answer = step()
+    found = {"s": time.perf_counter() - begin, "cpu_s": time.process_time() - cpu}
+    return found | {"answer": f"{answer:,}" if isinstance(answer, int) else ""}
+
+
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """A session that stays open: many launches, flat memory on host and device, no launch lost.
 
-    python -m bench.soak [--launches 100000] [--ctas 64] [--json FILE]
+    python -m bench.soak [--launches 100000] [--ctas 64]
 
 Runs on the GPU where there is one, else on the emulator, for which a few hundred launches will do. Launches
 are spooled; at the end the spool is read back and every launch looked for. Exit code 1 if the verdict is no.
@@ -9,18 +9,16 @@ are spooled; at the end the spool is read back and every launch looked for. Exit
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 import profscope
-from bench.about import about
 from profscope.decoding.areas import has_records
 from profscope.store.spool_reading import read
 from tests.kernels.add import add_kernel
@@ -37,14 +35,12 @@ _BLOCK = 1024
 @dataclass
 class Soak:
     """What happened. host_bytes: resident memory, device_bytes: torch's, both by sample; found: launches that
-    the spool holds with records; wrong: results that were not the bare
-    kernel's; end_seconds: what leaving the session took."""
+    the spool holds with records; wrong: results that were not the bare kernel's."""
 
     backend: str
     launches: int
     ctas: int
     seconds: float = 0.0
-    end_seconds: float = 0.0
     found: int = 0
     wrong: int = 0
     spool_bytes: int = 0
@@ -89,8 +85,6 @@ def soak(launches: int, ctas: int) -> Soak:
                     done.wrong += not torch.equal(out, x + x)
                     done.host_bytes.append(_resident())
                     done.device_bytes.append(torch.cuda.memory_allocated() if gpu else 0)
-            left = time.perf_counter()
-        done.end_seconds = time.perf_counter() - left
         done.seconds = time.perf_counter() - start
         assert prof.spool is not None
         done.spool_bytes = prof.spool.stat().st_size
@@ -110,22 +104,15 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--launches", type=int, default=100_000)
     parser.add_argument("--ctas", type=int, default=64)
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args(argv)
     done = soak(options.launches, options.ctas)
-    print(
-        f"{done.launches} launches of {done.ctas} CTAs in {done.seconds:.1f} s, "
-        f"{done.end_seconds:.2f} s to leave ({done.backend})"
-    )
+    print(f"{done.launches} launches of {done.ctas} CTAs in {done.seconds:.1f} s ({done.backend})")
     print(f"found: {done.found}; spool: {done.spool_bytes / 1e6:.1f} MB")
     for name, samples in (("host", done.host_bytes), ("device", done.device_bytes)):
         shown = " ".join(f"{each / 1e6:.0f}" for each in samples)
         print(f"{name} memory, MB: {shown} (rose by {done.growth(samples) / 1e6:.1f})")
     verdict = "; ".join(done.failures) or "flat memory, no launch lost"
     print(f"verdict: {'NO: ' if done.failures else 'yes: '}{verdict}")
-    if options.json is not None:
-        found = {"about": about(), **asdict(done), "failures": done.failures}
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
     return 1 if done.failures else 0
 
 

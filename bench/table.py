@@ -62,12 +62,7 @@ def _group(title: str, rows: Sequence[Row]) -> str:
     columns = list(dict.fromkeys(itertools.chain.from_iterable(row.cells for row in rows)))
     remarks: list[str] = []
     lines = [[title, *columns]]
-    ratios = any(row.baseline for row in rows)
-    if ratios:
-        lines[0].append("ours/Proton")
-    for row in rows:
-        line = [row.name, *(_shown(row, column, remarks) for column in columns)]
-        lines.append([*line, _share(row)] if ratios else line)
+    lines += [[row.name, *(_shown(row, column, remarks) for column in columns)] for row in rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     text = [
         "  ".join(
@@ -113,12 +108,3 @@ def _ratios(row: Row, column: str) -> tuple[float, ...]:
     """To the baseline, round by round; a way to run it that failed in one has fewer of them."""
     base = row.cells.get(row.baseline, Cell()).samples
     return tuple(a / b for a, b in zip(row.cells.get(column, Cell()).samples, base, strict=False))
-
-
-def _share(row: Row) -> str:
-    """What profscope adds, as a share of what Proton adds; both where Proton's is no more than noise."""
-    ours, theirs = (_ratios(row, name) for name in ("profscope", "Proton"))
-    if not ours or not theirs:
-        return ""
-    added = [statistics.median(ratios) - 1 for ratios in (ours, theirs)]
-    return f"{added[0] / added[1]:.2f}" if added[1] > 0.005 else f"{added[0]:+.3f} / {added[1]:+.3f}"

@@ -11,6 +11,7 @@ from typing import Final
 
 from profscope.instrument_passes import LOWERING
 from profscope.instrument_passes.analyses.occupancy import limits_of
+from profscope.instrument_passes.contractions import unlike_text
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.manifest import Manifest
@@ -100,14 +101,9 @@ def render(cost: Cost) -> str:
 
 def _rounding(cost: Cost) -> list[str]:
     """A line where the two may round differently; none where they do not, or nobody knows."""
-    bare, instrumented = cost.bare.arithmetic, cost.instrumented.arithmetic
-    if bare is None or instrumented is None or not bare.differs_from(instrumented):
-        return []
-    others = len(bare.expressions ^ instrumented.expressions)
-    return [
-        f"results may round differently: bare {bare}; instrumented {instrumented}; "
-        f"{others} expressions are in one alone"
-    ]
+    bare, instrumented = cost.bare.contractions, cost.instrumented.contractions
+    places = [] if bare is None or instrumented is None else instrumented.unlike(bare)
+    return [f"results may round differently: {unlike_text(places)}"] if places else []
 
 
 def _buffer(manifest: Manifest) -> str:

@@ -148,7 +148,7 @@ def _fits(value: object, declared: Any) -> bool:
 
 
 ATTRIBUTE: Final = "profscope.manifest"
-SCHEMA: Final = 5  # of the manifest and of the record format
+SCHEMA: Final = 6  # of the manifest and of the record format
 # Of the steps of a call path.
 _LINES: Final = re.compile(rf":(\d+(?::\d+)?)(?={re.escape(PATH_SEPARATOR)}|$)")
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from profscope.instrument_passes.selection import (
     BASE_ALIGNMENT,
@@ -46,6 +47,8 @@ from profscope.instrument_passes.selection import (
 __all__ = [
     "BASE_ALIGNMENT",
     "CTA_HEADER",
+    "DURATION_SHIFT",
+    "FLOAT32_ONE",
     "LAUNCH_HEADER",
     "MAX_AREA_BYTES",
     "MAX_CTAS",
@@ -62,6 +65,7 @@ __all__ = [
     "align",
     "byte_offset",
     "cta_header_offset",
+    "stamp_duration_ns",
 ]
 
 SECTOR: Final = 32  # bytes in which a GPU's memory is written; CTA areas are multiples of it
@@ -99,11 +103,16 @@ PLACE_RANK_SHIFT: Final = 12  # a cluster has at most 16 CTAs
 STAMP: Final = np.dtype(
     [
         ("start_clock_low", "<u4"),  # of the SM's clock64 when the thread began, cycles
-        ("end_ns_low", "<u4"),  # globaltimer when it left, bits 0 to 31
-        ("duration_cycles", "<u4"),  # from the one to the other; 0: the CTA has not left the kernel
-        ("sm", "<u4"),
+        ("start_ns_low", "<u4"),  # globaltimer, read with it, bits 0 to 31
+        ("duration_cycles", "<u4"),  # until the thread left; 0: the CTA has not left the kernel
+        (
+            "place",
+            "<u4",
+        ),  # SM id, and above PLACE_RANK_SHIFT the duration in ns as `stamp_duration_ns` has it
     ]
 )
+FLOAT32_ONE: Final = 0x3F800000
+DURATION_SHIFT: Final = 8  # of float32 bits less FLOAT32_ONE: what is below is not kept
 MAX_STAMPED: Final = 1 << 12  # of a larger launch half of so many at either end: about what fits on an H200
 STAMPS_ALIGN: Final = LAUNCH_HEADER.itemsize  # so that what follows them lies as it does without
 
@@ -111,6 +120,16 @@ STAMPS_ALIGN: Final = LAUNCH_HEADER.itemsize  # so that what follows them lies a
 def align(size: int, to: int) -> int:
     """`size` bytes rounded up to a multiple of `to`."""
     return -(-size // to) * to
+
+
+def stamp_duration_ns(place: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
+    """How long CTAs ran by the globaltimer, from the `place` of their stamps.
+
+    Its 20 bits are the upper ones of a float32 whose exponent is counted from 1 ns: 16 significant bits,
+    rounded down, so up to 65 us, or of a timer with steps of 32 ns up to 2 ms, exact. Less than 1 ns is 1 ns.
+    """
+    bits = (place >> PLACE_RANK_SHIFT << DURATION_SHIFT) + np.uint32(FLOAT32_ONE)
+    return bits.astype("<u4").view("<f4").astype(np.int64)
 
 
 def byte_offset(header: np.dtype[np.void], field: str) -> int:

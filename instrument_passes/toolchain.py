@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from profscope.instrument_passes.contractions import Contractions, contractions_of
 from profscope.instrument_passes.errors import IRError, ToolchainError
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.ir.tokens import unquote
-from profscope.instrument_passes.rounding import Arithmetic, arithmetic_of, as_bare, is_ambiguous
+from profscope.instrument_passes.rounding import as_bare, is_ambiguous
 from profscope.instrument_passes.unpacking import unpacked_late
 
 __all__ = [
@@ -47,7 +48,7 @@ class Binary:
 
     shared_bytes: what a launch asks for; registers: of a thread (AMD: its vector registers, those for
     accumulation included); local_bytes: stack and spills of a thread; instructions: padding left out.
-    arithmetic: on floats, None where there is no PTX.
+    contractions: None where there is no PTX.
     """
 
     target: str
@@ -56,7 +57,7 @@ class Binary:
     registers: int
     local_bytes: int
     instructions: tuple[str, ...]
-    arithmetic: Arithmetic | None
+    contractions: Contractions | None
 
 
 def build(text: str, file: str, bare: str = "") -> Binary:
@@ -70,8 +71,8 @@ def build(text: str, file: str, bare: str = "") -> Binary:
 def binary_of(target: str, left: dict[str, Any], metadata: dict[str, Any]) -> Binary:
     """Of what `built` returns. Raises ToolchainError where NVIDIA's tools cannot read it."""
     usage = _of_cubin(left["cubin"]) if "cubin" in left else _of_amdgcn(left["amdgcn"])
-    arithmetic = arithmetic_of(left["ptx"]) if "ptx" in left else None
-    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, arithmetic)
+    contractions = contractions_of(left["ptx"]) if "ptx" in left else None
+    return Binary(target, int(metadata["num_warps"]), int(metadata["shared"]), *usage, contractions)
 
 
 def built(text: str, file: str, bare: str = "") -> tuple[str, dict[str, Any], dict[str, Any]]:

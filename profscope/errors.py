@@ -127,10 +127,13 @@ def exit_status(done: str, failed: str, *others: str) -> str:
     return textwrap.fill(f"exit status: {'; '.join(said)}", 79)
 
 
-def run_command(tool: str, body: Callable[[], int], *, prints: bool = True) -> int:
+def run_command(
+    tool: str, body: Callable[[], int], *, prints: bool = True, says: Callable[[str], str] = str
+) -> int:
     """Run a tool's body, which returns an exit code; returns the tool's. Errors become one line on stderr.
 
-    prints: whether it writes to standard output, and so fails where that is closed.
+    prints: whether it writes to standard output, and so fails where that is closed. says: an error's message
+    in words of a command line.
 
     What argparse raises, SystemExit, passes. So does any other error: it is a mistake in the tool.
     """
@@ -146,7 +149,7 @@ def run_command(tool: str, body: Callable[[], int], *, prints: bool = True) -> i
         _discard_output()
         return 0
     except ProfscopeError as error:
-        return _failed(tool, str(error), error.exit_code)
+        return _failed(tool, says(str(error)), error.exit_code)
     except OSError as error:
         if error.filename is None:  # most often the output that could not be written
             _discard_output()

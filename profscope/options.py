@@ -32,7 +32,6 @@ _METRIC: Final = "counters:"  # before NVIDIA's name of a metric
 _SECONDS: Final = 5.0  # that a program waits for the hardware at most
 _MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
-_STAMPS = True  # of CTAs that do not record; `bench/stamps.py` compares without
 
 
 def _option(default: Any, says: str, example: str, cli: str | None = None) -> Any:
@@ -77,6 +76,7 @@ class Options:
         "Where spans on loads, atomics and shared-memory reads end: at their 'issue', or, with 'latency', "
         "when their data has arrived. Loads then no longer overlap: that measures memory, not the kernel",
         "measure='latency'",
+        "issue or latency: where spans on loads end; with latency, when their data has arrived",
     )
     ctas: int | Sequence[int] = _option(
         1,
@@ -257,7 +257,7 @@ class Options:
             _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
         else:
             chosen.append(_list("ctas", self.ctas, 1 << LaunchBits.MASK, "a stride or a list"))
-        chosen += ["twin=true", *["stamps=true"] * _STAMPS] * self._has_bare_ctas
+        chosen += ["twin=true", "stamps=true"] * self._has_bare_ctas
         if not chosen:
             return LOWERING
         lowering, rest = LOWERING.split(",")

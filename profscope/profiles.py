@@ -30,8 +30,9 @@ class Questions(abc.ABC):
 
     Every file of `profscope/analysis/` that has a public function of its own name is a question, if `tables`
     is all that it must be given: it is asked with these, and answers with plain data. A table has no column
-    that is null in all its rows. A question is imported when it is first asked. Those of a program, of a
-    job's ranks and of the timeline stand together: `prof.program`, `prof.ranks`, `prof.timeline`.
+    that is null in all its rows. `kernels="matmul"` chooses rows of kernels, by a regular expression as of a
+    session. A question is imported when it is first asked. Those of a program, of a job's ranks and of the
+    timeline stand together: `prof.program`, `prof.ranks`, `prof.timeline`.
     """
 
     @property
@@ -107,14 +108,14 @@ class Questions(abc.ABC):
 
     if TYPE_CHECKING:  # for type checkers, which do not look into folders
 
-        def breakdown(self) -> pd.DataFrame: ...
-        def findings(self) -> pd.DataFrame: ...
-        def limits(self) -> pd.DataFrame: ...
-        def lines(self, kernel: str | None = None, top: int | None = None) -> pd.DataFrame: ...
-        def overhead(self) -> pd.DataFrame: ...
+        def breakdown(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def findings(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def limits(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def lines(self, top: int | None = None, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def overhead(self, *, kernels: str | None = None) -> pd.DataFrame: ...
         def report(self) -> dict[str, Any]: ...
-        def summary(self, by: str | None = None, kernel: str | None = None) -> pd.DataFrame: ...
-        def values(self) -> pd.DataFrame: ...
+        def summary(self, by: str | None = None, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def values(self, *, kernels: str | None = None) -> pd.DataFrame: ...
 
     else:
 
@@ -211,7 +212,7 @@ def load(
     path: str | Path,
     *,
     verify: bool = True,
-    kernel: str | None = None,
+    kernels: str | None = None,
     variant: int | None = None,
     rank: int | None = None,
     launch: int | None = None,
@@ -222,7 +223,7 @@ def load(
     """Read a trace: one saved by profscope, exactly, whatever its name; a Kineto or Proton Chrome trace as
     far as it goes; or what a session with `spool=` wrote: its file, or its folder if there is one file in it.
 
-        profscope.load("trace/", kernel="matmul")          # a regular expression that is searched in names
+        profscope.load("trace/", kernels="matmul")         # a regular expression that is searched in names
         profscope.load("spans.parquet", launch=3, cta=17)
 
     verify: refuse a trace saved by profscope whose data are no longer those that were saved, by the digest in
@@ -244,7 +245,7 @@ def load(
 
     if not isinstance(path, str | PathLike):
         raise OptionError(f"a trace is loaded by its path, such as 'trace.pftrace.gz', not {path!r}")
-    only = TraceFilter(kernel, variant, rank, launch, cta, sm, warp)
+    only = TraceFilter(kernels, variant, rank, launch, cta, sm, warp)
     return Profile.of(load_selected(path, only, verify=verify))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profscope.dispatch.running import Running
     from profscope.store.spool import Spooler
 
-__all__ = ["Session", "session", "uninterrupted"]
+__all__ = ["Session", "leave_inherited", "session", "uninterrupted"]
 
 P = ParamSpec("P")
 
@@ -48,6 +48,7 @@ class Session(Questions):
         self._stack = contextlib.ExitStack()
         self._running: Running | None = None
         self._profile: tuple[Any, Profile] | None = None  # with what was known when it was made
+        self._ended: tuple[dict[str, Any], list[str]] | None = None  # what was known then
         self._lock = threading.Lock()
         self._open = False
         self._judged = False
@@ -71,6 +72,7 @@ class Session(Questions):
     def __enter__(self) -> Session:
         if self._running is not None:
             raise SessionError("this session has run already; open a new one with profscope.session()")
+        leave_inherited()
         # Triton and torch are imported here and not above, so that traces open where neither is installed.
         from profscope.dispatch.running import running
 
@@ -114,9 +116,11 @@ class Session(Questions):
         recorder.close()
         if recorder.spooler is not None:
             recorder.spooler.write()  # first of all: what is stated of the launches may fail
-            recorder.spooler.flush(
-                *self._so_far(self._running), self._running.evidence(), self._running.scopes, ends=True
-            )
+        with contextlib.suppress(RuntimeError):  # a faulted device: whoever reads the profile is told
+            metadata, notes = self._running.so_far()
+            self._ended = metadata | self._running.host_clock(), notes
+        if recorder.spooler is not None:
+            self._flush(self._running, recorder.spooler, ends=True)
             if recorder.spooler.error and error is None:
                 raise SessionError(recorder.spooler.error)
         if error is None and not recorder.any_written():
@@ -198,13 +202,21 @@ class Session(Questions):
         if self._open:  # leaving the session has done it
             parts.recorder.drain()
             if spooler is not None:
-                spooler.flush(*self._so_far(parts), parts.evidence(), parts.scopes)
+                self._flush(parts, spooler)
         return spooler
 
-    @staticmethod
-    def _so_far(parts: Running) -> tuple[dict[str, Any], list[str]]:
-        metadata, notes = parts.so_far()
-        return metadata | parts.host_clock(), notes
+    def _flush(self, parts: Running, spooler: Spooler, *, ends: bool = False) -> None:
+        metadata, notes = self._known(parts)
+        told = self._with_clocks(parts, metadata)
+        spooler.flush(told, notes, parts.evidence(), parts.scopes, ends=ends)
+
+    def _known(self, parts: Running) -> tuple[dict[str, Any], list[str]]:
+        """Metadata and notes; those of a session that has ended stay as they were then."""
+        return self._ended or parts.so_far()
+
+    def _with_clocks(self, parts: Running, metadata: dict[str, Any]) -> dict[str, Any]:
+        """And with what else is not asked for each time that a table is read."""
+        return metadata | ({} if self._ended else parts.host_clock()) | parts.lasting()
 
     @property
     def spool(self) -> Path | None:
@@ -222,14 +234,13 @@ class Session(Questions):
 
         parts = self._parts()
         with self._lock:
-            metadata, notes = parts.so_far()
-            state = len(parts.recorder.log), dict(metadata), notes, parts.around_changes
+            metadata, notes = self._known(parts)
+            state = len(parts.recorder.log), metadata, notes, parts.around_changes
             if self._profile is None or self._profile[0] != state:
                 self._drain(parts)
                 raw, lost = parts.recorder.fetch()
-                metadata |= parts.host_clock()
                 with working(f"decoding {len(raw):,} launches"):
-                    tables = assemble(raw, metadata, [*notes, *lost])
+                    tables = assemble(raw, self._with_clocks(parts, metadata), [*notes, *lost])
                     tables = with_host(tables, parts.scopes.columns())
                     seen = None if parts.kineto is None else parts.kineto.columns()
                     if seen is not None:
@@ -302,6 +313,14 @@ class Session(Questions):
     def metadata(self) -> dict[str, Any]:
         """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
         return self.profile.metadata
+
+
+def leave_inherited() -> None:
+    """In a forked process end the sessions that it has from its parent: they record nothing here, and what
+    they have put in the way of launches would stand before a session of its own."""
+    for each in [*OPEN]:
+        if isinstance(each, Session) and each._is_forked:
+            each._close(None)
 
 
 _DOC = """Profile every Triton kernel launched inside the `with` block, from the inside.

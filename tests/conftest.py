@@ -41,9 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A background job of a shell ignores Ctrl-C, and so would the programs that tests start and interrupt.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A background job of a shell ignores Ctrl-C, and what nohup starts SIGHUP; so would the programs that
+    # tests start and send these.
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
     # Python looks for garbage whenever some hundred objects are new, which takes another tenth.
     gc.set_threshold(200_000, 20, 20)
     expected = config.getoption("--expect-triton")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import profscope
+from profscope.analysis.model.labels import groups_of
 from tests.support.command_line import run
 from tests.support.forks import Forks
 
@@ -67,9 +68,12 @@ def test_cells_are_recorded_each_with_its_own_text(forks: Forks, tmp_path: Path)
     files = prof.df.groupby("launch")["file"].unique().tolist()
     assert [len(each) for each in files] == [1, 1, 1]
     assert files[0] == files[2] != files[1]
-    keys = [each["key"] for each in prof.metadata["variants"]["cell_kernel"]]
-    assert keys[1].startswith(f"{keys[0]}+")
-    assert "cell_kernel had more than one text" in " ".join(prof.metadata["notes"])
+    first, second = prof.metadata["variants"]["cell_kernel"]
+    assert first["key"] != second["key"]
+    differs = [group.differs for group in groups_of(prof.tables).values()]
+    assert differs == [{"source": each["source_hash"][:6]} for each in (first, second)]
+    lines = prof.samples.groupby("variant", observed=True)["file"].unique().tolist()
+    assert [each.tolist() for each in lines] == [files[0].tolist(), files[1].tolist()]
     texts = [source["text"] for source in prof.metadata["sources"]]
     assert ["+ 1)" in text for text in texts] == [True, False]
     shown = run(str(path), "--source").stdout

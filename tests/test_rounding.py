@@ -1,9 +1,10 @@
-"""Instrumentation would change which product is fused into a sum. It is put back; where it cannot be, that is
-said, and only then."""
+"""Instrumentation would change which product is fused into a sum. It is put back; where it cannot be, the
+place is named, and only then."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,19 +15,20 @@ import profscope
 from profscope.commands.opt import main
 from profscope.dispatch import recording_stages as rounding
 from profscope.instrument_passes import toolchain
-from profscope.instrument_passes.rounding import arithmetic_of, as_bare, is_ambiguous
+from profscope.instrument_passes.contractions import contractions_of, unlike_text
+from profscope.instrument_passes.rounding import as_bare, is_ambiguous
 from profscope.options import Options
 from tests.kernels import aot, contraction
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, Spec
 from tests.support.builds import recording_builds
+from tests.support.kernel_files import line_of
 from tests.support.quick import quick
 from tests.support.sessions import session
 
-SAID = (
-    "contraction_kernel: results may round differently than without a session: the compiler has fused other "
-    "products into additions"
-)
+LINE = line_of(contraction.contraction_kernel, "forget * c + gain")
+UNLIKE = f"the sum at contraction.py:{LINE} fuses another product than in the bare kernel"
+SAID = f"contraction_kernel: results may round differently than without a session: {UNLIKE}"
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def test_what_has_no_counterpart_stays() -> None:
 def test_the_same_product_is_fused(target: str) -> None:
     bare, instrumented = both(contraction.spec(), target)
     assert "%clock" in instrumented
-    assert arithmetic_of(bare).expressions == arithmetic_of(instrumented).expressions
+    assert contractions_of(bare).sums == contractions_of(instrumented).sums != {}
 
 
 def test_results_are_the_same_bits() -> None:
@@ -107,11 +109,11 @@ def test_results_are_the_same_bits() -> None:
 
 @pytest.mark.usefixtures("left_alone")
 def test_other_products_of_as_many_instructions_are_noticed() -> None:
-    bare, instrumented = map(arithmetic_of, both(contraction.spec(), CUDA80))
-    assert str(bare) == str(instrumented) == "1 fma, 2 mul, 0 add, 0 sub"
-    assert bare.differs_from(instrumented)
-    assert bare.digest != instrumented.digest
-    assert not bare.differs_from(bare)
+    bare, instrumented = both(contraction.spec(), CUDA80)
+    assert [text.count("fma.rn.f32") for text in (bare, instrumented)] == [1, 1]
+    first, second = map(contractions_of, (bare, instrumented))
+    assert second.unlike(first) == first.unlike(second) == [f"contraction.py:{LINE}"]
+    assert first.unlike(first) == []
 
 
 @pytest.mark.parametrize(
@@ -124,9 +126,10 @@ def test_other_products_of_as_many_instructions_are_noticed() -> None:
 def test_kernels_that_round_alike_are_not_accused(name: str) -> None:
     """The clones of functions, the arguments they are handed and code that is unrolled otherwise included."""
     spec = next(spec for spec in specs() if spec.name == name)
-    bare, instrumented = map(arithmetic_of, both(spec, CUDA90))
-    assert bare.expressions == instrumented.expressions != frozenset()
-    assert bare.digest == instrumented.digest
+    bare, instrumented = map(contractions_of, both(spec, CUDA90))
+    assert instrumented.unlike(bare) == []
+    if name in ("layer_norm", "attention"):
+        assert bare.sums.keys() & instrumented.sums.keys()
 
 
 @pytest.mark.usefixtures("left_alone")
@@ -142,7 +145,10 @@ def test_sessions_say_so_where_they_know_the_bare_binary(tmp_path: Path) -> None
         (variant,) = profile.metadata["variants"]["contraction_kernel"]
         rounds = {build["build"]: build.get("rounds_as_bare") for build in variant["builds"]}
         assert rounds == {"bare": None, "instrumented": False}
+        assert variant["builds"][-1]["fused_otherwise"] == [f"contraction.py:{LINE}"]
         assert SAID in profile.metadata["notes"]
+        (judged,) = profile.verdict.values()
+        assert f"{UNLIKE}: compare the outputs" in [each.text for each in judged.reasons]
 
 
 def test_nothing_is_said_of_kernels_that_are_alike() -> None:
@@ -152,7 +158,7 @@ def test_nothing_is_said_of_kernels_that_are_alike() -> None:
         assert torch.equal(first, second)
         (variant,) = prof.metadata["variants"]["contraction_kernel"]
         assert variant["builds"][-1]["rounds_as_bare"] is True
-        assert SAID not in prof.metadata["notes"]
+        assert not [note for note in prof.metadata["notes"] if "round" in note]
 
 
 def test_other_branches_are_no_other_rounding() -> None:
@@ -186,15 +192,88 @@ def test_cost_says_so(
 ) -> None:
     file = tmp_path / "k.ttgir"
     file.write_text(aot.ttgir(contraction.spec(), CUDA80))
-    counts = "1 fma, 2 mul, 0 add, 0 sub"
-    wanted = f"results may round differently: bare {counts}; instrumented {counts}; "
     for put_back in (True, False):
         with monkeypatch.context() as patch:
             if not put_back:
                 patch.setattr(toolchain, "as_bare", lambda text, bare: text)
             assert main([str(file), "--cost", "-p", "kernel-span,op-spans"]) == 0
         lines = capfd.readouterr().out.splitlines()
-        assert any(line.startswith(wanted) for line in lines) is not put_back
+        assert (f"results may round differently: {UNLIKE}" in lines) is not put_back
+
+
+def test_a_copy_of_a_file_rounds_as_the_file_does(tmp_path: Path) -> None:
+    """Triton has one bare binary of both, which names the lines of the first."""
+    x, outs = torch.randn(512), torch.empty(4, 512)
+    kernels = []
+    for name in ("mykernels", "mykernels_v1"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(Path(contraction.__file__).read_text())
+        module: dict[str, Any] = {"__name__": name}
+        exec(compile(path.read_text(), path, "exec"), module)
+        kernels.append(module["normalised_kernel"])
+    with session(every=2) as prof:
+        for out, kernel in zip(outs, [*kernels, *kernels], strict=True):
+            kernel[(1,)](x, out, 512, BLOCK=64)
+    assert torch.equal(outs[0], outs[2])
+    assert torch.equal(outs[1], outs[3])
+    variants = prof.metadata["variants"]["normalised_kernel"]
+    assert [each["function"].partition(".")[0] for each in variants] == ["mykernels", "mykernels_v1"]
+    assert [each["builds"][-1]["rounds_as_bare"] for each in variants] == [True, True]
+    assert not [note for note in prof.metadata["notes"] if "round" in note]
+
+
+def test_places_are_named_in_one_sentence() -> None:
+    two, four = ([f"k.py:{line}" for line in range(1, last)] for last in (3, 5))
+    assert unlike_text(two) == "the sums at k.py:1 and k.py:2 fuse other products than in the bare kernel"
+    assert "k.py:1, k.py:2, k.py:3 and 1 more fuse" in unlike_text(four)
+
+
+# Two products of elements of one load, and of two scalars: which of them is fused is told by the element.
+_PAIR = """.visible .entry k(
+    .param .u64 k_param_0,
+    ld.param.b64 {address}, [k_param_0];
+    ld.param.b32 %r20, [k_param_1];
+    mov.u32 %r1, %tid.x;
+    {index}
+    mul.wide.s32 %rd2, %r3, 16;
+    add.s64 %rd3, {address}, %rd2;
+    .loc {file} 5 16
+    ld.global.v2.b32 {{ %r4, %r5 }}, [ %rd3 + 0 ];
+    .loc {file} 7 3
+    {sum}
+    ret;
+"""
+_PLAIN = {"address": "%rd1", "index": "or.b32 %r3, %r1, 64;", "file": "1"}
+_FIRST = "mul.f32 %r6, %r5, %r20; \n fma.rn.f32 %r7, %r4, %r20, %r6;"
+_SECOND = "mul.f32 %r6, %r4, %r20; \n fma.rn.f32 %r7, %r5, %r20, %r6;"
+_SWAPPED = "mul.f32 %r8, %r20, %r5; \n mov.b32 %r9, %r8; \n fma.rn.f32 %r7, %r20, %r4, %r9;"
+_APART = "mul.f32 %r6, %r5, %r20; \n mul.f32 %r7, %r4, %r20; \n add.f32 %r8, %r7, %r6;"
+_PEELED = f"{_FIRST} \n mul.f32 %r10, %r5, %r5; \n fma.rn.f32 %r11, %r4, %r4, %r10;"
+
+
+def pair(text: str, **other: str) -> str:
+    return _PAIR.format(**_PLAIN | other, sum=text)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        pair(_SWAPPED),  # commuted, and behind a copy
+        pair(_FIRST, index="add.s32 %r3, %r1, 64;", address="%rd9"),  # integer code and registers
+        pair(_FIRST, file="2"),
+        pair(_PEELED),  # a sum that the other build does not have
+        pair(_FIRST) + "$L__BB0_1:\n" + _FIRST.replace("%r6", "%r16").replace("%r7", "%r17"),  # twice
+    ],
+)
+def test_what_rounds_alike_is_alike(same: str) -> None:
+    bare = contractions_of(pair(_FIRST))
+    assert contractions_of(same).unlike(bare) == bare.unlike(contractions_of(same)) == []
+
+
+@pytest.mark.parametrize("text", [_SECOND, _APART])
+def test_another_product_or_none_in_a_sum_is_found(text: str) -> None:
+    named = f'.file 1 "/src/k.py"\n{pair(text)}'
+    assert contractions_of(named).unlike(contractions_of(pair(_FIRST))) == ["k.py:7"]
 
 
 _ADDED_UP = """.visible .entry k(
@@ -213,9 +292,9 @@ $L__BB0_1:
 
 
 def test_a_register_that_has_several_values_is_told_apart_at_each() -> None:
-    own, shared = (arithmetic_of(_ADDED_UP.format(total=total, factor="%r2")) for total in ("%r9", "%r1"))
-    assert not own.differs_from(shared)
-    assert own.differs_from(arithmetic_of(_ADDED_UP.format(total="%r9", factor="%r9")))
+    own, shared = (contractions_of(_ADDED_UP.format(total=total, factor="%r2")) for total in ("%r9", "%r1"))
+    assert own.sums == shared.sums != {}
+    assert own.sums != contractions_of(_ADDED_UP.format(total="%r9", factor="%r9")).sums
 
 
 _SKIPPED = """.visible .entry k(
@@ -227,11 +306,13 @@ _SKIPPED = """.visible .entry k(
     mov.b32 %r9, %r3;
 $L__BB0_2:
     mul.f32 %r4, %r9, %r9;
+    add.f32 %r5, %r4, %r3;
     ret;
 """
 
 
 def test_a_branch_takes_along_what_a_register_has_there() -> None:
     """Though the way that does not branch writes to the register again."""
-    first, second = (arithmetic_of(_SKIPPED.format(first=name)) for name in ("%r1", "%r2"))
-    assert first.differs_from(second)
+    first, second = (contractions_of(_SKIPPED.format(first=name)) for name in ("%r1", "%r2"))
+    assert len(first.sums) == len(second.sums) == 1
+    assert first.sums != second.sums

@@ -367,3 +367,26 @@ def test_a_copy_of_a_closed_session_is_its_profile(copied: Callable[[Any], Any])
     assert type(other) is profscope.Profile
     assert_equal(other, prof.profile)
     assert len(other.summary()) == len(prof.summary())
+
+
+@pytest.mark.parametrize("is_spooled", [False, True])
+def test_metadata_stay_as_they_were_when_the_session_ended(is_spooled: bool, tmp_path: Path) -> None:
+    """Whatever is launched later, whether anybody has read them, and in each file."""
+    with (
+        emulator.activate() as driver,
+        session(every=2, spool=tmp_path / "spool" if is_spooled else None) as prof,
+    ):
+        launch_add(), launch_add()
+    driver.device.note_late("add_kernel", 3, 100)  # as a later launch would
+    with session(instrument="heavy"):
+        launch_add()
+    ended = copy.deepcopy(prof.metadata)
+    assert not [note for note in ended["notes"] if "on the emulator" in note]
+    assert ended["variants"]["add_kernel"][0]["builds"][-1]["rounds_as_bare"] is True
+    driver.device.note_late("add_kernel", 3, 100)
+    files = [tmp_path / f"trace.{suffix}" for suffix in ("json", "pftrace.gz", "parquet")]
+    for file in files:
+        prof.save(file)
+    assert prof.metadata == ended
+    for file in [*files, *([prof.spool] if prof.spool else [])]:
+        assert profscope.load(file).metadata == ended

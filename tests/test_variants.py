@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import threading
 from pathlib import Path
@@ -18,6 +17,7 @@ import profscope
 from profscope.analysis.variants import differing
 from profscope.recording.builds import build_of
 from profscope.traces.checks import validate
+from tests.support.kernel_files import defined
 from tests.support.sessions import session
 
 # ruff: noqa: N803
@@ -199,30 +199,6 @@ def test_a_spool_keeps_configurations(tmp_path: Path) -> None:
     assert loaded.launches["variant"].tolist() == [0, 1]
     assert loaded.metadata["variants"] == prof.metadata["variants"]
     assert loaded.metadata["sources"] == prof.metadata["sources"]
-
-
-KERNEL = """
-import triton
-import triton.language as tl
-
-@triton.jit
-def scale_kernel(x, o, n, BLOCK: tl.constexpr, LOW: tl.constexpr = float("-inf")):
-    i = tl.arange(0, BLOCK)
-    for step in range(n):
-        tl.store(o + i, tl.maximum(tl.load(x + i) {op} step, LOW))
-"""
-
-
-def defined(path: Path, op: str) -> Any:
-    """A kernel of that name in a module of its own."""
-    path.parent.mkdir()
-    path.write_text(KERNEL.format(op=op))
-    spec = importlib.util.spec_from_file_location(f"{path.parent.name}.{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.scale_kernel
 
 
 def test_kernels_of_one_name_in_two_modules_are_two(tmp_path: Path) -> None:

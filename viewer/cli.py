@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.version import __version__
+from profscope.viewer.flags import in_flags
 from profscope.viewer.option_types import (
     ANSWERS,
     BY,
@@ -55,11 +56,22 @@ def parsed(arguments: Sequence[str], tool: str) -> argparse.Namespace:
     """What the command line of `tool` says; ends the process, as argparse does, where that is no usage."""
     parser = make_parser(tool)
     options = parser.parse_args(arguments)
-    if options.trace is None and options.source and Path(options.source).exists():
+    if options.trace is None and options.source and _is_trace(Path(options.source)):
         options.trace, options.source = options.source, ""  # "view --source trace.json"
     if options.trace is None:
-        parser.error("the following arguments are required: trace")
+        from profscope.traces.formats import newest_run
+
+        newest = newest_run(Path())
+        if newest is None:
+            parser.error("name a trace: `profscope run` has written none in this folder")
+        options.trace = str(newest)
+        sys.stderr.write(f"{tool}: {newest}, the newest trace here\n")
     return _agreeing(parser, options)
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether it can be one; a name of a Python file is that of a source."""
+    return path.exists() and path.suffix != ".py"
 
 
 def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
@@ -122,12 +134,14 @@ def _check_tables(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 def make_parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
-        usage=f"{tool} [options] TRACE",
+        usage=f"{tool} [options] [TRACE]",
         description="Show a trace: verdict, kernels, findings, lines, scopes and a CTA's timeline.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trace", nargs="?", metavar="TRACE", help=TRACE)
+    parser.add_argument(
+        "trace", nargs="?", metavar="TRACE", help=f"{TRACE} (default: the newest of profscope run)"
+    )
     add_no_verify(parser)
     _add_views(parser)
     _add_selection(parser)
@@ -160,7 +174,7 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_argument_group("selection", "show only this part of the trace")
-    chosen.add_argument("--kernels", dest="kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    chosen.add_argument("--kernels", type=pattern, metavar="REGEX", help=KERNELS)
     chosen.add_argument("--variant", type=count, metavar="N", help="launches of this configuration")
     chosen.add_argument("--rank", type=count, metavar="N", help="launches of this rank of a job")
     chosen.add_argument("--launch", type=count, metavar="N", help="this launch")
@@ -223,7 +237,7 @@ def _zoom(text: str) -> Zoom:
 def main(arguments: Sequence[str] | None = None, tool: str = "profscope-view") -> int:
     """Run the command; returns the exit code. tool: the name that it is called by."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    return run_command(tool, lambda: _main(given, tool))
+    return run_command(tool, lambda: _main(given, tool), says=in_flags)
 
 
 def _main(given: Sequence[str], tool: str) -> int:

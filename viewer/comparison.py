@@ -21,6 +21,7 @@ from profscope.progress import working
 from profscope.traces.html.comparison import comparison_page
 from profscope.traces.saving import write_page
 from profscope.traces.trace_filter import TraceFilter
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.input import part_of, read
@@ -163,7 +164,7 @@ def _comparison(options: argparse.Namespace) -> Comparison:
     if options.a == options.b == "-":
         raise OptionError("A and B cannot both be standard input")
     traces = [read(name, verify=options.verify) for name in (options.a, options.b)]
-    profiles = [part_of(trace.profile, TraceFilter(kernel=options.kernel)) for trace in traces]
+    profiles = [part_of(trace.profile, TraceFilter(kernels=options.kernels)) for trace in traces]
     with working("comparing two profiles"):
         table = differences(profiles[0].tables, profiles[1].tables)
     verdicts = [profile.verdict.headline for profile in profiles]
@@ -244,8 +245,8 @@ def _render(comparison: Comparison, width: int) -> list[Text]:
         ("A", _named(comparison.a, comparison.verdict_a)),
         ("B", _named(comparison.b, comparison.verdict_b)),
     ]
-    facts += [("Note", note) for note in comparison.notes]
-    facts += [("Untested", missing) for missing in comparison.not_measured]
+    facts += [("Note", in_flags(note)) for note in comparison.notes]
+    facts += [("Untested", in_flags(missing)) for missing in comparison.not_measured]
     if any(kernel.rows for kernel in comparison.kernels):
         facts.append(("Rows", ROWS))
     label = max(len(name) for name, _ in facts) + 2

@@ -77,7 +77,7 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
         metavar="N%",
         help=f"exit with {REGRESSED} if a kernel is slower by more than this and than noise",
     )
-    parser.add_argument("--kernels", dest="kernel", type=pattern, metavar="REGEX", help=KERNELS)
+    parser.add_argument("--kernels", type=pattern, metavar="REGEX", help=KERNELS)
     parser.add_argument(
         "--top", type=count, default=20, metavar="N", help="rows for each kernel; 0: all (default: 20)"
     )

@@ -12,6 +12,7 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import KernelEntry, KernelFinding
 from profscope.analysis.model.labels import differs_text
 from profscope.profiles import Profile
+from profscope.viewer.flags import in_flags
 from profscope.viewer.header import Shown, of_launches, render_foot, render_top
 from profscope.viewer.kernels import (
     MOST_ACCOUNTS,
@@ -79,7 +80,9 @@ def _kernel(entry: KernelEntry, width: int, told: list[str], *, alone: bool) -> 
         yield from render_findings(own, width, FINDINGS_EACH, title=title)
     elif entry.clean:
         yield Text()
-        yield from (Text(line) for line in wrap(f"{entry.clean[:1].upper()}{entry.clean[1:]}.", width))
+        yield from (
+            Text(line) for line in wrap(in_flags(f"{entry.clean[:1].upper()}{entry.clean[1:]}."), width)
+        )
     if entry.lines is not None and any(row.line for row in entry.lines.rows):  # other tools tell of none
         yield Text()
         yield from render_lines(entry, width, told)

@@ -16,6 +16,7 @@ from profscope.analysis.model.header_entries import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
 from profscope.analysis.texts import UNSEEN, clipped
 from profscope.analysis.trust_rules import DISTRUST
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import pad, wrap
 from profscope.viewer.units import bytes_text, count_text, duration_text, printable, share_text
 
@@ -32,13 +33,13 @@ __all__ = [
 
 EMULATED = "EMULATED: cycles of a cost model, not GPU time"
 CORRECTED = "scopes and warps: recording time subtracted; launches and CTAs: as read"
-_SHOWN_BOUND = 3
+_SHOWN_KERNELS = 4
 _SHOWN_VARIANTS = 4
 _SHOWN_OPTIONS = 10
 _SHOWN_VALUE = 32  # characters
 MEASURED = {
     "latency": "spans on loads end when their data has arrived; loads do not overlap",
-    "issue": "spans on loads end at their issue; measure=latency ends them with their data",
+    "issue": "spans on loads end at their issue; `profscope run --measure latency` ends them with their data",
 }
 _LABEL = 10
 """Cells of a row's name and what stands between it and the row."""
@@ -49,7 +50,7 @@ _Row = tuple[str, Sequence[str], str]
 NO_LAUNCHES = "No launches recorded"
 TO_CHECK = (
     "Check that a Triton kernel was launched inside the session, that kernels= matches its name, and that "
-    "the session's backend is the one it ran on."
+    "backend= is the one it ran on."
 )
 
 
@@ -75,7 +76,7 @@ def _variants(model: ProfileModel) -> list[str]:
         if entry.differs:
             by_kernel.setdefault(entry.kernel, []).append(entry)
     said = []
-    for kernel, longest in list(by_kernel.items())[:_SHOWN_BOUND]:
+    for kernel, longest in by_kernel.items():
         own = sorted(longest[:_SHOWN_VARIANTS], key=lambda entry: entry.variant)
         told = [f"{entry.label} {differs_text(entry.differs)}" for entry in own]
         more = ["..."] * (len(longest) > len(own))
@@ -84,10 +85,10 @@ def _variants(model: ProfileModel) -> list[str]:
 
 
 def _launched(model: ProfileModel) -> list[str]:
-    """How the kernels were launched that took longest: "add_kernel by a grid of 64 x 2, num_warps=4".
-    `_variants` tells that of those with several configurations."""
+    """How kernels were launched: "add_kernel by a grid of 64 x 2, num_warps=4". `_variants` tells that of
+    those with several configurations."""
     said = []
-    for entry in model.kernels[:_SHOWN_BOUND]:
+    for entry in model.kernels:
         of = entry.configuration
         if of is None or entry.differs:
             continue
@@ -126,11 +127,15 @@ def _program(program: Program) -> list[str]:
 
 
 def _bound(model: ProfileModel) -> list[str]:
-    """What binds the kernels whose launches took longest."""
-    known = [entry for entry in model.kernels if entry.limits is not None]
-    return [
-        f"{short_name(entry.name)} is {entry.limits.bound}" for entry in known[:_SHOWN_BOUND] if entry.limits
-    ]
+    """What binds the kernels."""
+    return [f"{short_name(entry.name)} is {entry.limits.bound}" for entry in model.kernels if entry.limits]
+
+
+def _of_kernels(said: Sequence[str], most: int | None = None) -> list[str]:
+    """The words of what is said of kernels, of no more than the first `most`."""
+    left = len(said[most:]) if most is not None else 0
+    more = [f"{count_text(left, 'more kernel')} in --show header"] if left else []
+    return "; ".join([*said[:most], *more]).split()
 
 
 def render_header(shown: Shown, width: int) -> list[Text]:
@@ -142,14 +147,15 @@ def render_header(shown: Shown, width: int) -> list[Text]:
         ("Trace", [f"{shown.trace}: {size[0]}", *size[1:]], ", "),
         ("Shown", _chosen(shown), ", "),
         ("Device", [part for part in (_device(header) or "unknown", *_clock(shown.model)) if part], ", "),
-        ("Launched", "; ".join(_launched(shown.model)).split() if header.launches else [], " "),
+        ("Launched", _of_kernels(_launched(shown.model)) if header.launches else [], " "),
+        ("Variants", _of_kernels(_variants(shown.model)), " "),
         ("Versions", [f"{name} {version}" for name, version in header.versions.items()], "  "),
         ("Options", [f"{name}={value}" for name, value in header.options.items()], "  "),
         ("Measured", MEASURED.get(header.measure or "", "").split(), " "),
         ("Times", CORRECTED.split() if header.corrected else [], " "),
         ("Records", _records(shown), ", "),
         ("Overhead", (header.overhead or "").split(), " "),
-        ("Bound", "; ".join(_bound(shown.model)).split(), " "),
+        ("Bound", _of_kernels(_bound(shown.model)), " "),
         ("Values", (header.values or "").split(), " "),
     ]
     rows += _noted(shown.model)
@@ -174,12 +180,12 @@ def render_top(shown: Shown, width: int) -> list[Text]:
     rows: list[_Row] = [
         ("Command", (header.command or "").split(), " "),
         ("Recorded", f"{kernels}{on}: {', '.join([size[0], *ctas])}".split(" "), " "),
-        ("Launched", "; ".join(_launched(shown.model)).split(), " "),
-        ("Variants", "; ".join(_variants(shown.model)).split(), " "),
+        ("Launched", _of_kernels(_launched(shown.model), _SHOWN_KERNELS), " "),
+        ("Variants", _of_kernels(_variants(shown.model), _SHOWN_KERNELS), " "),
         ("Shown", _chosen(shown), ", "),
         ("Verdict", shown.model.verdict.brief.split(), " "),
         ("Overhead", (header.overhead or "").split(), " "),
-        ("Bound", "; ".join(_bound(shown.model)).split(), " "),
+        ("Bound", _of_kernels(_bound(shown.model), _SHOWN_KERNELS), " "),
         ("Values", (header.values or "").split(), " "),
         ("Records", _records(shown) if header.dropped else [], ", "),
     ]
@@ -214,7 +220,7 @@ def _banner(header: Header) -> list[Text]:
 
 
 def _noted(model: ProfileModel) -> list[_Row]:
-    notes: list[_Row] = [("Note", note.split(" "), " ") for note in _alike_once(model.header.notes)]
+    notes: list[_Row] = [("Note", in_flags(note).split(" "), " ") for note in _alike_once(model.header.notes)]
     return [("Program", _program(model.program), "; "), *notes]
 
 
@@ -241,7 +247,7 @@ def _nothing(header: Header, width: int) -> list[Text]:
         said = f"{NO_LAUNCHES}. {TO_CHECK}"
     else:
         said = f"{NO_LAUNCHES}: {'; '.join(_alike_once(header.notes))}"
-    return [Text(line, style="bold") for line in wrap(printable(said).split(" "), width)]
+    return [Text(line, style="bold") for line in wrap(printable(in_flags(said)).split(" "), width)]
 
 
 def _alike_once(notes: Sequence[str]) -> list[str]:

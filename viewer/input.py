@@ -18,11 +18,13 @@ from profscope.traces.selecting import selected
 from profscope.traces.trace_file import free_bytes, may_be_trace
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.own_process import keep_freed_memory, temporary_folder
+from profscope.viewer.units import printable
 
 __all__ = ["Trace", "part_of", "read"]
 
 _PIECE_BYTES = 1 << 20
 _SIGNALS_EVERY_S = 0.2
+_SILENT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,20 @@ def _is_stream(path: Path) -> bool:
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     try:
-        stream = path.open("rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # else it waits here for a FIFO's writer
+        os.set_blocking(descriptor, True)
     except OSError as error:
         raise TraceError(f"{path} cannot be read: {error.strerror}") from error
-    with stream:
+    with os.fdopen(descriptor, "rb") as stream:
+        if stat.S_ISFIFO(path.lstat().st_mode) and not select.select([stream], [], [], _SILENT_S)[0]:
+            _say(f"profscope: waiting for something to be written to {printable(str(path))}")
         yield stream
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _through_pipe(stream: IO[bytes], name: str, verify: bool) -> Trace:

@@ -10,6 +10,7 @@ from profscope.analysis.cause import between_text
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
 from profscope.analysis.model.labels import differs_text
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, fit_end, fit_middle, grid, heading, pad, words, wrap
 from profscope.viewer.units import count_text, duration_text, printable, share_text, source_text
 
@@ -128,7 +129,7 @@ def render_account(
     lines += [Text(f"  {line}") for line in wrap(legend, width - 2, "  ")]
     caveats = [text for text in account.caveats if text not in told]
     return lines + [
-        Text(f"  {line}", style="dim") for text in caveats for line in wrap(words(text), width - 2)
+        Text(f"  {line}", style="dim") for text in caveats for line in wrap(words(in_flags(text)), width - 2)
     ]
 
 
@@ -175,7 +176,7 @@ def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator
         told = evidence
     if most and len(rows) > most:
         yield Text(f"            {len(rows) - most} more; --show findings --top 0 has them", style="dim")
-    for line in wrap(words(f"Try: {first.own.advice}."), width - 6):
+    for line in wrap(words(f"Try: {in_flags(first.own.advice)}."), width - 6):
         yield Text(f"      {line}")
 
 
@@ -262,5 +263,5 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
         lines.append(Text(more, style="dim"))
     for text in entry.lines.not_measured:
         if text not in told:
-            lines += [Text(line, style="dim") for line in wrap(printable(text).split(" "), width)]
+            lines += [Text(line, style="dim") for line in wrap(printable(in_flags(text)).split(" "), width)]
     return lines

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import wrap
 from profscope.viewer.option_types import LEAST_WIDTH
 from profscope.viewer.units import printable
@@ -66,7 +67,7 @@ def print_rows(rows: Sequence[Row], form: str) -> None:
 
 def noted(text: str, width: int) -> list[Text]:
     """A remark below a view."""
-    return [Text(line, style="dim") for line in wrap(printable(text).split(), width)]
+    return [Text(line, style="dim") for line in wrap(printable(in_flags(text)).split(), width)]
 
 
 def _cell(value: Any) -> str:

@@ -7,6 +7,7 @@ from rich.text import Text
 from profscope.analysis.model.labels import differs_text, named, told_apart
 from profscope.analysis.scopes.table import STATISTICS, KernelTable
 from profscope.analysis.scopes.tree import Node, ScopeTree
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, fit, grid, heading, wrap
 from profscope.viewer.units import (
     NO_TIME,
@@ -72,7 +73,7 @@ def render_uncovered(table: KernelTable, width: int, *, with_advice: bool = True
     """How much of the time no op's span covers, if that is much, and what would show more."""
     if not table.advice:
         return []
-    advice = f"; {table.advice}" if with_advice else ""
+    advice = f"; {in_flags(table.advice)}" if with_advice else ""
     note = f"{share_text(table.uncovered)} of the warp time is in no op's span{advice}."
     return [Text(line) for line in wrap(note.split(), width)]
 

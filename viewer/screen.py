@@ -20,6 +20,7 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.first_screen import render_first
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import wrap
 from profscope.viewer.header import (
     EMULATED,
@@ -362,4 +363,4 @@ def _bare(view: View) -> list[str]:
     names = [printable(name) for name in view.bare[:BARE_NAMES]]
     if len(view.bare) > len(names):
         names.append(f"{len(view.bare) - len(names)} more")
-    return f"No spans inside {', '.join(names)}; {view.advice}.".split(" ")
+    return f"No spans inside {', '.join(names)}; {in_flags(view.advice)}.".split(" ")

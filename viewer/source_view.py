@@ -24,6 +24,7 @@ from profscope.analysis.source_code.listings import FORMS
 from profscope.analysis.source_code.texts import SourceLines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
+from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import fit, heading, pad, words, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.option_types import Place
@@ -208,7 +209,7 @@ def annotated_rows(
             rows += list(zip(drawn[first:], own[first:], strict=False))
     no_time = any(line.self_mean == 0 for block in source.blocks for line in block.lines)
     for note in [*([NO_TIME] if no_time else []), *source.notes]:
-        rows += [(Text(text, style="dim"), None) for text in wrap(printable(note).split(), width)]
+        rows += [(Text(text, style="dim"), None) for text in wrap(printable(in_flags(note)).split(), width)]
     return rows
 
 

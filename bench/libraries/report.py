@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from bench.libraries.compare import Outcome
 from bench.table import Cell, Row, render
 
 __all__ = ["failures", "table"]
 
-_REASONS = 20  # of calls that failed bare, the most frequent
+_MOST = 20  # texts of a kind
+_ROUNDS = "results may round differently"  # in a note of a session
 
 
 def failures(row: Row) -> list[str]:
@@ -29,6 +30,11 @@ def failures(row: Row) -> list[str]:
             if not done.atomics  # then the order of CTAs may decide
         ),
         *(f"validate(): {text}" for text in done.problems),
+        *(
+            f"accused, with the same bits: {note}"
+            for note in done.notes
+            if _ROUNDS in note and not done.differing
+        ),
         *([f"{lost} launches are neither recorded nor noted"] if lost and not done.notes else []),
     ]
 
@@ -40,29 +46,28 @@ def table(rows: Sequence[Row]) -> str:
         libraries.setdefault(row.group, []).append(row)
     lines = [render(Row("library", name, "", _cells(mine)) for name, mine in libraries.items())]
     for name, mine in libraries.items():
-        done = [(row, Outcome(**row.about)) for row in mine if not _error(row)]
-        lines += _section(
-            f"{name}: WRONG in a session", (f"{row.name}: {text}" for row in mine for text in failures(row))
-        )
-        lines += _section(
-            f"{name}: differs in a session, and has kernels whose results depend on an order",
-            (f"{row.name}: {found.differing} {found.atomics}" for row, found in done
-             if found.differing and found.atomics),
-        )  # fmt: skip
-        lines += _section(
-            f"{name}: differs from one bare run to the next",
-            (f"{row.name}: {found.unsteady} {found.atomics or 'no atomics'}" for row, found in done
-             if found.unsteady),
-        )  # fmt: skip
-        lines += _section(
-            f"{name}: not compared, since a bare call broke the GPU's context; leave that out by --skip",
-            (f"{row.name}: {found.lost}" for row, found in done if found.lost),
-        )
-        lines += _section(f"{name}: notes", _counted(note for _, found in done for note in found.notes))
-        lines += _section(
-            f"{name}: calls that fail without a session, too",
-            _counted(text for _, found in done for text in found.raised.values()),
-        )
+        done = [(row.name, Outcome(**row.about)) for row in mine if not _error(row)]
+        ordered = [(op, found) for op, found in done if found.differing and found.atomics]
+        sections = {
+            "WRONG in a session": [f"{row.name}: {text}" for row in mine for text in failures(row)],
+            "differs in a session, and has kernels whose results depend on an order": [
+                f"{op}: {found.differing} {found.atomics}" for op, found in ordered
+            ],
+            "differs from one bare run to the next": [
+                f"{op}: {found.unsteady} {found.atomics or 'no atomics'}"
+                for op, found in done
+                if found.unsteady
+            ],
+            "not compared, since a bare call broke the GPU's context; leave that out by --skip": [
+                f"{op}: {found.lost}" for op, found in done if found.lost
+            ],
+            "notes": _counted(note for _, found in done for note in found.notes),
+            "calls that fail without a session, too": _counted(
+                text for _, found in done for text in found.raised.values()
+            ),
+        }
+        for title, texts in sections.items():
+            lines += [f"\n{name}: {title}", *(f"  {text}" for text in texts)] if texts else []
     return "\n".join(lines)
 
 
@@ -88,15 +93,7 @@ def _error(row: Row) -> str:
     return next((cell.error for cell in row.cells.values() if cell.error), "")
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    return [f"\n{title}", *(f"  {line}" for line in found)] if found else []
-
-
-def _counted(texts: Iterable[str]) -> Iterator[str]:
-    """The texts by how often they come, numbers apart."""
+def _counted(texts: Iterable[str]) -> list[str]:
+    """The most frequent texts, numbers apart."""
     counts = Counter(re.sub(r"\d+", "N", text)[:200] for text in texts)
-    for text, count in counts.most_common(_REASONS):
-        yield f"{count} x {text}"
-    if len(counts) > _REASONS:
-        yield f"and {len(counts) - _REASONS} more"
+    return [f"{count} x {text}" for text, count in counts.most_common(_MOST)]

@@ -100,11 +100,11 @@ def join(
 
 
 def _stamp(program: Program, bare: list[Block], buffer: str) -> None:
-    """Store when the CTA began and ended, and where, as it leaves: one store, so that until then only a
-    register is held. buffer: its address with all bits."""
+    """Store when the CTA began and ended, and where, as it leaves: one store, so that until then only two
+    registers are held. buffer: its address with all bits."""
     module, target = program.module, program.target
     begun = module.fresh("ps_begun")
-    bare[0].prepend(target.clock(begun))
+    bare[0].prepend(target.entry_clocks(begun))
     for end in [block.terminator for block in bare]:
         if end is not None and end.name == "tt.return":
             end.insert_before(target.stamp(module.fresh("ps_none"), buffer, begun))

@@ -40,7 +40,7 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
         holes.digest(),
     )  # fmt: skip
     if weaver.begun:
-        start = f"{program.target.clock(weaver.begun)}\n{start}"
+        start = f"{program.target.entry_clocks(weaver.begun)}\n{start}"
     found = f"{allocate(buffer)}\n{found}"
     weaver.prologue(region, state, found, start)
     weaver.flow.function(region, state)
@@ -101,7 +101,7 @@ class _Weaver:
         self.one = self.module.fresh("ps_one")
         self.marker = self.module.fresh("ps_section") if program.marked else ""
         stamps = program.stamps and program.shared and not section.index
-        self.begun = self.module.fresh("ps_begun") if stamps else ""  # the clock when the CTA began
+        self.begun = self.module.fresh("ps_begun") if stamps else ""  # its `entry_clocks`
         self.rows = RowWriter(program, section.index, self.identity, self.zero)
         self.flow = ControlFlow(plan, self)
         self.frames: dict[Op, FrameBuilder] = {}  # by loop

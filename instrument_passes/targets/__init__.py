@@ -48,6 +48,11 @@ class Target(ABC):
         """Low 32 bits of the SM's cycle counter, i32, ordered with the memory ops around it."""
 
     @abstractmethod
+    def entry_clocks(self, out: str) -> str:
+        """`_clock`, `_timer`: the low 32 bits of the SM's cycle counter and of the global timer, i32, for
+        `stamp`; what is not needed until then is left to it, since a short CTA pays for instructions."""
+
+    @abstractmethod
     def apart(self, out: str) -> str:
         """What to put between a clock read and a loop that follows it; i32, of no meaning."""
 
@@ -120,9 +125,9 @@ class Target(ABC):
     def stamp(self, out: str, buffer: str, begun: str, leads: str = "") -> str:
         """Store the stamp of a CTA that does not record, by thread 0, in a launch that has stamps.
 
-        buffer: i64, the address with all its bits, without enable bits where nothing is recorded; begun: i32,
-        the clock when the CTA began; leads: i1, true in thread 0 of a CTA that records; default: there is
-        none here.
+        buffer: i64, the address with all its bits, without enable bits where nothing is recorded; begun: the
+        `entry_clocks` of the CTA; leads: i1, true in thread 0 of a CTA that records; default: there is none
+        here.
         """
 
 

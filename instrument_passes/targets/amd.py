@@ -15,8 +15,11 @@ from typing import ClassVar, Final
 from profscope.instrument_passes.ir.signature import element_type, elements, with_element
 from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
+    DURATION_SHIFT,
+    FLOAT32_ONE,
     LAUNCH_HEADER,
     MAX_STAMPED,
+    PLACE_RANK_SHIFT,
     STAMP,
     LaunchBits,
     byte_offset,
@@ -69,6 +72,14 @@ class Amd(Target):
             _call(f"{out}_wide", "s.memtime", "i64"),
             _fence(f"{out}_behind"),
             f"{out} = arith.trunci {out}_wide : i64 to i32",
+        )
+
+    def entry_clocks(self, out: str) -> str:
+        """The timer in ticks: who multiplies here would wait for it."""
+        return _lines(
+            _clocks(f"{out}_time"),
+            f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
+            f"{out}_timer = arith.trunci {out}_time_ticks : i64 to i32",
         )
 
     def apart(self, out: str) -> str:
@@ -171,8 +182,11 @@ class Amd(Target):
             _clocks(f"{out}_time"),
             f"{out}_clock = arith.trunci {out}_time_clock : i64 to i32",
             f"{out}_ns = arith.trunci {out}_time_ns : i64 to i32",
-            f"{out}_duration = arith.subi {out}_clock, {begun} : i32",
+            f"{out}_duration = arith.subi {out}_clock, {begun}_clock : i32",
+            f"{out}_unit_ns = arith.constant {_NS_PER_TICK} : i32",
+            f"{out}_start_ns = arith.muli {begun}_timer, {out}_unit_ns : i32",
             self.sm_id(f"{out}_sm"),
+            *_stamp_place(f"{out}_place_word", f"{out}_ns", f"{out}_start_ns", f"{out}_sm"),
             self.linear_cta_id(f"{out}_cta"),
             f"{out}_size = arith.constant {STAMP.itemsize} : i32",
             f"{out}_address_bits = arith.constant {high} : i64",
@@ -202,8 +216,8 @@ class Amd(Target):
             ),
             self._first_thread(f"{out}_lead", f"{out}_quiet" if leads else f"{out}_stamped"),
             self.store(
-                out, f"{out}_address", "0", [begun, f"{out}_ns", f"{out}_duration", f"{out}_sm"],
-                f"{out}_lead",
+                out, f"{out}_address", "0",
+                [f"{begun}_clock", f"{out}_start_ns", f"{out}_duration", f"{out}_place_word"], f"{out}_lead",
             ),
         )  # fmt: skip
 
@@ -217,7 +231,7 @@ class Amd(Target):
 
 
 def _clocks(out: str) -> str:
-    """`_clock`, `_ns`: the shader clock and the global timer, i64."""
+    """`_clock`, `_ticks`, `_ns`: the shader clock, the global timer and that in ns, i64."""
     return _lines(
         _fence(f"{out}_before"),
         _call(f"{out}_clock", "s.memtime", "i64"),
@@ -226,6 +240,29 @@ def _clocks(out: str) -> str:
         f"{out}_unit = arith.constant {_NS_PER_TICK} : i64",
         f"{out}_ns = arith.muli {out}_ticks, {out}_unit : i64",
     )
+
+
+def _stamp_place(out: str, end_ns: str, start_ns: str, sm: str) -> list[str]:
+    """`out`: i32, the `place` of a stamp."""
+    constants = {
+        "least": 1,
+        "most": (1 << 31) - 1,  # rounded up it is 2^31, and still fits
+        "of_one": FLOAT32_ONE,
+        "up": PLACE_RANK_SHIFT - DURATION_SHIFT,
+        "above": -1 << PLACE_RANK_SHIFT,
+    }
+    return [
+        *(f"{out}_{name} = arith.constant {value} : i32" for name, value in constants.items()),
+        f"{out}_ns = arith.subi {end_ns}, {start_ns} : i32",
+        f"{out}_some = arith.maxui {out}_ns, {out}_least : i32",
+        f"{out}_fits = arith.minui {out}_some, {out}_most : i32",
+        f"{out}_float = arith.uitofp {out}_fits : i32 to f32",
+        f"{out}_bits = arith.bitcast {out}_float : f32 to i32",
+        f"{out}_kept = arith.subi {out}_bits, {out}_of_one : i32",
+        f"{out}_shifted = arith.shli {out}_kept, {out}_up : i32",
+        f"{out}_length = arith.andi {out}_shifted, {out}_above : i32",
+        f"{out} = arith.ori {out}_length, {sm} : i32",
+    ]
 
 
 def _halves(value: str, low: str, high: str) -> list[str]:

@@ -13,6 +13,8 @@ from typing import ClassVar, Final
 from profscope.instrument_passes.ir.signature import element_type, elements, with_element
 from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
+    DURATION_SHIFT,
+    FLOAT32_ONE,
     LAUNCH_HEADER,
     MAX_STAMPED,
     PLACE_RANK_SHIFT,
@@ -63,6 +65,9 @@ class Nvidia(Target):
 
     def clock(self, out: str) -> str:
         return _asm(out, "mov.u32 $0, %clock;", "=r")
+
+    def entry_clocks(self, out: str) -> str:
+        return f"{self.clock(f'{out}_clock')}\n{_asm(f'{out}_timer', 'mov.u32 $0, %globaltimer_lo;', '=r')}"
 
     def apart(self, out: str) -> str:
         """LLVM puts the constants that a loop starts with before the last instruction ahead of it. Were that
@@ -232,27 +237,31 @@ class Nvidia(Target):
         text = " ".join(
             [
                 "{ .reg .pred away, lead, late; .reg .b32 bits, nx, ny, n, tid, clk, ns, sm, x, y;",
-                ".reg .b64 to;",
+                ".reg .b64 to; .reg .f32 len;",
                 f"cvt.u32.u64 bits, $1; and.b32 bits, bits, {LaunchBits.ENABLE}; setp.eq.u32 away, bits, 0;",
                 "@away bra.uni done;",
                 _FIRST_WARP,
-                "@$3 bra done;" if leads else "",
-                "mov.u32 clk, %clock; sub.u32 clk, clk, $2; mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y;",
-                "mov.u32 x, %ctaid.z; mov.u32 y, %ctaid.y; mad.lo.u32 y, x, ny, y;",
-                "mov.u32 x, %ctaid.x; mad.lo.u32 x, y, nx, x;",
+                "@$4 bra done;" if leads else "",
+                "mov.u32 clk, %clock; mov.u32 ns, %globaltimer_lo; sub.u32 clk, clk, $2;",
+                "mov.u32 nx, %nctaid.x; mov.u32 ny, %nctaid.y; mov.u32 x, %ctaid.z; mov.u32 y, %ctaid.y;",
+                "mad.lo.u32 y, x, ny, y; mov.u32 x, %ctaid.x; mad.lo.u32 x, y, nx, x;",
                 "mov.u32 n, %nctaid.z; mul.lo.u32 n, n, nx; mul.lo.u32 n, n, ny;",
                 f"max.u32 n, n, {MAX_STAMPED}; sub.u32 n, n, {MAX_STAMPED};",
                 f"setp.ge.u32 late, x, {half}; @late sub.u32 x, x, n; setp.lt.and.s32 away, x, {half}, late;",
                 "@away bra.uni done;",
-                "mov.u32 ns, %globaltimer_lo; mov.u32 sm, %smid; setp.eq.u32 lead, tid, 0;",
+                "sub.u32 ns, ns, $3; max.u32 ns, ns, 1; cvt.rz.f32.u32 len, ns; mov.b32 ns, len;",
+                f"sub.u32 ns, ns, {FLOAT32_ONE}; shl.b32 ns, ns, {PLACE_RANK_SHIFT - DURATION_SHIFT};",
+                f"and.b32 ns, ns, {-1 << PLACE_RANK_SHIFT}; mov.u32 sm, %smid; or.b32 sm, sm, ns;",
+                "setp.eq.u32 lead, tid, 0;",
                 f"and.b64 to, $1, {(1 << ADDRESS_BITS) - BASE_ALIGNMENT};",
                 f"mad.wide.u32 to, x, {STAMP.itemsize}, to;",
-                "@lead st.global.cs.v4.b32 [to], {$2, ns, clk, sm}; done: } mov.u32 $0, 0;",
+                "@lead st.global.cs.v4.b32 [to], {$2, $3, clk, sm}; done: } mov.u32 $0, 0;",
             ]
         )
+        given, types = [buffer, f"{begun}_clock", f"{begun}_timer"], ["i64", "i32", "i32"]
         if leads:
-            return _asm(out, text, "=r,l,r,b", [buffer, begun, leads], ["i64", "i32", "i1"])
-        return _asm(out, text, "=r,l,r", [buffer, begun], ["i64", "i32"])
+            return _asm(out, text, "=r,l,r,r,b", [*given, leads], [*types, "i1"])
+        return _asm(out, text, "=r,l,r,r", given, types)
 
 
 def _packed(kind: str) -> int:

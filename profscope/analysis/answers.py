@@ -116,20 +116,18 @@ def slim(answer: Any) -> Any:
     return answer.drop(columns=nulls) if nulls else answer
 
 
-def rows_of_kernels(table: pd.DataFrame, kernel: str | None) -> pd.DataFrame:
-    """The rows of kernels whose name the regular expression matches somewhere, renumbered; all without one.
+def rows_of_kernels(answer: pd.DataFrame, kernels: str, launched: Iterable[str]) -> pd.DataFrame:
+    """The rows of kernels whose name the regular expression matches somewhere, renumbered.
 
-    Raises OptionError for what is no regular expression, and where no kernel of the table matches.
+    launched: the names of all kernels. Raises OptionError for what is no regular expression, and if it
+    matches none of them.
     """
-    if kernel is None:
-        return table
     try:
-        pattern = re.compile(kernel)
+        pattern = re.compile(kernels)
     except (re.error, TypeError) as error:
-        raise OptionError(f"kernel={kernel!r} is not a regular expression: {error}") from None
-    names = table["kernel"].astype("str")
-    chosen = names.map(lambda name: pattern.search(name) is not None).astype("bool")
-    if not chosen.any():
-        there = ", ".join(dict.fromkeys(names)) or "none"
-        raise OptionError(f"kernel={kernel!r} matches no kernel; there are: {there}")
-    return table[chosen].reset_index(drop=True)
+        raise OptionError(f"kernels={kernels!r} is not a regular expression: {error}") from None
+    names = list(dict.fromkeys(launched))
+    matching = [name for name in names if pattern.search(name)]
+    if not matching:
+        raise OptionError(f"kernels={kernels!r} matches no kernel; there are: {', '.join(names) or 'none'}")
+    return answer[answer["kernel"].isin(matching)].reset_index(drop=True)

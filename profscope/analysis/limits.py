@@ -63,17 +63,23 @@ RESOURCES: Final[Mapping[str, tuple[str, str]]] = {
 """By resource: the counter that says how much of it is used, and its name in a sentence."""
 
 
+_OF_ALL: Final = {"issue": 4.0, "alu": 2.0, "xu": 0.5, "lsu": 1.0, "shared": 1.0}
 _RATES: Final[Mapping[int, Mapping[str, float]]] = {
-    80: {
-        "dram": 13.4, "l2": 47.4, "issue": 4, "fma": 2, "alu": 2, "fp64": 1, "xu": 0.5, "lsu": 1, "shared": 1,
-        "l1": 4, "tensor": 1,
-    },
-    90: {"issue": 4, "fma": 4, "alu": 2, "fp64": 2, "xu": 0.5, "lsu": 1, "shared": 1},
-}  # fmt: skip
-"""By compute capability: how many warp instructions of each pipe, shared-memory wavefronts, sectors of L1,
-cycles of its tensor cores, and bytes of DRAM (2,039 GB/s for 108 SMs at 1.41 GHz: NVIDIA A100 data sheet) and
-L2 (5,120 for 108 SMs: NVIDIA A100 whitepaper) an SM can do in a cycle. The emulator compiles for 80
-(`emulator/costs.py` has the other sources); those of 90 are the peaks that an H200's counters give."""
+    80: _OF_ALL | {"fma": 2.0, "fp64": 1.0},
+    86: _OF_ALL | {"fma": 4.0, "fp64": 2 / 32},
+    89: _OF_ALL | {"fma": 4.0, "fp64": 2 / 32},
+    90: _OF_ALL | {"fma": 4.0, "fp64": 2.0},
+}
+"""By compute capability: how many warp instructions of each pipe and wavefronts of shared memory an SM can do
+in a cycle. NVIDIA, "CUDA C++ Programming Guide": 4 warp schedulers, 64 or 128 FP32, 64 INT32, 2, 32 or 64
+FP64 lanes, 16 special function units (Compute Capability 8.x, 9.0: Architecture), and 32 lanes of a shuffle
+(Throughput of Native Arithmetic Instructions); 128 bytes a cycle of shared memory (whitepapers of A100,
+GA102, Ada and H100). Those of 90 are the peaks that an H200's counters give."""
+
+_MODELLED: Final[Mapping[str, float]] = {"dram": 13.4, "l2": 47.4, "l1": 4.0, "tensor": 1.0}
+"""Of the emulator, which is an A100 in this: bytes of DRAM (2,039 GB/s for 108 SMs at 1.41 GHz: NVIDIA A100
+data sheet) and of L2 (5,120 for 108 SMs: NVIDIA A100 whitepaper), sectors of L1 and cycles of the tensor
+cores (`emulator/costs.py`) that an SM can do in a cycle."""
 
 _CLOSEST: Final = ("tensor", "fp64", "fma", "xu", "alu", "shared", "lsu", "dram", "l2", "l1", "issue")
 """Of resources that are used alike, the first one is named: what uses it uses the later ones, too. All that
@@ -111,8 +117,9 @@ def limits(tables: Tables) -> pd.DataFrame:
     | `basis` | category | what says so: "counters", "counts" or "types"; "" if nothing does |
 
     counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
-    executed instructions, wavefronts and sectors, at published rates of the architecture and the time of a
-    launch. On the emulator they are those of a launch with enough CTAs to fill all SMs, by its cost model; L2
+    executed instructions and wavefronts, at published rates of the architecture (compute capability 8.0, 8.6,
+    8.9 and 9.0) and the time of a launch; they tell nothing of DRAM, L2, L1 and the tensor cores. On the
+    emulator they do, and are those of a launch with enough CTAs to fill all SMs, by its cost model; L2
     is an upper bound, as L1 may have held sectors, and DRAM a lower one: what one CTA alone touches.
     types: without both, bytes and FLOPs by the types of the ops, against the data sheet's DRAM and tensor
     cores; upper bounds, since caches may have held the bytes.
@@ -121,7 +128,9 @@ def limits(tables: Tables) -> pd.DataFrame:
     60 % of their peaks, it is "latency-bound". attrs["not_measured"]: a list of texts, what is unknown and
     why.
     """
-    table = limits_of(tables.counters, tables.counts, _times(tables))
+    times = _times(tables)
+    table = limits_of(tables.counters, tables.counts, times)
+    of_counts = {key: times[key] for key in _by_counts(table)}
     done = set(zip(table["kernel"], table["variant"].tolist(), strict=True))
     launched = zip(tables.launches["kernel"], tables.launches["variant"].tolist(), strict=True)
     by_types = not done.issuperset(launched)  # else what types cannot say is not missed
@@ -138,8 +147,32 @@ def limits(tables: Tables) -> pd.DataFrame:
     hardware = tables.metadata.get("hardware") or {}
     table.attrs["bound"] = bound
     missing = [*(hardware.get("not_measured") or ()), *(roofs.attrs["not_measured"] if by_types else ())]
-    table.attrs["not_measured"] = missing
+    table.attrs["not_measured"] = [*missing, *_unknown(of_counts)]
     return table
+
+
+def _by_counts(table: pd.DataFrame) -> list[tuple[str, int]]:
+    of = table.loc[table["basis"] == "counts", ["kernel", "variant"]].drop_duplicates()
+    return [(str(kernel), int(variant)) for kernel, variant in of.itertuples(index=False, name=None)]
+
+
+def _unknown(times: Mapping[tuple[str, int], BareTime]) -> list[str]:
+    """What is not known of configurations whose instructions were counted. times: of these."""
+    texts = []
+    for (kernel, variant), time in times.items():
+        if time.is_modelled:
+            continue
+        texts.append(
+            f"{kernel} #{variant}: instruction counts do not tell the use of DRAM, L2, L1 and the tensor "
+            "pipe; counters do (session(hardware=True))"
+        )
+        if time.capability not in _RATES:
+            known = ", ".join(f"{each / 10:.1f}" for each in _RATES)
+            texts.append(
+                f"{kernel} #{variant}: no peaks are known of compute capability {time.capability / 10:.1f}; "
+                f"those of {known} are"
+            )
+    return texts
 
 
 def limits_of(
@@ -274,7 +307,7 @@ def _of_counts(
 ) -> dict[str, tuple[float, str, float, float]]:
     """What the instructions of one launch take of each pipe, at the rates of the architecture. Of L2 and DRAM
     that is only known of the emulator, whose L1 has nothing. alone: bytes that CTAs have alone."""
-    rates = _RATES.get(time.capability, {})
+    rates = {**_RATES.get(time.capability, {}), **(_MODELLED if time.is_modelled else {})}
     launches = int(group["launches"].max())
     cycles = launches * time.sms * time.cycles
     executed: Counter[str] = Counter()
@@ -285,23 +318,23 @@ def _of_counts(
         if str(opcode).startswith("mma"):
             tensor += tensor_cycles(str(opcode)) * int(count)
     used: dict[str, float] = {"issue": executed.total(), "shared": int(group["wavefronts"].sum())}
-    used |= {pipe: executed[pipe] for pipe in PIPES} | {"l1": int(group["sectors"].sum()), "tensor": tensor}
+    used |= {pipe: executed[pipe] for pipe in PIPES}
     units = {
         "shared": "wavefronts/cycle", "l1": "sectors/cycle", "tensor": "cycles/cycle", "l2": "B/cycle",
         "dram": "B/cycle",
     }  # fmt: skip
     if time.is_modelled:
-        used |= {"l2": 32 * int(group["sectors"].sum()), "dram": launches * alone}
+        sectors = int(group["sectors"].sum())
+        used |= {"l1": sectors, "l2": 32 * sectors, "dram": launches * alone, "tensor": tensor}
         cycles = max([cycles, *(used[name] / rate / ATTAINED[name] for name, rate in rates.items())])
     return {
         resource: (
-            used[resource] / cycles,
+            each / cycles,
             units.get(resource, "inst/cycle"),
-            float(rate),
-            100 * used[resource] / cycles / rate,
+            rate := rates.get(resource, math.nan),
+            100 * each / cycles / rate,
         )
-        for resource, rate in rates.items()
-        if resource in used
+        for resource, each in used.items()
     }
 
 

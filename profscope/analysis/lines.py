@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import refused_evidence, rows_of_kernels
+from profscope.analysis.answers import refused_evidence
 from profscope.analysis.estimates import FEWEST_SAMPLES, shares_between
 from profscope.analysis.kernels.devices import slots_of
 from profscope.analysis.line_rows import (
@@ -69,10 +69,10 @@ _SHARES = ("share_samples", "self_share")
 """In this order they rank lines."""
 
 
-def lines(tables: Tables, kernel: str | None = None, top: int | None = None) -> pd.DataFrame:
+def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     """One row per kernel, variant and source line, with the call path to it: where its time goes, and why.
 
-        prof.lines(kernel="matmul", top=5)     # the five heaviest lines of each configuration of matmul
+        prof.lines(kernels="matmul", top=5)    # the five heaviest lines of each configuration of matmul
 
     kernel: a regular expression that is searched in names. top: so many lines of each kernel and variant.
 
@@ -120,11 +120,11 @@ def lines(tables: Tables, kernel: str | None = None, top: int | None = None) -> 
 
     attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"]: the
     rows of `prof.timeline.distances()`, a list of dicts.
-    Raises OptionError for a bad `top`, and where no kernel matches.
+    Raises OptionError for a bad `top`.
     """
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
         raise OptionError(f"top={top!r} is not a number of lines, 1 or more")
-    table = rows_of_kernels(lines_of(tables, witnesses(tables)), kernel)
+    table = lines_of(tables, witnesses(tables))
     if top is None:
         return table
     return table[table.groupby(CONFIGURATION).cumcount() < top].reset_index(drop=True)

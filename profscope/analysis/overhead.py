@@ -45,8 +45,9 @@ OVERHEAD_DTYPES: Final = {
 
 
 class BareTimes(NamedTuple):
-    """How long bare launches took, in ns: `bare` of pairs with the `recorded` launches behind them by CUDA
-    events ("measured"), or the one of the hardware's counter, with no pairs ("counters"); none ("")."""
+    """How long bare launches took, in ns: `bare` of pairs with the `recorded` launches behind them
+    ("measured"); a recorded launch of the emulator with and without the instructions of records ("model"); or
+    the one of the hardware's counter, with no pairs ("counters"); none ("")."""
 
     bare: list[float]
     recorded: list[float]
@@ -79,9 +80,9 @@ def overhead(tables: Tables) -> pd.DataFrame:
     Columns: kernel, variant, launches; registers, spills, shared_bytes,
     ctas_per_sm and instructions of the instrumented binary (a second body, for CTAs that do not record, is
     not among these), and `bare_*` of the bare one, each missing where nobody says; records_per_warp;
-    instrumented_ns, the median of the launches: where the basis is "measured", of those of pairs, else of
-    all, from first recorded time to last; bare_ns, the median of the `bare_launches` of pairs; slowdown,
-    slowdown_low, slowdown_high; and basis:
+    instrumented_ns, the median of the launches: where the basis is "measured", of those of pairs, where it is
+    "model", the mean from begin to end, else of all, from first recorded time to last; bare_ns, the median of
+    the `bare_launches` of pairs, or what the model says; slowdown, slowdown_low, slowdown_high; and basis:
 
     - "measured": bare launches were timed, and the recorded ones behind them (`session(baseline=)`).
       slowdown is the ratio of their times (`paired.ratio_of`), and the interval is what the pairs vary by.
@@ -91,6 +92,8 @@ def overhead(tables: Tables) -> pd.DataFrame:
       records say how long other launches took, from first record to last. That leaves out what a launch takes
       before its first CTA and behind its last one, up to 2 us, which is in the interval, as is what may lie
       outside of the CTAs whose times are known.
+    - "model": on the emulator without such pairs. slowdown is the cycles of recorded launches over those that
+      they would take without the instructions of records.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
       warp's way each for as long as one takes (`metadata["clock"]`); where the occupancy fell, a kernel that
       lives from its warps may lose as much. slowdown is the geometric middle of the two. The interval begins
@@ -165,7 +168,7 @@ def _row(
         "records_per_warp": per_warp,
         "instrumented_ns": float(np.median(took)) if len(took) else np.nan,
         "bare_ns": float(np.median(timed.bare)) if timed.bare else np.nan,
-        "bare_launches": len(timed.recorded),
+        "bare_launches": len(timed.recorded) if timed.basis == "measured" else 0,
         "slowdown": slowdown.slowdown,
         "slowdown_low": slowdown.low,
         "slowdown_high": slowdown.high,
@@ -192,13 +195,10 @@ def timed_entry(metadata: dict[str, Any], kernel: str, variant: int) -> dict[str
 
 
 def bare_times(tables: Tables, kernel: str, variant: int) -> BareTimes:
-    """How long a configuration's bare launches took. The emulator's events have its time between launches in
-    them, which is longer than a small kernel: nothing is known of its bare launches."""
-    if tables.emulated:
-        return BareTimes([], [], "")
+    """How long a configuration's bare launches took."""
     timed = timed_entry(tables.metadata, kernel, variant)
     if timed.get("bare_ns"):
-        return BareTimes(timed["bare_ns"], timed["instrumented_ns"], "measured")
+        return BareTimes(timed["bare_ns"], timed["instrumented_ns"], timed.get("basis") or "measured")
     counters = tables.counters
     own = counters[(counters["kernel"] == kernel) & (counters["variant"] == variant)]
     counted = own["value"][own["counter"] == "time"].dropna().tolist()
@@ -272,9 +272,7 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
             why = "the cost of records is known for whole launches only; this is a part of each"
         missing = "no bare launch was timed (session(baseline=))"
         pairs = int((tables.metadata.get("options") or {}).get("baseline") or 0)
-        if tables.emulated:
-            missing = "not known on the emulator"
-        elif pairs:
+        if pairs:
             missing = f"baseline={pairs} needs more launches to time pairs"
         said.append(f"{name}: bare time: {missing}; {why}")
     return said

@@ -56,7 +56,7 @@ class Program(Group):
         def gpu_gaps(self) -> pd.DataFrame: ...
         def gpu_time(self) -> pd.DataFrame: ...
         def host_scopes(self) -> pd.DataFrame: ...
-        def host_times(self) -> pd.DataFrame: ...
+        def host_times(self, *, kernels: str | None = None) -> pd.DataFrame: ...
         def modules(self) -> pd.DataFrame: ...
         def steps(self, scope: str = "step") -> pd.DataFrame: ...
 
@@ -69,7 +69,7 @@ class Ranks(Group):
     if TYPE_CHECKING:
 
         def collectives(self) -> pd.DataFrame: ...
-        def skew(self) -> pd.DataFrame: ...
+        def skew(self, *, kernels: str | None = None) -> pd.DataFrame: ...
         def summary(self) -> pd.DataFrame: ...
 
 
@@ -80,14 +80,27 @@ class Timeline(Group):
 
     if TYPE_CHECKING:
 
-        def balance(self) -> pd.DataFrame: ...
-        def critical_path(self, shorter_pct: float = 25.0) -> pd.DataFrame: ...
-        def distances(self) -> pd.DataFrame: ...
-        def overlap(self) -> pd.DataFrame: ...
-        def transactions(self) -> pd.DataFrame: ...
+        def balance(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def critical_path(self, shorter_pct: float = 25.0, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def distances(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def overlap(self, *, kernels: str | None = None) -> pd.DataFrame: ...
+        def transactions(self, *, kernels: str | None = None) -> pd.DataFrame: ...
 
 
 GROUPS: Final = (Program, Ranks, Timeline)
+
+_CHOICE: Final = inspect.Parameter(
+    "kernels", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
+)
+"""Which kernels, for questions whose rows are of kernels: a regular expression, as of a session."""
+
+_NOT_OF_KERNELS: Final = frozenset(
+    (
+        ".report", "program.call_tree", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
+        "program.modules", "program.steps", "ranks.collectives", "ranks.summary",
+    )
+)  # fmt: skip
+"""Questions with other rows, by group and name."""
 
 
 @cache
@@ -112,12 +125,20 @@ def find_question(name: str, group: str = "") -> Callable[..., Any] | None:
     alone = first.name == "tables" and all(each.default is not each.empty for each in others)
     if not alone:
         return None
-    from profscope.analysis.answers import slim
+    from profscope.analysis.answers import rows_of_kernels, slim
 
     @wraps(function)
-    def answered(*args: Any, **options: Any) -> Any:
-        return slim(function(*args, **options))
+    def answered(tables: Tables, *args: Any, **options: Any) -> Any:
+        kernels = options.pop(_CHOICE.name, None) if of_kernels else None
+        answer = function(tables, *args, **options)
+        return slim(
+            answer if kernels is None else rows_of_kernels(answer, kernels, tables.launches["kernel"])
+        )
 
+    of_kernels = f"{group}.{name}" not in _NOT_OF_KERNELS
+    if of_kernels:
+        parameters = [first, *others, _CHOICE]
+        vars(answered)["__signature__"] = inspect.signature(function).replace(parameters=parameters)
     return answered
 
 

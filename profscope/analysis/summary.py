@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.kernels.work import with_work
 from profscope.analysis.overhead import timed_entry
 from profscope.analysis.program.host_scopes import scope_paths
@@ -51,7 +50,7 @@ _BESIDE = ["root", "error"]
 _MISSING = {f"{name}_{unit}": "Int64" for unit in UNITS for name in (*PERCENTILES, "max")}
 
 
-def summary(tables: Tables, by: str | None = None, kernel: str | None = None) -> pd.DataFrame:
+def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     """One row per kernel, configuration and scope, heaviest first and within a configuration by self time.
 
     Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
@@ -70,13 +69,11 @@ def summary(tables: Tables, by: str | None = None, kernel: str | None = None) ->
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
     by="host": the same for each path of host scopes by itself, which `host_path` says, "" outside of any.
-    kernel: only kernels whose name this regular expression matches somewhere.
-    Raises OptionError for any other `by`, and where no kernel matches.
+    Raises OptionError for any other `by`.
 
     attrs["emulated"] says whether cycles come from the emulator's cost model.
     """
-    table = summary_of(tables, summed_spans(tables)) if by is None else _by_host(tables, by)
-    return rows_of_kernels(table, kernel)
+    return summary_of(tables, summed_spans(tables)) if by is None else _by_host(tables, by)
 
 
 def summary_of(tables: Tables, spans: SummedSpans, *, ordered: bool = True) -> pd.DataFrame:

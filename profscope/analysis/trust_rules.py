@@ -14,6 +14,8 @@ import pandas as pd
 
 from profscope.analysis.spans.rows import grid_ctas
 from profscope.analysis.texts import count_text
+from profscope.decoding.variants import fused_otherwise
+from profscope.instrument_passes.contractions import unlike_text
 
 __all__ = ["CARE", "DISTRUST", "NEAR_RECORDS", "RULES", "Facts", "Reason", "Rule"]
 
@@ -183,10 +185,8 @@ def sampled_ctas(facts: Facts) -> Reason | None:
 
 
 def rounding(facts: Facts) -> Reason | None:
-    if all(build.get("rounds_as_bare") is not False for build in facts.builds):
-        return None
-    why = "other products than in the bare kernel are fused into additions: compare the outputs"
-    return Reason("rounding", CARE, why)
+    places = fused_otherwise(facts.builds)
+    return Reason("rounding", CARE, f"{unlike_text(places)}: compare the outputs") if places else None
 
 
 def unmeasured(facts: Facts) -> Reason | None:

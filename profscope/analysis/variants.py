@@ -13,6 +13,7 @@ from profscope.schema import MODEL_DTYPES
 __all__ = ["MODEL", "configuration", "differing", "with_model", "with_model_of_spans"]
 
 MODEL: Final = tuple(MODEL_DTYPES)
+_SHOWN_DIGITS: Final = 6
 _UNKNOWN: Final = ("", "", 0)
 
 Places = Mapping[tuple[str, int], tuple[str, str, int]]
@@ -80,17 +81,25 @@ _LAUNCH_OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def configuration(variant: Mapping[str, Any]) -> dict[str, Any]:
-    """By name: types of arguments, constexprs, and the launch options that were set."""
+    """By name: what the kernel captures, types of arguments, constexprs, and the launch options that were
+    set."""
     options = {name: variant[name] for name in _LAUNCH_OPTIONS if variant.get(name) is not None}
-    return {**(variant.get("signature") or {}), **(variant.get("constexprs") or {}), **options}
+    told = (variant.get(name) or {} for name in ("captured", "signature", "constexprs"))
+    return {name: value for each in told for name, value in each.items()} | options
 
 
 def differing(variants: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
-    """What a kernel's variant has that others have not: of its configuration, and the function's module.
-    `i32:16` is Triton's notation for a multiple of 16."""
+    """What a kernel's variant has that others have not: of its configuration, and the function's module; if
+    others have all that, `source`, the beginning of its source's hash. `i32:16` is Triton's notation for a
+    multiple of 16."""
     flat = [_specialised(variant) | _function(variant) for variant in variants]
-    mine = next((each for each, about in zip(flat, variants, strict=True) if about["variant"] == number), {})
-    return {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
+    at = next((at for at, about in enumerate(variants) if about["variant"] == number), None)
+    if at is None:
+        return {}
+    mine = flat[at]
+    differs = {name: value for name, value in mine.items() if any(each.get(name) != value for each in flat)}
+    source = str(variants[at].get("source_hash") or "")[:_SHOWN_DIGITS]
+    return differs | ({"source": source} if source and flat.count(mine) > 1 else {})
 
 
 def _specialised(variant: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from profscope.commands.own_imports import OwnImports
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.installed import require
 from profscope.version import __version__
@@ -41,7 +42,8 @@ def _export(words: list[str]) -> int:
     require("triton", "profscope export")
     from profscope.aot.exporting import export
 
-    kernel = _kernel(given.kernel)
+    imports = OwnImports()
+    kernel = _kernel(given.kernel, imports)
     names = _names(kernel)
     values = [_value(part.strip()) for part in given.signature.split(",")]
     if len(values) != len(names):
@@ -51,7 +53,8 @@ def _export(words: list[str]) -> int:
     options = {"instrument": given.instrument, "measure": given.measure, "sources": given.sources}
     configuration = {name: getattr(given, name) for name in _CONFIGURATION}
     signature = dict(zip(names, values, strict=True))
-    export(kernel, signature, given.output, target=given.target, **configuration, **options)
+    with imports.apart():
+        export(kernel, signature, given.output, target=given.target, **configuration, **options)
     return 0
 
 
@@ -99,13 +102,13 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _kernel(named: str) -> Any:
+def _kernel(named: str, imports: OwnImports) -> Any:
     """The kernel that FILE:KERNEL names. Raises OptionError where there is none."""
     file, colon, name = named.rpartition(":")
     path = Path(file)
     if not colon or not path.is_file():
         raise OptionError(f"{named!r}: no file {file!r}; write it like kernels.py:softmax_kernel")
-    sys.path.insert(0, str(path.resolve().parent))
+    imports.begin(str(path.resolve().parent), sys.path[:])
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise OptionError(f"{named!r}: {file!r} is not a Python file")

@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from profscope.errors import OptionError, SessionError
-from profscope.traces.formats import GZIP, PARTIAL, is_folder_name, own_suffix, rank_of, rank_paths
+from profscope.traces.formats import DEFAULT, GZIP, PARTIAL, is_folder_name, own_suffix, rank_of, rank_paths
 from profscope.traces.output import check_parent
 from profscope.traces.own_files import first_foreign, remove_own
 from profscope.traces.whole_folder import check_folder
 
-__all__ = ["DEFAULT", "FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
-
-DEFAULT: Final = "profscope.pftrace.gz"
+__all__ = ["FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
 
 FORMATS: Final = ".pftrace or .json, either with .gz, .parquet, or trace/ for a folder of Parquet files"
 """What the commands say of a trace that they write."""

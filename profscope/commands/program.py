@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Final
 
+from profscope.commands.own_imports import OwnImports
 from profscope.errors import OptionError
 from profscope.version import __version__
 
@@ -53,30 +54,30 @@ class Program:
     def is_launcher(self) -> bool:
         return self.how != "-c" and (self.name if self.how else Path(self.name).name) in LAUNCHERS
 
-    def run(self) -> None:
-        """Run it; raises what it raises."""
+    def run(self, imports: OwnImports) -> None:
+        """Run it; raises what it raises. imports: keeps its imports apart from profscope's."""
         main = ModuleType("__main__")
         main.__dict__["__builtins__"] = builtins
         sys.modules["__main__"] = main
         if self.how == "-m":
-            self._begin("-m", str(Path.cwd()))
+            self._begin(imports, "-m", str(Path.cwd()))
             _RUN_MODULE(self.name)
         elif self.how == "-c":
-            self._begin("-c", "")
+            self._begin(imports, "-c", "")
             exec(compile(self.name, "<string>", "exec"), main.__dict__)
         elif Path(self.name).is_file() and not _is_archive(self.name):
-            self._begin(self.name, str(Path(self.name).resolve().parent))
+            self._begin(imports, self.name, str(Path(self.name).resolve().parent))
             main.__file__ = str(Path(self.name).absolute())
             main.__dict__["__cached__"] = None
             exec(_code(self.name), main.__dict__)
         else:
-            self._begin(self.name, self.name)
+            self._begin(imports, self.name, self.name)
             _RUN_MODULE("__main__", alter_argv=False)
 
-    def _begin(self, first: str, folder: str) -> None:
+    def _begin(self, imports: OwnImports, first: str, folder: str) -> None:
         sys.argv[:] = [first, *self.arguments]
         if not sys.flags.safe_path:
-            sys.path[0] = folder
+            imports.begin(folder, sys.path[1:])
 
 
 def program(how: str, words: list[str]) -> Program:

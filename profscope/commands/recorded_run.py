@@ -15,7 +15,9 @@ from types import FrameType
 from typing import Any, Final
 
 from profscope.around.job import ranks
+from profscope.commands.exec_calls import before_exec
 from profscope.commands.output import Output
+from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, without_ours
 from profscope.commands.switch import Switch
 from profscope.compat.first_launch import FirstLaunch
@@ -25,6 +27,7 @@ from profscope.errors import ProfscopeError
 from profscope.options import Options
 from profscope.recording.open_sessions import OPEN
 from profscope.threads import daemon
+from profscope.viewer.flags import in_flags
 
 __all__ = ["Flushing", "RecordedRun"]
 
@@ -58,6 +61,7 @@ class RecordedRun:
         emulated: bool = False,
     ) -> None:
         self._program = program
+        self._imports = OwnImports()
         self._options = options
         self._output = output
         self._rank = rank
@@ -72,7 +76,7 @@ class RecordedRun:
         self._written_by = 0.0  # while it ends: until when signals wait, of time.monotonic()
         self._failed = False
         self._failures: list[str] = []
-        self._code = 0
+        self._code: int | None = 0
         self._cut_short = ""
         self._interrupted = False
         self._notes: list[str] = []
@@ -82,6 +86,7 @@ class RecordedRun:
         """Run the program; ends as it ends."""
         atexit.register(self._at_exit)  # before any of the program's, so that it is called after these
         os._exit = self._exiting  # type: ignore[assignment]
+        before_exec(self._replaced)
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) is signal.SIG_DFL:
@@ -92,7 +97,7 @@ class RecordedRun:
         else:
             self._switch.start()
         try:
-            self._program.run()
+            self._program.run(self._imports)
         except SystemExit as stop:
             self._code = 0 if stop.code is None else stop.code if isinstance(stop.code, int) else 1
             raise
@@ -151,12 +156,14 @@ class RecordedRun:
 
     def _open(self) -> Any:
         """The program is about to launch its first kernel. See `FirstLaunch`."""
-        from profscope.commands.run_session import RunSession, session_is_active
-
-        if session_is_active():
-            self._notes.append("the program had opened its own session, which records instead of this run")
-            return None
         try:
+            from profscope.commands.run_session import RunSession, session_is_active
+
+            if session_is_active():
+                self._notes.append(
+                    "the program had opened its own session, which records instead of this run"
+                )
+                return None
             self._session = RunSession(
                 self._options,
                 self._gave_way,
@@ -207,6 +214,19 @@ class RecordedRun:
         finally:
             self._exit_at_once(code or int(self._failed))
 
+    def _replaced(self, call: str, command: str) -> None:
+        """Another program takes this one's place."""
+        if self._finished:
+            return
+        says = f"{call} replaces the program; `{command}` runs bare, unless started with `profscope run`"
+        self._code, self._cut_short = None, f"{call} was called"
+        is_said = self._session is None and not self._failed
+        if is_said:
+            self._notes.append(says)
+        self._finish()
+        if not is_said:
+            self._say(says)
+
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         """In place of dying at once. Another thread writes: this one may hold any lock just now.
 
@@ -232,7 +252,8 @@ class RecordedRun:
         self._finished = True
         self._first_launch.stop()
         try:
-            self._write()
+            with self._imports.apart():
+                self._write()
         except Exception as error:  # noqa: BLE001  such as from limits that the program has set
             self._fail(f"{_told(error)}{self._where_it_is()}")
         except KeyboardInterrupt:
@@ -259,6 +280,11 @@ class RecordedRun:
         if self._session.is_open:
             self._close()
         profile = self._marked(self._session.profile)
+        recorded = any(len(each) for each in (profile.launches, profile.events, profile.host))
+        if not recorded and not self._failed:
+            self._say(f"nothing is written: {'; '.join(profile.metadata['notes'])}")
+            self._output.release()
+            return
         profile.save(self._output.target)
         count = ranks(os.environ)
         if self._rank == 0 and count is not None:
@@ -271,7 +297,9 @@ class RecordedRun:
 
     def _marked(self, profile: Any) -> Any:
         """The profile with what is known of the program, and first among the notes if it was cut short."""
-        about, notes = self._about() | {"exit_code": self._code}, list(self._notes)
+        about, notes = self._about(), list(self._notes)
+        if self._code is not None:
+            about["exit_code"] = self._code
         if self._cut_short:
             about["cut_short"] = self._cut_short
             notes.insert(0, f"partial: the program was cut short: {self._cut_short}")
@@ -290,7 +318,7 @@ class RecordedRun:
     def _say(self, text: str) -> None:
         if sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
-                sys.stderr.write(f"profscope run: {' '.join(text.split())}\n")
+                sys.stderr.write(f"profscope run: {' '.join(in_flags(text).split())}\n")
                 sys.stderr.flush()
 
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +17,16 @@ from types import ModuleType
 from typing import Any, Final
 
 from profscope.around.job import JOB, rank, ranks
-from profscope.commands.output import DEFAULT, FORMATS, Output, claim, free_for_ranks
+from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
+from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
 from profscope.commands.switch import signal_of
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
-from profscope.traces.formats import is_folder_name
+from profscope.traces.formats import DEFAULT, is_folder_name
+from profscope.viewer.flags import in_flags
 
 __all__ = [
     "add_flags",
@@ -58,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     starts: list[Callable[[], None]] = []
     words = sys.argv[1:] if arguments is None else list(arguments)
     with contextlib.ExitStack() as stack:
-        code = run_command("profscope run", lambda: _prepare(words, starts, stack), prints=False)
+        code = run_command(
+            "profscope run", lambda: _prepare(words, starts, stack), prints=False, says=in_flags
+        )
         for start in starts:
             start()
     return code
@@ -73,6 +78,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     checked = run_options(options)
     if given.switch is not None:
         signal_of(given.switch)  # says what is wrong with it
+    if checked.backend == "gpu" and not _has_gpu():
+        raise SessionError("--backend gpu: there is no GPU here; use --backend emulator")
     if chosen.is_launcher:
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
         return 0
@@ -133,7 +140,7 @@ def _said_by(number: int | None) -> Callable[[Any, Output], None]:
 def _run_ranks(chosen: Program, flags: list[str]) -> None:
     os.environ.setdefault(JOB, secrets.token_hex(8))
     with ranks_recorded(flags):
-        chosen.run()
+        chosen.run(OwnImports())
 
 
 def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
@@ -151,8 +158,15 @@ def _choose_emulator(module: ModuleType) -> None:
     module.EmulatorDriver.is_active = staticmethod(lambda: True)
 
 
+def _has_gpu() -> bool:
+    """Whether there is a GPU. Another process asks the driver: that starts CUDA, after which a program cannot
+    fork."""
+    asks = "import ctypes, sys; sys.exit(ctypes.CDLL('libcuda.so.1').cuInit(0) != 0)"
+    cuda = [sys.executable, "-c", asks]
+    return Path("/dev/kfd").exists() or not subprocess.run(cuda, capture_output=True, check=False).returncode
+
+
 def _has_gpu_driver() -> bool:
-    """Whether there is a driver; to ask it for GPUs would start CUDA, before any fork of the program."""
     import ctypes
 
     try:
@@ -215,12 +229,14 @@ RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "hard
 
 _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
+    "measure": "issue|latency",
     "hardware": "EVIDENCE,...", "overhead_pct": "PERCENT",
 }  # fmt: skip
 
 _TAKES: Final[Mapping[str, str]] = {
     "kernels": "a regular expression",
     "instrument": "light, default, heavy, or passes, which `profscope opt --list` shows",
+    "measure": "issue or latency",
     "ctas": "a number, 1 or more, or a list, such as 0,17",
     "every": "a number, 1 or more",
     "overhead_pct": "a percentage above 0, at most 100",

@@ -73,7 +73,10 @@ class Switch:
 
 
 def signal_of(how: str) -> signal.Signals | None:
-    """The signal that a switch names; None where it names a file. Raises OptionError for no signal."""
+    """The signal that a switch names; None where it names a file. Raises OptionError if it can be neither."""
+    if not how or Path(how).is_dir():
+        what = f"{how!r} is a folder" if how else "it is empty"
+        raise OptionError(f"--switch: {what}; name a signal, such as SIGUSR1, or a file")
     if not how.startswith("SIG"):
         return None
     number = signal.Signals.__members__.get(how)

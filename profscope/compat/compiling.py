@@ -6,8 +6,9 @@ Three methods of Triton are patched while a thread compiles with records, and on
 - `CUDABackend.hash`, another part: Triton asks for the version of ptxas once a process. Inductor sets
   TRITON_PTXAS_PATH later, so its processes and ours would look for one binary under two keys.
 
-No knob is set, so other threads find their kernels under the same cache keys as without a session.
-Used of Triton 3.6 to 3.9: these three, `CUDABackend.instrumentation` and `proton.record`.
+A user's `knobs.compilation.listener` does not hear of such a compilation. No other knob is set, so other
+threads find their kernels under the same cache keys as without a session.
+Used of Triton 3.6 to 3.9: these three, this knob, `CUDABackend.instrumentation` and `proton.record`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from profscope.compat.patches import patched
 from profscope.errors import CompileError
 from profscope.instrument_passes.toolchain import scratch_lowering, triton_version
 
-__all__ = ["RecordedCompiler", "conflict", "proton_scopes", "recompile"]
+__all__ = ["RecordedCompiler", "conflict", "proton_scopes", "recompile", "unheard"]
 
 _NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
 _NVIDIA: Final = "nvidia"
@@ -78,7 +79,8 @@ class RecordedCompiler:
         self._begin()
         self._thread.compiles = True
         try:
-            yield
+            with unheard():
+                yield
         finally:
             self._thread.compiles = before
             self._end()
@@ -155,12 +157,33 @@ def recompile(kernel: CompiledKernel) -> CompiledKernel:
     warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
     if warps is not None:
         options["num_warps"] = int(warps[1])
-    again = triton.compile(_source(kernel.src), target=kernel.metadata.target, options=options)
+    with unheard():
+        again = triton.compile(_source(kernel.src), target=kernel.metadata.target, options=options)
     for name in _SHARED:
         was, now = (getattr(each.metadata, name, None) for each in (kernel, again))
         if was != now:
             raise CompileError(f"compiled again, its {name} is {now} and not {was}")
     return again
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """What this thread compiles in the body of the with statement is not told to the user's listener, who
+    hears of the program's own builds alone."""
+    if knobs.compilation.listener is None:
+        yield
+        return
+    ours = threading.get_ident()
+
+    def wrap(listener: Callable[..., Any]) -> Callable[..., Any]:
+        def hear(*args: Any, **kwargs: Any) -> None:
+            if threading.get_ident() != ours:
+                listener(*args, **kwargs)
+
+        return hear
+
+    with patched(knobs.compilation, "listener", wrap):
+        yield
 
 
 def _source(source: ASTSource) -> ASTSource:

@@ -20,12 +20,15 @@ from profscope.compat.torch_parts import missing_attribute
 
 __all__ = ["FirstLaunch"]
 
-# What the first launch goes through, as `Running.entered` names it: module, class, method.
-_GATES: Final = {
-    "kernel": ("triton.compiler.compiler", "CompiledKernel", "run"),
-    "trial": ("triton.runtime.autotuner", "Autotuner", "_bench"),
-    "tuner": ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
-}
+# What the first launch goes through: as `Running.entered` names it, module, class, method.
+_GATES: Final = (
+    ("kernel", "triton.compiler.compiler", "CompiledKernel", "run"),
+    ("held", "triton.backends.nvidia.driver", "CudaLauncher", "__call__"),
+    ("held", "triton.backends.amd.driver", "HIPLauncher", "__call__"),
+    ("held", "profscope.emulator.launcher", "Launcher", "__call__"),
+    ("trial", "triton.runtime.autotuner", "Autotuner", "_bench"),
+    ("tuner", "torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "run"),
+)
 
 Enter = Callable[[str, Callable[..., Any], Any], Callable[..., Any]]
 
@@ -52,7 +55,7 @@ class FirstLaunch:
                 return
             self._stack = contextlib.ExitStack()
             self._stack.enter_context(ORIGINS.watching())  # what is launched first is compiled before
-            for gate, (module, owner, method) in _GATES.items():
+            for gate, module, owner, method in _GATES:
                 watch = partial(self._watch, gate, owner, method)
                 self._stack.enter_context(after_import(module, watch))
 

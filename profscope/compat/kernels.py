@@ -24,11 +24,11 @@ from triton.runtime import _allocation
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import KernelInterface
 
-from profscope.compat.patches import Door, Method, patched
+from profscope.compat.patches import Door, Gate, Method, patched, patched_property
 
 __all__ = [
     "Call", "Launcher", "capturing_now", "current_device_now", "door", "hold", "load", "recording_call",
-    "source_file", "trials", "watched_graphs", "watched_launches",
+    "source_file", "trials", "watched_binaries", "watched_graphs", "watched_launches",
 ]  # fmt: skip
 
 Launcher = Callable[..., Any]
@@ -47,10 +47,12 @@ def door(opened: Callable[[CompiledKernel, Launcher], Launcher]) -> Door:
 
 
 def load(kernel: CompiledKernel) -> Launcher:
-    """Load a binary, if it is not, and return Triton's own launcher of it. Raises what loading does."""
+    """Load a binary, if it is not, and return what Triton's launcher of it does by itself. Raises what
+    loading does."""
     if kernel._run is None:
         kernel._init_handles()
-    return kernel._run  # type: ignore[no-any-return]
+    launcher, called = kernel._run, type(kernel._run).__call__
+    return called.original.__get__(launcher) if isinstance(called, Gate) else launcher  # type: ignore[no-any-return]
 
 
 def source_file(kernel: CompiledKernel) -> str:
@@ -77,6 +79,16 @@ def watched_launches(wrap: Callable[[Launcher], Launcher]) -> contextlib.Abstrac
     return patched(KernelInterface, "__getitem__", watched)
 
 
+def watched_binaries(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[Any]:
+    """In the body of a with statement each fetch of `CompiledKernel.run` gets `wrap` of what it would get."""
+    original = vars(CompiledKernel)["run"]
+
+    def get(kernel: CompiledKernel) -> Launcher:
+        return wrap(original.__get__(kernel, CompiledKernel))
+
+    return patched_property(CompiledKernel, "run", get)
+
+
 def trials(wrap: Callable[[Launcher], Launcher]) -> contextlib.AbstractContextManager[None]:
     """For the body of a with statement, Triton's autotuner times a configuration by `wrap` of its method."""
     return patched(Autotuner, "_bench", wrap)
@@ -88,7 +100,8 @@ def recording_call(kernel: CompiledKernel) -> Call | None:
     own: Call | None = getattr(launcher, "call_with_profile_buffer", None)  # the emulator's
     if own is not None:
         return own
-    code = getattr(type(launcher).__call__, "__code__", None)
+    called = type(launcher).__call__
+    code = getattr(called.original if isinstance(called, Gate) else called, "__code__", None)
     if code is None or getattr(launcher, "gsan_enabled", False):
         return None
     names = code.co_varnames[: code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)]

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["Door", "Method", "after_import", "patched", "patched_property", "replaced"]
+__all__ = ["Door", "Gate", "Method", "after_import", "patched", "patched_property", "replaced"]
 
 Method = Callable[..., Any]
 _INHERITED: Final = object()
@@ -30,8 +30,9 @@ _ENDED: Final = WeakKeyDictionary[Any, Any]()  # patches that ended under anothe
 
 
 @contextlib.contextmanager
-def patched(owner: type | ModuleType, name: str, wrap: Callable[[Method], Method]) -> Iterator[None]:
-    """`owner.name`, a method or function, is `wrap` of the original in the body of a with statement."""
+def patched(owner: Any, name: str, wrap: Callable[[Method], Method]) -> Iterator[None]:
+    """`owner.name`, a method or function of a class, a module or an object, is `wrap` of the original in the
+    body of a with statement."""
     own = vars(owner).get(name, _INHERITED)
     original = getattr(owner, name)
     current = wrap(original)
@@ -63,8 +64,9 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
             _put_back(owner, name, own)
 
 
-class _Gate:
+class Gate:
     """In the place of a property or a method. get: called with the object while the patch is in force.
+    original: what was there before.
 
     It is no data descriptor: an object's own attribute of that name goes before it.
     """
@@ -86,11 +88,11 @@ class _Gate:
 
 
 @contextlib.contextmanager
-def patched_property(owner: type, name: str, get: Callable[[Any], Any]) -> Iterator[_Gate]:
+def patched_property(owner: type, name: str, get: Callable[[Any], Any]) -> Iterator[Gate]:
     """`owner.name`, a property or a method, is what `get` returns of the object in the body of a with
     statement."""
     original = vars(owner)[name]
-    gate = _Gate(original, get)
+    gate = Gate(original, get)
     setattr(owner, name, gate)
     try:
         yield gate
@@ -126,7 +128,7 @@ class Door:
         self._opened = opened
         self._lock = threading.RLock()
         self._known: dict[int, _Known] = {}
-        self._gate: _Gate | None = None
+        self._gate: Gate | None = None
         self._is_shut = False
 
     @contextlib.contextmanager

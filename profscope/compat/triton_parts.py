@@ -9,6 +9,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 from triton.compiler.errors import CompilationError
+from triton.language.core import constexpr
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.errors import OutOfResources
@@ -24,6 +25,7 @@ __all__ = [
     "JITCallable",
     "JITFunction",
     "OutOfResources",
+    "constexpr",
     "driver",
     "ir",
     "knobs",

@@ -24,7 +24,6 @@ from profscope.decoding.variants import (
     about_variants,
     number_variants,
     rounding_notes,
-    text_notes,
 )
 from profscope.schema import Tables, ctas_frame, launches_frame
 from profscope.threads import worker_pool
@@ -67,7 +66,7 @@ def assemble(launches: Sequence[RawLaunch], metadata: dict[str, Any], notes: Seq
     frame = launches_frame(_launch_columns(timed, variants, metadata["backend"]) if timed else None)
     frame["rank"] = np.int32((metadata.get("job") or {}).get("rank", -1))
     said += _cold_notes(frame)
-    said += rounding_notes(described) + text_notes(described)
+    said += rounding_notes(described)
     about = {
         "kernels": {kernel: about_kernel(of_kernel, variants) for kernel, of_kernel in kernels.items()},
         "variants": described,
@@ -233,33 +232,35 @@ def cta_times(bundles: Sequence[tuple[Bundle, TimeBase]], spans: SpanTable) -> C
 
     A CTA begins with the first of its warps' spans and ends with the last. One thread of it reads the clocks
     of its header; they count where there are no spans of the whole kernel. One thread reads those of a stamp,
-    too.
+    too; its times are the globaltimer's own.
     """
-    recorded = _times([_of_headers(bundle) for bundle, _ in bundles], bundles, spans)
-    others = _times([_of_stamps(bundle) for bundle, _ in bundles], bundles, None)
-    if not len(others.place):
-        return recorded
-    times = CtaTimes(
-        *(np.concatenate([a, b]) for a, b in zip(vars(recorded).values(), vars(others).values(), strict=True))
+    parts = [_times_of_recorded(bundles, spans), *(_times_of_stamps(*each) for each in bundles)]
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    times = CtaTimes(*map(np.concatenate, columns))
+    order = np.argsort(_key(times.place, times.cta), kind="stable")
+    return replace(times, **{name: values[order] for name, values in vars(times).items()})
+
+
+def _times_of_stamps(bundle: Bundle, base: TimeBase) -> CtaTimes:
+    stamps, several = bundle.stamped, bundle.decoded.several
+    return CtaTimes(
+        place=bundle.places[stamps.launch],
+        cta=stamps.cta,
+        sm=stamps.sm % several.apart.sms if several else stamps.sm,
+        start_cycle=stamps.start_cycle,
+        end_cycle=stamps.end_cycle,
+        start_ns=base.read_to_ns(stamps.start_ns),
+        end_ns=base.read_to_ns(stamps.end_ns),
+        recorded=np.zeros(len(stamps.cta), np.bool_),
     )
-    return _ordered(times, np.argsort(_key(times.place, times.cta), kind="stable"))
 
 
-_Part = tuple[Ints, Ints, Ints, Ints, Ints]
-"""Of CTAs place, linear id, SM as decoding numbers it, start and end in cycles."""
-
-
-def _times(
-    parts: Sequence[_Part], bundles: Sequence[tuple[Bundle, TimeBase]], spans: SpanTable | None
-) -> CtaTimes:
-    """parts: of the bundles. spans: those of these CTAs; None if they have none."""
+def _times_of_recorded(bundles: Sequence[tuple[Bundle, TimeBase]], spans: SpanTable) -> CtaTimes:
+    parts = [_of_headers(bundle) for bundle, _ in bundles]
     places, ctas, sms, starts, ends = (
         np.concatenate([np.zeros(0, np.int64), *(part[at] for part in parts)]) for at in range(5)
     )
-    key = _key(places, ctas)
-    order = np.argsort(key, kind="stable")
-    if spans is not None:
-        _widen(starts, ends, key, order, spans)
+    _widen(starts, ends, _key(places, ctas), spans)
     start_ns, end_ns = np.zeros_like(starts), np.zeros_like(ends)
     bounds = np.cumsum([0, *(len(part[0]) for part in parts)]).tolist()
     for (bundle, base), begin, end in zip(bundles, bounds[:-1], bounds[1:], strict=True):
@@ -268,25 +269,16 @@ def _times(
         start_ns[own], end_ns[own] = base.to_ns(starts[own], of_bundle), base.to_ns(ends[own], of_bundle)
         if several:
             sms[own] %= several.apart.sms
-    recorded = np.full(len(places), spans is not None)
-    return _ordered(CtaTimes(places, ctas, sms, starts, ends, start_ns, end_ns, recorded), order)
-
-
-def _ordered(times: CtaTimes, order: Ints) -> CtaTimes:
-    return replace(times, **{name: values[order] for name, values in vars(times).items()})
+    return CtaTimes(places, ctas, sms, starts, ends, start_ns, end_ns, np.ones(len(places), np.bool_))
 
 
 def _key(places: Ints, ctas: Ints) -> Ints:
     return places << _CTA_BITS | ctas
 
 
-def _of_stamps(bundle: Bundle) -> _Part:
-    stamps = bundle.stamped
-    return bundle.places[stamps.launch], stamps.cta, stamps.sm, stamps.start_cycle, stamps.end_cycle
-
-
-def _of_headers(bundle: Bundle) -> _Part:
-    """Of each recorded CTA that ended."""
+def _of_headers(bundle: Bundle) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Of each recorded CTA that ended: place, linear id, SM as decoding numbers it, start and end in
+    cycles."""
     headers = bundle.decoded.headers
     written = headers["start_clock"] != 0
     launch, headers = bundle.launch_of_header[written], headers[written]
@@ -296,9 +288,9 @@ def _of_headers(bundle: Bundle) -> _Part:
     return bundle.places[launch], cta, sm, start, end
 
 
-def _widen(start: Ints, end: Ints, key: Ints, order: Ints, spans: SpanTable) -> None:
+def _widen(start: Ints, end: Ints, key: Ints, spans: SpanTable) -> None:
     """Let CTAs cover their outermost spans, and no more where these are of the whole kernel: behind those the
-    header waits for the last records. key: of each CTA, by which `order` sorts."""
+    header waits for the last records. key: see `_key`."""
     df = spans.df
     rows = np.flatnonzero(df["depth"].to_numpy() == 0)
     kind = df["kind"].array[rows]
@@ -308,6 +300,7 @@ def _widen(start: Ints, end: Ints, key: Ints, order: Ints, spans: SpanTable) -> 
     place = np.searchsorted(np.cumsum(spans.sizes), rows, side="right")
     of_row = place << _CTA_BITS | df["cta"].to_numpy()[rows]
     first = np.flatnonzero(np.diff(of_row, prepend=-1))
+    order = np.argsort(key, kind="stable")
     at = order[np.searchsorted(key, of_row[first], sorter=order)]
     begin = df["start_cycle"].to_numpy()[rows]
     least = np.minimum.reduceat(begin, first)

@@ -15,7 +15,6 @@ from profscope.decoding.areas import split
 from profscope.errors import RecordError
 from profscope.instrument_passes.manifest import Manifest, wrong_field
 from profscope.instrument_passes.records import STAMP
-from profscope.instrument_passes.rounding import arithmetic_of
 
 __all__ = ["ORDINARY", "Build", "Mark", "RawLaunch", "SourceText"]
 
@@ -38,13 +37,15 @@ class SourceText:
 class Build:
     """One binary of a kernel.
 
-    configuration: JSON-able; `function`, its name with its module's, and what the launch chose: `constexprs`,
-    `signature` and `specialisation` of the arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`.
+    configuration: JSON-able; `function`, its name with its module's; `source_hash`, of its text and of all
+    that it calls and captures, as Triton keys it; `captured`, by name the functions and constexprs from
+    outside that its text names; and what the launch chose: `constexprs`, `signature` and `specialisation` of
+    the arguments, `num_warps`, `num_stages`, `num_ctas`, `maxnreg`.
     registers: a thread's; spills: in units of the compiler's; shared_bytes: a CTA's; ctas_per_sm: how many
     fit; instructions: of machine code; each None where nobody says.
     sources: the texts of the kernel and of the functions it calls. model: where torch.compile made it of, as
-    `recording.origins` says; {} for other kernels. ptx: what it was assembled from, or
-    arithmetic_digest, what is kept of that in files; ttgir: what it was made from; "" where there is none.
+    `recording.origins` says; {} for other kernels. ptx: what it was assembled from, ttgir: what that was made
+    from; "" where there is none.
     """
 
     kernel: str
@@ -58,16 +59,10 @@ class Build:
     model: dict[str, Any] = field(default_factory=dict)
     ptx: str = field(default="", repr=False)
     ttgir: str = field(default="", repr=False)
-    arithmetic_digest: str = ""
-
-    @cached_property
-    def arithmetic(self) -> str:
-        """The same for builds that round alike (see `instrument_passes.rounding`); "" if not known."""
-        return arithmetic_of(self.ptx).digest if self.ptx else self.arithmetic_digest
 
     @cached_property
     def key(self) -> str:
-        """Names kernel, module and configuration: the same in every session."""
+        """Names kernel, module, source and configuration: the same in every session."""
         text = json.dumps([self.kernel, self.configuration], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -82,8 +77,8 @@ class Build:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for `from_json`; of its PTX the digest, and no TTGIR."""
-        return asdict(replace(self, ptx="", ttgir="", arithmetic_digest=self.arithmetic))
+        """All of it, for `from_json`, but PTX and TTGIR."""
+        return asdict(replace(self, ptx="", ttgir=""))
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Build:

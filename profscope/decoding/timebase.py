@@ -4,7 +4,8 @@ Every CTA header holds two pairs (clock64, globaltimer), one at its start and on
 neither constant nor equal: on an H200 the clock was seen to drop from 1.63 to 1.47 GHz and back within one
 190 us matmul, and SMs of one launch to differ by 1.3 %. So each SM gets a curve of its own: its pairs are
 averaged in windows, and between the averages time is linear. Where a launch is too short for that, SMs share
-the slope of the launch, or of the session.
+the slope of the launch, or of the session. CTAs that do not record read both clocks when they begin, and the
+globaltimer when they end: their times are what it said, their first pairs part of the curves.
 
 The globaltimer advances in steps (32 ns on an H200), so a reading lies up to one step before the truth;
 half a step is added to it.
@@ -15,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from profscope.decoding.build import RawLaunch
 from profscope.decoding.decoded import DecodedLaunch
-from profscope.errors import RecordError
-from profscope.instrument_passes.records import MAX_STAMPED, PLACE_RANK_SHIFT
+from profscope.instrument_passes.records import MAX_STAMPED, PLACE_RANK_SHIFT, stamp_duration_ns
 
 __all__ = ["Readings", "Stamped", "TimeBase", "fit", "readings", "sms_of_stamps", "stamped"]
 
@@ -47,8 +47,9 @@ class TimeBase:
 
     clock_ghz: mean cycles per ns, NaN where a launch gave nothing to fit; uncertainty_ns: what a timestamp
     may be off by: the largest distance of a measured pair from the curve and half a step of the globaltimer.
-    Both of shape (L,). sms: SM ids, sorted. first, last: per SM, its points; epoch_ns: since when these
-    count. point_*: all SMs' points one after another: cycle, ns since the epoch, ns per cycle from there on.
+    Both of shape (L,). step_ns: of the globaltimer. sms: SM ids, sorted. first, last: per SM, its points;
+    epoch_ns: since when these count. point_*: all SMs' points one after another: cycle, ns since the epoch,
+    ns per cycle from there on.
     """
 
     clock_ghz: Floats
@@ -60,6 +61,12 @@ class TimeBase:
     point_slope: Floats
     epoch_ns: Ints
     uncertainty_ns: Floats
+    step_ns: int
+
+    def read_to_ns(self, read: Ints) -> Ints:
+        """What the globaltimer said, as `to_ns` has it: half a step later; zeros when there was nothing to
+        fit."""
+        return read + self.step_ns // 2 if len(self.sms) else np.zeros_like(read)
 
     def to_ns(self, cycle: Ints, sm: npt.NDArray[np.signedinteger[Any]]) -> Ints:
         """Absolute globaltimer ns (floor), int64; zeros when there was nothing to fit."""
@@ -160,8 +167,8 @@ class _LaunchClocks(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """The clock pairs of L launches, those of each one after the other: its starts, then its ends, then those
-    of stamps.
+    """The clock pairs of L launches, those of each one after the other: its starts, then its ends, then the
+    starts of stamps.
 
     first: per launch its first pair, and one more. sm, cycle, gtime: one entry each.
     """
@@ -185,7 +192,7 @@ def readings(
 ) -> Readings:
     """What CTA headers (CTA dtype, see `areas`) say of the clocks, those of CTAs that ended.
 
-    launch: of each header, where there are several launches. stamped: CTAs whose ends tell, too.
+    launch: of each header, where there are several launches. stamped: CTAs whose starts tell, too.
     """
     ran = headers["end_clock"] != 0
     written = headers[ran]
@@ -200,7 +207,7 @@ def readings(
     if stamped is not None and len(stamped.sm):
         sm, cycle, gtime = (
             np.concatenate(pair)
-            for pair in ((sm, stamped.sm), (cycle, stamped.end_cycle), (gtime, stamped.end_ns))
+            for pair in ((sm, stamped.sm), (cycle, stamped.start_cycle), (gtime, stamped.start_ns))
         )
     if launch is None:
         return Readings(np.array([0, len(sm)]), sm, cycle, gtime)
@@ -229,7 +236,7 @@ def fit(parts: Sequence[Readings], places: Sequence[Ints] | None = None) -> list
     slopes = np.where(own, clocks.slope, session.mean_slope)
     ends = np.cumsum([0, *(len(each.first) - 1 for each in parts)])
     return [
-        _curves(each, slopes[begin:end], float(session.step))
+        _curves(each, slopes[begin:end], session.step)
         for each, begin, end in zip(parts, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     ]
 
@@ -279,13 +286,13 @@ def _slope_errors(step: int, spreads: Floats) -> Floats:
     return errors
 
 
-def _curves(pairs: Readings, slopes: Floats, step: float) -> TimeBase:
+def _curves(pairs: Readings, slopes: Floats, step: int) -> TimeBase:
     """One curve per SM through its pairs; slopes: by launch, ns per cycle, for SMs with a single point."""
     some = pairs.some[slopes[pairs.some] > 0]
     clock_ghz, uncertainty = np.full(len(slopes), np.nan), np.full(len(slopes), np.nan)
     if not len(some):
         none, nothing = np.zeros(0, np.int64), np.zeros(0)
-        return TimeBase(clock_ghz, none, none, none, none, nothing, nothing, none, uncertainty)
+        return TimeBase(clock_ghz, none, none, none, none, nothing, nothing, none, uncertainty, step)
     launch = np.repeat(np.arange(len(slopes)), np.diff(pairs.first))
     order = np.lexsort((pairs.cycle, pairs.sm))  # SM ids of a launch are above those of the ones before
     if len(some) < len(pairs.some):
@@ -319,7 +326,7 @@ def _curves(pairs: Readings, slopes: Floats, step: float) -> TimeBase:
     clock_ghz[some] = 1 / slopes[some]
     sm_begins = np.searchsorted(at, np.arange(len(sms)))
     base = TimeBase(
-        clock_ghz, sms, first, last, mean_cycle, mean_ns, point_slope, epoch[sm_begins], uncertainty
+        clock_ghz, sms, first, last, mean_cycle, mean_ns, point_slope, epoch[sm_begins], uncertainty, step
     )
     off = np.abs(true_ns - base._relative(cycle, np.arange(len(sms)), sm_begins))
     uncertainty[some] = np.maximum.reduceat(off, begins) + step / 2
@@ -347,10 +354,7 @@ def _group(at: Ints, ns: Floats, width: Floats) -> Ints:
 # When CTAs that did not record began and ended, from their stamps.
 #
 # A stamp has the low halves of clocks. The CTAs of the launch that recorded have them in full, so the upper
-# halves follow, if a CTA ended within 2 s of them.
-
-
-_MOST_SMS: Final = 1 << PLACE_RANK_SHIFT
+# halves follow, if a CTA began within 2 s of them.
 
 
 class Stamped(NamedTuple):
@@ -358,7 +362,7 @@ class Stamped(NamedTuple):
     (CTAs,).
 
     launch: from 0 to L - 1. sm: as decoding numbers it. Cycles are of the SM's clock64; those of an SM that
-    no recorded CTA ran on may all be off by the same multiple of 2^32. end_ns: the globaltimer's.
+    no recorded CTA ran on may all be off by the same multiple of 2^32. ns are the globaltimer's.
     """
 
     launch: Ints
@@ -366,16 +370,17 @@ class Stamped(NamedTuple):
     sm: Ints
     start_cycle: Ints
     end_cycle: Ints
+    start_ns: Ints
     end_ns: Ints
 
 
 def sms_of_stamps(raws: Sequence[RawLaunch]) -> int:
-    """One more than the greatest SM that stamps name. Raises RecordError if that cannot be one."""
-    sms = max((int(stamps["sm"].max()) + 1 for raw in raws if len(stamps := raw.stamps)), default=0)
-    if sms > _MOST_SMS:
-        raise RecordError(
-            f"damaged profile buffer of kernel {raws[0].manifest.kernel}: it has a CTA on SM {sms - 1}"
-        )
+    """One more than the greatest SM that stamps name."""
+    return max((int(_sms(stamps).max()) + 1 for raw in raws if len(stamps := raw.stamps)), default=0)
+
+
+def _sms(stamps: npt.NDArray[np.void]) -> Ints:
+    sms: Ints = (stamps["place"] & ((1 << PLACE_RANK_SHIFT) - 1)).astype(np.int64)
     return sms
 
 
@@ -395,24 +400,26 @@ def stamped(raws: Sequence[RawLaunch], decoded: DecodedLaunch) -> Stamped:
     start_clock, start_ns = (headers[n].astype(np.int64) for n in ("start_clock", "start_globaltimer"))
     cycles_per_ns = float((clock - start_clock).sum() / max(1, (ns - start_ns).sum()))
     reference = known_at[np.searchsorted(known, launch)]
-    end_ns = _nearest(ns[reference], stamps["end_ns_low"])
-    low = stamps["start_clock_low"] + stamps["duration_cycles"]
-    sm = stamps["sm"].astype(np.int64)
+    begun_ns, low = _nearest(ns[reference], stamps["start_ns_low"]), stamps["start_clock_low"]
+    sm = _sms(stamps)
     if decoded.several is not None:
         sm += launch * decoded.several.apart.sms
     ctas, half = raws[0].ctas, MAX_STAMPED // 2
     cta = np.where(cta < half, cta, cta + max(0, ctas - MAX_STAMPED))
     # By SM a moment of its clock: of a recorded CTA; if there is none, of a stamp, as if clocks were in step.
     sms, first, of_sm = np.unique(sm, return_index=True, return_inverse=True)
-    since = (end_ns[first] - ns[reference[first]]) * cycles_per_ns
+    since = (begun_ns[first] - ns[reference[first]]) * cycles_per_ns
     moment = _nearest(clock[reference[first]] + since.astype(np.int64), low[first])
-    moment_ns = end_ns[first]
+    moment_ns = begun_ns[first]
     recorded, recorded_at = np.unique(headers["sm"].astype(np.int64), return_index=True)
     _, at, where = np.intersect1d(sms, recorded, assume_unique=True, return_indices=True)
     moment[at], moment_ns[at] = clock[recorded_at[where]], ns[recorded_at[where]]
-    since = (end_ns - moment_ns[of_sm]) * cycles_per_ns
-    end = _nearest(moment[of_sm] + since.astype(np.int64), low)
-    return Stamped(launch, cta, sm, end - stamps["duration_cycles"], end, end_ns)
+    since = (begun_ns - moment_ns[of_sm]) * cycles_per_ns
+    begun = _nearest(moment[of_sm] + since.astype(np.int64), low)
+    return Stamped(
+        launch, cta, sm, begun, begun + stamps["duration_cycles"],
+        begun_ns, begun_ns + stamp_duration_ns(stamps["place"]),
+    )  # fmt: skip
 
 
 def _nearest(expected: Ints, low: npt.NDArray[np.unsignedinteger[Any]]) -> Ints:

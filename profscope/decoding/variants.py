@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from profscope.decoding.build import Build
+from profscope.instrument_passes.contractions import unlike_text
 from profscope.instrument_passes.dialect import PROBED
 from profscope.instrument_passes.kept_text import packed
 from profscope.instrument_passes.manifest import Manifest
@@ -16,13 +16,10 @@ __all__ = [
     "about_code",
     "about_sources",
     "about_variants",
+    "fused_otherwise",
     "number_variants",
     "rounding_notes",
-    "text_notes",
 ]
-
-
-_ANEW: Final = "+"  # in the key of a variant whose text is not the kernel's first
 
 
 class Configured(Protocol):
@@ -37,13 +34,12 @@ class Configured(Protocol):
 
 def number_variants(launches: Sequence[Configured]) -> list[int]:
     """For each launch its variant: 0 for the configuration that its kernel was first launched with, and so
-    on. A kernel that was defined anew, with another text, has further ones. Launches whose configuration is
-    not known share one."""
+    on. Launches whose configuration is not known share one."""
     numbers: dict[str, dict[str, int]] = {}  # kernel -> key -> number
     variants = []
-    for launch, key in zip(launches, _keys(launches), strict=True):
+    for launch in launches:
         of_kernel = numbers.setdefault(launch.manifest.kernel, {})
-        variants.append(of_kernel.setdefault(key, len(of_kernel)))
+        variants.append(of_kernel.setdefault(_key(launch), len(of_kernel)))
     return variants
 
 
@@ -52,20 +48,21 @@ def about_variants(
 ) -> dict[str, list[dict[str, Any]]]:
     """Entry "variants" of the metadata: by kernel, a list in which each variant stands at its number.
 
-    variant, key (of the first text of a kernel the same in every session; "" where the configuration is not
-    known), what `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and
-    `builds`: what each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`:
-    whether all floating-point arithmetic is that of the bare binary, None if none is known or payloads
-    add arithmetic of their own, and, where it is so, `twin`: CTAs that do not record run a body of their own,
-    which is among its instructions. bare: by key, what bare binaries take, with their `arithmetic`.
+    variant, key (the same in every session; "" where the configuration is not known), what
+    `Build.configuration` has, `model` where torch.compile says what it made the kernel of, and `builds`: what
+    each binary takes, "bare" or "instrumented". Of instrumented ones also `rounds_as_bare`: whether they
+    round as the bare binary does, None if none is known or payloads add arithmetic of their own; if they do
+    not, `fused_otherwise`: the places of the sums that differ; and, where it is so, `twin`: CTAs that do not
+    record run a body of their own, which is among its instructions. bare: by key, what bare binaries take,
+    and `fused_otherwise` in the recorded one, where that is known.
     """
     about: dict[str, list[dict[str, Any]]] = {}
     builds: dict[tuple[str, int], dict[int, tuple[Manifest, Build]]] = {}
-    for launch, variant, key in zip(launches, variants, _keys(launches), strict=True):
+    for launch, variant in zip(launches, variants, strict=True):
         of_kernel = about.setdefault(launch.manifest.kernel, [])
         if variant == len(of_kernel):
             configuration = {} if launch.build is None else launch.build.configuration
-            of_kernel.append({"variant": variant, "key": key, **configuration, "builds": []})
+            of_kernel.append({"variant": variant, "key": _key(launch), **configuration, "builds": []})
         if launch.build is not None:
             of_variant = builds.setdefault((launch.manifest.kernel, variant), {})
             of_variant[id(launch.build)] = launch.manifest, launch.build
@@ -75,18 +72,23 @@ def about_variants(
             entry["model"] = model
         resources: list[dict[str, Any]] = []
         known = dict(bare.get(entry["key"], {}))
-        arithmetic = known.pop("arithmetic", "")
+        places = known.pop("fused_otherwise", None)
         if known:
             resources.append({"build": "bare", **known})
         for manifest, build in of_variant.values():
-            comparable = arithmetic and build.arithmetic and not _adds_arithmetic(manifest)
-            alike = build.arithmetic == arithmetic if comparable else None
-            told: dict[str, Any] = {"rounds_as_bare": alike} | ({"twin": True} if manifest.twin else {})
-            resource = {"build": "instrumented", **build.resources(), **told}
+            resource = {"build": "instrumented", **build.resources(), **_rounding(manifest, places)}
+            resource |= {"twin": True} if manifest.twin else {}
             if resource not in resources:
                 resources.append(resource)
         entry["builds"] = resources
     return about
+
+
+def _rounding(manifest: Manifest, places: Sequence[str] | None) -> dict[str, Any]:
+    """places: of sums that differ from the bare binary's, None if not known."""
+    if places is None or _adds_arithmetic(manifest):
+        return {"rounds_as_bare": None}
+    return {"rounds_as_bare": not places} | ({"fused_otherwise": [*places]} if places else {})
 
 
 def _adds_arithmetic(manifest: Manifest) -> bool:
@@ -97,24 +99,22 @@ def _adds_arithmetic(manifest: Manifest) -> bool:
     return any(column.name in PROBED or column.kind == "f32" for column in columns)
 
 
-def text_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
-    """The kernels that had several texts, from `about_variants`."""
-    return [
-        f"{kernel} had more than one text, such as after a redefinition: launches of each are variants of "
-        "their own; samples and times of bare launches, where there are any, are of all together"
-        for kernel, variants in sorted(about.items())
-        if any(_ANEW in variant["key"] for variant in variants)
-    ]
-
-
 def rounding_notes(about: Mapping[str, list[dict[str, Any]]]) -> list[str]:
     """The kernels whose results may not be the bare ones', from `about_variants`."""
-    return [
-        f"{kernel}: results may round differently than without a session: the compiler has fused other "
-        "products into additions"
+    places = {
+        kernel: fused_otherwise(build for variant in variants for build in variant["builds"])
         for kernel, variants in sorted(about.items())
-        if any(build.get("rounds_as_bare") is False for variant in variants for build in variant["builds"])
+    }
+    return [
+        f"{kernel}: results may round differently than without a session: {unlike_text(of_kernel)}"
+        for kernel, of_kernel in places.items()
+        if of_kernel
     ]
+
+
+def fused_otherwise(builds: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The places of sums that binaries with records round differently than the bare ones."""
+    return list(dict.fromkeys(place for build in builds for place in build.get("fused_otherwise") or ()))
 
 
 def about_sources(launches: Sequence[Configured]) -> list[dict[str, Any]]:
@@ -131,14 +131,14 @@ def about_code(launches: Sequence[Configured]) -> list[dict[str, str]]:
     builds with the same of the first two the last one.
     """
     entries: dict[tuple[str, str], dict[str, str]] = {}
-    for build, manifest, key in {
-        id(launch.build): (launch.build, launch.manifest, key)
-        for launch, key in zip(launches, _keys(launches), strict=True)
-        if launch.build is not None
+    for build, manifest in {
+        id(launch.build): (launch.build, launch.manifest) for launch in launches if launch.build is not None
     }.values():
         if build.ttgir:
-            texts = {"ttgir": packed(build.ttgir), "ptx": packed(build.ptx)}
-            entries[manifest.kernel, key] = {"kernel": manifest.kernel, "key": key} | texts
+            about = {"kernel": manifest.kernel, "key": build.key}
+            entries[manifest.kernel, build.key] = about | {
+                "ttgir": packed(build.ttgir), "ptx": packed(build.ptx),
+            }  # fmt: skip
     return list(entries.values())
 
 
@@ -159,21 +159,5 @@ def _model(builds: Sequence[Build]) -> dict[str, Any]:
     }
 
 
-def _keys(launches: Sequence[Configured]) -> list[str]:
-    """For each launch the key of its variant, "" where its configuration is not known.
-
-    A kernel may be defined anew under its name, as in a notebook's cell, and graphs may each have one. The
-    first text has the key of the configuration, as in other sessions; others have a digest behind that. Where
-    a build does not say its text it is taken to be the first.
-    """
-    first: dict[tuple[str, str], tuple[str, ...]] = {}
-    keys = []
-    for launch in launches:
-        if launch.build is None:
-            keys.append("")
-            continue
-        key, texts = launch.build.key, tuple(source.text for source in launch.build.sources)
-        if texts and first.setdefault((launch.manifest.kernel, key), texts) != texts:
-            key += _ANEW + hashlib.sha256("".join(texts).encode(errors="replace")).hexdigest()[:8]
-        keys.append(key)
-    return keys
+def _key(launch: Configured) -> str:
+    return "" if launch.build is None else launch.build.key

@@ -32,8 +32,8 @@ from profscope.threads import WorkerPool
 
 __all__ = ["DeviceBuffers", "cold_bytes"]
 
-# A launch that another thread has begun must be enqueued before its arena can be drained. A launch that
-# failed in a thread that never launches again would hold it up for ever; after this long it is given up.
+# A launch that another thread has begun must be enqueued before its arena can be drained. If a hook or a full
+# queue holds it up for longer, it is lost, and its arena is given up, to which it may still write.
 ENQUEUE_TIMEOUT_S = 10.0
 # One thread that copies from pinned memory moves less than PCIe delivers, and half of its time goes to the
 # first touch of new pages.
@@ -108,7 +108,7 @@ class DeviceBuffers:
         # device's.
         claimant = self._streams.get(stream)
         room = size + _BELOW & ~_BELOW  # align(), inlined
-        offset = lane.next
+        lane.offset = offset = lane.next  # before `filling`, for who looks at both
         filling = lane.filling = lane.claim
         if offset + room <= lane.end and lane.claimant is claimant:
             lane.next = offset + room
@@ -121,10 +121,9 @@ class DeviceBuffers:
                 filling = self._with_room(lane, size, stream, zero)
                 if filling is None:
                     return None
-                offset = lane.next
+                lane.offset = offset = lane.next
                 lane.next = offset + room
                 lane.filling = filling
-        lane.offset = offset
         address: int = filling.address
         return address + offset | bits
 
@@ -136,7 +135,7 @@ class DeviceBuffers:
         """Drain what is left and give the device memory back."""
         with self.lock:
             self.closed = True
-            for arena in self._arenas:
+            for arena in (*self._arenas,):
                 arena.filling.zeroed = -1  # so that place() looks
                 if arena.filling.used:
                     self._drain(arena.filling, pinned=False)
@@ -280,6 +279,7 @@ class DeviceBuffers:
         filling.take_claims()
         if filling.host is not None:
             return  # by another thread, while this one waited
+        filling.late = filling.open()
         for stream in filling.streams:
             self._side.wait_event(self._stream(stream).record_event())
         if pinned:
@@ -309,8 +309,29 @@ class DeviceBuffers:
             drained.synchronize()
             filling.host = Future()
             filling.host.set_result(pieces[0].numpy())
-        arena.filling = ArenaFilling(arena, self._idle, self._fetch)
-        if self._current is filling:
-            self._current = arena.filling
+        if filling.late:
+            self._abandon(arena)
+        else:
+            arena.filling = ArenaFilling(arena, self._idle, self._fetch)
+            if self._current is filling:
+                self._current = arena.filling
         if pinned:
             self._full(filling.used)
+
+    def _abandon(self, arena: Arena) -> None:
+        """Record into other memory from now on. A late launch keeps this until it is in its stream, and the
+        stream until the launch has ended. Without memory in its place the buffers are closed."""
+        for stream in arena.filling.streams:
+            arena.memory.record_stream(self._stream(stream))
+        arena.filling.zeroed = -1  # so that place() looks
+        self._arenas.remove(arena)
+        if self.closed:
+            return
+        try:
+            self._arenas.append(self._new_arena())
+        except torch.OutOfMemoryError:
+            self._may_grow = False
+        if not self._arenas:
+            self.closed = True
+        elif self._current is arena.filling:
+            self._current = self._arenas[-1].filling

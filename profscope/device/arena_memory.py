@@ -35,8 +35,8 @@ class ArenaFilling:
     """
 
     __slots__ = (
-        "_fetch", "address", "arena", "awaited", "cold", "host", "idle", "lanes", "ready", "streams", "used",
-        "zeroed",
+        "_fetch", "address", "arena", "awaited", "cold", "host", "idle", "lanes", "late", "ready", "streams",
+        "used", "zeroed",
     )  # fmt: skip
 
     def __init__(self, arena: Arena, idle: threading.Condition, fetch: Fetch) -> None:
@@ -46,6 +46,7 @@ class ArenaFilling:
         self.used = 0
         self.zeroed = 0  # bytes up to which all that is not used is zero
         self.cold: set[int] = set()  # offsets of launches that began cold
+        self.late: set[int] = set()  # offsets of launches that were not in their stream when it was drained
         self.streams: set[int] = set()
         self.ready: set[int] = set()  # those of the streams that have waited for what was zeroed last
         self.host: Future[Bytes] | None = None
@@ -60,8 +61,13 @@ class ArenaFilling:
     def is_cold(self, offset: int) -> bool:
         return offset in self.cold
 
+    def is_late(self, offset: int) -> bool:
+        return offset in self.late
+
     def fetch(self, offset: int, size: int) -> Bytes:
-        return self._fetch(self)[offset : offset + size]
+        """Zeros for a late launch, which may have been writing when its memory was copied."""
+        fetched = self._fetch(self)[offset : offset + size]
+        return np.zeros_like(fetched) if offset in self.late else fetched
 
     def wake(self) -> None:
         with self.idle:
@@ -84,9 +90,9 @@ class ArenaFilling:
         finally:
             self.idle.release()
 
-    def open(self) -> bool:
-        """Whether a launch with memory of it may not be enqueued yet."""
-        return any(lane.filling is self for lane in self.lanes)
+    def open(self) -> set[int]:
+        """Offsets of launches with memory of it that may not be enqueued yet."""
+        return {lane.offset for lane in self.lanes if lane.filling is self}
 
 
 class DeviceMemory:
@@ -114,9 +120,9 @@ class Arena(DeviceMemory):
 def pin(size: int) -> list[torch.Tensor]:
     """So many bytes of the host, in pieces.
 
-    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms, and
-    pieces without pauses for as long, since who pins has the lock again first (`python -m bench.held`, NVIDIA
-    H200, torch 2.11.0, 2026-11-23). So a piece takes 2 ms, and launches have twice as long to themselves.
+    While the driver locks memory no thread can launch: 128 MiB at once hold launches for 42 to 57 ms (NVIDIA
+    H200), and pieces without pauses for as long, since who pins has the lock again first. So a piece takes
+    2 ms, and launches have twice as long to themselves.
     """
     pieces = []
     for begin in range(0, size, PINNED_BYTES):

@@ -69,6 +69,9 @@ class Filling(Protocol):
         """Whether so much was zeroed right before the launch with memory there that it began with other
         caches than it would have had."""
 
+    def is_late(self, offset: int) -> bool:
+        """Whether the launch with memory there was not in its stream in time: what it writes is lost."""
+
     def fetch(self, offset: int, size: int) -> Bytes:
         """A launch's bytes on the host; waits for it. Raises RuntimeError if the device has faulted."""
 
@@ -145,6 +148,9 @@ class _HostFilling:
 
     def is_cold(self, offset: int) -> bool:
         return False  # new pages of the host's are in no GPU's cache
+
+    def is_late(self, offset: int) -> bool:
+        return False  # nobody drains it
 
     def fetch(self, offset: int, size: int) -> Bytes:
         return self._bytes

@@ -2,7 +2,8 @@
 `overhead_pct=` knows what a recorded launch costs.
 
 `policy.py` tells which launches these are; the dispatcher launches each of them through here. Two events of
-the device stand around a launch. They are read when they have passed: nothing in the launch path waits.
+the device stand around a launch. They are read when they have passed: nothing in the launch path waits. The
+emulator counts the cycles of a launch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import statistics
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -69,7 +70,13 @@ class Baseline:
             timed.bare += is_bare
         if pair is None or self._capturing:
             return run()
-        where = stream_of(stream) if self._on_gpu else None
+        if not self._on_gpu:
+            result, cycles = driver.active.device.time(run)
+            ns = 1e6 * driver.active.device.model.milliseconds(cycles)
+            with self._lock:
+                (timed.bare_ns if is_bare else timed.recorded_ns)[pair] = ns
+            return result
+        where = stream_of(stream)
         event = driver.active.get_device_interface().Event
         start, end = event(enable_timing=True), event(enable_timing=True)
         begun_ns = time.perf_counter_ns()
@@ -78,7 +85,7 @@ class Baseline:
         start.record(where)
         result = run()
         # Where the device has come to this event already, it waits for the kernel, and so would the time.
-        waited = self._on_gpu and start.query()
+        waited = start.query()
         end.record(where)
         # Kernels that are shorter than their launches give the host no lead. A budget needs none of them.
         if self._options.baseline and (waited or timed.hold_ns):
@@ -110,12 +117,18 @@ class Baseline:
             more = [timed.recorded_ns[pair] - timed.bare_ns[pair] for pair in pairs]
         return max(0.0, statistics.median(more))
 
-    def describe(self) -> tuple[dict[str, Any], list[str]]:
+    def describe(
+        self, emulated_ns: Mapping[tuple[str, str], tuple[float, float]]
+    ) -> tuple[dict[str, Any], list[str]]:
         """The metadata's entry "baseline" where launches are timed, and notes. Waits for those under way.
+
+        emulated_ns: as of `EmulatedCounts.launch_ns`, {} on a GPU.
 
         kernels: by name, an entry for each variant: its `key`; `bare_ns` and `instrumented_ns`, the times of
         pairs, a bare launch's and a recorded one's at the same place of the two lists;
-        `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known.
+        `unrecorded`, launches that ran bare; and `waited`, launches whose time is not known. On the emulator
+        an entry without such pairs has one of its recorded launches, with and without the instructions of
+        records, and `basis` is "model".
         """
         option = "baseline=" if self._options.baseline else "overhead_pct="
         with self._lock:
@@ -123,20 +136,22 @@ class Baseline:
                 self.pending[0][-1].synchronize()
                 self._read()
             every = list(self.timed.items())
-        if not every and not self._options.baseline:
+        if not every and not emulated_ns and not self._options.baseline:
             return {}, []
         kernels: dict[str, dict[str, dict[str, Any]]] = {}
         bare = Counter[str]()
         for configuration, timed in every:
-            key = configuration.key
-            new = {"key": key, "bare_ns": [], "instrumented_ns": [], "unrecorded": 0, "waited": 0}
-            entry = kernels.setdefault(configuration.name, {}).setdefault(key, new)  # one for all devices
+            entry = _entry(kernels, configuration.name, configuration.key)  # one for all devices
             pairs = sorted(timed.bare_ns.keys() & timed.recorded_ns.keys())
             entry["bare_ns"] += [timed.bare_ns[pair] for pair in pairs]
             entry["instrumented_ns"] += [timed.recorded_ns[pair] for pair in pairs]
             entry["unrecorded"] += timed.bare
             entry["waited"] += timed.waited
             bare[configuration.name] += timed.bare
+        for (name, key), (recorded_ns, bare_ns) in emulated_ns.items():
+            entry = _entry(kernels, name, key)
+            if not entry["bare_ns"]:
+                entry |= {"bare_ns": [bare_ns], "instrumented_ns": [recorded_ns], "basis": "model"}
         notes = [
             f"{name}: {number_of_launches(count)} ran bare to be timed, unrecorded ({option})"
             for name, count in sorted(bare.items())
@@ -165,6 +180,11 @@ class Baseline:
         """The oldest of those under way has passed."""
         times, pair, start, end = self.pending.popleft()
         times[pair] = float(start.elapsed_time(end)) * 1e6
+
+
+def _entry(kernels: dict[str, dict[str, dict[str, Any]]], name: str, key: str) -> dict[str, Any]:
+    new = {"key": key, "bare_ns": [], "instrumented_ns": [], "unrecorded": 0, "waited": 0}
+    return kernels.setdefault(name, {}).setdefault(key, new)
 
 
 def stream_of(handle: int) -> Any:

@@ -13,6 +13,7 @@ from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.dispatch.budget import Account
 from profscope.dispatch.policy import Policy, Turns
+from profscope.instrument_passes.contractions import contractions_of
 from profscope.recording.diagnostics import reason
 
 __all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
@@ -62,6 +63,7 @@ class Configuration:
         self.recorded: Binary | None = None
         self.steady: Launcher | None = None
         self.why = ""
+        self._beside: tuple[Binary, Binary, dict[str, Any]] | None = None  # see `beside_bare`
         self.lock = threading.RLock()
         if not matches:
             self.turns.pause()
@@ -84,6 +86,22 @@ class Configuration:
                     self.why = reason(error)
             return self.bare
 
+    def beside_bare(self, describe: Callable[[CompiledKernel], Build | None]) -> dict[str, Any]:
+        """What the bare binary takes, and `fused_otherwise`, the places of sums that the recorded one rounds
+        differently, if both have PTX; {} if one of the two is not known."""
+        bare, recorded = self.bare, self.recorded
+        if bare is None or recorded is None:
+            return {}
+        if self._beside is None or self._beside[0] is not bare or self._beside[1] is not recorded:
+            told: dict[str, Any] = {}
+            if (build := describe(bare.kernel)) is not None:
+                told |= build.resources()
+                if build.ptx and recorded.build is not None and recorded.build.ptx:
+                    own, other = (contractions_of(each.ptx) for each in (recorded.build, build))
+                    told["fused_otherwise"] = own.unlike(other)
+            self._beside = bare, recorded, told
+        return self._beside[2]
+
 
 class Configurations:
     """Those of a session. Thread-safe. matches: whether kernels of a name are to be recorded. account: opens
@@ -103,7 +121,8 @@ class Configurations:
         self._others: list[Configuration] = []
 
     def of(self, kernel: CompiledKernel, run: Launcher, device: int) -> Configuration:
-        """The configuration of a loaded bare binary. Binaries that several threads compile share one."""
+        """The configuration of a loaded bare binary. run: what its launcher does by itself. Binaries that
+        several threads compile share one."""
         key = kernel.hash, source_file(kernel), device
         with self._lock:
             if key not in self._by_key:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from profscope.compat.compiling import RecordedCompiler
+from profscope.compat.held_launchers import HeldLaunchers
 from profscope.compat.kernels import door, load, recording_call, trials
 from profscope.compat.programs import Program, manifest_of_binary
 from profscope.compat.triton_parts import CompiledKernel
@@ -18,7 +19,7 @@ from profscope.dispatch.configurations import Binary, Configuration, Configurati
 from profscope.dispatch.observing import STREAM, Observing
 from profscope.dispatch.policy import Policy
 from profscope.errors import CompileError, ScopeError
-from profscope.recording.diagnostics import reason
+from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.recording.recorded_launches import RecordedLaunches
 
 __all__ = ["Dispatcher"]
@@ -36,8 +37,8 @@ class Dispatcher:
     """Installed for the length of a session, and again each time it goes on. Thread-safe.
 
     seen: kernels of which a binary was launched; tried: those that an autotuner timed. door: of all binaries;
-    thread: what the calling thread is about to launch. compiler: of recorded binaries; launches: records
-    them. budget: None without `overhead_pct=`.
+    held: launchers that users keep; thread: what the calling thread is about to launch. compiler: of recorded
+    binaries; launches: records them. budget: None without `overhead_pct=`.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Dispatcher:
             assert budget is not None
             return budget.account(partial(baseline.extra_ns, configuration))
 
+        self.door = door(self._launcher)
+        self.held = HeldLaunchers(self.door.launcher, lambda: self.thread.passes)
         self.configurations = Configurations(policy, matches, None if budget is None else account)
         self.compiler = compiler
         self.seen: set[str] = set()
@@ -63,14 +66,13 @@ class Dispatcher:
         self._baseline = baseline
         self._observing = observing
         self.thread = _Thread()
-        self.door = door(self._launcher)
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install for the body of a with statement."""
         self._pause(is_paused=False)
         try:
-            with trials(self.trial), self.door.installed():
+            with trials(self.trial), self.held.installed(), self.door.installed():
                 yield
         finally:  # others may keep a door, as Inductor's launchers do
             self._pause(is_paused=True)
@@ -78,6 +80,7 @@ class Dispatcher:
     def shut(self, *, is_shut: bool) -> None:
         """While shut, known kernels run bare as if there were no session, and no launch has a number."""
         self._pause(is_paused=is_shut)
+        self.held.shut(is_shut=is_shut)
         self.door.shut(is_shut=is_shut)
 
     def _pause(self, *, is_paused: bool) -> None:
@@ -137,11 +140,17 @@ class Dispatcher:
     def notes(self) -> list[str]:
         """Why kernels run bare that were to be recorded, one line each."""
         failed = {f"{each.name} runs bare: {each.why}" for each in self.configurations.all() if each.why}
-        return sorted(failed)
+        lost = self.held.of_lost_kernels
+        return sorted(failed) + [
+            f"{number_of_launches(lost)} ran unrecorded: they were made with a CompiledKernel.run from "
+            "before the session, whose kernel is gone; keep the kernel"
+        ] * bool(lost)
 
     def _launcher(self, kernel: CompiledKernel, run: Launcher) -> Launcher:
-        """What a bare binary is launched with; itself, if it is never recorded."""
-        configuration = self.configurations.of(kernel, run, self._launches.device())
+        """What a bare binary is launched with; its launcher `run`, if it is never recorded."""
+        self.held.met(run, kernel)
+        own = self.held.own(run)
+        configuration = self.configurations.of(kernel, own, self._launches.device())
         self.seen.add(kernel.name)
         if not configuration.matches:
             return run
@@ -149,10 +158,10 @@ class Dispatcher:
 
         def launch(*args: Any) -> Any:
             if thread.passes:
-                return run(*args)
+                return own(*args)
             drawn = turns.draw()
-            if drawn:
-                return run(*args)
+            if drawn:  # if the session is over, another one may be on, which `run` comes by
+                return (own if drawn > 0 else run)(*args)
             if drawn is None:
                 return ask(configuration, *args)
             steady = configuration.steady

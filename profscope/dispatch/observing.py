@@ -316,6 +316,21 @@ class EmulatedCounts:
             for kernel, key, totals in self._counted()
         )
 
+    def launch_ns(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """By kernel and key what a recorded launch takes, and would take without the instructions of records.
+        One that is probed is left out: threads exchange the values, too."""
+        sums: dict[tuple[str, str], Counter[str]] = {}
+        for kernel, key, totals in self._counted():
+            if not _is_probed(manifest_of_binary(kernel)):
+                recorded, bare = totals.cycles
+                own = sums.setdefault((kernel.name, key), Counter())
+                own.update(launches=totals.launches, recorded=recorded, bare=bare)
+        ms = self._device.model.milliseconds
+        return {
+            key: (1e6 * ms(own["recorded"]) / own["launches"], 1e6 * ms(own["bare"]) / own["launches"])
+            for key, own in sums.items()
+        }
+
     def _counted(self) -> list[tuple[CompiledKernel, str, Totals]]:
         """Of each configuration that has been recorded its binary, its key and its counts."""
         counts = dict(self._counts)  # another thread may launch meanwhile

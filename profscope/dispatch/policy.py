@@ -65,8 +65,9 @@ class Policy:
 class Turns:
     """The numbers of one configuration's launches, over all threads.
 
-    draw(): a launch begins. 0: it is recorded; another number: it is bare. None: the policy or the observer
-    has to be asked, and `take` gives the launch its number. Behind the pairs, and once nothing is to be
+    draw(): a launch begins. 0: it is recorded; another number: it is bare, and a negative one: it is none of
+    the session's. None: the policy or the observer has to be asked, and `take` gives the launch its number.
+    Behind the pairs, and once nothing is to be
     observed, drawing is one step of iterators in C: it takes no lock.
 
     observing: each launch behind the first draws None, so that the observer can be asked.
@@ -120,7 +121,7 @@ class Turns:
         """Until `resume` every launch is bare, and has no number."""
         with self._lock:
             self._paused = True
-            self.draw = repeat(1).__next__
+            self.draw = repeat(-1).__next__
 
     def resume(self) -> None:
         """Go on with the number after the last one; paused or not."""

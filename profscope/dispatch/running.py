@@ -126,12 +126,14 @@ class Running:
             return recorded
 
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
-        """Metadata and notes beyond what the launches themselves say."""
+        """Metadata and notes beyond what launches, `host_clock` and `lasting` say."""
         sampling, of_launches = self._launch_sampling()
         hardware, observed = self.observing.describe()
+        emulated_ns = {}
         if self.emulated_counts is not None:
             hardware.setdefault("hardware", {})["tensors"] = self.emulated_counts.tensors()
-        baseline, timed = self.baseline.describe()
+            emulated_ns = self.emulated_counts.launch_ns()
+        baseline, timed = self.baseline.describe(emulated_ns)
         building, left_bare = self.inductor.describe()
         notes = [
             *left_bare,
@@ -151,10 +153,8 @@ class Running:
             notes.append(from_cpp)
         if not self.recorder.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
-        more = {"clock": self.machine.clock(), "bare": self._bare()}
-        if self.budget is not None:
-            more["budget"] = self.budget.describe()
-        told = self.metadata | sampling | building | hardware | baseline | more
+        budget = {} if self.budget is None else {"budget": self.budget.describe()}
+        told = self.metadata | sampling | building | hardware | baseline | budget
         return told | self.job.describe(), notes
 
     def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
@@ -164,6 +164,8 @@ class Running:
         """
         if gate == "kernel":
             return self.dispatcher.door.launcher(launched)
+        if gate == "held":
+            return self.dispatcher.held.called(launched)
         if gate == "tuner":
             return self.inductor.launcher(launched)
         self.dispatcher.tried.add(launched.base_fn.__name__)
@@ -182,6 +184,13 @@ class Running:
         """The metadata's entry "host_clock", as it is now, where there is one."""
         clocks = self.machine.host_clocks
         return {} if clocks is None else clocks.describe()
+
+    def lasting(self) -> dict[str, Any]:
+        """Entries of the metadata that a session's end does not change: "clock", and "bare", by the key of
+        the configuration (see `Configuration.beside_bare`), which takes some milliseconds a kernel."""
+        describe = self.recorder.launches.describe
+        known = ((each.key, each.beside_bare(describe)) for each in self.dispatcher.configurations.all())
+        return {"clock": self.machine.clock(), "bare": {key: told for key, told in known if told}}
 
     def _shut(self, is_shut: bool) -> None:
         self.dispatcher.shut(is_shut=is_shut)
@@ -219,20 +228,6 @@ class Running:
             f"{captured} launches that CUDA graphs captured record at each replay, whatever overhead_pct= "
             "says; every= leaves replays out"
         ]
-
-    def _bare(self) -> dict[str, Any]:
-        """What the bare binaries take that recorded ones stand for, by the configuration's key, and their
-        arithmetic."""
-        builds = (
-            self.recorder.launches.describe(each.bare.kernel)
-            for each in self.dispatcher.configurations.all()
-            if each.bare is not None and each.recorded is not None
-        )
-        return {
-            build.key: build.resources() | {"arithmetic": build.arithmetic}
-            for build in builds
-            if build is not None
-        }
 
     def _unknown_modules(self) -> list[str]:
         if ORIGINS.unknown and self.inductor.names:

@@ -1,9 +1,10 @@
 """The cost model: the cycles from which every clock value, and every reason to wait, follows.
 
-A warp issues its instructions in order. Each takes `issue` cycles of its time, or as many as ptxas makes
-instructions of it (`ptx_slots`); its result is there `latency` cycles after it was issued, two more for
-each instruction of an expansion. The first instruction that reads the result waits for it, as does the end of
-the basic block if the result is used beyond. Stores, prefetches and asynchronous copies are not waited for,
+A warp issues the instructions of a basic block in the order of an assembler (`translation/ordering.py`). Each
+takes `issue` cycles of its time, or as many as ptxas makes instructions of it (`ptx_slots`); its result is
+there `latency` cycles after it was issued, two more for each instruction of an expansion. The first
+instruction that reads the result waits for it, as does the end of the basic block if the result is used
+beyond. Stores, prefetches and asynchronous copies are not waited for,
 except by `cp.async.wait_group`. Instructions that a predicate switches off are issued all the same, but a
 wait that is switched off does not wait.
 

@@ -7,7 +7,7 @@ All of it is arithmetic on the cost model's cycles, so it is the same on every m
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,19 +53,26 @@ class Model:
     def cycles(self, nanoseconds: int) -> int:
         return nanoseconds * self.clock_khz // 1_000_000
 
+    def milliseconds(self, cycles: float) -> float:
+        return cycles / self.clock_khz
+
 
 @dataclass
 class Placement:
-    """When and where CTAs of one launch run. Cycles count from the launch's begin."""
+    """When and where CTAs of one launch run. Cycles count from the launch's begin.
 
-    sms: Array  # of each slot
-    free: Array  # cycle from which each slot is free
+    sms: of each slot. free: (slots, 2), the cycle from which each is free, and from which it would be without
+    the instructions of records.
+    """
+
+    sms: Array
+    free: Array
 
     @classmethod
     def of(cls, model: Model, warps: int, shared_bytes: int) -> "Placement":
         per_sm = model.slots_per_sm(warps, shared_bytes)
         slots = np.tile(np.arange(model.sm_count, dtype=np.int32), per_sm)
-        return cls(slots, np.zeros(len(slots), np.int64))
+        return cls(slots, np.zeros((len(slots), 2), np.int64))
 
     @property
     def slots_per_sm(self) -> int:
@@ -78,8 +85,14 @@ class Placement:
 
     def next_round(self, count: int) -> tuple[Array, Array, Array]:
         """Slots, SMs and start cycles of the next `count` CTAs, at most one a slot."""
-        order = np.argsort(self.free, kind="stable")[:count]
+        order = np.argsort(self.free[:, 0], kind="stable")[:count]
         return order, self.sms[order], self.free[order] + CTA_LAUNCH_CYCLES
+
+    @property
+    def cycles(self) -> tuple[int, int]:
+        """When the launch ends, and when it would without the instructions of records."""
+        end, own_end = self.free.max(axis=0).tolist()
+        return end, own_end
 
     def finish(self, slots: Array, ends: Array) -> None:
         self.free[slots] = ends
@@ -107,9 +120,13 @@ class Device:
     late: dict[str, tuple[int, int]] = field(default_factory=dict)
     counts: dict[Any, Totals] | None = None
 
-    @property
-    def now_ns(self) -> int:
-        return int(self.model.nanoseconds(self.cycles))
+    def time(self, launch: Callable[[], Any]) -> tuple[Any, int]:
+        """What a function returns that launches one kernel, and the cycles of that launch; 0 without one."""
+        with self.turn:
+            before = self.cycles
+            result = launch()
+            took = self.cycles - before - self.model.cycles(self.model.launch_overhead_ns)
+            return result, max(0, took)
 
     def note_late(self, kernel: str, count: int, cycles: int) -> None:
         before = self.late.get(kernel, (0, 0))

@@ -101,9 +101,9 @@ class EmulatorDriver(base.DriverBase):  # type: ignore[misc]
         """For autotuning: emulated milliseconds of one call, the same on every machine, for each quantile."""
 
         def benchmark(kernel_call: Callable[[], Any], *, quantiles: Sequence[float], **_: Any) -> list[float]:
-            start_ns = self.device.now_ns
+            start = self.device.cycles
             kernel_call()
-            return [(self.device.now_ns - start_ns) / 1e6] * len(quantiles)
+            return [self.device.model.milliseconds(self.device.cycles - start)] * len(quantiles)
 
         return benchmark
 
@@ -134,18 +134,18 @@ class Event:
     def __init__(self, device: "Device", enable_timing: bool = False, **_: Any) -> None:
         self._device = device
         self._has_timing = enable_timing
-        self._recorded_ns: int | None = None
+        self._recorded: int | None = None  # the device's cycle
 
     def record(self, stream: Any = None) -> None:
-        self._recorded_ns = self._device.now_ns
+        self._recorded = self._device.cycles
 
     def elapsed_time(self, end: "Event") -> float:
         """Emulated milliseconds from this event to `end`. Raises RuntimeError where one has no time."""
         if not (self._has_timing and end._has_timing):
             raise RuntimeError("Both events must be created with argument 'enable_timing=True'.")
-        if self._recorded_ns is None or end._recorded_ns is None:
+        if self._recorded is None or end._recorded is None:
             raise RuntimeError("Both events must be recorded before calculating elapsed time.")
-        return (end._recorded_ns - self._recorded_ns) / 1e6
+        return self._device.model.milliseconds(end._recorded - self._recorded)
 
     def query(self) -> bool:
         """Launches have ended when they return, so it has always passed."""

@@ -30,6 +30,7 @@ from profscope.progress import Steps, working
 __all__ = ["Launch", "Launcher", "check_count", "flatten", "live_tensors", "pack"]
 
 _SCRATCHES: Final = 2  # buffers that are a kernel's last parameters
+_MOST_CTAS: Final = (2**31 - 1, 65535, 65535)  # along x, y and z
 
 
 class Launcher:
@@ -104,6 +105,7 @@ class Launcher:
                 f"{function.name} was compiled for the emulator, which is no longer the active driver"
             )
         check_count(function.name, self.signature, len(args))
+        check_grid(function.name, grid)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
         launch_metadata, launch_enter_hook, launch_exit_hook = hooks
         if launch_enter_hook is not None:
@@ -164,6 +166,15 @@ class Launcher:
             is_counted=profile is not None,
             parameters=[pack(kind, value) for kind, value in zip(types, values, strict=True)],
         ).run()
+
+
+def check_grid(name: str, grid: tuple[int, int, int]) -> None:
+    """Raises EmulatorError for a grid that CUDA refuses."""
+    if any(not 0 <= size <= most for size, most in zip(grid, _MOST_CTAS, strict=True)):
+        raise EmulatorError(
+            f"{name}: grid {grid}: CUDA allows at most {_MOST_CTAS[0]} CTAs along x, and {_MOST_CTAS[1]} "
+            "along y and z"
+        )
 
 
 def _profile_allocator(allocation: Any, active: Any) -> Callable[..., Any]:
@@ -345,8 +356,8 @@ class Launch:
         with self.device.turn, working(f"emulating {self.program.name}", total, self.steps):
             begun = self.begin()
             self.run_all(begun, placement)
-            self.keep(list(begun.counted.values()))
-            self.device.cycles += int(placement.free.max()) + model.cycles(model.launch_overhead_ns)
+            self.keep(list(begun.counted.values()), placement.cycles)
+            self.device.cycles += placement.cycles[0] + model.cycles(model.launch_overhead_ns)
 
     def run_all(self, begun: Grid, placement: Placement) -> None:
         """Execute all CTAs and tell the placement when they end."""
@@ -358,13 +369,13 @@ class Launch:
         else:
             self.place_afterwards(begun, total, placement)
 
-    def keep(self, counts: Sequence[LaunchCounts]) -> None:
+    def keep(self, counts: Sequence[LaunchCounts], cycles: tuple[int, int]) -> None:
         """Add the counts of the launch, which has ended, to those of its program."""
         if counts and self.device.counts is not None:
             totals = self.device.counts.get(self.program) or Totals(self.program.counted)
             tensors = [each for each in self.memory.pointers[:-_SCRATCHES] if each is not None]
             reached = {each.name: each.end - each.base for each in tensors}
-            self.device.counts[self.program] = totals.plus(counts, reached)
+            self.device.counts[self.program] = totals.plus(counts, reached, cycles)
 
     def begin(self) -> Grid:
         """What the launch's CTAs share from now on."""
@@ -420,23 +431,23 @@ class Launch:
 
     def place_afterwards(self, begun: Grid, total: int, placement: Placement) -> None:
         """It makes no difference when CTAs run: those of several rounds run together."""
-        durations = np.zeros(total, np.int64)
+        durations = np.zeros((total, 2), np.int64)
         whole = total // len(placement.sms) * len(placement.sms)
         for first, end in ((0, whole), (whole, total)):
             for part in range(first, end, self.batch_ctas):
                 schedule = self.schedule(placement, end - first)
                 ctas = np.arange(part, min(end, part + self.batch_ctas))
-                nothing = np.zeros(len(ctas), np.int64)
-                durations[ctas] = self.execute(begun, schedule, ctas, nothing, nothing.astype(np.int32))
+                starts, sms = np.zeros((len(ctas), 2), np.int64), np.zeros(len(ctas), np.int32)
+                durations[ctas] = self.execute(begun, schedule, ctas, starts, sms)
         for ctas in self.rounds(total, placement):
             slots, _, starts = placement.next_round(len(ctas))
             placement.finish(slots, starts + durations[ctas])
 
     def execute(self, begun: Grid, schedule: Schedule, ctas: Array, starts: Array, sms: Array) -> Array:
-        """Run some CTAs together; returns the cycle at which each one's last warp ended."""
-        ends = np.zeros(len(ctas), np.int64)
+        """Run some CTAs together; returns the cycle at which each one's last warp ended, (CTAs, 2)."""
+        ends = np.zeros((len(ctas), 2), np.int64)
         with np.errstate(all="ignore"):
             for part in run(Batch(begun, schedule, ctas, starts, sms)):
-                ends[part.ctas - ctas[0]] = part.clocks.max(axis=(1, 2))
+                ends[part.ctas - ctas[0]] = part.clocks.max(axis=1)
         self.steps.done += len(ctas)
         return ends

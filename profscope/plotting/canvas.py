@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +34,7 @@ __all__ = [
     "label_time",
     "legend_below",
     "listed",
+    "of_kernels",
     "picked",
     "set_text",
     "short_name",
@@ -182,18 +184,18 @@ class Picked:
         return "" if self.is_whole else f"{len(self.ctas):,} of {self.grid:,} CTAs were recorded"
 
 
-def picked(tables: Tables, launch: int | None, kernel: str | None, what: str) -> Picked:
+def picked(tables: Tables, launch: int | None, kernels: str | None, what: str) -> Picked:
     """The launch that is asked for, or else the kernel's of median length; see `Plots`. what: for errors."""
     launches = _with_spans(tables, what)
-    if kernel is not None:
-        launches = _of_kernel(launches, kernel, what)
+    if kernels is not None:
+        launches = of_kernels(launches, kernels, what)
     if launch is not None:
         own = launches[launches["launch"] == launch]
         if own.empty:
-            whose, known = "" if kernel is None else f" of {kernel}", listed(launches["launch"].tolist())
+            whose, known = "" if kernels is None else f" of {kernels}", listed(launches["launch"].tolist())
             raise DrawError(f"{what}: no launch {launch}{whose} has spans; there are {known}")
     else:
-        own = _median(launches if kernel is not None else _heaviest(launches))
+        own = _median(_heaviest(launches))
     number = int(own["launch"].iloc[0])
     first, last = np.searchsorted(tables.df["launch"].to_numpy(), [number, number + 1])
     alone = replace(tables, df=tables.df.iloc[first:last], launches=own.reset_index(drop=True))
@@ -214,12 +216,16 @@ def _with_spans(tables: Tables, what: str) -> pd.DataFrame:
     raise DrawError(f"{what} needs spans, and this profile has none")
 
 
-def _of_kernel(launches: pd.DataFrame, kernel: str, what: str) -> pd.DataFrame:
-    own = launches[launches["kernel"] == kernel]
-    if own.empty:
-        known = launches["kernel"].drop_duplicates().astype("str").tolist()
-        raise DrawError(f"{what}: no launch of a kernel {kernel!r} has spans; there are {listed(known)}")
-    return own
+def of_kernels(table: pd.DataFrame, kernels: str, what: str) -> pd.DataFrame:
+    """The rows of kernels whose names the regular expression matches."""
+    known = table["kernel"].drop_duplicates().astype("str").tolist()
+    try:
+        matching = [name for name in known if re.search(kernels, name)]
+    except re.error as error:
+        raise DrawError(f"{what}: kernels={kernels!r} is not a regular expression: {error}") from None
+    if not matching:
+        raise DrawError(f"{what}: kernels={kernels!r} matches none of them; there are {listed(known)}")
+    return table[table["kernel"].isin(matching)]
 
 
 def _heaviest(launches: pd.DataFrame) -> pd.DataFrame:

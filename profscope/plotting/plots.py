@@ -20,7 +20,8 @@ class Plots:
 
         prof.plot.timeline(cta=3).savefig("cta.svg")
 
-    kernel: a kernel's name; without it, the one whose launches took longest. launch: a number of
+    kernels: a regular expression; drawn is the kernel that it matches, of several the one whose launches took
+    longest. launch: a number of
     `prof.launches`; without it, the kernel's launch of median length, cold ones left aside. ax: the axes to
     draw into; without them, those of a new figure. pyplot is not used, and none of its state is changed.
 
@@ -38,7 +39,7 @@ class Plots:
         self,
         cta: int | None = None,
         launch: int | None = None,
-        kernel: str | None = None,
+        kernels: str | None = None,
         *,
         between: tuple[float, float] | None = None,
         ax: Axes | None = None,
@@ -53,19 +54,19 @@ class Plots:
         require("plot", "prof.plot.timeline()", DrawError)
         from profscope.plotting.timeline import timeline
 
-        return timeline(self._tables, cta, launch, kernel, between=between, ax=ax)
+        return timeline(self._tables, cta, launch, kernels, between=between, ax=ax)
 
     def heatmap(
-        self, launch: int | None = None, kernel: str | None = None, *, ax: Axes | None = None
+        self, launch: int | None = None, kernels: str | None = None, *, ax: Axes | None = None
     ) -> Figure:
         """How many CTAs each SM ran at once, over the time of a launch. A white row: none."""
         require("plot", "prof.plot.heatmap()", DrawError)
         from profscope.plotting.waves import heatmap
 
-        return heatmap(self._tables, launch, kernel, ax=ax)
+        return heatmap(self._tables, launch, kernels, ax=ax)
 
     def waves(
-        self, launch: int | None = None, kernel: str | None = None, *, ax: Axes | None = None
+        self, launch: int | None = None, kernels: str | None = None, *, ax: Axes | None = None
     ) -> Figure:
         """CTAs at once over the time of a launch, by wave, and its tail.
 
@@ -75,14 +76,14 @@ class Plots:
         require("plot", "prof.plot.waves()", DrawError)
         from profscope.plotting.waves import waves
 
-        return waves(self._tables, launch, kernel, ax=ax)
+        return waves(self._tables, launch, kernels, ax=ax)
 
-    def roofline(self, kernel: str | None = None, *, ax: Axes | None = None) -> Figure:
+    def roofline(self, kernels: str | None = None, *, ax: Axes | None = None) -> Figure:
         """What kernels, and the loops and lines of one, reach of what the device can do.
 
-        kernel: one kernel with its loops and lines; without it, all kernels, or all of the only one.
+        kernels: a regular expression; of the only kernel that it matches also loops and lines.
         """
         require("plot", "prof.plot.roofline()", DrawError)
         from profscope.plotting.roofs import roofs
 
-        return roofs(self._tables, kernel, ax=ax)
+        return roofs(self._tables, kernels, ax=ax)

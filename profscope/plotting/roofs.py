@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from profscope.analysis.kernels.devices import Peak, peak_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.errors import DrawError
-from profscope.plotting.canvas import INK, LINE, axes_for, legend_below, listed, short_name, title
+from profscope.plotting.canvas import INK, LINE, axes_for, legend_below, of_kernels, short_name, title
 from profscope.schema import Tables
 
 __all__ = ["roofs"]
@@ -26,19 +26,17 @@ _BOUND: Final = {"tensor cores": "the peak of dots", "memory": "the peak of DRAM
 _BITS: Final = {8: "8-bit", 16: "16-bit", 32: "tf32"}
 
 
-def roofs(tables: Tables, kernel: str | None, *, ax: Axes | None) -> Figure:
+def roofs(tables: Tables, kernels: str | None, *, ax: Axes | None) -> Figure:
     """See `Plots.roofline`."""
     if tables.emulated:
         raise DrawError(f"{_WHAT}: the emulator has no rates, since its cycles are not time")
     rows = roof_table(tables)
     missing = rows.attrs["not_measured"]
-    if kernel is not None:
-        known = tables.launches["kernel"].drop_duplicates().astype("str").tolist()
-        if kernel not in known:
-            raise DrawError(f"{_WHAT}: there is no kernel {kernel!r}; there are {listed(known)}")
-        rows = rows[rows["kernel"] == kernel]
-        missing = [text for text in missing if text.startswith(f"{kernel}:")]
-    elif rows["kernel"].nunique() > 1:
+    if kernels is not None:
+        own = set(of_kernels(tables.launches, kernels, _WHAT)["kernel"])
+        rows = rows[rows["kernel"].isin(own)]
+        missing = [text for text in missing if text.partition(":")[0] in own]
+    if rows["kernel"].nunique() > 1:
         rows = rows[rows["of"] == "kernel"]
     points = rows[(rows["tflop_per_s"] > 0) & (rows["flops_per_byte"] > 0)]
     if points.empty:

@@ -68,13 +68,13 @@ def timeline(
     tables: Tables,
     cta: int | None,
     launch: int | None,
-    kernel: str | None,
+    kernels: str | None,
     *,
     between: tuple[float, float] | None,
     ax: Axes | None,
 ) -> Figure:
     """See `Plots.timeline`."""
-    chosen = picked(tables, launch, kernel, "prof.plot.timeline()")
+    chosen = picked(tables, launch, kernels, "prof.plot.timeline()")
     at = _cta(chosen, cta)
     rows = slice(int(chosen.ctas.first[at]), int(chosen.ctas.first[at] + chosen.ctas.rows[at]))
     df, start, duration = chosen.tables.df.iloc[rows], chosen.start[rows], chosen.duration[rows]

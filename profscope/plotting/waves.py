@@ -46,9 +46,9 @@ _EMPTY: Final = "empty after the last CTA began"
 _ABOVE: Final = 1.18  # of the axis, in slots
 
 
-def waves(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | None) -> Figure:
+def waves(tables: Tables, launch: int | None, kernels: str | None, *, ax: Axes | None) -> Figure:
     """See `Plots.waves`."""
-    chosen = picked(tables, launch, kernel, "prof.plot.waves()")
+    chosen = picked(tables, launch, kernels, "prof.plot.waves()")
     ctas = every_cta(chosen.tables, chosen.tables.launches)
     if ctas is None:
         raise DrawError(
@@ -189,9 +189,9 @@ _BINS: Final = 320
 _SM_SHADES: Final = LinearSegmentedColormap.from_list("ctas", ["#ffffff", "#c9ddf5", "#5b94d6", "#123f7c"])
 
 
-def heatmap(tables: Tables, launch: int | None, kernel: str | None, *, ax: Axes | None) -> Figure:
+def heatmap(tables: Tables, launch: int | None, kernels: str | None, *, ax: Axes | None) -> Figure:
     """See `Plots.heatmap`."""
-    chosen = picked(tables, launch, kernel, "prof.plot.heatmap()")
+    chosen = picked(tables, launch, kernels, "prof.plot.heatmap()")
     ctas = chosen.ctas
     if (ctas.sm < 0).all():
         raise DrawError("prof.plot.heatmap(): nobody says which SM a CTA ran on")

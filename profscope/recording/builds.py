@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from profscope.compat.origins import ORIGINS
-from profscope.compat.triton_parts import JITCallable
+from profscope.compat.triton_parts import JITCallable, constexpr
 from profscope.decoding.build import Build, SourceText
 from profscope.instrument_passes.analyses.occupancy import limits_of
 
@@ -22,6 +23,7 @@ _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
+_HASH_DIGITS: Final = 16
 _MAGIC: Final = b"\x7fELF\x02"  # of 64 bits
 _INSTRUCTION_BYTES: Final = 16
 _OPCODE: Final = 0xFFF
@@ -48,7 +50,7 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         ptx=ptx_of(kernel),
         ttgir=str(kernel.asm.get("ttgir") or ""),
         model=_model(function),
-        sources=tuple(_texts(function, set())) if isinstance(function, JITCallable) else (),
+        sources=tuple(_texts(function)) if isinstance(function, JITCallable) else (),
     )
 
 
@@ -74,8 +76,11 @@ def _configuration(source: Any, function: Any, metadata: Any) -> dict[str, Any]:
     names = list(getattr(function, "arg_names", ()))
     constants = getattr(source, "constants", {})
     attributes = getattr(source, "attrs", {})
+    is_known = isinstance(function, JITCallable)
     return {
-        "function": _qualified(function),
+        "function": _qualified(function) if is_known else "",
+        "source_hash": _source_hash(function, constants.values()) if is_known else "",
+        "captured": _captured(function) if is_known else {},
         "constexprs": {_argument(path, names): _plain(value) for path, value in constants.items()},
         "signature": {str(name): _plain(kind) for name, kind in source.signature.items()},
         "specialisation": {
@@ -101,54 +106,82 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, tuple | list):
         return [_plain(each) for each in value]
+    if isinstance(value, constexpr):
+        return _plain(value.value)
     if isinstance(value, JITCallable):
-        return f"{_module(value)}.{value.__name__}"
+        return _qualified(value)
     return _ADDRESS.sub("", str(value))
 
 
-def _qualified(function: Any) -> str:
+def _qualified(function: JITCallable) -> str:
     """Module and name: functions of several libraries may share a name. What a script defines is named as if
-    it were imported. "" for a module that was compiled from a file."""
-    if not isinstance(function, JITCallable):
-        return ""
+    it were imported."""
     module = _module(function)
-    code = getattr(function.fn, "__code__", None)
+    code = getattr(_unbound(function).fn, "__code__", None)
     if module == "__main__" and code is not None and Path(code.co_filename).is_file():
         module = Path(code.co_filename).stem
-    return f"{module}.{function.__name__}"
+    return f"{module}.{_unbound(function).__name__}"
 
 
 def _module(function: JITCallable) -> str:
     """The module that a function is from; a constexpr_function does not say it itself."""
-    plain = getattr(function, "__func__", function)  # of a method that is bound to its object
-    return str(getattr(plain, "module", None) or plain.fn.__module__)
+    own = _unbound(function)
+    return str(getattr(own, "module", None) or own.fn.__module__)
 
 
-def _texts(function: JITCallable, seen: set[int]) -> Iterator[SourceText]:
-    """The texts of a function and of those it calls, but for Triton's own."""
-    seen.add(id(function))
-    if function.fn is None:  # torch.compile made it in another process
-        return
-    text = "".join(function.raw_src)
-    file = function.fn.__code__.co_filename
-    yield SourceText(function.__name__, file, function.starting_line_number, text)
-    for callee in _callees(function):
-        if id(callee) not in seen and not _module(callee).startswith("triton."):
-            yield from _texts(callee, seen)
+def _unbound(function: Any) -> Any:
+    """The function of a method that is bound to its object."""
+    return getattr(function, "__func__", function)
 
 
-def _callees(function: JITCallable) -> Iterator[JITCallable]:
-    """The functions of Triton's that a function names."""
-    known = function.get_capture_scope()
-    for node in ast.walk(function.parse()):
-        if isinstance(node, ast.Name):
-            value = known.get(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            value = getattr(known.get(node.value.id), node.attr, None)
-        else:
-            continue
-        if isinstance(value, JITCallable):
-            yield value
+def _source_hash(function: JITCallable, constants: Iterable[Any]) -> str:
+    """What Triton keys a kernel's source by: its text and line, all that it calls and captures, and the
+    functions among its constexprs."""
+    keys = [each.cache_key for each in (function, *constants) if isinstance(each, JITCallable)]
+    return hashlib.sha256("".join(keys).encode()).hexdigest()[:_HASH_DIGITS]
+
+
+def _captured(function: JITCallable) -> dict[str, Any]:
+    """By name, the functions and constexprs from outside that a function and those it calls name."""
+    captured: dict[str, Any] = {}
+    for each in _with_callees(function):
+        captured = {name: _plain(value) for name, value in _from_outside(each)} | captured
+    return captured
+
+
+def _texts(function: JITCallable) -> Iterator[SourceText]:
+    """The texts of a function and of those it calls."""
+    for each in _with_callees(function):
+        file = each.fn.__code__.co_filename
+        yield SourceText(each.__name__, file, each.starting_line_number, "".join(each.raw_src))
+
+
+def _with_callees(function: JITCallable) -> list[JITCallable]:
+    """A function and those it calls, but for Triton's own; none if another process has made it, as
+    torch.compile's may."""
+    found = [] if function.fn is None else [function]
+    for each in found:  # grows meanwhile
+        called = [value for _, value in _from_outside(each) if isinstance(value, JITCallable)]
+        new = {id(value): value for value in called if not any(value is known for known in found)}
+        found += new.values()
+    return found
+
+
+def _from_outside(function: JITCallable) -> Iterator[tuple[str, Any]]:
+    """By name, the functions of Triton's, but for its own, and the constexprs that a function names and does
+    not define."""
+    known, tree = function.get_capture_scope(), function.parse()
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    own = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    own |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    found = [(node.id, known.get(node.id)) for node in names if node.id not in own]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.append((node.attr, _unbound(getattr(known.get(node.value.id), node.attr, None))))
+    for name, value in found:
+        is_function = isinstance(value, JITCallable) and not _module(value).startswith("triton.")
+        if is_function or isinstance(value, constexpr):
+            yield name, value
 
 
 def instruction_count(cubin: bytes) -> int | None:

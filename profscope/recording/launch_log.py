@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,14 @@ from profscope.errors import RecordError
 from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.records import LaunchBits
 from profscope.recording.diagnostics import number_of_launches
-from profscope.recording.trimming import needed_ring_log2, trimmed
+from profscope.recording.trimming import has_full_ring, ring_need, trimmed
 
 __all__ = ["Launch", "LaunchLog", "Plan", "Route", "fetched"]
+
+# So many launches of a program and grid get rings by guess if none shows what they need, because it faults or
+# has nothing to loop over.
+_MOST_GUESSES: Final = 4
+_MOST_LOOKED_AT: Final = 4096  # of the launches before a drain, for rings that are too short
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -82,6 +87,11 @@ class Launch:
         return self.program.manifest
 
     @property
+    def key(self) -> tuple[int, int]:
+        """Of its program and grid: those of one key have rings of one length."""
+        return self.manifest.digest, self.ctas
+
+    @property
     def is_cold(self) -> bool:
         """See `Filling.is_cold`."""
         return self.filling.is_cold(self.offset)
@@ -110,6 +120,9 @@ class _Trimmed:
     def is_cold(self, offset: int) -> bool:
         return self.cold
 
+    def is_late(self, offset: int) -> bool:
+        return False
+
     def fetch(self, offset: int, size: int) -> Bytes:
         return self.bytes
 
@@ -120,12 +133,13 @@ _Entry = tuple[Program, Route, Any, int, Mark, int]
 class LaunchLog:
     """entries: program, route, filling and the offset in it, mark, host scope; the launch path appends to it.
     None once a launch has been taken away. ring_log2: by manifest digest and CTAs, the length that rings
-    need, shown by a launch whose own were a guess; it may be gone when the next one comes.
+    need, shown by launches whose own were a guess, or too short; they may be gone when the next one comes.
     """
 
     def __init__(self) -> None:
         self.entries: list[_Entry | None] = []
         self.ring_log2: dict[tuple[int, int], int] = {}
+        self._guesses: Counter[tuple[int, int]] = Counter()  # that showed nothing
         self._first = 0  # all before it are None
         self._lock = threading.Lock()
 
@@ -155,6 +169,24 @@ class LaunchLog:
         for index, entry in self._standing():
             if entry[0].manifest.digest == digest and entry[1].plan.ctas == ctas:
                 yield self._launch(index, entry)
+
+    def newest(self, digest: int, ctas: int) -> Launch | None:
+        """The last one of `launches_of`."""
+        for index in range(len(self.entries) - 1, self._first - 1, -1):
+            entry = self.entries[index]
+            if entry is not None and entry[0].manifest.digest == digest and entry[1].plan.ctas == ctas:
+                return self._launch(index, entry)
+        return None
+
+    def newest_drained(self) -> list[Launch]:
+        """The last launch that is on the host of each program and grid, of those of late."""
+        found: dict[tuple[int, int], Launch] = {}
+        count = len(self.entries)
+        for index in range(count - 1, max(self._first, count - _MOST_LOOKED_AT) - 1, -1):
+            entry = self.entries[index]
+            if entry is not None and entry[0].manifest.ring_bytes and entry[2].drained:
+                found.setdefault((id(entry[0]), entry[1].plan.ctas), self._launch(index, entry))
+        return list(found.values())
 
     def programs(self) -> set[tuple[Manifest, int]]:
         """The programs that have run, each with the CTAs of its grids."""
@@ -211,14 +243,33 @@ class LaunchLog:
         with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
             records = without_vacant_area(records, launch.manifest, launch.ctas)
         if launch.guessed:
-            key = launch.manifest.digest, launch.ctas
-            self.ring_log2[key] = needed_ring_log2(records, launch.manifest)
+            self._learn(launch, records)
             with contextlib.suppress(RecordError):  # the profile will say what is wrong with it
                 records = trimmed(records, launch.manifest)
                 bits = LaunchBits.decode(int(launch_header(records)["launch_bits"]))
                 buffer = np.concatenate([stamps, records])
                 self._keep(launch, buffer, bits)
         return buffer[: len(stamps) + len(records)]
+
+    def _learn(self, launch: Launch, records: Bytes) -> None:
+        key, (ring_log2, is_shown) = launch.key, ring_need(records, launch.manifest)
+        with self._lock:
+            self._guesses[key] += not is_shown
+            if is_shown or self._guesses[key] >= _MOST_GUESSES:
+                self.ring_log2[key] = max(ring_log2, self.ring_log2.get(key, 0))
+
+    def learn_again(self, launch: Launch) -> bool:
+        """Whether the launch's rings were too short; later ones get longer rings then."""
+        records = launch.records(self.fetch(launch))
+        if not has_records(records) or not has_full_ring(records, launch.manifest):
+            return False
+        needed = ring_need(records, launch.manifest).ring_log2
+        with self._lock:
+            known = self.ring_log2.get(launch.key)
+            if known is None or needed <= known:
+                return False
+            self.ring_log2[launch.key] = needed
+            return True
 
     def _keep(self, launch: Launch, buffer: Bytes, bits: LaunchBits) -> None:
         with self._lock:
@@ -252,8 +303,14 @@ def fetched(
                 f"the device has faulted: {why}"
             )
             break
+        name = f"launch {launch.index} ({launch.manifest.kernel})"
+        if launch.filling.is_late(launch.offset):
+            notes.append(
+                f"{name} is lost: a hook or a full queue held it up until its memory had been drained"
+            )
+            continue
         if not has_records(launch.records(buffer)):
-            notes.append(f"launch {launch.index} ({launch.manifest.kernel}) wrote nothing: it did not run")
+            notes.append(f"{name} wrote nothing: it did not run")
             continue
         where = launch.device, launch.stream, launch.ctas
         mark = launch.mark._replace(cold=True) if launch.is_cold else launch.mark

@@ -23,6 +23,7 @@ from profscope.recording.routes import Routes
 
 __all__ = ["RecordedLaunches"]
 
+_NO_MEMORY: Final = "no device memory is left in place of what a launch holds that is not in its stream"
 _NOWHERE: Final = None  # the pointer of a launch that is not recorded after all: without the enable bit
 
 
@@ -100,7 +101,7 @@ class RecordedLaunches:
                     bits = route.bits | next(route.turns)
                     pointer = route.place(lane, route.needed, stream, bits, route.plan.zero)
                     if pointer is None:  # the buffers are closed
-                        self._journal.skip(self._journal.stopped)
+                        self._journal.skip(self._journal.stopped or _NO_MEMORY)
             except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
                 self._journal.skip(one_line(error))
             try:
@@ -166,7 +167,7 @@ class RecordedLaunches:
         buffers.place(lane, memory.nbytes, stream, 0, ())
         filling, offset = lane.filling, lane.offset
         if filling is None:
-            self._journal.skip(self._journal.stopped, len(graph.launches))
+            self._journal.skip(self._journal.stopped or _NO_MEMORY, len(graph.launches))
             return
         buffers.copy(filling, offset, memory)
         host = launched_in()

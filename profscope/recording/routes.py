@@ -3,6 +3,7 @@ program, its grid and the memory; and on which device."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +11,6 @@ from typing import Final
 
 import torch
 
-from profscope.decoding.areas import has_records
 from profscope.device.arena import DeviceBuffers
 from profscope.device.backend import Backend
 from profscope.device.buffers import Buffers, Full, HostBuffers
@@ -21,7 +21,7 @@ from profscope.instrument_passes.selection import TURNS
 from profscope.options import Options
 from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.launch_log import LaunchLog, Plan, Route
-from profscope.recording.trimming import needed_ring_log2
+from profscope.threads import in_background
 
 __all__ = ["Planner", "Routes"]
 
@@ -56,17 +56,13 @@ class Planner:
         return self._fit(manifest, ring_log2, ctas, limit)
 
     def learn(self, manifest: Manifest, ctas: int) -> int | None:
-        """The length of a program's rings, learned from its first launch, which this waits for."""
+        """The length of a program's rings, learned from its first launches, which this waits for."""
         known = self.known_rings(manifest, ctas)
         if known is not None:
             return known
-        key = manifest.digest, ctas
-        for first in self._log.launches_of(*key):
-            buffer = first.records(self._log.fetch(first))
-            if has_records(buffer):  # it ran
-                self._log.ring_log2[key] = needed_ring_log2(buffer, manifest)
-                return self._log.ring_log2[key]
-        return None
+        for first in self._log.launches_of(manifest.digest, ctas):
+            self._log.fetch(first)
+        return self.known_rings(manifest, ctas)
 
     def known_rings(self, manifest: Manifest, ctas: int) -> int | None:
         """The length of a program's rings; None if not known yet.
@@ -109,7 +105,7 @@ class Routes:
         self._host_clocks = backend.host_clocks
         self._log = log
         self._journal = journal
-        self._full = full
+        self._told_full = full
         self.planner = Planner(options, backend, log, journal.skip)
         self.lock = threading.Lock()
         self.opened: dict[int, Buffers] = {}
@@ -124,12 +120,15 @@ class Routes:
             return None
         if not isinstance(ctas, int):  # a grid of floats, with which Triton's launcher is about to raise
             return None
+        newest = None if self._cuda or not manifest.ring_bytes else self._log.newest(manifest.digest, ctas)
+        if newest is not None:  # it has ended
+            self._log.learn_again(newest)
         plan = self.planner.plan(manifest, ctas)
         buffers = None if plan is None else self.buffers(device)
         if plan is None or buffers is None:
             return None
         route = Route.of(buffers, plan, stream, device, self.turns(manifest, ctas))
-        if not plan.guessed:
+        if not plan.guessed and (self._cuda or not manifest.ring_bytes):
             self.settled[manifest.digest, ctas, stream, device] = route
             if self._journal.stopped:  # while the route was looked for
                 self.settled.clear()
@@ -160,6 +159,19 @@ class Routes:
             for buffers in self.opened.values():
                 buffers.close()
 
+    def _full(self, drained_bytes: int) -> None:
+        """An arena with so many bytes is on its way to the host."""
+        self._told_full(drained_bytes)
+        in_background(self._learn_again)
+
+    def _learn_again(self) -> None:
+        """Give programs longer rings whose newest launch that has drained had too short ones."""
+        for launch in self._log.newest_drained():
+            with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
+                if self._log.learn_again(launch):
+                    for key in [key for key in self.settled if key[:2] == launch.key]:
+                        self.settled.pop(key, None)
+
     def _open(self, device: int) -> Buffers | None:
         budget_bytes = self._memory_mib << 20
         with self.lock:
@@ -173,7 +185,7 @@ class Routes:
                 made = (
                     DeviceBuffers(device, budget_bytes, self._full)
                     if self._cuda
-                    else HostBuffers(budget_bytes, self._full)
+                    else HostBuffers(budget_bytes, self._told_full)
                 )
             except torch.OutOfMemoryError:
                 self._journal.skip(why)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +22,42 @@ from profscope.errors import RecordError
 from profscope.instrument_passes.manifest import Frame, Manifest, Section
 from profscope.instrument_passes.records import BASE_ALIGNMENT, LAUNCH_HEADER, MIN_RING_LOG2, WORD, LaunchBits
 
-__all__ = ["needed_ring_log2", "trimmed"]
+__all__ = ["RingNeed", "has_full_ring", "ring_need", "trimmed"]
 
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint32]
 Ints = npt.NDArray[np.int64]
 
 
-def needed_ring_log2(buffer: Bytes, manifest: Manifest) -> int:
-    """How long rings must be that hold what a launch recorded."""
+class RingNeed(NamedTuple):
+    """ring_log2: how long rings must be that hold what a launch recorded. is_shown: whether it came to its
+    end and ran a loop that has a ring; else other launches may need more."""
+
+    ring_log2: int
+    is_shown: bool
+
+
+def ring_need(buffer: Bytes, manifest: Manifest) -> RingNeed:
+    """What a launch says of its rings."""
     try:
-        return ring_log2_for_rows(ring_rows(buffer, manifest))
+        rows = ring_rows(buffer, manifest)
+        ended = bool((read_buffer(buffer, manifest).ctas["end_clock"] != 0).all())
     except RecordError:  # the profile will say what is wrong with it
-        return MIN_RING_LOG2
+        return RingNeed(MIN_RING_LOG2, is_shown=False)
+    return RingNeed(ring_log2_for_rows(rows), is_shown=ended and rows > 0)
+
+
+def has_full_ring(buffer: Bytes, manifest: Manifest) -> bool:
+    """Whether a warp may have appended more rows to a ring than it has: its last one is written. Costs far
+    less than `ring_need`. buffer: one whose rings were zero."""
+    try:
+        launch = read_buffer(buffer, manifest)
+    except RecordError:  # the profile will say what is wrong with it
+        return False
+    ring_log2 = launch.bits.ring_log2
+    words = segments(launch.data, len(launch.ctas), manifest, ring_log2)
+    rings = (frame for section in manifest.sections for frame in section.frames if frame.is_ring)
+    return any(_slots(words, manifest, ring, ring_log2, ring_log2)[:, :, -1].any() for ring in rings)
 
 
 def trimmed(buffer: Bytes, manifest: Manifest) -> Bytes:

@@ -103,7 +103,9 @@ _SCOPE: Final = Needs(
 )
 _WORK: Final = Needs({"variant": int, "launches": int, "ns": NUMBER, "scopes": [_SCOPE]})
 _RECORDED: Final = {"ctas": int, "unfinished": int, "grid_ctas": int, "sample": bool}
-_BUILD: Final = Needs({"build": str}, {"rounds_as_bare": bool, "twin": bool, **_RESOURCES})
+_BUILD: Final = Needs(
+    {"build": str}, {"rounds_as_bare": bool, "fused_otherwise": [str], "twin": bool, **_RESOURCES}
+)
 _MODEL: Final = Needs(
     {
         "module": str, "model_file": str, "model_line": int, "ops": [str],
@@ -113,7 +115,8 @@ _MODEL: Final = Needs(
 _VARIANT: Final = Needs(
     {"variant": int},
     {
-        "key": str, "function": str, "constexprs": {}, "signature": {},
+        **dict.fromkeys(("key", "function", "source_hash"), str),
+        "captured": {}, "constexprs": {}, "signature": {},
         "specialisation": {EACH: [Row([str, (int, str)])]},
         **dict.fromkeys(("num_warps", "num_stages", "num_ctas", "maxnreg"), int), "builds": [_BUILD],
         "model": _MODEL,
@@ -121,7 +124,7 @@ _VARIANT: Final = Needs(
 )  # fmt: skip
 _TIMED: Final = Needs(
     {"key": str, "bare_ns": [NUMBER], "instrumented_ns": [NUMBER]},
-    dict.fromkeys(("variant", "unrecorded", "waited"), int),
+    {"basis": str} | dict.fromkeys(("variant", "unrecorded", "waited"), int),
 )
 _SOURCE: Final = Needs({"file": str, "line": int, "name": str, "text": str}, {"sha256": str})
 _RANK: Final = range(-1, 1 << 31)
@@ -135,7 +138,7 @@ _FORM: Final[dict[str, Any]] = {
     "tool": str,
     "backend": str,
     "began_unix_ns": int,
-    "device": {"name": str, "arch": str, "sm_count": int},
+    "device": {"name": str, "arch": str, "sm_count": int, "clock_khz": NUMBER},
     "options": {"every": int, "baseline": NUMBER},
     "notes": [str],
     "clock": {"read_cycles": NUMBER, "row_cycles": NUMBER, "basis": str},
@@ -166,7 +169,7 @@ _FORM: Final[dict[str, Any]] = {
     "budget": Needs(dict.fromkeys(("overhead_pct", "elapsed_ns", "open_ns", "host_ns", "gpu_ns"), NUMBER)),
     "sampling": {"every": int, "kernels": {EACH: Needs({"launches": int, "recorded": int})}},
     "building": {"bare_launches": {EACH: int}},
-    "bare": {EACH: {"arithmetic": str, **_RESOURCES}},
+    "bare": {EACH: {"fused_otherwise": [str], **_RESOURCES}},
     "part": {},
 }
 

@@ -15,6 +15,7 @@ from profscope.traces import exporters
 from profscope.traces.exporters import PACKED
 
 __all__ = [
+    "DEFAULT",
     "GZIP",
     "PARTIAL",
     "PROFILE",
@@ -24,6 +25,7 @@ __all__ = [
     "is_folder_name",
     "is_part",
     "launch_folder",
+    "newest_run",
     "own_suffix",
     "rank_folders",
     "rank_of",
@@ -32,6 +34,11 @@ __all__ = [
 GZIP = ".gz"
 PARTIAL = ".partial"
 """Ends the name of the folder of what is recorded until the trace is written."""
+
+DEFAULT: Final = "profscope.pftrace.gz"
+"""What a run writes if it is not told otherwise: then profscope-2.pftrace.gz, ...; a job's, profscope/."""
+
+_DEFAULTS: Final = re.compile(rf"profscope(-\d+)?(\.pftrace\.gz({re.escape(PARTIAL)})?)?")
 
 
 def format_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
@@ -138,3 +145,10 @@ def launch_folder(folder: Path, rank: int, launch: int) -> Path:
     """Where a launch's spans are, in a trace or in a rank's part of one."""
     inside = folder if rank_of(folder) is not None else folder / f"rank={max(0, rank)}"
     return inside / f"launch={launch}"
+
+
+def newest_run(folder: Path) -> Path | None:
+    """The newest trace in a folder of those that have a default's name, also if it is not complete."""
+    named = [path for path in folder.glob("profscope*") if _DEFAULTS.fullmatch(path.name)]
+    traces = [path for path in named if path.suffix or rank_folders(path)]
+    return max(traces, key=lambda path: path.stat().st_mtime_ns, default=None)

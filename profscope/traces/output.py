@@ -25,6 +25,7 @@ __all__ = [
     "followed",
     "gzip_end",
     "held",
+    "keep_mode",
     "new_part",
     "old_of",
     "sweep",
@@ -46,7 +47,8 @@ Prepared: TypeAlias = tuple[bytes, bytes]
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    Of a link, what it leads to is replaced. Raises OSError when `path`'s folder cannot be written.
+    It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError when
+    `path`'s folder cannot be written.
     """
     check_name(path)
     path = followed(path)
@@ -60,11 +62,18 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     part = new_part(path)
     try:
         with part.open("xb") as file, held(part):
+            keep_mode(path, part)
             yield file
         part.replace(path)
     except BaseException:  # Ctrl-C, too
         part.unlink(missing_ok=True)
         raise
+
+
+def keep_mode(path: Path, part: Path) -> None:
+    """Give `part` the permissions of what it is to replace, if there is anything."""
+    if path.exists():
+        part.chmod(path.stat().st_mode & 0o777)
 
 
 def check_parent(path: Path) -> None:

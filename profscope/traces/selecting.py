@@ -70,11 +70,11 @@ def _measured(table: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chosen_launches(launches: pd.DataFrame, only: TraceFilter) -> pd.DataFrame:
-    if only.kernel is not None:
+    if only.kernels is not None:
         names = sorted(set(launches["kernel"].astype("str")))
-        matching = [name for name in names if re.search(only.kernel, name)]
+        matching = [name for name in names if re.search(only.kernels, name)]
         if not matching:
-            raise TraceError(f"no kernel matches {only.kernel!r}; there are: {', '.join(names) or 'none'}")
+            raise TraceError(f"no kernel matches {only.kernels!r}; there are: {', '.join(names) or 'none'}")
         launches = launches[launches["kernel"].isin(matching)]
     for name in ("variant", "rank", "launch"):
         value = getattr(only, name)

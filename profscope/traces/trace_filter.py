@@ -27,12 +27,12 @@ are of, where a profile of several was read for it; not there where they are of 
 
 @dataclass(frozen=True)
 class TraceFilter:
-    """kernel: a regular expression that is searched in names; the others are numbers. None is no choice.
+    """kernels: a regular expression that is searched in names; the others are numbers. None is no choice.
 
     Raises OptionError, naming the one that is neither.
     """
 
-    kernel: str | None = None
+    kernels: str | None = None
     variant: int | None = None
     rank: int | None = None
     launch: int | None = None
@@ -42,7 +42,7 @@ class TraceFilter:
 
     def __post_init__(self) -> None:
         for name, value in self.chosen.items():
-            if name == "kernel":
+            if name == "kernels":
                 _check_pattern(value)
             elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise OptionError(f"{name}={value!r} must be a number, 0 or more")
@@ -74,8 +74,8 @@ class TraceFilter:
         import numpy as np
 
         chosen = np.ones(len(table), np.bool_)
-        if self.kernel is not None:
-            chosen &= [re.search(self.kernel, name) is not None for name in table["kernel"]]
+        if self.kernels is not None:
+            chosen &= [re.search(self.kernels, name) is not None for name in table["kernel"]]
         for name in ("variant", "rank", "launch"):
             number = getattr(self, name)
             if number is not None:
@@ -91,8 +91,8 @@ class TraceFilter:
 
 def _check_pattern(text: object) -> None:
     if not isinstance(text, str):
-        raise OptionError(f"kernel={text!r} must be a regular expression as a str")
+        raise OptionError(f"kernels={text!r} must be a regular expression as a str")
     try:
         re.compile(text)
     except re.error as error:
-        raise OptionError(f"kernel={text!r} is not a regular expression: {error}") from error
+        raise OptionError(f"kernels={text!r} is not a regular expression: {error}") from error

@@ -10,7 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from profscope.traces.formats import PROFILE, is_part
-from profscope.traces.output import check_name, check_parent, followed, held, new_part, old_of, sweep
+from profscope.traces.output import (
+    check_name,
+    check_parent,
+    followed,
+    held,
+    keep_mode,
+    new_part,
+    old_of,
+    sweep,
+)
 from profscope.traces.own_files import first_foreign
 
 __all__ = ["check_folder", "whole_folder"]
@@ -40,8 +49,8 @@ def check_folder(path: Path) -> None:
 def whole_folder(path: Path) -> Iterator[Path]:
     """An empty folder that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
-    Of a link, what it leads to is replaced. Raises OSError where that cannot be, and where something is there
-    that is no part of a trace in Parquet.
+    It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError where that
+    cannot be, and where something is there that is no part of a trace in Parquet.
     """
     check_folder(path)
     path = followed(path)
@@ -50,9 +59,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
     part = new_part(path)
     old = old_of(part)
     try:
-        part.mkdir()
+        part.mkdir(0o700 if path.exists() else 0o777)
         with held(part):
             yield part
+        keep_mode(path, part)
         if path.exists():  # two renames: between them a reader finds neither, but never a mixture
             path.rename(old)
         part.rename(path)

@@ -14,7 +14,7 @@ from profscope.analysis.cause import between_text, gain_text
 from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
 from profscope.profiles import Profile
-from profscope.tuning.launches import DIFFERENT, TOLERANCE
+from profscope.tuning.arguments import DIFFERENT, TOLERANCE
 from profscope.tuning.remedies import REMEDIES
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 
@@ -28,8 +28,9 @@ _CELLS: Final = "█▓▒░▚▖"
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """kernel: its name. profile: of one configuration; findings: of it, as `prof.findings()`, and two columns
-    more. tries: a row for each try, the fastest first. launched: which of these is the one in `profile`.
+    """kernel, variant: in `profile`, of the launch that is explained; variant is -1 if it was not recorded.
+    findings: of it, as `prof.findings()`, and two columns more. tries: a row for each try, the fastest first.
+    launched: which of these is the launch. note: what differs from the program's launch, else "".
 
     findings["tried"]: the best of the tries that a finding's advice names, "" if there is none with the same
     results; measured_pct: what it saved of the bare time, in percent, missing if nothing was tried.
@@ -42,10 +43,12 @@ class Explanation:
     """
 
     kernel: str
+    variant: int
     profile: Profile
     findings: pd.DataFrame
     tries: pd.DataFrame
     launched: str
+    note: str
 
     @property
     def best(self) -> str:
@@ -57,28 +60,32 @@ class Explanation:
         return str(faster["options"].iloc[0]) if len(faster) else self.launched
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        return self.text()
 
-    def _lines(self) -> Iterator[str]:
+    def text(self, most_findings: int | None = _MOST_FINDINGS) -> str:
+        """What `print` shows. most_findings: None for all of them."""
+        return "\n".join(self._lines(most_findings))
+
+    def _lines(self, most: int | None) -> Iterator[str]:
         unit = self.tries.attrs["unit"]
         if self.profile.tables.emulated:
             yield "EMULATED: cycles of a cost model, not GPU time"
         own = self.tries[self.tries["options"] == self.launched].iloc[0]
         yield f"{self.kernel}, {self.launched}: {_interval(own, unit)} {unit}, bare"
+        yield from textwrap.wrap(self.note, _WIDTH)
         yield from self._account()
-        yield from self._findings()
+        yield from self._findings(most)
         yield from self._tries(unit)
 
     def _account(self) -> Iterator[str]:
         tables = self.profile.tables
-        keys = [key for key in _configurations(tables.launches) if key[0] == self.kernel]
-        for account in time_accounts(tables, witnesses(tables), keys).values():
+        for account in time_accounts(tables, witnesses(tables), [(self.kernel, self.variant)]).values():
             yield from _bar(account)
 
-    def _findings(self) -> Iterator[str]:
+    def _findings(self, most: int | None) -> Iterator[str]:
         if not len(self.findings):
             yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
-        for row in self.findings.head(_MOST_FINDINGS).to_dict("records"):
+        for row in self.findings[:most].to_dict("records"):
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
             told = f"{gain_text(row['gain_pct']):>5}  {row['finding']}{place}"
             if between := between_text(row["gain_low_pct"], row["gain_high_pct"]):
@@ -86,7 +93,7 @@ class Explanation:
             if row["tried"]:
                 pct = row["measured_pct"]
                 told += f"; {row['tried']} " + (
-                    f"saved {pct:.1f} %" if pct > 0 else f"cost {-pct:.1f} % more"
+                    f"saved {pct:.1f} %" if pct >= 0 else f"cost {-pct:.1f} % more"
                 )
                 told += _beside_range(row)
             elif row["finding"] not in REMEDIES and row["gain_pct"] != 0:
@@ -94,8 +101,8 @@ class Explanation:
             yield told
             for text in (row["evidence"], f"Try: {row['advice']}"):
                 yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
-        if len(self.findings) > _MOST_FINDINGS:
-            yield f"{len(self.findings) - _MOST_FINDINGS} more in .findings"
+        if most is not None and len(self.findings) > most:
+            yield f"{len(self.findings) - most} more in .findings"
 
     def _tries(self, unit: str) -> Iterator[str]:
         shown = [
@@ -107,7 +114,7 @@ class Explanation:
         for row in self.tries[self.tries["failed"] != ""].to_dict("records"):
             yield textwrap.shorten(f"{row['options']}: {row['failed']}", _WIDTH, placeholder=" ...")
         if left := self.tries.attrs["left_out"]:
-            yield f"out of time (limit_s) before {', '.join(left)}"
+            yield f"out of time (limit_s=) before {', '.join(left)}"
         yield self._conclusion(unit)
 
     def _conclusion(self, unit: str) -> str:
@@ -176,11 +183,6 @@ def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFram
         [None if each is None else each.saved_pct for each in own], dtype="float64"
     )
     return told
-
-
-def _configurations(launches: pd.DataFrame) -> list[tuple[str, int]]:
-    rows = launches[["kernel", "variant"]].drop_duplicates().itertuples(index=False, name=None)
-    return [(str(kernel), int(variant)) for kernel, variant in rows]
 
 
 def _bar(account: TimeAccount) -> Iterator[str]:

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import operator
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-import torch
-
 from profscope.compat.triton_parts import Autotuner, Heuristics, JITFunction
 from profscope.errors import OptionError
+from profscope.recording.diagnostics import one_line
 
-__all__ = [
-    "DIFFERENT",
-    "TOLERANCE",
-    "Arguments",
-    "Launch",
-    "Launcher",
-    "configurations",
-    "launch_of",
-    "options_text",
-]
+__all__ = ["Launch", "Launcher", "check_vary", "configurations", "launch_of", "options_text"]
 
 Launcher = Callable[[], Any]
 """Launches, and returns the compiled kernel."""
 
+_CHECKS_OPTIONS: Final = ("parse_options", "_pack_args")  # Triton's functions that do
+
 
 @dataclass(frozen=True)
 class Launch:
-    """`kernel[grid](*args, **kwargs)`; called, it launches, and returns the compiled kernel."""
+    """`kernel[grid](*args, **kwargs)`; called, it launches, and returns the compiled kernel. Raises
+    OptionError for a grid without CTAs and for options that Triton refuses, and what else a launch raises."""
 
     kernel: Any
     grid: Any
@@ -38,7 +33,22 @@ class Launch:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self) -> Any:
-        return self.kernel[self.grid](*self.args, **self.kwargs)
+        try:
+            return self.kernel[self.checked_grid](*self.args, **self.kwargs)
+        except Exception as error:
+            frames = traceback.walk_tb(error.__traceback__)
+            if any(frame.f_code.co_name in _CHECKS_OPTIONS for frame, _ in frames):
+                said = options_text(self.options) or self.name
+                raise OptionError(f"explain: {said}: {one_line(error)}") from error
+            raise
+
+    @property
+    def checked_grid(self) -> Any:
+        """The grid; if it is a function, one that raises OptionError if that returns none."""
+        grid = self.grid
+        if callable(grid):
+            return lambda given: _checked(grid(given), "the grid function returns ")
+        return _checked(grid, "grid=")
 
     @property
     def function(self) -> Any:
@@ -48,6 +58,11 @@ class Launch:
     @property
     def name(self) -> str:
         return str(self.function.__name__)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords that are no arguments of the function, such as num_warps."""
+        return {name: value for name, value in self.kwargs.items() if name not in self.function.arg_names}
 
     @property
     def tuner(self) -> Any:
@@ -84,19 +99,24 @@ class Launch:
         return given
 
     def has_grid_of(self, other: Launch) -> bool:
-        """Whether another launch of the kernel has the same CTAs."""
+        """Whether another launch of the kernel has the same CTAs. Raises what a function for a grid does."""
         if not callable(self.grid):
             return True
         defaults = {param.name: param.default for param in self.function.params if param.has_default}
-        return bool(self.grid({**defaults, **self.given}) == other.grid({**defaults, **other.given}))
+        own, others = (each.checked_grid({**defaults, **each.given}) for each in (self, other))
+        return tuple(own) == tuple(others)
 
     def changed(self, options: Mapping[str, Any]) -> Launch:
-        """With other values of constexprs or launch options. None takes an option away."""
+        """With other values of constexprs or launch options."""
         names = self.function.arg_names[: len(self.args)]
         args = [options.get(name, value) for name, value in zip(names, self.args, strict=True)]
-        named = {**self.kwargs, **{name: options[name] for name in options if name not in names}}
-        kept = {name: value for name, value in named.items() if value is not None or name not in options}
-        return replace(self, args=args, kwargs=kept)
+        named = {name: value for name, value in options.items() if name not in names}
+        return replace(self, args=args, kwargs={**self.kwargs, **named})
+
+    def has(self, option: str, value: Any) -> bool:
+        """Whether it is launched with this value: 2.0 is another constexpr than 2."""
+        given = self.given
+        return option in given and bool(given[option] == value) and repr(given[option]) == repr(value)
 
 
 def launch_of(
@@ -109,20 +129,29 @@ def launch_of(
     layers = _layers(kernel)
     if not isinstance(layers[-1], JITFunction):
         raise OptionError(f"explain: {kernel!r} is no Triton kernel; decorate it with @triton.jit")
-    listed = isinstance(grid, tuple | list)
-    if not callable(grid) and not (listed and all(isinstance(size, int) and size > 0 for size in grid)):
-        raise OptionError(
-            f"explain: grid={grid!r}; it is as at a launch, such as grid=(64,), and has at least one CTA"
-        )
     launch = Launch(kernel, grid, tuple(args), dict(kwargs))
+    _ = launch.checked_grid  # raises for one without CTAs
     _check_names(launch)
-    _check_vary(launch, vary)
+    check_vary(launch, vary)
     return launch
 
 
 def options_text(options: Mapping[str, Any]) -> str:
-    """ "BLOCK=64, num_warps=4"; "no maxnreg" for an option that was taken away."""
-    return ", ".join(f"no {name}" if value is None else f"{name}={value}" for name, value in options.items())
+    """ "BLOCK=64, num_warps=4"."""
+    return ", ".join(f"{name}={value}" for name, value in options.items())
+
+
+def _checked(grid: Any, said: str) -> Any:
+    """The grid itself. Raises OptionError if it has no CTA. said: how the error begins."""
+    try:
+        sizes = [operator.index(size) for size in grid]
+    except TypeError:
+        sizes = []
+    if not sizes or min(sizes) < 1:
+        raise OptionError(
+            f"explain: {said}{grid!r}; a grid is one to three sizes, such as (64,), with at least one CTA"
+        )
+    return grid
 
 
 def _layers(kernel: Any) -> list[Any]:
@@ -146,7 +175,7 @@ def _check_names(launch: Launch) -> None:
         raise OptionError(f"explain: {name} needs its argument {missing[0]!r}")
 
 
-def _check_vary(launch: Launch, vary: Mapping[str, Any]) -> None:
+def check_vary(launch: Launch, vary: Mapping[str, Any]) -> None:
     if vary and launch.tuner is not None:
         raise OptionError(f"explain: vary=: {launch.name} is autotuned, its configurations are tried")
     constexprs = [param.name for param in launch.function.params if param.is_constexpr]
@@ -181,7 +210,7 @@ def _trial(
             config.pre_hook(named)
         tuner.pre_hook(named)
         try:
-            compiled = tuner.fn[launch.grid](*launch.args, **current)
+            compiled = tuner.fn[launch.checked_grid](*launch.args, **current)
         except Exception as error:
             tuner.post_hook(named, exception=error)
             raise
@@ -208,111 +237,3 @@ def _text(config: Any) -> str:
     if config.maxnreg is not None:
         options["maxnreg"] = config.maxnreg
     return options_text({**config.kwargs, **options})
-
-
-BIT_EQUAL: Final = "bit-equal"
-CLOSE: Final = "close"
-DIFFERENT: Final = "different"
-
-_RELATIVE: Final = {torch.float64: 1e-9, torch.float32: 1e-5}
-_EPSILONS: Final = 4
-TOLERANCE: Final = (
-    "close: each element within 1e-5 of the tensor's largest value, 1e-9 for float64, "
-    "4 machine epsilons for narrower floats"
-)
-"""What "close" means: another order of additions passes, another result does not."""
-
-
-@dataclass
-class _Memory:
-    """One storage. bytes: a view of all of it; before: a copy of what it held; result: a copy of what the
-    first launch left there, None if that is `before`; views: the arguments in it; written: whether a launch
-    has changed it."""
-
-    bytes: Any
-    before: Any
-    views: list[Any] = field(default_factory=list)
-    result: Any = None
-    written: bool = False
-
-
-class Arguments:
-    """The tensors among some arguments, in tuples and tensor descriptors, too. Whole storages are copied, so
-    views that overlap stay consistent. Memory that only pointers inside tensors reach is not seen.
-
-    Raises torch.OutOfMemoryError if there is no room for the copies.
-    """
-
-    def __init__(self, values: Iterable[Any]) -> None:
-        self._memories: dict[int, _Memory] = {}
-        for tensor in _tensors(values):
-            storage = tensor.untyped_storage()
-            if not storage.nbytes():
-                continue
-            memory = self._memories.get(storage.data_ptr())
-            if memory is None:
-                whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
-                memory = self._memories[storage.data_ptr()] = _Memory(whole, whole.clone())
-            memory.views.append(tensor.detach())
-
-    def restore(self) -> None:
-        """Write back what launches have changed."""
-        for memory in self._memories.values():
-            if memory.written:
-                memory.bytes.copy_(memory.before)
-
-    def keep_result(self) -> None:
-        """What is there now, after a launch, is what later launches are compared with."""
-        for memory in self._memories.values():
-            memory.written = memory.written or not torch.equal(memory.bytes, memory.before)
-            memory.result = memory.bytes.clone() if memory.written else None
-
-    def compare(self) -> str:
-        """ "bit-equal", "close" (TOLERANCE) or "different": what is there now, against the kept result."""
-        found = {self._compare(memory) for memory in self._memories.values()}
-        return next((each for each in (DIFFERENT, CLOSE) if each in found), BIT_EQUAL)
-
-    def _compare(self, memory: _Memory) -> str:
-        expected = memory.before if memory.result is None else memory.result
-        if torch.equal(memory.bytes, expected):
-            return BIT_EQUAL
-        memory.written = True
-        pairs = [(view, _same_view(view, expected)) for view in memory.views]
-        if all(_equal(one, other) for one, other in pairs):
-            return DIFFERENT  # beside what the arguments show, or bits such as a NaN's
-        return CLOSE if all(_close(one, other) for one, other in pairs) else DIFFERENT
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from _tensors(value)
-        elif isinstance(base := getattr(value, "base", None), torch.Tensor):
-            yield base  # of a tensor descriptor
-
-
-def _same_view(view: Any, memory: Any) -> Any:
-    """What `view` shows of its storage, of a copy of that storage."""
-    other = torch.empty(0, dtype=view.dtype, device=view.device)
-    return other.set_(memory.untyped_storage(), view.storage_offset(), view.shape, view.stride())
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if one.dtype.itemsize == 1:  # narrow floats cannot be compared on every device
-        one, other = one.view(torch.uint8), other.view(torch.uint8)
-    return bool(torch.equal(one, other))
-
-
-def _close(one: Any, other: Any) -> bool:
-    if one.is_complex():
-        one, other = torch.view_as_real(one), torch.view_as_real(other)
-    if not one.is_floating_point():
-        return bool(torch.equal(one, other))
-    share = _RELATIVE.get(one.dtype, _EPSILONS * torch.finfo(one.dtype).eps)
-    if one.dtype != torch.float64:
-        one, other = one.float(), other.float()
-    finite = other[torch.isfinite(other)]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
-    return bool(torch.allclose(one, other, rtol=0.0, atol=share * largest, equal_nan=True))

@@ -1,92 +1,201 @@
-"""The launches of a program's kernels, kept so that one can be repeated when the program has ended."""
+"""The launches of a program's kernels: which configuration takes most time, and a launch of it that can be
+repeated when the program has ended."""
 
 from __future__ import annotations
 
 import contextlib
 import re
+import statistics
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import torch
 
-from profscope.compat.kernels import watched_launches
+from profscope.compat.kernels import capturing_now, trials, watched_binaries, watched_launches
+from profscope.compat.triton_parts import JITFunction
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
-from profscope.tuning.launches import Arguments, Launch
-from profscope.tuning.trials import PairTimer
+from profscope.tuning.arguments import Arguments, bytes_reached
+from profscope.tuning.launches import Launch
+from profscope.tuning.timing import LaunchTimer
 
-__all__ = ["ProgramLaunches"]
+__all__ = ["KeptLaunch", "ProgramLaunches"]
 
 _SHOWN: Final = 8
+_MIB: Final = 1 << 20
+_CLEARLY: Final = 1.1  # so that two configurations of equal time are not copied in turn
 
 
-@dataclass
-class _Seen:
-    """The last launch of a configuration, and how many there were."""
+@dataclass(frozen=True)
+class KeptLaunch:
+    """contents: what the memory of its arguments held before it; None if that was not copied: `why` says why
+    not."""
 
     launch: Launch
+    contents: Arguments | None
+    why: str = ""
+
+    @property
+    def note(self) -> str:
+        """What to say if the launch can be repeated only with other contents."""
+        return self.why and f"Its arguments may have changed since the launch: {self.why}"
+
+    def replaces(self, earlier: KeptLaunch) -> bool:
+        """Whether it is kept in place of an earlier launch of its configuration."""
+        return self.contents is not None or earlier.contents is None
+
+
+@dataclass(eq=False)
+class _Configuration:
+    """times: of some of its launches, in the timer's unit."""
+
     count: int = 0
+    times: list[float] = field(default_factory=list)
+
+    def total(self, count: int) -> float:
+        """The time of so many launches; 0 if not known."""
+        return count * statistics.fmean(self.times) if self.times else 0.0
 
 
 class ProgramLaunches:
-    """One launch is kept of each kernel and of each set of shapes, dtypes, constexprs and options, with
-    references to its arguments. What an autotuner launches belongs to the launch of the autotuner. Kernels of
-    torch.compile are launched by other means and are not seen."""
+    """Watches launches of the kernels whose name `kernels` matches, a regular expression; None: all. A
+    configuration is a kernel with shapes, dtypes, constexprs and options.
 
-    def __init__(self) -> None:
-        self._seen: dict[Any, _Seen] = {}
-        self._inside = threading.local()
+    The program's own launches are timed: the first, second, fourth, ... of each configuration. Before these
+    the memory of their arguments is copied, at most `memory_mib` of it. Only the copy of the configuration
+    with most time so far, and its tensors, are kept. What an autotuner launches belongs to the launch of the
+    autotuner. Kernels of torch.compile are launched by other means and are not seen.
+    """
+
+    def __init__(self, kernels: str | None, memory_mib: int, machine: Backend) -> None:
+        self._pattern = re.compile(kernels or "")
+        self._memory_mib = memory_mib
+        self._timer = LaunchTimer(machine)
+        self._is_captured = capturing_now() if machine.emulated is None else lambda: False
+        self._names: dict[str, None] = {}
+        self._configurations: dict[Any, _Configuration] = {}
+        self._leader = _Configuration()
+        self._kept: KeptLaunch | None = None
+        self._thread = _OfThread()
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """In the body of a with statement launches are kept."""
-        with watched_launches(self._wrap):
+    def watched(self) -> Iterator[None]:
+        """In the body of a with statement launches are watched."""
+        with watched_launches(self._launcher), watched_binaries(self._timed), trials(self._untimed):
             yield
 
-    def biggest(self, kernels: str | None, machine: Backend) -> Launch:
-        """That of the configuration whose launches took longest in total, by the bare time of one launch,
-        repeated. kernels: a regular expression that its name matches; None: any.
+    def biggest(self) -> KeptLaunch:
+        """Of the configuration whose launches took longest in total, or within a tenth of that.
 
-        Raises OptionError if no launch, or none that it matches, was seen.
+        Raises OptionError if no launch, or none that matches, was seen.
         """
-        known = list(self._seen.values())
-        if not known:
+        if self._kept is not None:
+            return self._kept
+        if not self._names:
             raise OptionError("the program launched no Triton kernel that can be launched again")
-        own = [each for each in known if re.search(kernels or "", each.launch.name)]
-        if not own:
-            names = list(dict.fromkeys(each.launch.name for each in known))
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            raise OptionError(
-                f"no launched kernel matches {kernels!r}; there are: {', '.join(names[:_SHOWN])}{more}"
-            )
-        if len(own) == 1:
-            return own[0].launch
-        return max(own, key=lambda each: each.count * _time(each.launch, machine)).launch
+        more = f" and {len(self._names) - _SHOWN} more" if len(self._names) > _SHOWN else ""
+        shown = f"{', '.join(list(self._names)[:_SHOWN])}{more}"
+        raise OptionError(f"no launched kernel matches {self._pattern.pattern!r}; there are: {shown}")
 
-    def _wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _launcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-            if getattr(self._inside, "launch", False) or kwargs.get("warmup"):
+            if self._thread.is_launching or kwargs.get("warmup"):
                 return original(kernel, *args, **kwargs)
-            self._inside.launch = True
-            try:
-                compiled = original(kernel, *args, **kwargs)
-            finally:
-                self._inside.launch = False
             own = {key: value for key, value in kwargs.items() if key not in ("grid", "warmup")}
-            self._keep(Launch(kernel, kwargs["grid"], args, own))
-            return compiled
+            launch = Launch(kernel, kwargs["grid"], args, own)
+            if not isinstance(launch.function, JITFunction):  # Triton's interpreter runs it
+                return original(kernel, *args, **kwargs)
+            self._thread.is_launching = True
+            try:
+                return self._launched(launch, partial(original, kernel, *args, **kwargs))
+            finally:
+                self._thread.is_launching = False
 
         return run
 
-    def _keep(self, launch: Launch) -> None:
+    def _launched(self, launch: Launch, original: Callable[[], Any]) -> Any:
+        if not self._pattern.search(launch.name):
+            compiled = original()
+            self._names[launch.name] = None
+            return compiled
         key = launch.kernel, _shape(launch.function, launch.args, launch.kwargs)
         with self._lock:
-            seen = self._seen.setdefault(key, _Seen(launch))
-            seen.launch = launch
-            seen.count += 1
+            own = self._configurations.setdefault(key, _Configuration())
+        if not self._is_due(own):
+            compiled = original()
+            own.count += 1
+            return compiled
+        kept = self._copied(launch)
+        times: list[float] = []
+        self._thread.times = times
+        try:
+            compiled = original()
+        finally:
+            self._thread.times = None
+        self._names[launch.name] = None
+        with self._lock:
+            own.count += 1
+            own.times += times[-1:]  # hooks launch theirs before
+            again = own is self._leader and self._kept is not None and kept.replaces(self._kept)
+            if self._kept is None or again or self._overtakes(own, own.count):
+                self._leader, self._kept = own, kept
+        return compiled
+
+    def _is_due(self, own: _Configuration) -> bool:
+        """Whether its next launch is timed, and the memory of the arguments copied."""
+        count = own.count + 1
+        return count & (count - 1) == 0 or self._overtakes(own, count)
+
+    def _overtakes(self, own: _Configuration, count: int) -> bool:
+        """Whether so many launches of it take clearly more time than those of the leader, another one."""
+        leader = self._leader
+        return own is not leader and own.total(count) > _CLEARLY * leader.total(leader.count)
+
+    def _copied(self, launch: Launch) -> KeptLaunch:
+        if self._is_captured():
+            return KeptLaunch(launch, None, "it was captured into a CUDA graph")
+        needed_mib = -(-bytes_reached(launch.values) // _MIB)
+        if needed_mib > self._memory_mib:
+            why = f"a copy takes {needed_mib:,} MiB, more than --memory {self._memory_mib} (MiB) allows"
+            return KeptLaunch(launch, None, why)
+        try:
+            return KeptLaunch(launch, Arguments(launch.values))
+        except torch.OutOfMemoryError:
+            return KeptLaunch(launch, None, "the device has no room for a copy")
+
+    def _timed(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> None:
+            times = self._thread.times
+            if times is None or self._is_captured():
+                plain(*args)
+            elif (took := self._timer.time(partial(plain, *args))) is not None:
+                times.append(took)
+
+        return run
+
+    def _untimed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """An autotuner's trials, whose launches are no time of the program's."""
+
+        def bench(*args: Any, **kwargs: Any) -> Any:
+            times, self._thread.times = self._thread.times, None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._thread.times = times
+
+        return bench
+
+
+class _OfThread(threading.local):
+    """is_launching: within a launch that is watched. times: of the binaries that it launches; None if they
+    are not timed."""
+
+    is_launching = False
+    times: list[float] | None = None
 
 
 def _shape(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -100,14 +209,3 @@ def _shape(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str
         elif name not in runtime:
             parts.append(f"{name}={value!r}")
     return ", ".join(parts)
-
-
-def _time(launch: Launch, machine: Backend) -> float:
-    """Of one bare launch, behind one that is not timed."""
-    arguments = Arguments(launch.values)
-    launch()
-    arguments.keep_result()
-    arguments.restore()
-    took = PairTimer(machine, arguments.restore).once(launch)
-    arguments.restore()
-    return took

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 import torch
@@ -16,47 +17,59 @@ from profscope.errors import CompileError, OptionError, SessionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile
-from profscope.sessions import Session
+from profscope.recording.builds import build_of
+from profscope.sessions import Session, leave_inherited
+from profscope.tuning.arguments import Arguments
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
-from profscope.tuning.launches import Arguments, Launch, Launcher, configurations, options_text
-from profscope.tuning.remedies import OF_THE_GRID, Chosen, steps_for
-from profscope.tuning.trials import AS_LAUNCHED, Base, PairTimer, Trial, Trials
-
-if TYPE_CHECKING:
-    from profscope.tuning.explanation import Explanation
+from profscope.tuning.launches import Launch, Launcher, configurations, options_text
+from profscope.tuning.remedies import Chosen, steps_for
+from profscope.tuning.timing import PairTimer
+from profscope.tuning.trials import AS_LAUNCHED, Base, Trial, Trials, why_failed, why_not_built
 
 __all__ = ["explain", "explained"]
 
 _LAUNCHES: Final = 20  # one recorded, the observed ones (docs/hardware.md), and some more recorded
 
 
-def explained(launch: Launch, vary: Mapping[str, Sequence[Any]], limit_s: float, backend: str) -> Explanation:
-    """See `profscope.explain`."""
+def explained(
+    launch: Launch,
+    vary: Mapping[str, Sequence[Any]],
+    limit_s: float,
+    backend: str,
+    contents: Arguments | None = None,
+    note: str = "",
+) -> Explanation:
+    """See `profscope.explain`. contents: of the arguments' memory before each launch; None: those it has now.
+    note: of the explanation."""
+    leave_inherited()
     if is_recording():
         raise SessionError("explain: a session is open; explain the kernel outside of it")
     with contextlib.ExitStack() as stack:
         machine = stack.enter_context(select(backend))
         arguments = _copied(launch)
-        stack.callback(arguments.restore)
+        stack.callback(arguments.reset)
+        if contents is not None:
+            arguments = contents
+            arguments.reset()
         timer = PairTimer(machine, arguments.restore)
-        trials = Trials(launch.name, timer, arguments, limit_s)
+        trials = Trials(timer, arguments, limit_s)
         if launch.tuner is None:
-            base, first = trials.base(AS_LAUNCHED, launch)
-            profile = _profile(launch, arguments, machine)
-            told = _findings(profile, base)
-            tried = [first, *_search(launch, base, list(told["finding"]), vary, trials)]
+            base, first = _base(launch, trials)
+            recorded = _recorded(launch, arguments, machine)
+            tried = [first, *_search(launch, base, list(recorded.findings["finding"]), vary, trials)]
             subject = first
         else:
             base, best, tried = _configurations(launch, trials)
             subject, chosen = best
-            profile = _profile(chosen, arguments, machine)
-            told = _findings(profile, base)
+            recorded = _recorded(chosen, arguments, machine)
     return Explanation(
-        kernel=base.compiled.name,
-        profile=profile,
-        findings=with_measured(told, tried),
+        kernel=recorded.kernel,
+        variant=recorded.variant,
+        profile=recorded.profile,
+        findings=with_measured(recorded.findings, tried),
         tries=tries_table(tried, timer.unit, trials.left_out),
         launched=subject.options,
+        note=note,
     )
 
 
@@ -68,22 +81,38 @@ def _copied(launch: Launch) -> Arguments:
         raise OptionError(text) from error
 
 
-def _profile(launch: Launcher, arguments: Arguments, machine: Backend) -> Profile:
-    """What a session records and observes of the launch."""
-    backend = "gpu" if machine.emulated is None else "emulator"
+class _Recorded(NamedTuple):
+    """What a session recorded and observed of a launch. kernel, variant: of the profile's, those of the
+    launch; variant is -1 if nothing was recorded."""
+
+    profile: Profile
+    kernel: str
+    variant: int
+    findings: pd.DataFrame
+
+
+def _recorded(launch: Launcher, arguments: Arguments, machine: Backend) -> _Recorded:
+    compiled: list[Any] = []
+    backend, launches = ("gpu", _LAUNCHES) if machine.emulated is None else ("emulator", 1)
     with Session(Options(backend=backend, hardware=True)) as session:
-        for _ in range(_LAUNCHES if machine.emulated is None else 1):
+        for _ in range(launches):
             arguments.restore()
-            launch()
-    arguments.restore()
-    return session.profile
+            compiled.append(launch())
+    profile, kernel, key = session.profile, compiled[0].name, build_of(compiled[0]).key
+    entries = (profile.metadata.get("variants") or {}).get(kernel, ())
+    variant = next((entry["variant"] for entry in entries if entry["key"] == key), -1)
+    told = findings(profile.tables)  # hooks may have launched other kernels
+    own = told[(told["kernel"] == kernel) & (told["variant"] == variant)].reset_index(drop=True)
+    return _Recorded(profile, kernel, variant, own)
 
 
-def _findings(profile: Profile, base: Base) -> pd.DataFrame:
-    """Those of the kernel; hooks may have launched others."""
-    told = findings(profile.tables)
-    own: pd.DataFrame = told[told["kernel"] == base.compiled.name].reset_index(drop=True)
-    return own
+def _base(launch: Launch, trials: Trials) -> tuple[Base, Trial]:
+    try:
+        return trials.base(AS_LAUNCHED, launch)
+    except Exception as error:
+        if why := why_not_built(error):
+            raise CompileError(f"explain: {launch.name} cannot be built: {why}") from error
+        raise
 
 
 def _search(
@@ -98,9 +127,7 @@ def _search(
 
     def run(options: dict[str, Any], names: tuple[str, ...]) -> Trial | None:
         changed = launch.changed(options)
-        same_grid = launch.has_grid_of(changed)
-        names = tuple(name for name in names if not (same_grid and name in OF_THE_GRID))
-        done = trials.run(base, options_text(options), changed, names, same_grid=same_grid)
+        done = trials.run(base, options_text(options), changed, names, partial(launch.has_grid_of, changed))
         if done is not None:
             tried.append(done)
         return done
@@ -108,8 +135,8 @@ def _search(
     for steps in steps_for(findings, chosen, vary):
         last = 0.0
         for value in steps.values:
-            if launch.given.get(steps.option) == value and value is not None:
-                continue  # as it is
+            if launch.has(steps.option, value):
+                continue
             done = run({steps.option: value}, steps.findings)
             saved = None if done is None or not done.is_faster else done.saved_pct
             if saved is not None and saved > max(last, better.get(steps.option, (0.0,))[0]):
@@ -125,24 +152,28 @@ def _search(
 
 
 def _configurations(launch: Launch, trials: Trials) -> tuple[Base, tuple[Trial, Launcher], list[Trial]]:
-    """A trial of each configuration of the autotuner, against the first that can be built: that one, the
+    """A trial of each configuration of the autotuner, against the first that can be launched: that one, the
     fastest, and all."""
     base: Base | None = None
     tried: list[tuple[Trial, Launcher]] = []
     for options, each in configurations(launch):
-        if base is None:
+        if base is not None:
+            trial = trials.run(base, options, each)
+        else:
             try:
-                base, done = trials.base(options, each)
-            except CompileError as error:
-                tried.append((Trial(options, failed=str(error).partition(" cannot be built: ")[2]), each))
-                continue
-            tried.append((done, each))
-        elif (trial := trials.run(base, options, each, same_grid=False)) is not None:
+                base, trial = trials.base(options, each)
+            except Exception as error:  # noqa: BLE001  a row says why; the next one may be launched
+                trial = Trial(options, failed=why_failed(error))
+        if trial is not None:
             tried.append((trial, each))
     if base is None:
-        raise CompileError(f"explain: no configuration of {launch.name} can be built: {tried[0][0].failed}")
+        first = tried[0][0]
+        raise CompileError(
+            f"explain: no configuration of {launch.name} can be launched; {first.options}: {first.failed}"
+        )
     known = [each for each in tried if each[0].saved_pct is not None]
-    best = max(known, key=lambda each: each[0].saved_pct or 0.0)
+    as_base = next(each for each in tried if each[0].pairs is not None)
+    best = max(known, key=lambda each: each[0].saved_pct or 0.0, default=as_base)
     return base, best, [trial for trial, _ in tried]
 
 

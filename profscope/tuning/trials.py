@@ -6,23 +6,21 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from profscope.analysis.estimates import Ratio, ratio_of
-from profscope.compat.kernels import hold
-from profscope.compat.triton_parts import CompilationError, OutOfResources, driver
-from profscope.device.backend import Backend
-from profscope.errors import CompileError, OptionError, SessionError
-from profscope.recording.diagnostics import one_line
-from profscope.tuning.launches import DIFFERENT, Arguments, Launcher
+from profscope.compat.triton_parts import CompilationError, OutOfResources
+from profscope.recording.diagnostics import one_line, reason
+from profscope.tuning.arguments import DIFFERENT, Arguments
+from profscope.tuning.launches import Launcher
+from profscope.tuning.remedies import OF_THE_GRID
+from profscope.tuning.timing import Pairs, PairTimer
 
-__all__ = ["AS_LAUNCHED", "Base", "PairTimer", "Pairs", "Trial", "Trials", "why_not_built"]
+__all__ = ["AS_LAUNCHED", "Base", "Trial", "Trials", "why_failed", "why_not_built"]
 
 AS_LAUNCHED: Final = "as launched"
 """The options of the launch itself, of a kernel that is not autotuned."""
 
 _MOST_CHARACTERS: Final = 200
-_UNKNOWN_KEYWORD: Final = "unrecognised"  # in what Triton says of a keyword that is no option
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,10 @@ class Base:
 
 
 class Trials:
-    """Runs trials of the kernel `name`. Everything is launched with the same arguments, restored
-    before each launch. limit_s: begins now; trials that would begin after it are not run, and are listed in
-    `left_out`."""
+    """Runs trials of one kernel. Everything is launched with the same arguments, restored before each launch.
+    limit_s: begins now; trials that would begin after it are not run, and are listed in `left_out`."""
 
-    def __init__(self, name: str, timer: PairTimer, arguments: Arguments, limit_s: float) -> None:
-        self._name = name
+    def __init__(self, timer: PairTimer, arguments: Arguments, limit_s: float) -> None:
         self._timer = timer
         self._arguments = arguments
         self._end = time.monotonic() + limit_s
@@ -73,45 +69,45 @@ class Trials:
     def base(self, options: str, launch: Launcher) -> tuple[Base, Trial]:
         """The launch itself as base, and as a trial: what it differs from itself is noise.
 
-        Raises CompileError if it cannot be built, OptionError for a keyword that is no argument and no
-        option, and what a launch raises.
+        Raises what a launch raises; the arguments are restored then.
         """
         try:
             compiled = launch()
-        except KeyError as error:
-            if _UNKNOWN_KEYWORD in str(error):
-                raise OptionError(f"explain: {' '.join(str(error.args[0]).split())}") from error
+            self._arguments.keep_result()
+            self._arguments.restore()
+            launch()
+            same = self._arguments.compare()
+            return Base(launch, compiled), Trial(options, (), self._timer.pairs(launch, launch), same)
+        except Exception:
+            self._arguments.reset()
             raise
-        except Exception as error:
-            if why := why_not_built(error):
-                raise CompileError(f"explain: {self._name} cannot be built: {why}") from error
-            raise
-        self._arguments.keep_result()
-        self._arguments.restore()
-        launch()
-        same = self._arguments.compare()
-        return Base(launch, compiled), Trial(options, (), self._timer.pairs(launch, launch), same)
 
     def run(
-        self, base: Base, options: str, launch: Launcher, findings: tuple[str, ...] = (), *, same_grid: bool
+        self,
+        base: Base,
+        options: str,
+        launch: Launcher,
+        findings: tuple[str, ...] = (),
+        same_grid: Callable[[], bool] = lambda: False,
     ) -> Trial | None:
-        """None if the time is over. same_grid: whether the same code would take the same time."""
+        """None if the time is over. same_grid: whether the same code would take the same time; it may raise,
+        as a grid function does that refuses these options."""
         if time.monotonic() > self._end:
             self.left_out.append(options)
             return None
         self._arguments.restore()
         try:
+            is_same_grid = same_grid()
+            if is_same_grid:
+                findings = tuple(name for name in findings if name not in OF_THE_GRID)
             compiled = launch()
-            if same_grid and _code(compiled) == _code(base.compiled):
+            if is_same_grid and _code(compiled) == _code(base.compiled):
                 return Trial(options, findings, failed="the compiler makes the same code")
             same = self._arguments.compare()
             return Trial(options, findings, self._timer.pairs(base.launch, launch), same)
         except Exception as error:  # noqa: BLE001  a row says why; the other trials go on
-            why = why_not_built(error)
-            if not why:
-                self._arguments.compare()  # it may have written what the base does not
-                why = one_line(error, _MOST_CHARACTERS)
-            return Trial(options, findings, failed=why)
+            self._arguments.compare()  # it may have written what the base does not
+            return Trial(options, findings, failed=why_failed(error))
         finally:
             self._arguments.restore()
 
@@ -129,6 +125,11 @@ def _code(compiled: Any) -> tuple[Any, ...]:
 
 
 _COMPILER: Final = "triton.compiler.compiler"
+
+
+def why_failed(error: Exception) -> str:
+    """Why a launch failed, as a row says it."""
+    return why_not_built(error) or reason(error).removeprefix("explain: ")[:_MOST_CHARACTERS]
 
 
 def why_not_built(error: Exception) -> str:
@@ -161,89 +162,3 @@ def _of_source(error: CompilationError) -> str:
     said = inner.error_message or str(inner.__cause__ or "")
     text = " ".join(f"{statement}{': ' if said else ''}{said}".split())
     return f"{type(inner).__name__}: {text}"[:_MOST_CHARACTERS]
-
-
-Launch = Callable[[], Any]
-
-_FEWEST_PAIRS: Final = 8
-_MOST_PAIRS: Final = 40
-_ENOUGH_S: Final = 1.0  # for the pairs of one comparison
-_FIRST_HOLD_NS: Final = 200_000
-_LONGEST_HOLD_NS: Final = 50_000_000
-
-
-class Pairs(NamedTuple):
-    """first, second: the times of two launches, pair by pair, in the timer's unit."""
-
-    first: tuple[float, ...]
-    second: tuple[float, ...]
-
-    @property
-    def ratio(self) -> Ratio:
-        """Second over first."""
-        return ratio_of(self.first, self.second)
-
-
-class PairTimer:
-    """Times launches on a backend. prepare: called before each, such as to restore the arguments.
-
-    On a GPU: microseconds between two events around the launch, behind a cleared L2 cache, as
-    `triton.testing.do_bench` clears it; the device is kept busy meanwhile, so that it does not wait for the
-    host. On the emulator: thousands of cycles of its cost model, without the launch's overhead; the same each
-    time, so one pair is enough.
-    """
-
-    def __init__(self, backend: Backend, prepare: Callable[[], None]) -> None:
-        self._emulated = backend.emulated
-        self._prepare = prepare
-        self._hold_ns = _FIRST_HOLD_NS
-        self._flush = None if self._emulated else driver.active.get_empty_cache_for_benchmark()
-
-    @property
-    def unit(self) -> str:
-        """ "us" or "kcycles"."""
-        return "us" if self._emulated is None else "kcycles"
-
-    def pairs(self, first: Launch, second: Launch) -> Pairs:
-        """Both launched in turn, and who goes first in turn, too. Both have been launched before.
-
-        Raises SessionError if a launch waits for the device itself, so that its time cannot be known.
-        """
-        least, most = (1, 1) if self._emulated else (_FEWEST_PAIRS, _MOST_PAIRS)
-        begun = time.monotonic()
-        times: list[tuple[float, float]] = []
-        while len(times) < least or (len(times) < most and time.monotonic() - begun < _ENOUGH_S):
-            if len(times) % 2:
-                late = self.once(second)
-                times.append((self.once(first), late))
-            else:
-                times.append((self.once(first), self.once(second)))
-        return Pairs(tuple(one for one, _ in times), tuple(other for _, other in times))
-
-    def once(self, launch: Launch) -> float:
-        """The time of one launch."""
-        self._prepare()
-        if self._emulated is not None:
-            before = self._emulated.cycles
-            launch()
-            model = self._emulated.model
-            return (self._emulated.cycles - before - model.cycles(model.launch_overhead_ns)) / 1e3
-        while (took := self._between_events(launch)) is None:
-            self._hold_ns *= 2
-            if self._hold_ns > _LONGEST_HOLD_NS:
-                raise SessionError("explain: the launch waits for the GPU, so its time is not known")
-            self._prepare()
-        return took
-
-    def _between_events(self, launch: Launch) -> float | None:
-        """Microseconds; None if the GPU came to the first event before the kernel was launched."""
-        event = driver.active.get_device_interface().Event
-        start, end = event(enable_timing=True), event(enable_timing=True)
-        driver.active.clear_cache(self._flush)
-        hold(None, self._hold_ns)
-        start.record()
-        launch()
-        waited = start.query()
-        end.record()
-        end.synchronize()
-        return None if waited else float(start.elapsed_time(end)) * 1e3

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import profscope
-from bench.planted_kernels import late_warp_kernel
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.kernels.replay import replay_of
 from profscope.profiles import Profile
+from tests.kernels.planted import late_warp_kernel
 from tests.support.captured import captured
 from tests.support.profiles import regular_profile
 from tests.support.sessions import session

@@ -271,6 +271,18 @@ def test_another_build_needs_a_larger_change() -> None:
     assert row_of(profscope.diff(a, slowed(edited, "wait", 1.5)), "wait")["significant"]
 
 
+def test_the_note_on_noise_names_versions_that_differ() -> None:
+    """They make two binaries of one kernel."""
+    a, b = (run_of_matmul(0, triton=version, torch="2.9.0") for version in ("3.6.0", "3.7.1"))
+    difference = profscope.diff(a, b)
+    assert difference.attrs["notes"] == [
+        "Time includes 2 cold launches, such as the first of each kernel; means and rows leave them out",
+        "matmul_kernel: a change below 4 % of a row's time plus 1 % of all warps' time counts as noise: two "
+        "binaries have their code at different places (Triton 3.6.0 and 3.7.1)",
+    ]
+    assert not any("Triton" in note for note in profscope.diff(a, a).attrs["notes"])
+
+
 def test_first_and_cold_launches_are_left_out(gpu_runs: list[Profile]) -> None:
     a = gpu_runs[0]
     cold = a.launches.assign(cold=a.launches["launch"] == 3)

@@ -11,9 +11,9 @@ import triton
 import triton.language as tl
 
 from bench.diagnose import Judged, cases, emulated
-from bench.planted_kernels import layer_norm_kernel, one_pass_kernel
 from profscope.analysis.rules.diagnose import RULES
-from profscope.profiles import Profile
+from profscope.profiles import Profile, load
+from tests.kernels.planted import layer_norm_kernel, one_pass_kernel
 from tests.support.quick import quick
 from tests.support.sessions import session
 
@@ -105,6 +105,15 @@ def marked_lines(kernel: triton.JITFunction, text: str) -> list[int]:
 def test_each_missing_witness_is_one_line() -> None:
     (said,) = strided(1).findings().attrs["not_measured"]
     assert said.startswith("strided_kernel: hardware counters: ")
+
+
+def test_partitions_without_counters_are_judged_by_their_spans() -> None:
+    """Recorded on an H200, a few of the CTAs."""
+    faulty = load(Path(__file__).parents[1] / "data" / "findings" / "starving-partition.json.gz")
+    top = faulty.findings().iloc[0]
+    assert top["finding"] == "partition-starved"
+    said = faulty.findings().attrs["not_measured"]
+    assert any("hardware counters: session(hardware=True)" in text for text in said)
 
 
 def test_every_finding_is_documented() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from profscope.analysis.limits import LIMITS_DTYPES, RESOURCES
@@ -50,6 +51,43 @@ def test_counters_go_before_counts_and_these_before_types() -> None:
     assert set(table["basis"]) == {"counts", ""}
     assert rows.loc["issue", "used"] > 0
     assert np.isnan(rows.loc["dram", "used"])
+
+
+PIPES = ["shared", "issue", "fma", "alu", "fp64", "xu", "lsu"]
+
+
+def counted_on(arch: str) -> pd.DataFrame:
+    device = {"name": "NVIDIA L40S", "arch": arch, "sm_count": 142}
+    return Profile.of(replace(worked(WORK, device=device).tables, counts=COUNTS)).limits()
+
+
+@pytest.mark.parametrize(
+    ("arch", "fma", "fp64"), [("sm_80", 2, 1), ("sm_86", 4, 2 / 32), ("sm_89", 4, 2 / 32), ("sm_90a", 4, 2)]
+)
+def test_counts_are_held_against_the_rates_of_the_architecture(arch: str, fma: float, fp64: float) -> None:
+    """CUDA C++ Programming Guide: lanes of an SM, of which an instruction takes 32."""
+    table = counted_on(arch)
+    rows = table.set_index("resource")
+    assert rows.loc[PIPES, "peak"].tolist() == [1, 4, fma, 2, fp64, 0.5, 1]
+    shares = rows.loc[PIPES, "used"] / rows.loc[PIPES, "peak"]
+    assert rows.loc[PIPES, "peak_pct"].tolist() == pytest.approx((100 * shares).tolist())
+    unknown = rows.drop(index=PIPES)
+    assert unknown[["used", "peak", "peak_pct"]].isna().all(axis=None)
+    assert table.attrs["not_measured"] == [
+        "k #0: instruction counts do not tell the use of DRAM, L2, L1 and the tensor pipe; counters do "
+        "(session(hardware=True))"
+    ]
+
+
+def test_without_rates_there_are_no_peaks_and_a_reason() -> None:
+    table = counted_on("sm_100")
+    rows = table.set_index("resource")
+    assert (rows.loc[PIPES, "used"] > 0).any()
+    assert table.reindex(columns=["peak", "peak_pct"]).isna().all(axis=None)
+    assert table.attrs["not_measured"][-1] == (
+        "k #0: no peaks are known of compute capability 10.0; those of 8.0, 8.6, 8.9, 9.0 are"
+    )
+    assert table.attrs["bound"] == [[NAME, 0, "bound by: unknown"]]
 
 
 def test_what_binds_each_kernel_stands_in_the_attrs() -> None:

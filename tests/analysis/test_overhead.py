@@ -98,12 +98,21 @@ def test_unknown_where_nothing_tells() -> None:
     assert any("no known cost" in text for text in table.attrs["not_measured"])
 
 
-def test_times_between_events_of_the_emulator_are_not_taken_for_kernels() -> None:
-    times = timed([1000.0] * 9, [1100.0] * 9)
-    row = only(profile([BARE, OWN], clock=CLOCK, baseline=times, backend="emulator").overhead())
+def test_an_estimate_on_the_emulator_has_no_layout_noise() -> None:
+    row = only(profile([BARE, OWN], clock=CLOCK, backend="emulator").overhead())
     assert row["basis"] == "estimated"
-    assert row["slowdown_low"] == 1.0  # the emulator has no layout noise
+    assert row["slowdown_low"] == 1.0
     assert np.isnan(row["bare_ns"])
+
+
+def test_what_the_emulators_model_says() -> None:
+    times = timed([1000.0], [1100.0])
+    times["kernels"]["matmul_kernel"][0]["basis"] = "model"
+    table = profile([BARE, OWN], clock=CLOCK, baseline=times, backend="emulator").overhead()
+    row = only(table)
+    assert (row["basis"], row["bare_launches"], row["bare_ns"]) == ("model", 0, 1000.0)
+    assert row["slowdown"] == row["slowdown_low"] == row["slowdown_high"] == pytest.approx(1.1)
+    assert not any("bare time" in text for text in table.attrs["not_measured"])
 
 
 def test_an_empty_profile_has_no_rows() -> None:

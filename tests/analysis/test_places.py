@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pytest
 
-from profscope.analysis.comparing.places import Lines, matched, same_sources
+from profscope.analysis.comparing.places import Lines, matched
 
 KERNEL = """\
 @triton.jit
@@ -80,23 +79,6 @@ def test_a_line_that_has_gone_is_not_the_one_in_its_place() -> None:
     after = [source("kernel", KERNEL.replace("    a = tl.load(a_ptr)\n", ""), 10)]
     row = ("load", "op", "/one/work.py", 12, "")
     assert matched(places(row), places(row), Lines(BEFORE, after)) == [(0, None), (None, 0)]
-
-
-@pytest.mark.parametrize(
-    ("after", "others", "same"),
-    [
-        (BEFORE, (), True),
-        ([source("kernel", KERNEL, 99, "/x.py"), source("helper", HELPER, 1)], (), True),  # moved
-        ([*BEFORE, source("more", "def more(): pass", 1)], (), True),  # which nothing here calls
-        ([BEFORE[0], source("helper", HELPER + "    # edited\n", 1)], (), False),
-        ([source("kernel", KERNEL + "    pass\n", 10), BEFORE[1]], (), False),
-        ([BEFORE[0], source("helper", HELPER + "    # a kernel, too\n", 1)], ("helper",), True),
-        ([BEFORE[1]], (), None),
-        ([], (), None),
-    ],
-)
-def test_the_same_code(after: list[dict[str, Any]], others: tuple[str, ...], same: bool | None) -> None:
-    assert same_sources(BEFORE, after, "kernel", others) is same
 
 
 def test_of_several_texts_of_a_name_equal_ones_go_together() -> None:

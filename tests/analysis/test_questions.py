@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import shutil
 import subprocess
@@ -125,18 +126,38 @@ def test_no_table_has_a_column_without_a_value(trace: str) -> None:
     assert set(prof.tables.df) <= set(prof.df)
 
 
-def test_lines_and_summary_of_one_kernel() -> None:
+def test_every_question_whose_rows_are_of_kernels_can_be_asked_of_some() -> None:
+    prof = profscope.load(ROOT / "tests/data/compiled_model.pftrace.gz")
+    names = [*dict.fromkeys(prof.launches["kernel"])]
+    own = [name for name in names if "gelu" in name]
+    assert 0 < len(own) < len(names)
+    asked = [(prof, ""), *((getattr(prof, group.name), group.name) for group in GROUPS)]
+    for whose, group in asked:
+        for name in question_names(group) - {"verdict"}:
+            ask = getattr(whose, name)
+            whole = ask()
+            if "kernel" not in getattr(whole, "columns", ()):
+                assert "kernels" not in inspect.signature(ask).parameters
+                with pytest.raises(TypeError, match="kernels"):
+                    ask(kernels="gelu")
+                continue
+            assert inspect.signature(ask).parameters["kernels"].default is None
+            chosen = ask(kernels="gelu")
+            expected = whole[whole["kernel"].isin(own)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(chosen, expected[chosen.columns])
+            with pytest.raises(
+                OptionError, match=rf"kernels='softmax' matches no kernel; there are: {names[0]}, "
+            ):
+                ask(kernels="softmax")
+            with pytest.raises(OptionError, match=r"kernels='\(' is not a regular expression"):
+                ask(kernels="(")
+
+
+def test_the_heaviest_lines() -> None:
     prof = profscope.load(ROOT / "tests/data/diff/matmul-1-stage.pftrace.gz")
-    (name,) = prof.launches["kernel"].unique()
-    whole, chosen = prof.lines(), prof.lines(kernel=name[:6], top=2)
+    whole, chosen = prof.lines(), prof.lines(kernels="^matmul", top=2)
     assert len(whole) > 2
     pd.testing.assert_frame_equal(chosen, whole[chosen.columns].head(2))
-    pd.testing.assert_frame_equal(prof.summary(kernel=name), prof.summary())
-    for ask in (prof.lines, prof.summary):
-        with pytest.raises(OptionError, match=f"kernel='softmax' matches no kernel; there are: {name}"):
-            ask(kernel="softmax")
-        with pytest.raises(OptionError, match="not a regular expression"):
-            ask(kernel="(")
     with pytest.raises(OptionError, match="top=0 is not a number of lines"):
         prof.lines(top=0)
 

@@ -194,16 +194,17 @@ def test_what_an_altered_trace_says_of_its_device_and_constants_is_cut() -> None
     assert kernel["configuration"]["constexprs"] == {"N": "an integer of 13288 bits", "M": -(2**63)}
 
 
-def test_the_emulators_times_between_events_are_no_bare_time() -> None:
+def test_bare_times_of_the_emulator_are_in_cycles() -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1)
     profile.metadata["variants"] = {"matmul_kernel": [{"variant": 0, "key": "k"}]}
     timed = {"key": "k", "bare_ns": [4000.0], "instrumented_ns": [4100.0], "waited": 0}
     profile.metadata["baseline"] = {"pairs": 2, "kernels": {"matmul_kernel": [timed]}}
     assert profile.report()["kernels"][0]["bare_time"]["median"] == 4000
     profile.metadata["backend"] = "emulator"
-    told = profile.report()
-    assert told["kernels"][0]["bare_time"] is None
-    assert any(text.startswith("bare_time: the emulator's") for text in told["not_measured"])
+    assert profile.report()["kernels"][0]["bare_time"] is None  # of which clock is not known
+    profile.metadata["device"] = {"clock_khz": 1_250_000}
+    bare_time = profile.report()["kernels"][0]["bare_time"]
+    assert (bare_time["median"], bare_time["unit"]) == (5000, "cycles")
 
 
 def test_cycles_of_the_emulator_are_no_ns() -> None:

@@ -64,7 +64,7 @@ def test_what_is_to_be_trusted() -> None:
         ("occupancy", DISTRUST, {"own": {"ctas_per_sm": 2}}),
         ("unroll", CARE, {"own": {"instructions": 600}}),
         ("spills", CARE, {"own": {"spills": 12}}),
-        ("rounding", CARE, {"own": {"rounds_as_bare": False}}),
+        ("rounding", CARE, {"own": {"rounds_as_bare": False, "fused_otherwise": ["k.py:7"]}}),
         ("unfinished", CARE, {"unfinished": [1, 0, 0], "grid_x": 5}),
         ("unfinished", DISTRUST, {"unfinished": 4, "ctas": 0}),
         ("short spans", CARE, {"clock": {"read_cycles": 1e6, "row_cycles": 0.0, "basis": "measured"}}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,8 @@ def test_the_command_writes_what_the_function_does(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = kernels.__file__
-    monkeypatch.syspath_prepend(str(tmp_path))  # the command puts the file's folder there
+    monkeypatch.syspath_prepend(str(tmp_path))  # the command puts the file's folder there,
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])  # and keeps its modules apart
     words = ["export", f"{file}:softmax_kernel", "-o", str(tmp_path / "softmax"), "--target", "cuda:90"]
     assert main([*words, "--signature", "*fp32:16, *fp32:16, i32, i32:16, 64"]) == 0
     of_function, of_command = (Description.read(each / "softmax.json") for each in (folder, tmp_path))
@@ -82,6 +84,7 @@ def test_a_kernel_that_is_not_there_is_one_line(
     named: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     assert main(["export", named, "-o", "never", "--signature", "i32"]) == 2
     assert said in capsys.readouterr().err
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,31 +12,10 @@ from bench.libraries import __main__ as libraries
 from bench.libraries import liger
 from bench.libraries.calls import Call
 from bench.libraries.compare import Outcome, compare
-from bench.libraries.lanes import side_by_side
 from bench.libraries.report import failures, table
-from bench.table import Cell, Row, row_to_json
+from bench.table import Cell, Row
 from profscope import emulator
 from tests.kernels.add import add_kernel
-
-# A worker that does the ops named "good", dies in those named "bad", and leaves a broken GPU behind "last".
-WORKER = """
-import json, os, sys, time
-for name in map(str.strip, sys.stdin):
-    if "bad" in name:
-        os.abort()
-    time.sleep(60 * ("slow" in name))
-    row = {"group": "g", "name": name, "unit": "", "baseline": "", "about": {"pid": os.getpid()}, "cells": {}}
-    print("result: " + json.dumps({"task": name, "seconds": 1.0, "rows": [row]}), flush=True)
-    if "last" in name:
-        os._exit(3)
-"""
-
-
-def ran(names: list[str], limit_s: float, jobs: int) -> dict[str, str]:
-    """What came of each op, "" where it was done."""
-    rows = list(side_by_side(names, [sys.executable, "-c", WORKER], limit_s, jobs))
-    assert len(rows) == len(names)
-    return {row.name or row.group: row.cells["profscope"].error if row.cells else "" for row in rows}
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +72,16 @@ def test_what_changes_only_in_a_session_is_wrong() -> None:
     assert f"op: differs {gap}: call" in table([row])
 
 
+def test_a_note_on_rounding_is_wrong_if_the_bits_are_the_same() -> None:
+    done = run({"call": added})
+    note = "add_kernel: results may round differently than without a session: the sum at k.py:7 fuses ..."
+    done.notes.append(note)
+    row = Row("library", "op", "", {}, about=vars(done))
+    assert failures(row) == [f"accused, with the same bits: {note}"]
+    done.differing["call"] = "by 1.0e-07 of at most 1.0e+00"
+    assert failures(row) == ["differs by 1.0e-07 of at most 1.0e+00: call"]
+
+
 def test_a_bare_call_that_breaks_the_gpu_is_named_and_can_be_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -136,41 +122,3 @@ def test_an_op_that_was_not_finished_is_named() -> None:
     row = Row("library", "op", "", {"profscope": Cell(error="out of time")})
     assert failures(row) == ["not finished: out of time"]
     assert "op: not finished: out of time" in table([row])
-
-
-def test_a_process_that_dies_costs_one_op() -> None:
-    ops = ["good", "bad", "last", "good too", "bad too", "best"]
-    died = "the process ended with status -6 in this task"
-    for jobs in (1, 2):
-        assert ran(ops, 60, jobs) == {op: died if "bad" in op else "" for op in ops}
-
-
-def test_out_of_time_every_op_is_named() -> None:
-    errors = ran(["good", "slow", "late"], limit_s=2, jobs=1)
-    assert errors == {"good": "", "slow": "stopped: out of time", "late": "not run: out of time"}
-
-
-def test_a_run_goes_on_where_another_one_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What was finished is not run again, the rest is; ops that are not asked for are dropped."""
-    about = vars(Outcome(compared=1))
-    before = [Row("liger-kernel", name, "", {}, about=about) for name in ("first", "other")]
-    before.append(Row("liger-kernel", "second", "", {"profscope": Cell(error="out of time")}))
-    file, out = tmp_path / "before.json", tmp_path / "after.json"
-    file.write_text(json.dumps({"rows": [row_to_json(row) for row in before]}))
-    asked: list[str] = []
-
-    def run(names: list[str], *rest: object) -> Iterator[Row]:
-        asked.extend(names)
-        yield from (Row("liger-kernel", name.partition(": ")[2], "", {}, about=about) for name in names)
-
-    monkeypatch.setattr(libraries, "is_installed", lambda module: True)
-    monkeypatch.setattr(libraries, "LIBRARIES", {"liger-kernel": liger})
-    monkeypatch.setattr(liger, "cases", lambda device: dict.fromkeys(["first", "second", "third"]))
-    monkeypatch.setattr(libraries, "side_by_side", run)
-    options = ["--ops", "first|second", "--resume", str(file), "--json", str(out)]
-    assert libraries.main(options) == 0
-    assert asked == ["liger-kernel: second"]
-    assert [row["name"] for row in json.loads(out.read_text())["rows"]] == ["first", "second"]
-    assert "liger-kernel" in capsys.readouterr().out

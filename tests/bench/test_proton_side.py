@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
 
 from bench import kernels, proton_side
 from bench.variants import LEVELS, POINTS
@@ -26,11 +31,28 @@ SPECS = [module.specs()[0] for module in (add, softmax, matmul, attention)]
 NOINLINE = next(spec for spec in control_flow() if spec.name == "noinline")
 
 
+@contextlib.contextmanager
+def without_gpu(target: str) -> Iterator[None]:
+    """Proton asks the driver for the GPU before it compiles; answer for `target`, "cuda:90"."""
+    properties = {"max_shared_mem": 232448}
+    fake: Any = SimpleNamespace(
+        get_current_device=lambda: 0,
+        get_current_target=lambda: GPUTarget("cuda", int(target.partition(":")[2]), 32),
+        utils=SimpleNamespace(get_device_properties=lambda device: properties),
+    )
+    before = driver._active
+    driver.set_active(fake)
+    try:
+        yield
+    finally:
+        driver._active = before
+
+
 def build(spec: Spec, buffer: str, pipeline: str) -> Any:
     """Compile through the stage hook, as a launch would."""
     warps = int(spec.options["num_warps"])
     with (
-        proton_side.without_gpu(CUDA90),
+        without_gpu(CUDA90),
         proton_side.recording(proton_side.mode(buffer, warps), pipeline),
     ):
         options = {**spec.options, "instrumentation_mode": knobs.compilation.instrumentation_mode}
@@ -41,11 +63,11 @@ def build(spec: Spec, buffer: str, pipeline: str) -> Any:
 def test_records_stand_where_ours_stand(spec: Spec) -> None:
     text = ttgir(spec, CUDA90)
     ours = parse(text)
-    run_pipeline(ours, parse_pipeline(LEVELS["heavy"]), PassContext(triton_version()))
+    run_pipeline(ours, parse_pipeline(LEVELS["heavy"].pipeline), PassContext(triton_version()))
     expected = [
         ("start" if op.name == BEGIN else "end") if op.name in (BEGIN, END) else op.name for op in ours.walk()
     ]
-    theirs = parse(proton_side.proton_text(text, LEVELS["heavy"]))
+    theirs = parse(proton_side.proton_text(text, LEVELS["heavy"].pipeline))
     found = [op.text.split()[1] if op.name == "proton.record" else op.name for op in theirs.walk()]
     assert found == expected
     assert found.count("start") >= 3
@@ -54,7 +76,7 @@ def test_records_stand_where_ours_stand(spec: Spec) -> None:
 @pytest.mark.parametrize("buffer", ["shared", "global"])
 def test_its_own_passes_lower_the_records(buffer: str) -> None:
     bare = compiled(SPECS[1], CUDA90)
-    kernel = build(SPECS[1], buffer, LEVELS["heavy"])
+    kernel = build(SPECS[1], buffer, LEVELS["heavy"].pipeline)
     ring_bytes = proton_side.RING_BYTES * int(SPECS[1].options["num_warps"])
     assert kernel.asm["ttgir"].count("proton.record") == 18
     assert kernel.asm["ptx"].count("%clock") > bare.asm["ptx"].count("%clock")
@@ -82,18 +104,21 @@ def test_what_proton_cannot_do_is_said_before_it_aborts() -> None:
 @pytest.mark.skipif(triton_version() >= (3, 8), reason="takes several functions")
 def test_noinline_functions_are_refused() -> None:
     with pytest.raises(PassError, match="one function per module"):
-        proton_side.proton_text(ttgir(NOINLINE, CUDA90), LEVELS["light"])
+        proton_side.proton_text(ttgir(NOINLINE, CUDA90), LEVELS["light"].pipeline)
 
 
 def test_a_failure_inside_leaves_triton_as_it_was() -> None:
     # The fixture that compares Triton's globals does the rest.
     with pytest.raises(PassError, match="an end for every start"):
         build(SPECS[1], "shared", "loop-spans,iteration-spans")
-    assert build(SPECS[0], "shared", LEVELS["light"]).asm["ttgir"].count("proton.record") == 2
+    assert build(SPECS[0], "shared", LEVELS["light"].pipeline).asm["ttgir"].count("proton.record") == 2
 
 
 def test_a_session_without_launches_ends() -> None:
-    with proton_side.without_gpu(CUDA90), proton_side.session("default", LEVELS["light"]) as finished:
+    with (
+        without_gpu(CUDA90),
+        proton_side.session("default", LEVELS["light"].pipeline) as finished,
+    ):
         mode = knobs.compilation.instrumentation_mode
     assert "session" in mode
     assert finished.spans == 0

@@ -9,44 +9,46 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main, supervised, tasks
+from bench.__main__ import main, tasks
 from bench.kernels import Workload
 from bench.kernels import add as add_workload
 from bench.timing import interleave
-from bench.variants import BARE, OURS, buffers, variants
+from bench.variants import BARE, LEVELS, OURS, Level, buffers, variants
+from bench.workers import supervised
 from tests.kernels.aot import ttgir
 
-# A worker that does the tasks named "good" and dies in the others.
+# A worker that does the tasks named "good", dies in those named "bad", and leaves a broken GPU behind "last".
 WORKER = """
-import json, os, sys
-for name in json.loads(sys.argv[1]):
-    if name == "bad":
-        os.abort()
-    if name == "slow":
-        import time; time.sleep(60)
+import json, os, sys, time
+for name in map(str.strip, sys.stdin):
     print("something else", flush=True)
-    row = {"group": "g", "name": name, "unit": "us", "baseline": "", "about": {},
-           "cells": {"profscope": {"samples": [1.0], "error": "", "note": ""}}}
+    if "bad" in name:
+        os.abort()
+    time.sleep(60 * ("slow" in name))
+    row = {"group": "g", "name": name, "unit": "us", "baseline": "", "about": {}, "cells": {}}
     print("result: " + json.dumps({"task": name, "seconds": 1.0, "rows": [row]}), flush=True)
+    if "last" in name:
+        os._exit(3)
 """
 
 
-def found(names: list[str], limit_s: float) -> dict[str, str]:
-    rows = supervised(names, [sys.executable, "-c", WORKER], limit_s)
-    return {row.name or row.group: row.cells["profscope"].error for row in rows}
+def ran(names: list[str], limit_s: float, jobs: int = 1) -> dict[str, str]:
+    """What came of each task, "" if it was done."""
+    rows = list(supervised(names, [sys.executable, "-c", WORKER], limit_s, jobs))
+    assert len(rows) == len(names)
+    return {row.name or row.group: row.cells["profscope"].error if row.cells else "" for row in rows}
 
 
-def test_a_worker_that_dies_costs_one_task() -> None:
-    errors = found(["good", "bad", "fine"], limit_s=60)
-    assert errors["good"] == errors["fine"] == ""
-    assert "status -6" in errors["bad"]
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_worker_that_dies_costs_one_task(jobs: int) -> None:
+    names = ["good", "bad", "last", "good too", "bad too", "best"]
+    died = "the process ended with status -6 in this task"
+    assert ran(names, 60, jobs) == {name: died if "bad" in name else "" for name in names}
 
 
-def test_out_of_time_the_rest_is_reported() -> None:
-    errors = found(["good", "slow", "late"], limit_s=3)
-    assert errors["good"] == ""
-    assert "status -9" in errors["slow"]
-    assert errors["late"] == "not run: out of time"
+def test_out_of_time_every_task_is_named() -> None:
+    errors = ran(["good", "slow", "late"], limit_s=2)
+    assert errors == {"good": "", "slow": "stopped: out of time", "late": "not run: out of time"}
 
 
 @pytest.mark.exhaustive
@@ -55,12 +57,13 @@ def test_a_dry_run_measures_and_says_what_it_cannot(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "results.json"
-    rows = "record: back|slowdown: heavy: add|end"
+    rows = "record: back|overhead: (light|heavy, ctas=64): add|end"
     status = main(["--dry-run", "--rounds", "2", "--rows", rows, "--json", str(path)])
     result = json.loads(path.read_text())
     cells = {row["group"].split(":")[0].split(",")[0]: row["cells"] for row in result["rows"]}
-    assert cells.keys() == {"cost of a record", "slowdown", "end of a session"}
-    assert len(cells["slowdown"][BARE]["samples"]) == len(cells["slowdown"][OURS]["samples"]) == 2
+    assert cells.keys() == {"cost of a record", "overhead", "end of a session"}
+    for row in [row for row in result["rows"] if row["group"].startswith("overhead")]:
+        assert len(row["cells"][BARE]["samples"]) == len(row["cells"][OURS]["samples"]) == 2
     assert cells["cost of a record"][OURS]["samples"][0] > 0
     said = capfd.readouterr().out
     assert status == 1  # Proton does not know the emulator,
@@ -68,11 +71,11 @@ def test_a_dry_run_measures_and_says_what_it_cannot(
     assert "the figures mean nothing" in said
 
 
-def test_tasks_cover_every_kernel_at_both_levels() -> None:
+def test_tasks_cover_every_kernel_at_every_level() -> None:
     names = list(tasks(dry_run=True, rounds=1))
     for kernel in ("add", "softmax", "layer norm", "matmul", "attention"):
-        for level in ("light", "heavy"):
-            assert any(name.startswith(f"slowdown: {level}: {kernel}") for name in names)
+        for level in LEVELS:
+            assert any(name.startswith(f"overhead: {level}: {kernel}") for name in names)
 
 
 def test_a_variant_that_fails_keeps_its_samples_and_the_others_go_on() -> None:
@@ -95,4 +98,4 @@ def test_a_session_that_records_nothing_is_an_error() -> None:
     workload: Workload = add_workload(1 << 14)
     given = buffers(ttgir(workload.spec, "cuda:90"), workload, "kernel-span")
     with pytest.raises(RuntimeError, match="recorded no launch"):
-        interleave(variants(workload, "kernel-span", given, OURS), lambda name: {"us": 1.0}, rounds=1)
+        interleave(variants(workload, Level("kernel-span"), given, OURS), lambda name: {"us": 1.0}, rounds=1)

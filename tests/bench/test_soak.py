@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bench import drains, soak
+from bench import soak
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.exhaustive
-def test_a_soak_on_the_emulator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "soak.json"
-    assert soak.main(["--launches", "40", "--ctas", "2", "--json", str(file)]) == 0
-    assert "verdict: yes" in capsys.readouterr().out
-    found = json.loads(file.read_text())
-    assert (found["launches"], found["found"], found["wrong"], found["failures"]) == (40, 40, 0, [])
-    assert len(found["host_bytes"]) == 20
-    assert found["spool_bytes"] > 0
+def test_a_soak_on_the_emulator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak.main(["--launches", "40", "--ctas", "2"]) == 0
+    found = capsys.readouterr().out
+    assert "40 launches of 2 CTAs in " in found
+    assert "found: 40; spool: " in found
+    assert "verdict: yes" in found
 
 
 def test_a_soak_says_no() -> None:
@@ -35,27 +31,6 @@ def test_a_soak_says_no() -> None:
     assert soak.Soak("gpu", 100, 1, found=100, host_bytes=flat, device_bytes=flat).failures == []
     with pytest.raises(ValueError, match="fewer than"):
         soak.soak(3, 1)
-
-
-def test_the_stages_of_a_drain(capsys: pytest.CaptureFixture[str]) -> None:
-    assert drains.main(["--mb", "9", "--rounds", "1"]) == 0
-    heading, *lines = capsys.readouterr().out.splitlines()
-    assert heading == "GB/s, 9 MiB at a time"
-    rates = {line[:42].strip(): float(line[42:]) for line in lines[:4]}  # with a GPU there are more
-    assert [re.sub(r"\d+ threads", "N threads", name) for name in rates] == [
-        "copy to old pages, 1 thread",
-        "copy to new pages, 1 thread",
-        "copy to numpy's new pages, 1 thread",
-        "copy to new pages, N threads",
-    ]
-
-
-def test_a_rate_is_bytes_over_the_median_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 25.0])
-    monkeypatch.setattr(drains.time, "perf_counter", lambda: next(clock))
-    calls: list[int] = []
-    assert drains.gb_per_s(4_000_000_000, lambda: calls.append(1), 3) == 2.0
-    assert len(calls) == 3
 
 
 @pytest.mark.parametrize(("summary", "code"), [("0 errors", 0), ("3 errors", 1)])

@@ -79,6 +79,26 @@ def test_of_an_autotuned_kernel_the_configurations_are_tried(explain: Explain) -
         assert f"STEP={step}, num_warps=1, num_stages=3" in ran.stdout
 
 
+def test_values_of_constexprs_are_tried(explain: Explain) -> None:
+    code = "x = torch.randn(32, 100)\nsoftmax_kernel[(32,)](x, x, 100, BLOCK=128)\n"
+    ran = explain(code, "--vary", "BLOCK=256,512", "--limit-s", "30", "--backend", "emulator")
+    assert ran.returncode == 0, ran.stderr
+    assert "\nBLOCK=256" in ran.stdout
+    assert "\nBLOCK=512" in ran.stdout
+    ran = explain(code, "--vary", "BLOK=256")
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+        2,
+        "profscope explain: --vary: 'BLOK' is no constexpr of softmax_kernel; these are BLOCK",
+    )
+
+
+def test_hints_name_flags(explain: Explain) -> None:
+    ran = explain("x = torch.randn(1, 100)\nsoftmax_kernel[(1,)](x, x, 100, BLOCK=128)\n")
+    assert ran.stdout.endswith(
+        "; nothing was tried: no option tests these findings; pass `--vary` to try constexprs\n"
+    )
+
+
 def test_a_kernel_that_was_not_launched(explain: Explain) -> None:
     ran = explain("run(1)", "--kernels", "matmul$")
     assert ran.returncode == 2
@@ -91,11 +111,11 @@ def test_a_kernel_that_was_not_launched(explain: Explain) -> None:
 
 
 def test_a_kernel_may_be_named_behind_the_program(explain: Explain) -> None:
-    ran = explain("run(1)", behind=["--kernel", "softmax"])
+    ran = explain("run(1)", behind=["--kernels", "softmax"])
     assert ran.stdout.startswith("program __main__ ['a', '-o']\n")
     assert "softmax_kernel, as launched: " in ran.stdout
-    ran = explain("run(1)", "--", behind=["--kernel", "softmax"])
-    assert ran.stdout.startswith("program __main__ ['a', '-o', '--kernel', 'softmax']\n")
+    ran = explain("run(1)", "--", behind=["--kernels", "softmax"])
+    assert ran.stdout.startswith("program __main__ ['a', '-o', '--kernels', 'softmax']\n")
     assert "matmul_kernel, as launched: " in ran.stdout
 
 
@@ -108,11 +128,51 @@ def test_a_program_that_fails_is_not_explained(explain: Explain) -> None:
     assert "profscope/commands" not in ran.stderr
 
 
+def test_a_program_that_another_one_replaces_is_not_explained(explain: Explain) -> None:
+    ran = explain("run(1)\nimport os\nos.execv(sys.executable, ['python', '-c', 'raise SystemExit(5)'])")
+    assert ran.returncode == 5
+    said = "profscope explain: os.execv() replaces the program by `python -c 'raise SystemExit(5)'`"
+    assert ran.stderr == f"{said}; nothing is explained\n"
+
+
 @pytest.mark.parametrize(
-    ("flags", "says"), [(["--limit-s", "0"], "limit_s=0"), (["--kernels", "("], "--kernels")]
+    ("flags", "says"),
+    [
+        (["--limit-s", "0"], "--limit-s 0.0 must be a number of seconds above 0"),
+        (["--kernels", "("], "--kernels"),
+        (["--vary", "STEP"], "argument --vary: 'STEP' has no values; write it like BLOCK=64,128"),
+        (["--vary", "STEP=1,"], "argument --vary: 'STEP=1,' has no values"),
+    ],
 )
 def test_wrong_usage(explain: Explain, flags: list[str], says: str) -> None:
     ran = explain("run(1)", *flags)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert ran.stdout == ""
+
+
+_LENGTHS = """
+import atexit
+
+@triton.jit
+def counted(lengths_ptr, x_ptr):
+    total = tl.zeros((128,), tl.float32)
+    for step in range(tl.load(lengths_ptr)):
+        total += tl.load(x_ptr + step * 128 + tl.arange(0, 128))
+    tl.store(x_ptr + tl.arange(0, 128), total)
+
+lengths = torch.full((1,), 100, dtype=torch.int32)
+counted[(1,)](lengths, torch.zeros(100, 128))
+lengths.zero_()
+atexit.register(lambda: print("at exit", lengths.item()))
+"""
+
+
+def test_a_launch_has_the_contents_that_it_had(explain: Explain) -> None:
+    """The program changes its arguments afterwards, and finds them as it left them when it exits."""
+    lines = explain(_LENGTHS).stdout.splitlines()
+    assert float(lines[2].removeprefix("counted, as launched: ").split()[0]) > 40  # 400 cycles a step
+    assert lines[-1] == "at exit 0"
+    assert not any("may have changed" in line for line in lines)
+    ran = explain(_LENGTHS, "--memory", "0")
+    assert "Its arguments may have changed since the launch: a copy takes 1 MiB" in ran.stdout

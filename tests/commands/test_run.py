@@ -151,6 +151,60 @@ def test_what_cuts_a_program_short(
         assert ran.stderr == _RAISED.format(folder=tmp_path)
 
 
+_NEW = """["python", "-c", "print('new'); raise SystemExit(3)"]"""
+_SAID = "profscope run: os.{}() replaces the program; `{}` runs bare, unless started with `profscope run`"
+
+
+@pytest.mark.parametrize(
+    ("end", "call"),
+    [
+        (f"os.execv(sys.executable, {_NEW})", "execv"),
+        pytest.param(
+            f"os.execvpe('python', {_NEW}, {{**os.environ}})", "execve", marks=pytest.mark.exhaustive
+        ),
+    ],
+)
+def test_what_was_recorded_is_written_before_another_program_takes_the_place(
+    run: Run, end: str, call: str
+) -> None:
+    ran = run(end, "-q")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (3, "new")
+    command = """python -c 'print('"'"'new'"'"'); raise SystemExit(3)'"""
+    assert ran.stderr == _SAID.format(call, command) + "\n"
+    profile = loaded("t.json")
+    assert profile.metadata["program"] == {
+        "command": ["program.py", "a", "-o"], "cut_short": f"os.{call}() was called",
+    }  # fmt: skip
+    assert profile.metadata["notes"] == [f"partial: the program was cut short: os.{call}() was called"]
+
+
+def test_a_program_that_starts_itself_again_is_told_that_it_runs_bare(forks: Forks, tmp_path: Path) -> None:
+    code = f"import os; os.chdir({str(tmp_path)!r})\n{_RUN}"
+    again = "import os, sys; os.execl(sys.executable, 'python', '-c', 'raise SystemExit(4)')"
+    ran = forks.run(code, "-c", again)
+    assert ran.returncode == 4
+    assert ran.stderr == _SAID.format("execv", "python -c 'raise SystemExit(4)'") + "; nothing is written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+_NO_EXEC = """
+try:
+    os.execv("/nowhere/python", ["python"])
+except FileNotFoundError:
+    launch_add()
+if os.fork() == 0:
+    os.execv(sys.executable, ["python", "-c", "print('child')"])
+os.wait()
+launch_add()
+"""
+
+
+def test_a_program_that_nothing_replaces_goes_on(run: Run) -> None:
+    ran = run(_NO_EXEC, "-q")
+    assert (ran.returncode, ran.stderr, ran.stdout.splitlines()[-1]) == (0, "", "child")
+    assert loaded("t.json", 4).metadata["notes"] == []
+
+
 _TERMINATED_WHILE_WRITING = """
 from profscope.profiles import Profile
 save = Profile.save
@@ -285,9 +339,10 @@ resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
 @pytest.mark.exhaustive
 def test_a_spool_that_somebody_removes_costs_what_was_in_it(run: Run) -> None:
     ran = run("import shutil; shutil.rmtree('t.json.partial')", "-q")
-    assert (ran.returncode, ran.stderr) == (0, "")
-    lost = " ".join(loaded("t.json", 0).metadata["notes"])
-    assert "cannot be read, so all launches are lost: No such file or directory" in lost
+    assert ran.returncode == 0
+    assert ran.stderr.startswith("profscope run: nothing is written: ")
+    assert ran.stderr.endswith("cannot be read, so all launches are lost: No such file or directory\n")
+    assert os.listdir() == ["program.py"]
 
 
 @pytest.mark.exhaustive
@@ -311,11 +366,20 @@ def test_no_launch_is_one_line_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_trace_without_a_launch_is_called_so(run: Run) -> None:
+def test_kernels_that_match_none_leave_no_file_and_are_named(run: Run) -> None:
     ran = run("", "--kernels", "softmax")
+    assert (ran.returncode, ran.stderr) == (
+        0,
+        "profscope run: nothing is written: --kernels softmax matches none of those that were launched: "
+        "add_kernel\n",
+    )
+    assert os.listdir() == ["program.py"]
+
+
+def test_a_trace_of_host_scopes_alone_is_called_so(run: Run) -> None:
+    ran = run("import profscope\nwith profscope.scope('step'): launch_add()", "--kernels", "softmax")
     assert ran.stderr.endswith("\nprofscope run: wrote t.json, without a launch\n")
-    assert "kernels='softmax' matches none" in ran.stderr
-    loaded("t.json", launches=0)
+    assert loaded("t.json", launches=0).host["scope"].tolist() == ["step"]
 
 
 @pytest.mark.exhaustive

@@ -32,6 +32,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["there.json"], 2, "'there.json' is a trace: profscope view shows it"),
         (["ls"], 2, "not a Python program"),
         (["--switch", "SIGKILL", "never.py"], 2, "--switch SIGKILL: a program cannot handle this signal"),
+        (["--switch", "", "never.py"], 2, "--switch: it is empty; name a signal, such as SIGUSR1, or a file"),
+        (["--switch=", "never.py"], 2, "--switch: it is empty; name a signal, such as SIGUSR1, or a file"),
+        (["--switch", "folder", "never.py"], 2, "--switch: 'folder' is a folder; name a signal"),
         (["-o", "trace.txt", "never.py"], 2, "cannot save 'trace.txt': the suffix must be one of .json"),
         (["--spool", "there.json/x", "never.py"], 1, "--spool there.json/x: cannot write a file in "),
         (["--spool", "/proc/x", "never.py"], 1, "--spool /proc/x: cannot write a file in /proc: "),
@@ -67,6 +70,17 @@ def test_what_cannot_be_is_one_line(
     assert said in err
     assert err.count("\n") == 1
     assert sorted(Path().rglob("*")) == before
+
+
+def test_a_gpu_that_is_not_there_is_one_line(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert door.main(["run", "--backend", "gpu", "never.py"]) == 1
+    assert capsys.readouterr().err == (
+        "profscope run: --backend gpu: there is no GPU here; use --backend emulator\n"
+    )
+    assert list(Path().iterdir()) == [Path("never.py")]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ from tests.support.synth import Program, launch
     [
         (LAUNCH_HEADER, 2 * SECTOR, {"launch_bits": 0}),
         (CTA_HEADER, SECTOR, {"start_clock_low": 0, "end_clock": 16}),
-        (STAMP, VECTOR, {"start_clock_low": 0, "end_ns_low": 4, "duration_cycles": 8, "sm": 12}),
+        (STAMP, VECTOR, {"start_clock_low": 0, "start_ns_low": 4, "duration_cycles": 8, "place": 12}),
     ],
 )
 def test_header_fields_lie_where_the_vector_stores_put_them(

@@ -1,4 +1,4 @@
-"""Stamps: what CTAs that do not record say of their begin and end, completed by those that do."""
+"""Stamps: when CTAs that do not record began and ended, completed by those that do."""
 
 from __future__ import annotations
 
@@ -13,19 +13,48 @@ from hypothesis import strategies as st
 from profscope.decoding.areas import read_buffer
 from profscope.decoding.assemble import assemble
 from profscope.decoding.build import RawLaunch
-from profscope.instrument_passes.records import MAX_STAMPED, STAMP
+from profscope.instrument_passes.records import (
+    DURATION_SHIFT,
+    FLOAT32_ONE,
+    MAX_STAMPED,
+    PLACE_RANK_SHIFT,
+    STAMP,
+    stamp_duration_ns,
+)
 from profscope.profiles import Profile
 from tests.support.programs import BODY
 from tests.support.synth import Program, Work, launch
 
 CTAS, STRIDE_LOG2 = 32, 2
 CYCLES_PER_NS = 2  # as in `launch`
+STEP_NS = 32  # likewise
+LOW = (1 << 32) - 1
 
 
-def stamped(index: int, start_clock: int, shift: int = 0) -> tuple[RawLaunch, dict[int, tuple[int, ...]]]:
-    """A launch with a stamp of each CTA that did not record; and what these say in full: SM, begin and end.
+def place(sm: int, duration_ns: int) -> int:
+    """As a kernel packs them."""
+    bits = int(np.array([kept(duration_ns, 24)], "<f4").view("<u4")[0]) - FLOAT32_ONE
+    return sm | bits >> DURATION_SHIFT << PLACE_RANK_SHIFT
 
-    Each ends shift cycles after a CTA that recorded, on its SM or on one where none did.
+
+def kept(value: int, bits: int) -> int:
+    """The number with so many significant bits, rounded down."""
+    below = max(0, value.bit_length() - bits)
+    return value >> below << below
+
+
+@given(st.integers(1, 100_000) | st.integers(1, (1 << 32) - 1))
+def test_a_duration_keeps_16_significant_bits(duration_ns: int) -> None:
+    (decoded,) = stamp_duration_ns(np.array([place(131, duration_ns)], np.uint32)).tolist()
+    assert decoded == kept(duration_ns, 16)
+
+
+def stamped(index: int, start_clock: int, shift: int = 0) -> tuple[RawLaunch, dict[int, dict[str, int]]]:
+    """A launch with a stamp of each CTA that did not record; and what these say in full, as columns of
+    prof.ctas.
+
+    Each ends shift cycles after a CTA that recorded, on its SM or on one where none did. The clock changes:
+    it runs at another rate in each of them.
     """
     program = Program((Work(2_000), *BODY), 2)
     made = launch([program], CTAS, stride_log2=STRIDE_LOG2, start_clock=start_clock, seed=index)
@@ -37,23 +66,26 @@ def stamped(index: int, start_clock: int, shift: int = 0) -> tuple[RawLaunch, di
         like = headers[cta % len(headers)]
         sm = int(like["sm"]) if cta % 3 else 140 + cta
         end = int(like["end_clock"]) + shift + 64 * cta
-        begin = end - 1_000 - cta
-        low = (1 << 32) - 1
-        stamps[cta] = begin & low, end // 64 * 32 & low, end - begin, sm
-        full[cta] = sm, begin, end
+        end_ns = end // CYCLES_PER_NS // STEP_NS * STEP_NS
+        duration_ns = STEP_NS * (1 + 50 * cta)
+        duration = duration_ns * (100 + cta) // 80
+        stamps[cta] = (end - duration) & LOW, (end_ns - duration_ns) & LOW, duration, place(sm, duration_ns)
+        full[cta] = {
+            "sm": sm,
+            "start_cycle": end - duration,
+            "duration_cycles": duration,
+            "start_ns": end_ns - duration_ns + STEP_NS // 2,
+            "end_ns": end_ns + STEP_NS // 2,
+        }
     buffer = np.concatenate([stamps.view(np.uint8), made.buffer])
     return RawLaunch(index, manifest, 0, 0, CTAS, buffer), full
 
 
-def check(profile: Profile, index: int, full: dict[int, tuple[int, ...]]) -> None:
+def check(profile: Profile, index: int, full: dict[int, dict[str, int]]) -> None:
     ctas = profile.ctas[profile.ctas["launch"] == index].set_index("cta")
     assert ctas.index.tolist() == [*range(CTAS)]
-    assert ctas.index[~ctas["recorded"]].tolist() == [*full]
-    for cta, (sm, begin, end) in full.items():
-        row = ctas.loc[cta]
-        assert (row["sm"], row["start_cycle"], row["duration_cycles"]) == (sm, begin, end - begin)
-        assert row["start_ns"] == pytest.approx(begin / CYCLES_PER_NS, abs=64)
-        assert row["end_ns"] == pytest.approx(end / CYCLES_PER_NS, abs=64)
+    others = ctas[~ctas["recorded"]]
+    assert others[list(next(iter(full.values())))].to_dict("index") == full
     own = profile.launches.set_index("launch").loc[index]
     assert own["start_ns"] == ctas["start_ns"].min()
     assert own["end_ns"] == ctas["end_ns"].max()
@@ -77,11 +109,6 @@ def test_launches_that_are_decoded_as_one_keep_their_stamps() -> None:
         check(profile, index, full)
 
 
-def on_no_sm(raw: RawLaunch) -> RawLaunch:
-    raw.stamps["sm"][1] = 1 << 20
-    return raw
-
-
 def cut(raw: RawLaunch) -> RawLaunch:
     return replace(raw, buffer=raw.buffer[:100])
 
@@ -96,7 +123,6 @@ def test_a_cta_that_did_not_end_has_no_row() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (on_no_sm, "it has a CTA on SM 1048576"),
         (cut, "100 bytes do not hold the stamps of 32 CTAs"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import random
 import threading
 import tracemalloc
@@ -152,6 +153,56 @@ def test_a_drain_waits_for_a_launch_that_another_thread_has_begun(arenas: Device
     assert fetched == [b"\x09" * 1000]
     assert other.fetch().tolist() == [3] * 500
     arenas.close()
+
+
+def test_a_launch_that_comes_too_late_is_lost_and_spoils_no_other(
+    arenas: DeviceBuffers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is nobody else's, before it is in its stream and after."""
+    monkeypatch.setattr("profscope.device.arena.ENQUEUE_TIMEOUT_S", 0.01)
+    before, lane = launch(arenas, Lane(), 500, 0, 1), Lane()
+    arenas.place(lane, 1000, 0, 1)
+    late = Slice(lane.filling, lane.offset, 1000)
+    assert before.fetch().tolist() == [1] * 500  # drains
+    values = [index % 251 + 1 for index in range(60)]
+    others = [launch(arenas, Lane(), LIMIT // 7, 0, value) for value in values]
+    ctypes.memset(late.extent[0], 9, 1000)
+    lane.enqueued()
+    others += [launch(arenas, lane, LIMIT // 7, 0, value) for value in values]
+    arenas.close()
+    assert late.filling.is_late(late.offset)
+    assert not late.fetch().any()
+    assert not any(each.filling.late for each in (before, *others) if each.filling is not late.filling)
+    assert all(holds_only(each, value) for each, value in zip(others, [*values, *values], strict=True))
+
+
+def test_the_memory_of_a_late_launch_goes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profscope.device.arena.ENQUEUE_TIMEOUT_S", 0.01)
+    with standin.gpu() as gpu:
+        arenas, lane = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None), Lane()
+        arenas.place(lane, 1000, 0, 1)
+        arenas.close()
+        address, size = Slice(lane.filling, lane.offset, 1000).extent
+        ctypes.memset(address, 9, size)
+        assert gpu.held_bytes >= LIMIT
+        lane.enqueued()
+        del arenas
+        gc.collect()
+        assert gpu.held_bytes == 0
+
+
+def test_without_memory_in_place_of_a_late_launchs_nothing_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("profscope.device.arena.ENQUEUE_TIMEOUT_S", 0.01)
+    with standin.gpu() as gpu:
+        arenas, lane, other = DeviceBuffers(0, 2 * LIMIT, lambda drained_bytes: None), Lane(), Lane()
+        arenas.place(lane, 1000, 0, 1)
+        gpu.full = True
+        assert not Slice(lane.filling, lane.offset, 1000).fetch().any()
+        assert arenas.place(other, 1000, 0, 1) is None
+        assert other.filling is None
+        arenas.close()
 
 
 def test_one_arena_does_where_there_is_no_memory_for_two() -> None:

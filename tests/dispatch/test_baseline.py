@@ -44,9 +44,9 @@ def test_pairs_follow_the_first_launch_and_then_all_are_recorded(ran: list[str])
     assert timed["key"] == prof.metadata["variants"][NAME][0]["key"]
     assert prof.metadata["notes"] == [f"{NAME}: 6 launches ran bare to be timed, unrecorded (baseline=)"]
     (row,) = prof.overhead().to_dict("records")
-    assert row["basis"] == "estimated"  # events of the emulator have its time between launches in them
-    assert "bare_ns" not in row
-    assert any("not known on the emulator" in text for text in prof.overhead().attrs["not_measured"])
+    assert row["basis"] == "measured"
+    assert (row["bare_ns"], row["instrumented_ns"]) == (timed["bare_ns"][0], timed["instrumented_ns"][0])
+    assert len(set(timed["bare_ns"])) == len(set(timed["instrumented_ns"])) == 1  # the same cycles each time
     assert row["bare_shared_bytes"] == row["shared_bytes"]
 
 
@@ -60,10 +60,19 @@ def test_together_with_every(ran: list[str]) -> None:
     assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 16, "recorded": 6}}
 
 
-def test_without_it_nothing_is_timed() -> None:
-    with session() as prof:
-        launch()
-    assert "baseline" not in prof.metadata
+def test_without_it_the_emulator_tells_its_recorded_launches_without_records() -> None:
+    with profscope.emulator.activate() as driver:
+        _, bare = driver.device.time(launch)
+        with session() as prof:
+            _, recorded = driver.device.time(launch)
+    timed = only(prof)
+    assert timed["basis"] == "model"
+    assert timed["instrumented_ns"] == [pytest.approx(recorded * 0.8)]  # at 1.25 GHz
+    assert timed["bare_ns"] == [pytest.approx(bare * 0.8, rel=0.02)]
+    (row,) = prof.overhead().to_dict("records")
+    assert (row["basis"], row["bare_launches"]) == ("model", 0)
+    assert row["slowdown"] == row["slowdown_low"] == row["slowdown_high"]
+    assert row["slowdown"] == pytest.approx(recorded / bare, rel=0.02)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1001, True, 2.5, "3"])
@@ -123,7 +132,7 @@ def test_a_time_in_which_the_gpu_waited_for_the_host_is_none(monkeypatch: pytest
     assert timer.launch(kernel, 0, 7, lambda: "first", is_bare=True) == "first"
     assert held == []
     assert timer.launch(kernel, 0, 7, lambda: "second", is_bare=False) == "second"
-    metadata, notes = timer.describe()
+    metadata, notes = timer.describe({})
     (entry,) = metadata["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["waited"], entry["unrecorded"]) == ([], 1, 1)
     assert timer.timed[kernel].recorded_ns == {0: 0.25e6}
@@ -136,7 +145,7 @@ def test_a_pair_without_one_of_its_times_is_left_out() -> None:
     timer = Baseline(Options(baseline=4), "cpu")
     timed = timer.timed[Configuration("k", Policy(), matches=True)] = Timed()
     timed.bare_ns, timed.recorded_ns = {0: 3.0, 1: 7.0, 2: 9.0}, {0: 5.0, 2: 11.0, 3: 13.0}
-    (entry,) = timer.describe()[0]["baseline"]["kernels"]["k"]
+    (entry,) = timer.describe({})[0]["baseline"]["kernels"]["k"]
     assert (entry["bare_ns"], entry["instrumented_ns"]) == ([3.0, 9.0], [5.0, 11.0])
 
 

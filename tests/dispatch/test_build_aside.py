@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from triton import knobs
 
+from profscope.compat import compiling
 from profscope.dispatch import running
 from profscope.dispatch.build_aside import GIVEN_UP, Build, BuildAside, Job
 from tests.support.sessions import parts_of_session, session
@@ -109,6 +111,7 @@ def test_workers_build_all_that_a_launch_needs(
         tuner.launch()
         assert answer(aside[0]) == ""
         assert parts.recorder.routes.opened  # before any launch asks for memory
+        monkeypatch.setattr(compiling, "unheard", contextlib.nullcontext)
         monkeypatch.setattr(
             knobs.compilation, "listener", lambda cache_hit, **_: cache_hits.append(cache_hit)
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 import weakref
@@ -16,9 +17,10 @@ from triton.compiler import CompiledKernel
 
 from profscope import emulator
 from profscope.compat import compiling
+from profscope.compat.first_launch import FirstLaunch
 from profscope.instrument_passes.errors import PassError
 from profscope.traces.checks import validate
-from tests.support.sessions import recording, session
+from tests.support.sessions import parts_of_session, recording, session
 
 # ruff: noqa: N803
 
@@ -110,6 +112,97 @@ def test_what_launches_it_may_be_kept_too(fetched: str) -> None:
     assert torch.equal(out, X * 3)
     assert len(prof.launches) == 1
     assert prof.metadata["notes"] == []
+
+
+def call(run: Callable[..., Any], kernel: CompiledKernel) -> None:
+    """Launch as those who hold `CompiledKernel.run` do; the result is checked."""
+    out = torch.empty_like(X)
+    run(2, 1, 1, 0, kernel.function, kernel.packed_metadata, None, None, None, X, out, N, 512)
+    assert torch.equal(out, X * 3)
+
+
+@pytest.mark.parametrize("fetched", ["before", "in a session", "in one of other kernels", "while paused"])
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_its_run_may_be_held(fetched: str) -> None:
+    kernel = launched()
+    if fetched == "before":
+        held = kernel.run
+    elif fetched == "while paused":
+        with session() as prof:
+            prof.pause()
+            held = kernel.run
+            prof.resume()
+            call(held, kernel)
+        assert len(prof.launches) == 1
+    else:
+        with session(kernels="kept" if fetched == "in a session" else "other"):
+            held = kernel.run
+            call(held, kernel)
+    call(held, kernel)
+    for _ in range(2):
+        with session() as prof:
+            call(held, kernel)
+            prof.pause()
+            call(held, kernel)
+            prof.resume()
+            call(held, kernel)
+            launched()
+        call(held, kernel)
+        assert prof.launches["kernel"].tolist() == ["kept_kernel"] * 3
+        assert prof.metadata["notes"] == [
+            "recording was paused once; what was launched meanwhile counts nowhere"
+        ]
+    with session(kernels="other") as prof:
+        call(held, kernel)
+    assert prof.launches.empty
+
+
+def test_a_held_run_takes_turns_with_its_function() -> None:
+    kernel = launched()
+    held = kernel.run
+    with session(every=3) as prof:
+        for _ in range(3):
+            launched()
+            call(held, kernel)
+            call(kernel.run, kernel)
+    assert prof.metadata["sampling"]["kernels"]["kept_kernel"] == {"launches": 9, "recorded": 3}
+
+
+def test_a_held_run_is_recorded_once_it_is_switched_on() -> None:
+    """As `profscope run --switch` waits for the first launch."""
+    kernel = launched()
+    held, opened = kernel.run, []
+    with contextlib.ExitStack() as stack:
+
+        def then() -> Any:
+            opened.append(stack.enter_context(parts_of_session()))
+            return opened[0].entered
+
+        first = FirstLaunch(then)
+        call(held, kernel)
+        first.await_it()
+        call(held, kernel)
+        call(held, kernel)
+    call(held, kernel)
+    assert len(opened[0].recorder.fetch()[0]) == 2
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_held_run_whose_kernel_is_gone_runs_bare_and_is_counted() -> None:
+    kernel = launched()
+    held, function, packed = kernel.run, kernel.function, kernel.packed_metadata
+    kept_kernel.device_caches.clear()
+    del kernel
+    gc.collect()
+    with session() as prof:
+        for _ in range(2):
+            out = torch.empty_like(X)
+            held(2, 1, 1, 0, function, packed, None, None, None, X, out, N, 512)
+            assert torch.equal(out, X * 3)
+    assert prof.metadata["notes"] == [
+        "2 launches ran unrecorded: they were made with a CompiledKernel.run from before the session, whose "
+        "kernel is gone; keep the kernel"
+    ]
 
 
 @pytest.mark.parametrize("make", ["before", "recorded", "left out", "warmed up"])

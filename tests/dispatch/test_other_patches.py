@@ -21,6 +21,7 @@ from triton.runtime.jit import JITFunction
 
 from profscope import emulator
 from profscope.compat.compiling import RecordedCompiler
+from profscope.emulator.launcher import Launcher
 from profscope.instrument_passes.toolchain import triton_version
 from tests.support.sessions import launch, session
 
@@ -28,6 +29,7 @@ from tests.support.sessions import launch, session
 # are in test_inductor.py, and CUDA graphs' in tests/gpu.)
 POINTS: list[tuple[Any, str]] = [
     (CompiledKernel, "run"),
+    (Launcher, "__call__"),
     (Autotuner, "_bench"),
     (record_function, "__enter__"),
     (record_function, "__exit__"),
@@ -82,7 +84,7 @@ def records() -> bool:
 
 
 def test_these_are_all_patch_points() -> None:
-    owners: list[Any] = [CompiledKernel, Autotuner, JITFunction, record_function, torch.cuda.nvtx]
+    owners: list[Any] = [CompiledKernel, Launcher, Autotuner, JITFunction, record_function, torch.cuda.nvtx]
     owners += [type(knobs.runtime), type(knobs.compilation), knobs.runtime, knobs.compilation, _allocation]
     with emulator.activate():
         before = [dict(vars(owner)) for owner in owners]

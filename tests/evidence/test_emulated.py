@@ -16,14 +16,17 @@ import triton.language as tl
 
 import profscope
 from bench.evidence_kernels import (
+    atomics_kernel,
     copy_kernel,
     division_kernel,
     float64_kernel,
     gather_kernel,
     scatter_kernel,
     softmax_kernel,
+    swizzled,
+    transpose_kernel,
+    unswizzled,
 )
-from bench.planted_kernels import atomics_kernel, swizzled, transpose_kernel, unswizzled
 from profscope.instrument_passes.toolchain import triton_version
 from profscope.schema import COUNT_DTYPES, SAMPLE_DTYPES
 from tests.kernels.add import add_kernel

@@ -1,4 +1,4 @@
-"""CUPTI's structures against NVIDIA's headers, as a C compiler lays them out (bench/cupti_structures.py)."""
+"""CUPTI's structures are as NVIDIA's headers lay them out (tests/support/cupti_layouts.py)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from profscope.evidence import structures
 from profscope.evidence.structures import STRUCTURES
+from tests.support.cupti_layouts import PLAIN
 
 LAYOUTS = json.loads((Path(__file__).parents[1] / "data/evidence/cupti_structures.json").read_text())
-PLAIN = {
-    "CUpti_SassMetrics_MetricDetails": structures.MetricDetails,
-    "CUpti_SassMetrics_Config": structures.MetricConfig,
-    "CUpti_SassMetrics_InstanceValue": structures.InstanceValue,
-    "CUpti_SassMetrics_Data": structures.InstructionData,
-}
 
 
 def layout(cls: type[ctypes.Structure]) -> dict[str, list[int]]:

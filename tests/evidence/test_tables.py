@@ -172,6 +172,17 @@ def test_counts_stand_for_counters_that_are_missing(counters: pd.DataFrame) -> N
     assert limits_of(counters.iloc[:0], counts)["peak_pct"].isna().all()
 
 
+@pytest.mark.parametrize("capability", [80, 86, 89, 90])
+def test_by_counts_alone_no_kernel_is_latency_bound(capability: int) -> None:
+    """Nobody knows what it takes of DRAM, L2 and the tensor cores."""
+    counts, _ = counts_table([counted("transpose, unswizzled")], number)
+    time = BareTime(1e12, sms=132, capability=capability)
+    none = pd.DataFrame(columns=list(COUNTER_DTYPES))
+    table = limits_of(none, counts, {("transpose, unswizzled", 0): time})
+    assert (table["peak_pct"].dropna() < 1).all()
+    assert bound_by(table) == "bound by: unknown"
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -4,7 +4,8 @@ Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8
 JSON: case, kernel, level, rows (of short rings, or null), launch, spans, records, dropped, device,
 triton, date.
 Source paths lose the folders of the machine they were on; as the manifest's digest depends on them, the
-launch header gets the new one. Nothing else of a buffer is touched.
+launch header gets the new one. Nothing else of a buffer is touched. A later version of the format that
+describes it as well has put its own number into the manifest, and that digest into the header.
 """
 
 from __future__ import annotations

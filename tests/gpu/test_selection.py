@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import profscope
+from bench import kernels
+from bench.launch_spans import recorded, spans_row
 from profscope.traces.checks import validate
 from tests.gpu.run_kernels import all_cases
 from tests.support.sessions import same_bits
@@ -73,3 +75,12 @@ def test_no_choice_changes_what_a_kernel_computes(options: dict[str, Any]) -> No
         assert validate(prof.profile.tables) == [], case.name
         grids = prof.launches[["grid_x", "grid_y", "grid_z", "num_ctas"]].prod(axis=1)
         assert len(prof.ctas) == grids.sum(), case.name
+
+
+@pytest.mark.parametrize("stride", [8, 64, 1])
+def test_a_launch_lasts_as_long_as_cupti_says(stride: int) -> None:
+    """Also if the SM clock changes within it."""
+    workload = kernels.matmul(4096, (128, 128, 64), 8)
+    prof, by_cupti = recorded(workload, workload.inputs("cuda"), stride)
+    line, within = spans_row(workload.name, str(stride), prof, by_cupti)
+    assert within, line

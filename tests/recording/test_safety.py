@@ -24,6 +24,7 @@ from profscope.instrument_passes.records import MAX_CTAS
 from profscope.instrument_passes.selection import Selection
 from profscope.store.spool_reading import read
 from profscope.traces.checks import validate
+from tests.kernels.add import add_kernel
 from tests.support import standin
 from tests.support.sessions import launch_add, parts_of_session, session
 from tests.support.triton_globals import triton_globals
@@ -83,6 +84,41 @@ def test_a_forked_process_launches_bare_and_leaves_the_session_alone(tmp_path: P
     assert len(prof.launches) == 2
     assert prof.metadata["notes"] == []
     assert len(profscope.load(tmp_path).launches) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_forked_process_records_and_explains_while_its_parents_session_is_open(paused: bool) -> None:
+    """As a worker of a data loader does, which never leaves its parent's `with`."""
+
+    def child() -> None:
+        assert torch.equal(launch_add(), EXPECTED)
+        for _ in range(2):
+            with session() as own:
+                assert torch.equal(launch_add(), EXPECTED)
+                own.pause()
+                launch_add()
+                profscope.resume()  # its own, not its parent's
+                launch_add()
+            assert own.launches["kernel"].tolist() == ["add_kernel"] * 2
+        x = torch.ones(1000)
+        explained = profscope.explain(
+            add_kernel, x, x, torch.empty(1000), 1000, grid=(1,), BLOCK=1024, vary={"BLOCK": [2048]},
+            backend="emulator",
+        )  # fmt: skip
+        assert explained.kernel == "add_kernel"
+        assert len(explained.tries) > 1
+        with session() as own, pytest.raises(SessionError, match="a session is open"):
+            profscope.explain(add_kernel, x, x, torch.empty(1000), 1000, grid=(1,), BLOCK=1024)
+
+    with session() as prof:
+        launch_add()
+        if paused:
+            prof.pause()
+        in_child(child)
+        prof.resume()
+        launch_add()
+    assert len(prof.launches) == 2
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

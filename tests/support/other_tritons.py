@@ -75,8 +75,9 @@ def _imports(module: Path) -> tuple[str, ...]:
 
 
 def _file(name: str) -> Path | None:
-    """The file of a module of the tests or of profscope; None for any other name."""
-    if name.partition(".")[0] not in ("tests", "profscope"):
+    """The file of a module of the tests or of profscope; None for any other name, and for the passes, which
+    read Triton's text."""
+    if name.partition(".")[0] not in ("tests", "profscope") or name.startswith("profscope.instrument_passes"):
         return None
     path = _ROOT / name.replace(".", "/")
     files = (path.with_suffix(".py"), path / "__init__.py")

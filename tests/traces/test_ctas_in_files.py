@@ -83,7 +83,7 @@ def test_ranks_keep_their_ctas(profile: Profile) -> None:
     ("only", "expected"),
     [
         (TraceFilter(launch=2), list(range(7))),
-        (TraceFilter(kernel="add", cta=3), [3, 3]),
+        (TraceFilter(kernels="add", cta=3), [3, 3]),
         (TraceFilter(launch=2, warp=0), []),
     ],
 )

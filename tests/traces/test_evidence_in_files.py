@@ -134,7 +134,7 @@ def test_what_one_rank_could_not_measure_has_its_number() -> None:
 
 
 def test_a_part_has_the_evidence_of_its_kernels() -> None:
-    assert len(selected(TABLES, TraceFilter(kernel=KERNEL)).counts) == len(PROFILE.counts)
+    assert len(selected(TABLES, TraceFilter(kernels=KERNEL)).counts) == len(PROFILE.counts)
     assert len(selected(TABLES, TraceFilter(launch=0)).counters) == 0
 
 

@@ -39,7 +39,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, whole: Profile) -> Path:
 @pytest.mark.parametrize(
     ("part", "launches"),
     [
-        ({"kernel": "^oth"}, [2]),
+        ({"kernels": "^oth"}, [2]),
         ({"launch": 1}, [1]),
         ({"launch": 1, "cta": 3}, [1]),
         ({"sm": 2, "warp": 1}, [0, 1, 2]),
@@ -52,7 +52,7 @@ def test_what_is_asked_for_is_there_and_nothing_else(
     loaded = profscope.load(saved / name, **part)
     rows = whole.tables.df["launch"].isin(launches).to_numpy(copy=True)
     for column, number in part.items():
-        rows &= column == "kernel" or (whole.tables.df[column] == number).to_numpy()
+        rows &= column == "kernels" or (whole.tables.df[column] == number).to_numpy()
     columns = whole.tables.df.columns.difference(["parent", "wait"])
     wanted = whole.tables.df[rows].reset_index(drop=True)
     assert loaded.tables.df[columns].equals(wanted[columns])
@@ -89,9 +89,9 @@ def test_a_part_is_saved_and_loaded_again(saved: Path, tmp_path: Path) -> None:
     [
         ({"launch": 7}, TraceError, "no launch 7; there are: 0-2"),
         ({"launch": 1, "cta": 9}, TraceError, "no spans for cta 9; there are: 0-3"),
-        ({"kernel": "none"}, TraceError, "no kernel matches 'none'; there are: matmul_kernel, other"),
-        ({"kernel": "("}, OptionError, "kernel='\\(' is not a regular expression"),
-        ({"kernel": 3}, OptionError, "kernel=3 must be a regular expression as a str"),
+        ({"kernels": "none"}, TraceError, "no kernel matches 'none'; there are: matmul_kernel, other"),
+        ({"kernels": "("}, OptionError, "kernels='\\(' is not a regular expression"),
+        ({"kernels": 3}, OptionError, "kernels=3 must be a regular expression as a str"),
         ({"cta": -1}, OptionError, "cta=-1 must be a number, 0 or more"),
         ({"launch": "1"}, OptionError, "launch='1' must be a number, 0 or more"),
     ],

@@ -98,7 +98,7 @@ def test_a_folder_is_read_by_the_names_in_it(saved: Path, profile: Profile) -> N
     "only",
     [
         TraceFilter(launch=2, cta=3),
-        TraceFilter(kernel="odd"),
+        TraceFilter(kernels="odd"),
         TraceFilter(sm=1, warp=2),
         TraceFilter(variant=0),
     ],

@@ -171,6 +171,24 @@ def test_an_error_of_an_exporter_leaves_the_file_as_it_was(
     assert os.listdir(tmp_path) == [path.name]
 
 
+@pytest.mark.parametrize("name", ["t.json", "t.pftrace.gz", "t.html", "t/"])
+def test_what_is_replaced_keeps_its_permissions(name: str, tmp_path: Path) -> None:
+    """A trace has the sources of kernels in it."""
+    before = os.umask(0o027)
+    try:
+        regular_profile(launches=1, ctas=1).save(f"{tmp_path}/{name}")
+        assert mode(tmp_path / name) == (0o750 if name.endswith("/") else 0o640)
+        (tmp_path / name).chmod(0o700)
+        regular_profile(launches=2, ctas=1).save(f"{tmp_path}/{name}")
+        assert mode(tmp_path / name) == 0o700
+    finally:
+        os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
     path = tmp_path / ("é" * 125 + ".json")
     assert len(path.name.encode()) == 255

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from profscope.tuning.launches import Arguments
+from profscope.tuning.arguments import Arguments, bytes_reached
 
 
 def test_overlapping_views_are_restored_together() -> None:
@@ -58,3 +59,58 @@ def test_integers_must_be_equal() -> None:
     arguments.keep_result()
     x[0] = 1001
     assert arguments.compare() == "different"
+
+
+def test_storages_that_overlap_are_one_memory() -> None:
+    """Each array of another library has a storage of its own, which may begin where another one does."""
+    floats = np.ones(64, np.float32)
+    parts = [torch.from_numpy(part) for part in (floats[:16], floats[8:40], floats[36:], floats[:4])]
+    assert bytes_reached(parts) == floats.nbytes
+    arguments = Arguments(parts)
+    floats += 1
+    arguments.keep_result()
+    arguments.restore()
+    assert (floats == 1).all()
+    floats += 1
+    assert arguments.compare() == "bit-equal"
+    floats[38:] += 1e-6
+    assert arguments.compare() == "close"
+    floats[63] = 50
+    assert arguments.compare() == "different"
+    arguments.restore()
+    assert (floats == 1).all()
+
+
+@pytest.mark.parametrize("begin", [0, 1, 3, 4])
+def test_storages_that_overlap_at_any_byte(begin: int) -> None:
+    """Elements are compared where they are, though the memory begins with bytes before them."""
+    memory = np.zeros(64, np.uint8)
+    floats = memory[4:36].view(np.float32)
+    floats[:] = 1
+    arguments = Arguments([torch.from_numpy(floats), torch.from_numpy(memory[begin:8])])
+    arguments.keep_result()
+    floats[5] += 5e-6
+    assert arguments.compare() == "close"
+    floats[5] += 5e-5
+    assert arguments.compare() == "different"
+
+
+def test_storages_beside_each_other_are_two() -> None:
+    numbers = np.zeros(8, np.int32)
+    left, right = torch.from_numpy(numbers[:4]), torch.from_numpy(numbers[4:])
+    arguments = Arguments([left])
+    right += 1
+    left += 1
+    arguments.reset()
+    assert numbers.tolist() == [0] * 4 + [1] * 4
+
+
+def test_all_that_differs_is_written_back() -> None:
+    """Also what changed before any launch, which `restore` does not know of."""
+    x = torch.zeros(4)
+    arguments = Arguments([x])
+    x += 1
+    arguments.restore()
+    assert x[0] == 1
+    arguments.reset()
+    assert x[0] == 0

@@ -132,7 +132,7 @@ def test_without_time_nothing_is_tried() -> None:
     )
     assert found.tries["options"].tolist() == ["as launched"]
     assert "STAGES=3" in found.tries.attrs["left_out"]
-    assert "out of time (limit_s) before" in repr(found)
+    assert "out of time (limit_s=) before" in repr(found)
     assert repr(found).splitlines()[-1] == "best: as launched; nothing was tried"
     assert (found.findings["tried"] == "").all()
     assert found.findings["measured_pct"].isna().all()

@@ -24,7 +24,7 @@ from tests.support.sessions import launch_add, session
 
 DATA = Path(__file__).parents[1] / "data"
 MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"
-NO_SAMPLES = "unknown: no PC samples: session(hardware=True) takes some"
+NO_SAMPLES = "unknown: no PC samples: `profscope run --hardware true` takes some"
 
 
 def first_screen(profile: Profile) -> list[str]:

@@ -19,6 +19,7 @@ from profscope.analysis.model.entries import ProfileModel
 from profscope.errors import EmptyProfileWarning
 from profscope.options import Options
 from profscope.profiles import Profile, load
+from profscope.traces.formats import newest_run
 from profscope.viewer.cli import main
 from tests.support.captured import captured
 from tests.support.command_line import run
@@ -124,7 +125,7 @@ def test_a_run_whose_kernels_matched_none_says_so_first(tmp_path: Path) -> None:
     prof.save(tmp_path / "empty.json")
     banner, first, *_ = run(str(tmp_path / "empty.json"), "--width", "200").stdout.splitlines()
     assert banner.startswith("EMULATED")
-    why = "kernels='matmul' matches none of those that were launched: add_kernel"
+    why = "--kernels matmul matches none of those that were launched: add_kernel"
     assert first == f"No launches recorded: {why}"
 
 
@@ -270,6 +271,38 @@ def test_a_file_that_is_no_trace_is_a_failure_in_one_line(tmp_path: Path) -> Non
     assert done.stderr == f"profscope-view: {tmp_path / 'x.json'} is text, not JSON\n"
 
 
+def test_without_a_trace_the_newest_of_a_run_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for second, name in enumerate(("profscope-2.pftrace.gz", "profscope.pftrace.gz", "other.pftrace.gz")):
+        profile = regular_profile(launches=second + 1, ctas=1, warps=1)
+        profile.save(name)
+        os.utime(name, (second, second))
+    (tmp_path / "profscope").mkdir()  # such as a checkout
+    for words in ([], ["--source", "matmul.py:1"]):
+        main(words, "profscope view")
+        assert capsys.readouterr().err.startswith(
+            "profscope view: profscope.pftrace.gz, the newest trace here"
+        )
+    assert "2 launches" in run().stdout
+    (tmp_path / "profscope-3" / "rank=0").mkdir(parents=True)
+    assert newest_run(tmp_path) == tmp_path / "profscope-3"
+    (tmp_path / "profscope-4.pftrace.gz.partial").mkdir()
+    os.utime("profscope-4.pftrace.gz.partial", (9e9, 9e9))
+    assert newest_run(tmp_path) == tmp_path / "profscope-4.pftrace.gz.partial"
+
+
+def test_without_any_trace_one_must_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert stop.value.code == 2
+    assert "error: name a trace: `profscope run` has written none in this folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [[], ["t", "--kernels", "("], ["t", "--width", "9"], ["t", "--top", "-1"], ["t", "--zoom", "3us:1us"]],
@@ -374,7 +407,7 @@ def test_a_choice_restricts_all_that_is_shown(tmp_path: Path) -> None:
     two_kernels().save(tmp_path / "t.json")
     done = run(str(tmp_path / "t.json"), "--kernels", "busy", "--warp", "1", "--cta", "0")
     assert "slow" not in done.stdout
-    assert "Shown     kernel busy, cta 0, warp 1: " in done.stdout
+    assert "Shown     kernels busy, cta 0, warp 1: " in done.stdout
     assert "1 launch, 1 CTA, 1 warp, " in done.stdout
     assert "launch 0, CTA 0 on SM 0: " in done.stdout
     assert "warp 0" not in done.stdout
@@ -393,7 +426,8 @@ def test_kernels_without_spans_inside_are_named(tmp_path: Path) -> None:
     Profile(roots, one.launches, metadata).save(tmp_path / "t.json")
     done = run(str(tmp_path / "t.json"))
     said = " ".join(done.stdout.split())
-    assert 'No spans inside matmul_kernel; instrument="default" records loads, stores, waits and MMAs' in said
+    how = "`profscope run --instrument default` records loads, stores, waits and MMAs"
+    assert f"No spans inside matmul_kernel; {how}" in said
 
 
 @pytest.mark.parametrize("zoom", quick(["1us:2us", "900:", ":2us"], [":2us"]))

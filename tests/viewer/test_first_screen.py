@@ -174,3 +174,15 @@ def test_how_a_kernel_was_launched_is_told_where_it_was_launched_in_one_way(tmp_
     prof.save(file)
     told = next(line for line in run(file, "--width", "160").stdout.splitlines() if "Launched" in line)
     assert told.split(maxsplit=1)[1] == "add_kernel by a grid of 4, num_warps=8, num_stages=3, BLOCK=1024"
+
+
+def test_of_many_kernels_how_the_longest_were_launched_and_how_many_are_left() -> None:
+    def launched(*words: str) -> str:
+        said = " ".join(run(str(DATA / "compiled_model.pftrace.gz"), *words).stdout.split())
+        return re.split(r" (?:Verdict|Versions) ", said.partition("Launched ")[2])[0]
+
+    kernels = load(DATA / "compiled_model.pftrace.gz").launches["kernel"].nunique()
+    assert (launched().count(" by a grid of "), kernels) == (4, 18)
+    assert launched().endswith("; 14 more kernels in --show header")
+    assert launched("--show", "header").count(" by a grid of ") == 18
+    assert "more kernel" not in launched("--show", "header")

@@ -136,6 +136,22 @@ def test_an_endless_stream_is_not_copied_without_end(
     assert written < 16 << 20
 
 
+def test_a_fifo_that_nobody_writes_to_is_waited_for_with_a_line(tmp_path: Path) -> None:
+    regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
+    os.mkfifo(tmp_path / "fifo")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "profscope.viewer", str(tmp_path / "fifo")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    assert said == f"profscope: waiting for something to be written to {tmp_path}/fifo\n"
+    (tmp_path / "fifo").write_bytes((tmp_path / "t.json").read_bytes())
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    assert "matmul_kernel" in out
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_no_copy(number: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(

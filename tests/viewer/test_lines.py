@@ -54,7 +54,7 @@ def test_samples_are_counted_and_lines_come_when_asked_for(
 
 
 def test_samples_stay_where_whole_variants_are_chosen() -> None:
-    chosen = part_of(SAMPLED, TraceFilter(kernel="matmul"))
+    chosen = part_of(SAMPLED, TraceFilter(kernels="matmul"))
     assert chosen.samples.equals(TABLE)
     assert validate(chosen.tables) == []
     assert not len(part_of(SAMPLED, TraceFilter(launch=0)).samples)
@@ -63,7 +63,7 @@ def test_samples_stay_where_whole_variants_are_chosen() -> None:
 def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SPANS.save(tmp_path / "t.json")
     assert main([str(tmp_path / "t.json"), "--show", "lines"]) == 0
-    assert "no samples: session(hardware=True) takes some" in capsys.readouterr().out
+    assert "no samples: `profscope run --hardware true` takes some" in capsys.readouterr().out
 
 
 def test_a_line_of_another_file_says_so() -> None:

@@ -123,8 +123,8 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
 
     assert (load(TraceFilter()).bytes_at_most, load(TraceFilter()).gb_per_s_at_most) == (4000, 4.0)
     assert (
-        load(TraceFilter(kernel="matmul")).bytes_at_most,
-        load(TraceFilter(kernel="matmul")).gb_per_s_at_most,
+        load(TraceFilter(kernels="matmul")).bytes_at_most,
+        load(TraceFilter(kernels="matmul")).gb_per_s_at_most,
     ) == (4000, 4.0)
     for part in (TraceFilter(launch=0), TraceFilter(cta=1), TraceFilter(warp=0)):
         assert (load(part).bytes_at_most, load(part).gb_per_s_at_most) == (None, None)
@@ -167,7 +167,7 @@ def test_variants() -> None:
         ({"launch": 7}, "no launch 7; there are: 0-1"),
         ({"cta": 99}, "no spans for cta 99; there are: 0-7"),
         ({"cta": 3, "sm": 1}, "no spans for sm 1; there are: 3"),
-        ({"kernel": "nope"}, "no kernel matches 'nope'; there are: matmul_kernel"),
+        ({"kernels": "nope"}, "no kernel matches 'nope'; there are: matmul_kernel"),
     ],
 )
 def test_a_choice_of_nothing_names_what_there_is(
@@ -184,7 +184,7 @@ def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:
     df = whole.tables.df[whole.tables.df["launch"] == 0]
     notes = ["other: 3 launches ran bare", "other #1: no time", "matmul_kernel: kept", "the GPU was idle: so"]
     profile = Profile(df, launches, whole.metadata | {"notes": notes})
-    shown = part_of(profile, TraceFilter(kernel="^matmul"))
+    shown = part_of(profile, TraceFilter(kernels="^matmul"))
     assert shown.metadata["notes"] == notes[2:]
     assert profile.report()["header"]["notes"][0] == notes[3]
 

@@ -344,21 +344,22 @@ def advised(options: dict[str, object], share: int) -> str:
     profile = story(rows)
     profile = Profile(profile.df, profile.launches, profile_metadata(options=options))
     lines = render_uncovered(make_tables(profile.tables, "ns", 0, [Group("k")])[0], 300)
-    return lines[-1].plain if lines else ""
+    return " ".join(line.plain for line in lines)
 
 
 def test_a_kernel_that_is_mostly_in_no_span_says_what_would_show_more() -> None:
     default = {"instrument": "default", "measure": "issue"}
     assert advised(default, 9) == (
-        '91.0% of the warp time is in no op\'s span; instrument="heavy" adds reductions, barriers, layout '
-        'conversions, shared memory and copies, measure="latency" ends spans on loads with the arrival of '
-        'their data, instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic.'
+        "91.0% of the warp time is in no op's span; `profscope run --instrument heavy` adds reductions, "
+        "barriers, layout conversions, shared memory and copies, `profscope run --measure latency` ends "
+        "spans on loads with the arrival of their data, "
+        "`profscope run --instrument 'heavy,op-spans{classes=math;convert;elementwise}'` adds arithmetic."
     )
-    assert 'instrument="default" records loads' in advised({"instrument": "light", "measure": "issue"}, 9)
-    assert 'instrument="heavy"' not in advised({"instrument": "heavy", "measure": "issue"}, 9)
+    assert "--instrument default` records loads" in advised({"instrument": "light", "measure": "issue"}, 9)
+    assert "--instrument heavy`" not in advised({"instrument": "heavy", "measure": "issue"}, 9)
     latency = advised({"instrument": "heavy", "measure": "latency"}, 9)
     assert latency.endswith(
-        '; instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic.'
+        "; `profscope run --instrument 'heavy,op-spans{classes=math;convert;elementwise}'` adds arithmetic."
     )
     assert "arithmetic has spans" in advised(
         {"instrument": ["op-spans{classes=elementwise}"], "measure": "latency"}, 9

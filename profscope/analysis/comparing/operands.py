@@ -36,6 +36,7 @@ __all__ = [
 LAUNCH = "launch"
 """The kind of the row that compares whole launches."""
 
+_BUILDERS: Final = {"profscope": "profscope", "triton": "Triton", "torch": "torch"}
 _NO_TIME = Sample(np.zeros(1), np.zeros(1), np.ones(1))
 
 
@@ -229,7 +230,8 @@ def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, flo
     ]
     notes = _unlike(*launches)
     if floor is not NO_FLOOR:
-        notes.append(f"a change below {floor.text} counts as noise: {floor.why}")
+        versions = _versions(side_a.tables, side_b.tables)
+        notes.append(f"a change below {floor.text} counts as noise: {floor.why}{versions}")
     is_gpu_in_cycles = side_a.unit == "cycles" and not side_a.tables.emulated
     if is_gpu_in_cycles and len(a.durations.ns) and len(b.durations.ns):
         times = (
@@ -238,6 +240,17 @@ def notes_on(side_a: Side, side_b: Side, pair: Pair, a: Operand, b: Operand, flo
         )
         notes.append(f"median launch {', '.join(times)}")
     return [Said(pair.kernel, note) for note in notes]
+
+
+def _versions(a: Tables, b: Tables) -> str:
+    """ " (Triton 3.6.0 and 3.7.1)": what has built the kernels, if it is not the same; else ""."""
+    versions = {name: (a.metadata.get(key), b.metadata.get(key)) for key, name in _BUILDERS.items()}
+    told = [
+        f"{name} {one or 'unknown'} and {other or 'unknown'}"
+        for name, (one, other) in versions.items()
+        if one != other
+    ]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def missing_of(pair: Pair, a: Operand, b: Operand, *, emulated: bool) -> list[Said]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from profscope.analysis.comparing.places import same_sources
 from profscope.analysis.variants import configuration
 from profscope.errors import DiffError
 from profscope.schema import Tables
@@ -42,8 +41,13 @@ class LaunchGroup:
 
     @property
     def key(self) -> str:
-        """The configuration's; the variant's number if that is not known."""
-        return self.about.get("key") or f"#{self.variant}"
+        """The configuration's, which also names the source; "" if it is not known."""
+        return self.about.get("key") or ""
+
+    @property
+    def source(self) -> str:
+        """The hash of its source; "" if it is not known."""
+        return self.about.get("source_hash") or ""
 
     @cached_property
     def constexprs(self) -> dict[str, str]:
@@ -90,7 +94,8 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
 
     Launches with the same constexprs and grid are paired first, those nearest in everything else. Of the
     others, launches with other constexprs are paired with the nearest. Launches whose constexprs are the same
-    and whose grids differ do other work: they are not compared. Raises DiffError if no kernel is in both.
+    and whose grids differ do other work: they are not compared. A kernel whose source both have is compared
+    with itself, an edited one with what it was. Raises DiffError if no kernel is in both.
     """
     groups_a, groups_b = _groups(a), _groups(b)
     if not groups_a.keys() & groups_b.keys():
@@ -99,17 +104,15 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
             f"{_named(groups_b)}; diff compares a kernel with itself, by its name"
         )
     is_same_builder = _builder(a) == _builder(b)
-    sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
-    kernels = {*groups_a, *groups_b}
     pairs = []
     for kernel in dict.fromkeys([*groups_a, *groups_b]):
         of_a, of_b = groups_a.get(kernel, []), groups_b.get(kernel, [])
         varies = _varying([*of_a, *of_b])
         own: list[Pair] = []
-        is_same = is_same_builder and same_sources(sources[0], sources[1], kernel, kernels) is True
         for one, other in _matched(of_a, of_b):
             differs = _differences(one, other) if one and other else {}
-            same_build = is_same and one is not None and other is not None and one.key == other.key
+            keys = {each.key if each else "" for each in (one, other)}
+            same_build = is_same_builder and len(keys) == 1 and keys != {""}
             name = _name(one, other, varies - differs.keys())
             own.append(Pair(kernel, one, other, name, _listed([*differs.values()]), same_build))
         pairs += _told_apart(own)
@@ -135,10 +138,12 @@ def _matched(
 ) -> list[tuple[LaunchGroup | None, LaunchGroup | None]]:
     """Each group once: with another, in the order of a, or alone."""
     pairs: dict[int, int] = {}
+    sources = {group.source for group in of_a} & {group.source for group in of_b}
     by_work: dict[Any, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for side, groups in enumerate((of_a, of_b)):
         for at, group in enumerate(groups):
-            by_work[_constexprs(group), group.grid][side].append(at)
+            source = group.source if group.source in sources else ""
+            by_work[_constexprs(group), group.grid, source][side].append(at)
     for in_a, in_b in by_work.values():
         pairs |= _nearest(of_a, of_b, in_a, in_b)
     left, free = (

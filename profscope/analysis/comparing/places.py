@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from profscope.instrument_passes.manifest import PATH_SEPARATOR
 
-__all__ = ["Lines", "aligned", "matched", "same_sources"]
+__all__ = ["Lines", "aligned", "matched"]
 
 _Line = tuple[str, int]
 
@@ -55,26 +55,6 @@ class Lines:
             return step
         file, line = self.place(parts["file"], int(parts["line"]))
         return f"{parts['function']} {file}:{line}{parts['column'] or ''}"
-
-
-def same_sources(
-    sources_a: Sequence[dict[str, Any]],
-    sources_b: Sequence[dict[str, Any]],
-    kernel: str,
-    others: Iterable[str],
-) -> bool | None:
-    """Whether both have the same code of a kernel; None where one has no text of it. others: other kernels.
-
-    What the kernel calls is of the same name in both, or a text that calls it is another.
-    """
-    texts_a, texts_b = _by_name(sources_a), _by_name(sources_b)
-    if kernel not in texts_a or kernel not in texts_b:
-        return None
-    common = (texts_a.keys() & texts_b.keys()) - (set(others) - {kernel})
-    return all(
-        {each["text"] for each in texts_a[name]} == {each["text"] for each in texts_b[name]}
-        for name in common
-    )
 
 
 class _Row(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from profscope.analysis.breakdown import TimeAccount, apportioned, time_accounts
@@ -283,8 +284,13 @@ def account_entry(account: TimeAccount) -> Account:
 
 def _bare_time(tables: Tables, key: _Key) -> LaunchTimes | None:
     timed = bare_times(tables, *key)
+    bare = pd.Series(timed.bare, dtype="float64")
+    if tables.emulated:
+        clock_khz = (tables.metadata.get("device") or {}).get("clock_khz")
+        cycles = bare * (float(clock_khz or np.nan) / 1e6)
+        return kernels.launch_times(cycles, tables.unit, kernels.MODEL)
     source = kernels.COUNTER if timed.basis == "counters" else kernels.EVENTS
-    return kernels.launch_times(pd.Series(timed.bare, dtype="float64"), "ns", source)
+    return kernels.launch_times(bare, "ns", source)
 
 
 def _files(summary: pd.DataFrame) -> set[str]:

@@ -30,6 +30,7 @@ from profscope.schema import Tables
 __all__ = [
     "COUNTER",
     "EVENTS",
+    "MODEL",
     "RECORDS",
     "configuration_of",
     "ctas_of",
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 RECORDS: Final = "records: from the first to the last clock of each launch"
+MODEL: Final = "the emulator's cost model"
 EVENTS: Final = "CUDA events around bare launches"
 COUNTER: Final = "the hardware's counter gpu__time_duration.sum of bare launches"
 _MOST_ARGUMENTS: Final = 24

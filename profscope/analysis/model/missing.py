@@ -28,10 +28,14 @@ FRAMES: Final = ("kernel", "loop", "iteration")
 MOSTLY_UNCOVERED: Final = 0.5
 """From this share of a kernel's warp time on, the view says what would show more."""
 
-_DEFAULT: Final = 'instrument="default" records loads, stores, waits and MMAs'
-_HEAVY: Final = 'instrument="heavy" adds reductions, barriers, layout conversions, shared memory and copies'
-_LATENCY: Final = 'measure="latency" ends spans on loads with the arrival of their data'
-_ARITHMETIC: Final = 'instrument=["heavy", "op-spans{classes=math;convert;elementwise}"] adds arithmetic'
+_DEFAULT: Final = 'session(instrument="default") records loads, stores, waits and MMAs'
+_HEAVY: Final = (
+    'session(instrument="heavy") adds reductions, barriers, layout conversions, shared memory and copies'
+)
+_LATENCY: Final = 'session(measure="latency") ends spans on loads with the arrival of their data'
+_ARITHMETIC: Final = (
+    'session(instrument=["heavy", "op-spans{classes=math;convert;elementwise}"]) adds arithmetic'
+)
 _REST: Final = "arithmetic has spans: the rest is scalars, addresses and control flow"
 
 
@@ -62,9 +66,7 @@ def _of_times(tables: Tables) -> list[str]:
     metadata, said = tables.metadata, []
     if peaks_of(metadata) is None:
         said.append("device.peaks: those of the device are not known")
-    if tables.emulated:
-        said.append("bare_time: the emulator's times between events are not a kernel's alone")
-    elif not (metadata.get("baseline") or {}).get("kernels"):
+    if not (metadata.get("baseline") or {}).get("kernels"):
         said.append("bare_time: no bare launch was timed (session(baseline=))")
     if record_cost(metadata) is None:
         said.append("device.clock_read_cycles: what a record costs was not measured")

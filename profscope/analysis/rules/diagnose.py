@@ -9,7 +9,17 @@ from typing import Final
 
 from profscope.analysis.cause import UNKNOWN_GAIN, Evidence, Finding, cited, of_peak
 from profscope.analysis.limits import being
-from profscope.analysis.rules import arithmetic, exchange, launch, memory, products, reuse, thresholds, unused
+from profscope.analysis.rules import (
+    arithmetic,
+    exchange,
+    launch,
+    memory,
+    partitions,
+    products,
+    reuse,
+    thresholds,
+    unused,
+)  # fmt: skip
 from profscope.analysis.rules.binary import by_binary
 from profscope.analysis.rules.intervals import interval
 from profscope.analysis.rules.kernel import Kernel
@@ -22,6 +32,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *launch.RULES,
     *unused.RULES,
     *products.RULES,
+    *partitions.RULES,
     *exchange.RULES,
     *memory.RULES,
     *reuse.RULES,

@@ -244,25 +244,6 @@ def _wide(kernel: Kernel, where: Where) -> Edit:
 # Products that wait.
 
 
-def _starved(kernel: Kernel) -> Iterator[Where]:
-    """Without it the partition of the tensor cores does not wait for data."""
-    table, tensor = kernel.table, kernel.used.get("tensor", 0.0)
-    if not kernel.graph.named("warp_specialize") or tensor > thresholds.NEAR_ROOF:
-        return
-    waits = table.stalled("long_scoreboard", "barrier")
-    place = table.place_waited_for(table.of_class("mma", "tma", "barrier"), "long_scoreboard", "barrier")
-    if place is None or place == kernel.place:  # of what the compiler has put there for the kernel
-        place = kernel.line(min(kernel.graph.lines(DOTS, loop=True), default=0))
-    yield Where(
-        place, cites={"tensor": of_peak(tensor), "waiting": of_samples(waits)},
-        amounts={"removed": kernel.resources.hidden(waits)},
-    )  # fmt: skip
-
-
-def _only_removed(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["removed"]))
-
-
 @dataclass(frozen=True)
 class Unoverlapped:
     """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product
@@ -404,11 +385,6 @@ RULES: Final = (
         "small-mma", _SEEN, _small, _wide,
         "{what}; the tensor pipe is at {tensor}", "larger tiles in M and N, 4 or 8 warps",
         architectures=HOPPER,
-    ),
-    Rule(
-        "partition-starved", frozenset({"counters", "samples", "ttgir"}), _starved, _only_removed,
-        "the tensor pipe is at {tensor}; {waiting} wait for the other partition",
-        "more buffers between the partitions, or more warps for the slower one",
     ),
     Rule(
         "mma-not-overlapped", _SEEN | {"ttgir"}, _not_overlapped, _overlapped,

@@ -68,6 +68,8 @@ of one or two warps do next to nothing."""
 LAUNCH_US: Final = 3.0
 """Of a launch in which SMs have no warp yet, or no longer, however even its CTAs are: 2.6 to 4.5 us where
 many short CTAs take alike times."""
+PASSED_CYCLES: Final = 100
+"""Of a wait on a barrier that has arrived, its record included."""
 WIDEST_PCT: Final = 60.0
 """Of an interval of a gain, in points: a wider one says no more than its upper end. Chosen."""
 

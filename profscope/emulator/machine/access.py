@@ -396,6 +396,6 @@ def atomic(
 
 def turns(batch: Batch, full: Array) -> Array | None:
     """The order in which the threads of `full` take turns, where it is not that of their numbers."""
-    if not batch.grid.is_ordered or (batch.clocks == batch.clocks[0, 0, 0]).all():
+    if not batch.grid.is_ordered or (batch.now == batch.now[0, 0]).all():
         return None
-    return np.argsort(np.broadcast_to(batch.clocks, batch.shape)[full], kind="stable")
+    return np.argsort(np.broadcast_to(batch.now, batch.shape)[full], kind="stable")

@@ -101,20 +101,23 @@ class Grid:
 
 
 GROUPS = 16  # asynchronous copy groups a warp remembers
+CLOCKS = 2  # of a warp: as it is, and without the instructions of records
 
 
 class Batch:
     """CTAs of one launch, by linear number.
 
-    `registers[i]` are arrays as in `arrays.py`; `clocks` is (CTAs, warps, 1), cycles since the launch began;
-    brought up to date at each `tick` of the schedule; `shared` is (CTAs, bytes); `at` maps blocks to the mask
-    of the threads there, None for all; `waiting` likewise for threads at the barrier that ends a block.
+    `registers[i]` are arrays as in `arrays.py`; `clocks` is (CTAs, warps, 2), cycles since the launch began,
+    and what they would be without the instructions of records, brought up to date at each `tick` of the
+    schedule; `groups` is (CTAs, warps, 2, GROUPS), when copies arrive; `shared` is (CTAs, bytes); `at` maps
+    blocks to the mask of the threads there, None for all; `waiting` likewise for threads at the barrier that
+    ends a block.
     """
 
     def __init__(self, grid: Grid, schedule: Schedule, ctas: Array, start_cycles: Array, sms: Array) -> None:
         self.grid = grid
         self.schedule = schedule
-        self.times = schedule.times
+        self.times = np.array(schedule.times, np.int64).reshape(-1, CLOCKS)
         self.late = 0  # cycles since the last tick that all warps are behind the schedule
         self.memory: GlobalMemory = grid.memory
         self.ctas = ctas
@@ -122,11 +125,11 @@ class Batch:
         self.shape = (len(ctas), grid.warps, LANES)
         self.size = len(ctas) * grid.warps * LANES
         self.registers = list(grid.initial)
-        self.clocks = np.repeat(start_cycles.astype(np.int64).reshape(-1, 1, 1), grid.warps, axis=1)
+        self.clocks = np.repeat(start_cycles.astype(np.int64)[:, None, :], grid.warps, axis=1)
         self.shared = np.zeros((len(ctas), grid.shared_bytes), np.uint8)
         self.checks = SharedChecks.of(*self.shared.shape) if grid.device.model.check_shared else None
         self.local = np.zeros((*self.shape, grid.local_bytes), np.uint8)
-        self.groups = np.zeros((*self.shape[:2], GROUPS), np.int64)
+        self.groups = np.zeros((*self.shape[:2], CLOCKS, GROUPS), np.int64)
         self.at: dict[int, Array | None] = {0: None}
         self.waiting: dict[int, Array | None] = {}
         self.memos: dict[Any, tuple[Any, Array]] = {}
@@ -243,6 +246,11 @@ class Batch:
 
     # --- clocks ---
 
+    @property
+    def now(self) -> Array:
+        """The cycles since the launch began, (CTAs, warps, 1)."""
+        return self.clocks[..., :1]
+
     def tick(self, mask: Array | None, time: int) -> None:
         """The warps of `mask` are at the schedule's time of this number."""
         cycles = self.times[time] + self.late
@@ -274,7 +282,7 @@ class Batch:
 
     def cycle(self, time: int) -> Array:
         """The device's cycle at the schedule's time of this number."""
-        return self.clocks + (self.grid.begin + self.late + self.times[time])
+        return self.now + (self.grid.begin + self.late + self.times[time, 0])
 
     def clock_low(self, time: int) -> Array:
         return self.clock(time).astype(np.int32)
@@ -293,16 +301,18 @@ class Batch:
 
     def commit_group(self, mask: Array | None) -> None:
         done = self.clocks + COSTS[Cost.ASYNC_COPY].latency
-        moved = np.concatenate([done, self.groups[..., :-1]], axis=2)
-        self.groups = moved if mask is None else np.where(mask.any(axis=2, keepdims=True), moved, self.groups)
+        moved = np.concatenate([done[..., None], self.groups[..., :-1]], axis=3)
+        if mask is not None:
+            moved = np.where(mask.any(axis=2)[..., None, None], moved, self.groups)
+        self.groups = moved
 
     def wait_group(self, mask: Array | None, site: Site, pending: int) -> None:
         if pending >= GROUPS:
             return
-        until = np.maximum(self.clocks, self.groups[..., pending : pending + 1])
+        until = np.maximum(self.clocks, self.groups[..., pending])
         until = until if mask is None else np.where(mask.any(axis=2, keepdims=True), until, self.clocks)
         if self.counts is not None and site.counted >= 0:
-            self.counts.delay(site.counted, int((until - self.clocks).sum()))
+            self.counts.delay(site.counted, int((until - self.clocks)[..., 1].sum()))
         self.clocks = until
 
     # --- reports ---

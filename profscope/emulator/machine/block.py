@@ -71,10 +71,11 @@ class Schedule:
     """A kernel's blocks in cycles, with `residents` warps on each SM.
 
     `times` are the cycles at which clocks are read and brought up to date, by number, each since the last
-    time that clocks were brought up to date. `meetings` are those of blocks, None where CTAs do not meet.
+    time that clocks were brought up to date: as they are, and without the instructions of records.
+    `meetings` are those of blocks, None where CTAs do not meet. `waits` are those without records.
     """
 
     residents: int
-    times: tuple[int, ...]
+    times: tuple[tuple[int, int], ...]
     meetings: tuple[Meeting | None, ...]
     waits: tuple[Wait, ...]

@@ -118,19 +118,23 @@ def _warps(any_thread: Array, shape: tuple[int, int, int]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """Sums over `launches`, of each of `instructions`. sums: as the fields of LaunchCounts. warps: by block
-    for each schedule. loaded, stored: sectors of global memory. tensors: by argument, the most bytes from its
-    pointer to the end of its storage."""
+    """Sums over `launches`, of each of `instructions`. cycles: of the launches, and what they would be
+    without the instructions of records. sums: as the fields of LaunchCounts. warps: by block for each
+    schedule. loaded, stored: sectors of global memory. tensors: by argument, the most bytes from its pointer
+    to the end of its storage."""
 
     instructions: tuple[Counted, ...]
     launches: int = 0
+    cycles: tuple[int, int] = (0, 0)
     sums: tuple[Array, ...] = ()
     warps: tuple[tuple[Schedule, Array], ...] = ()
     loaded: Distinct = NONE
     stored: Distinct = NONE
     tensors: Mapping[str, int] = field(default_factory=dict)
 
-    def plus(self, launch: Sequence[LaunchCounts], tensors: Mapping[str, int]) -> "Totals":
+    def plus(
+        self, launch: Sequence[LaunchCounts], tensors: Mapping[str, int], cycles: tuple[int, int]
+    ) -> "Totals":
         """With those of one launch more."""
         sums, warps = self.sums, dict(self.warps)
         for part in launch:
@@ -142,6 +146,7 @@ class Totals:
         return Totals(
             self.instructions,
             self.launches + 1,
+            (self.cycles[0] + cycles[0], self.cycles[1] + cycles[1]),
             sums,
             tuple(warps.items()),
             self.loaded.plus(touched.distinct(stored=False)),

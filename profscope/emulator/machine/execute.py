@@ -182,7 +182,7 @@ def release_all(batch: Batch) -> bool:
     latest = batch.clocks.max(axis=1, keepdims=True) + BARRIER_CYCLES
     before, batch.clocks = batch.clocks, np.repeat(latest, batch.shape[1], axis=1)
     if batch.counts is not None and block.site is not None and block.site.counted >= 0:
-        batch.counts.delay(block.site.counted, int((batch.clocks - before).sum()))
+        batch.counts.delay(block.site.counted, int((batch.clocks - before)[..., 1].sum()))
     arrive(batch.at, block.next, None)
     return True
 
@@ -194,7 +194,7 @@ def align_clocks(batch: Batch, places: list[tuple[Site | None, Array]]) -> None:
     latest = np.where(together, batch.clocks, -1).max(axis=1, keepdims=True)
     before, batch.clocks = batch.clocks, np.where(together, latest + BARRIER_CYCLES, batch.clocks)
     if batch.counts is not None:
-        waited = batch.clocks - before
+        waited = (batch.clocks - before)[..., 1:]
         for site, mask in places:
             if site is not None and site.counted >= 0:
                 batch.counts.delay(site.counted, int(waited[mask.any(axis=2, keepdims=True)].sum()))

@@ -59,10 +59,10 @@ class Timeline:
     def start_due(self) -> None:
         """Start CTAs in the slots that are free before anything else can happen."""
         while self.started < self.total:
-            free = np.flatnonzero(self.is_free & (self.placement.free <= self.next_clock()))
+            free = np.flatnonzero(self.is_free & (self.placement.free[:, 0] <= self.next_clock()))
             if not len(free):
                 return
-            first = free[np.argsort(self.placement.free[free], kind="stable")][: self.total - self.started]
+            first = free[np.argsort(self.placement.free[free, 0], kind="stable")][: self.total - self.started]
             chosen = first[: self.most]
             ctas = np.arange(self.started, self.started + len(chosen))
             self.slots[ctas] = chosen
@@ -78,7 +78,7 @@ class Timeline:
         """No CTA that has not started can run before this cycle."""
         if self.started == self.total or not self.is_free.any():
             return NEVER
-        return int(self.placement.free[self.is_free].min()) + CTA_LAUNCH_CYCLES
+        return int(self.placement.free[self.is_free, 0].min()) + CTA_LAUNCH_CYCLES
 
     def keep(self, batch: Batch) -> None:
         """Put a batch where its clock says, and free the slots of its CTAs that have ended."""
@@ -86,7 +86,7 @@ class Timeline:
         for mask in (*batch.at.values(), *batch.waiting.values()):
             alive |= True if mask is None else mask.any(axis=(1, 2))
         ended = batch.ctas[~alive]
-        self.placement.finish(self.slots[ended], batch.clocks[~alive].max(axis=(1, 2)))
+        self.placement.finish(self.slots[ended], batch.clocks[~alive].max(axis=1))
         self.is_free[self.slots[ended]] = True
         if alive.any():
             rest = batch if alive.all() else batch.take(np.flatnonzero(alive))
@@ -99,10 +99,10 @@ class Timeline:
         number = min(batch.at, default=-1)
         if number >= 0 and self.schedule.meetings[number] is not None:
             first = int(self.meeting_clocks(batch, number).min())
-            return first if first != NEVER else int(batch.clocks.min())
+            return first if first != NEVER else int(batch.now.min())
         places = batch.at or batch.waiting
         running = [np.True_ if mask is None else mask.any(axis=2, keepdims=True) for mask in places.values()]
-        return int(np.where(np.logical_or.reduce(running), batch.clocks, NEVER).min())
+        return int(np.where(np.logical_or.reduce(running), batch.now, NEVER).min())
 
     def meeting_clocks(self, batch: Batch, number: int) -> Array:
         """When each warp at block `number` meets others there, (CTAs, warps, 1); NEVER: it takes no part."""
@@ -113,7 +113,7 @@ class Timeline:
             slot, negated = meeting.predicate
             predicate = batch.registers[slot]
             active = batch.join(active, ~predicate if negated else predicate)
-        clocks = batch.clocks + meeting.issue
+        clocks = batch.now + meeting.issue
         return clocks if active is None else np.where(active.any(axis=2, keepdims=True), clocks, NEVER)
 
     def advance(self, batch: Batch) -> list[Batch]:

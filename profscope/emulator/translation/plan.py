@@ -162,6 +162,12 @@ class Plan:
         bits = re.sub(r"\D", "", declared)
         return f"i{bits}"
 
+    def register_room(self, name: str) -> int:
+        """How many of a thread's registers one of PTX takes: none if it is a special one, or a parameter."""
+        if name in self.parameters or name not in self.graph.registers:
+            return 0
+        return -(-width(self.register_kind(name)) // 4)
+
 
 def _parameters(graph: Graph) -> frozenset[str]:
     """The registers that hold a parameter of the kernel, and never anything else."""

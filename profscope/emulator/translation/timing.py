@@ -1,55 +1,23 @@
 """When the instructions of a block are issued, and why not earlier, for a number of warps on an SM.
 
-A `BlockWriter` leaves the steps of its block; `schedule` goes through them with the rules of `costs.py`. What
-only serves records is issued as if it were alone, so that a recorded kernel is as fast as a bare one is.
+A `BlockWriter` leaves the steps of its block; `schedule` goes through them with the rules of `costs.py`, once
+as they are and once without those that only serve records: what a recorded kernel takes, and what it would
+take without its records.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS, Stalls, Use
+from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS
 from profscope.emulator.machine.block import Meeting, Schedule, Wait
 from profscope.emulator.translation.graph import Block
+from profscope.emulator.translation.steps import BlockSteps, Issue, Tick
 
-__all__ = ["BlockSteps", "Issue", "Tick", "schedule"]
+__all__ = ["schedule"]
 
 NEVER = 1 << 40  # cycles to what a block does not lead to
 ISSUED = "selected"
-
-
-@dataclass(frozen=True)
-class Issue:
-    """An instruction. number: among those that are counted, -1 if it only serves records. clocks: numbers of
-    the times at which it reads a clock."""
-
-    number: int
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    issue: int
-    latency: int
-    use: Use
-    stalls: Stalls
-    clocks: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Clocks are brought up to date, at the time of this number. needed: registers that must be there."""
-
-    time: int
-    needed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class BlockSteps:
-    """`predicate` is that of the first instruction, as in `Meeting`. One that `is_cut` is followed by a block
-    that goes on in the middle of things."""
-
-    block: Block
-    steps: Sequence[Issue | Tick]
-    predicate: tuple[int, bool] | None
-    is_cut: bool
 
 
 @dataclass(frozen=True)
@@ -63,7 +31,8 @@ class _Ready:
 
 
 class _BlockTiming:
-    """Goes through the steps of one block. ready: what is on its way from the block before."""
+    """Goes through the steps of one block. ready: what is on its way from the block before. waits: where the
+    kernel's own instructions spend their cycles, by number, reason and cause."""
 
     def __init__(self, residents: int, ready: dict[str, _Ready]) -> None:
         self.residents = residents
@@ -73,7 +42,6 @@ class _BlockTiming:
         self.first_issue = -1
         self.times: dict[int, int] = {}
         self.waits: Counter[tuple[int, str, int]] = Counter()
-        self.owed: Counter[tuple[str, int]] = Counter()  # waits at records, by what is waited for
         self.last = -1
 
     def run(self, steps: Iterable[Issue | Tick]) -> None:
@@ -82,8 +50,6 @@ class _BlockTiming:
                 self.tick(step)
             else:
                 self.issue(step)
-        for (stall, blamed), cycles in self.owed.items():
-            self.waits[self.last if self.last >= 0 else blamed, stall, blamed] += cycles
 
     def issue(self, step: Issue) -> None:
         self.wait_for(step.reads, step.number)
@@ -94,6 +60,7 @@ class _BlockTiming:
         self.time += step.issue
         if step.number >= 0:
             self.charge(step)
+            self.last = step.number
         for name in step.writes:
             self.ready[name] = _Ready(issued + step.latency, step.stalls.result, step.number)
 
@@ -107,25 +74,16 @@ class _BlockTiming:
         self.waits[number, step.stalls.busy, number] += step.issue - selected
         self.waits[number, step.stalls.busy if is_pipe else "not_selected", number] += others
         self.time += others
-        for (stall, blamed), cycles in self.owed.items():
-            self.waits[number, stall, blamed] += cycles
-        self.owed.clear()
-        self.last = number
 
     def wait_for(self, registers: Iterable[str], number: int) -> None:
-        """Wait until registers can be read. A wait for the kernel's data at a record's instruction is charged
-        to the next one of the kernel's."""
+        """Wait until registers can be read."""
         latest = max((self.ready[name] for name in registers if name in self.ready), key=_time, default=None)
         if latest is None or latest.time <= self.time:
             return
-        cycles = latest.time - self.time
+        # at the end of a block without instructions, what came before it waits
+        at = latest.number if number < 0 else number
+        self.waits[at, latest.stall, latest.number] += latest.time - self.time
         self.time = latest.time
-        if latest.number < 0:  # records alone wait for records
-            return
-        if number >= 0:
-            self.waits[number, latest.stall, latest.number] += cycles
-        else:
-            self.owed[latest.stall, latest.number] += cycles
 
     def tick(self, step: Tick) -> None:
         self.wait_for(step.needed, self.last)
@@ -143,34 +101,51 @@ def _time(ready: _Ready) -> int:
     return ready.time
 
 
-def schedule(blocks: Sequence[BlockSteps], residents: int) -> Schedule:
-    """The cycles of a kernel's blocks where an SM has `residents` warps, all at the same instruction."""
+def _timings(blocks: Sequence[BlockSteps], residents: int) -> list[_BlockTiming]:
     timings: list[_BlockTiming] = []
-    on_its_way: dict[
-        int, dict[str, _Ready]
-    ] = {}  # into blocks that were cut off, which follow the one before
+    on_its_way: dict[int, dict[str, _Ready]] = {}  # into blocks that follow the one they were cut off from
     for number, each in enumerate(blocks):
         timing = _BlockTiming(residents, on_its_way.pop(number, {}))
         timing.run(each.steps)
         timings.append(timing)
         if each.is_cut:
             on_its_way[each.block.next] = timing.ready
+    return timings
+
+
+def schedule(blocks: Sequence[BlockSteps], residents: int) -> Schedule:
+    """The cycles of a kernel's blocks where an SM has `residents` warps, all at the same instruction."""
+    timings = _timings(blocks, residents)
+    own_timings = timings
+    if any(_is_of_records(step) for each in blocks for step in each.steps):
+        own_timings = _timings([_without_records(each) for each in blocks], residents)
     ahead = _cycles_to_meeting(blocks, timings)
-    times = {time: cycles for timing in timings for time, cycles in timing.times.items()}
+    times, own_times = (
+        {time: cycles for timing in each for time, cycles in timing.times.items()}
+        for each in (timings, own_timings)
+    )
     return Schedule(
         residents=residents,
-        times=tuple(times[number] for number in range(len(times))),
+        times=tuple((times[number], own_times.get(number, 0)) for number in range(len(times))),
         meetings=tuple(
             _meeting(each, timing, ahead) if each.block.meets else None
             for each, timing in zip(blocks, timings, strict=True)
         ),
         waits=tuple(
             Wait(block, number, stall, blamed, cycles)
-            for block, timing in enumerate(timings)
+            for block, timing in enumerate(own_timings)
             for (number, stall, blamed), cycles in timing.waits.items()
             if cycles
         ),
     )
+
+
+def _is_of_records(step: Issue | Tick) -> bool:
+    return isinstance(step, Issue) and step.number < 0
+
+
+def _without_records(block: BlockSteps) -> BlockSteps:
+    return replace(block, steps=[step for step in block.steps if not _is_of_records(step)])
 
 
 def _meeting(steps: BlockSteps, timing: _BlockTiming, ahead: list[int]) -> Meeting:

@@ -13,11 +13,12 @@ import numpy as np
 from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import COSTS, EXPANDED_LATENCY, STALLS, Cost, use_of
 from profscope.emulator.machine.block import Site
-from profscope.emulator.opcodes.table import Form, Meaning, Op
+from profscope.emulator.opcodes.table import Form, Meaning, Op, lookup
 from profscope.emulator.ptx_syntax import Address, Immediate, Instruction, Operand, Register, Symbol, Vector
 from profscope.emulator.translation.graph import reads, writes
+from profscope.emulator.translation.ordering import in_order, register_budget
 from profscope.emulator.translation.plan import LOAD, STORE, Plan, constant, converter, raw, width
-from profscope.emulator.translation.timing import BlockSteps, Issue, Tick
+from profscope.emulator.translation.steps import FENCE, BlockSteps, Issue, Tick, touches
 from profscope.errors import EmulatorError
 
 __all__ = ["CLOCK_REGISTERS", "BlockWriter"]
@@ -34,6 +35,9 @@ SPECIAL_REGISTERS = frozenset(
     + [f"%cluster_{name}.{axis}" for name in ("ctaid", "nctaid") for axis in "xyz"]
     + ["%cluster_ctarank", "%cluster_nctarank", "%total_smem_size", "%dynamic_smem_size"]
 )
+UNITS = {
+    Cost.MMA: "tensor", Cost.EXCHANGE: "exchange", Cost.SHARED_LOAD: "shared", Cost.MATRIX_LOAD: "shared",
+}  # fmt: skip
 
 
 def keep(p: Array, new: Array, old: Array) -> Array:
@@ -58,6 +62,7 @@ class BlockWriter:
         self.predicates: dict[str, int] = {}  # of a predicate's variable, its number among those counted
         self.roots: dict[str, str] = {}  # of a register that is a variable plus one number, the variable
         self.steps: list[Issue | Tick] = []
+        self.end = 0  # steps before those of the block's end
         self.end_number = -1  # of the instruction that ends the block, among those counted
 
     # --- names ---
@@ -159,7 +164,7 @@ class BlockWriter:
             self.tick()
         predicate = self.predicate(instruction)
         counted = self.count(instruction, predicate)
-        step = self.issue(instruction, _cost(row, form), counted)
+        step = self.issue(instruction, form, _cost(row, form), counted)
         self.steps.append(step)
         outputs = self.call(instruction, form, meaning, predicate, counted, step.issue)
         for (operand, kind), variable in zip(meaning.results, outputs, strict=True):
@@ -186,8 +191,9 @@ class BlockWriter:
             isinstance(operand, Register) and operand.name in self.plan.parameters
         )
 
-    def issue(self, instruction: Instruction, cost: Cost, counted: int) -> Issue:
+    def issue(self, instruction: Instruction, form: Form, cost: Cost, counted: int) -> Issue:
         """The step of an instruction."""
+        meets = self.block.meets and not self.steps
         use, cycles = use_of(instruction.opcode), COSTS[cost]
         expanded = EXPANDED_LATENCY * use.slots if use.slots > 2 else 0
         return Issue(
@@ -198,6 +204,8 @@ class BlockWriter:
             latency=cycles.latency + expanded,
             use=use,
             stalls=STALLS[cost],
+            touches=FENCE if meets else touches(form),
+            unit=UNITS.get(cost, ""),
         )
 
     def count(self, instruction: Instruction, predicate: tuple[str, str] | None) -> int:
@@ -306,13 +314,15 @@ class BlockWriter:
     def finish(self) -> str:
         """Store what later blocks read, and return the branch condition's variable, if any."""
         last = self.block.end_instruction
+        self.end = len(self.steps)
         result = ""
         if self.block.end in ("branch", "switch") and last is not None:
             result = self.direction(last)
         elif last is not None:
             self.end_number = self.count(last, None)
         if last is not None:
-            self.steps.append(self.issue(last, Cost.CONTROL, self.end_number))
+            _, form = lookup(last)
+            self.steps.append(self.issue(last, form, Cost.CONTROL, self.end_number))
         written = {name for i in self.block.instructions for name in writes(i)}
         kept = sorted(written & self.block.live_out)
         if self.steps or self.block.continues:
@@ -333,7 +343,11 @@ class BlockWriter:
         """What `schedule` asks of a block that is written."""
         first = self.block.instructions[0].predicate if self.block.meets else None
         predicate = first and (self.plan.slots[first[0].name], first[1])
-        return BlockSteps(self.block, tuple(self.steps), predicate, self.is_cut)
+        end = self.steps[self.end :]
+        needed = self.block.live_out.union(*(step.reads for step in end if isinstance(step, Issue)))
+        budget = register_budget(self.plan.graph.threads)
+        steps = in_order(self.steps[: self.end], needed, self.plan.register_room, budget)
+        return BlockSteps(self.block, [*steps, *end], predicate, self.is_cut)
 
     @property
     def is_cut(self) -> bool:

@@ -308,7 +308,7 @@ def test_a_gain_of_launches_that_recording_has_changed_is_not_praised(tmp_path: 
     assert (
         "The verdict of B is &quot;do not trust&quot;: recording has changed what its launches take" in page
     )
-    assert 'class="verdict plain">39.1 % faster, significant' in page
+    assert 'class="verdict plain">38.8 % faster, significant' in page
     assert "verdict good" not in page
 
 
