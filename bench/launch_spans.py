@@ -15,6 +15,7 @@ import argparse
 import re
 import statistics
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ _LAUNCHES: Final = 12
 _CHOICES: Final = {"8": 8, "64": 64, "all": 1}  # by name: one CTA in so many records
 _LOW, _HIGH = 0.98, 1.005
 _PARTS: Final = 5
-_SAMPLES: Final = 4000  # of the probe, each of about 0.5 us: longer than the longest launch
+_SAMPLES: Final = 60_000  # of the probe, longer than the longest launch
 _ELAPSED, _DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
 
 Floats = npt.NDArray[np.float64]
@@ -74,9 +75,12 @@ def workloads(*, tiny: bool) -> Iterator[Workload]:
 
 def timed(run: Callable[[], object], name: str) -> list[float]:
     """CUPTI's times of the launches that `run` makes of a kernel, ns."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
-        run()
-        synchronize()
+    cuda = [torch.profiler.ProfilerActivity.CUDA]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning: Profiler clears events")
+        with torch.profiler.profile(activities=cuda) as prof:
+            run()
+            synchronize()
     return [1e3 * us for _, us in kernel_times(prof, name)]
 
 

@@ -48,6 +48,7 @@ def program() -> Iterator[ProgramLaunches]:
             yield launches
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.DistrustWarning")  # a lone warp, slowed down
 def test_a_launch_is_explained_with_the_contents_that_it_had() -> None:
     arguments = of_length(100_000)  # each step loads: some 10 ms
     with program() as launches:

@@ -42,9 +42,9 @@ def _by_samples(kernel: Kernel) -> Iterator[Where]:
 
 
 def _by_spans(kernel: Kernel) -> Iterator[Where]:
-    """Of each partition: the time of its waits for other partitions in its loop, less 100 cycles each, over the
-    CTA's time. What counts is the partition that waits least, among those with dots, or among all if none has
-    dots: the others only wait for it. Waits for dots are its own work."""
+    """Of each partition: the time of its waits for other partitions in its loop, less 100 cycles each, over
+    the CTA's time. What counts is the partition that waits least, among those with dots, or among all if none
+    has dots: the others only wait for it. Waits for dots are its own work."""
     judged = kernel.analysis
     if partitions_of(judged) < 2:
         return
@@ -72,7 +72,8 @@ def _by_spans(kernel: Kernel) -> Iterator[Where]:
     yield Where(
         _place(judged, site, mine),
         cites={
-            "partition": _name(judged, least), "waiting": Quantity(100 * shares[least], "% of the CTA's time"),
+            "partition": _name(judged, least),
+            "waiting": Quantity(100 * shares[least], "% of the CTA's time"),
             "where": str(sites["scope"].iloc[site]),
             "each_time": Quantity(by_site[site] / max(1, count), "cycles"),
         },
