@@ -27,6 +27,7 @@ from profscope.analysis.comparing.operands import (
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.rows import grid_ctas, grid_scales
 from profscope.analysis.texts import count_text, three_digits
 from profscope.errors import DiffError
 from profscope.schema import Tables
@@ -157,18 +158,37 @@ def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[Rows]:
 
 
 def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand] | str:
-    """Both sides' launches with the same part recorded; in words why there are none to compare."""
+    """Both sides' launches that can be compared; in words why there are none."""
     if pair.a is None or pair.b is None:
         return f"only in {'A' if pair.b is None else 'B'}"
-    a, b = (
-        side.by_recorded_part(side.all_launches(pair.kernel, group))
-        for side, group in zip(sides, (pair.a, pair.b), strict=True)
-    )
-    part = max(a.keys() & b.keys(), key=lambda each: (min(len(a[each]), len(b[each])), each), default=None)
-    if part is None:
-        texts = [" or ".join(each) or "nothing" for each in (a, b)]
-        return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same options"
-    return _operand(pair, sides[0], a[part]), _operand(pair, sides[1], b[part])
+    a, b = of_all = [
+        side.all_launches(pair.kernel, group) for side, group in zip(sides, (pair.a, pair.b), strict=True)
+    ]
+    if not _chose_alike(sides, a, b):
+        a, b = (launches[grid_scales(launches) == 1] for launches in of_all)
+    if a.empty or b.empty:
+        texts = [_recorded_text(side, launches) for side, launches in zip(sides, of_all, strict=True)]
+        return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same ctas="
+    return _operand(pair, sides[0], a), _operand(pair, sides[1], b)
+
+
+def _chose_alike(sides: tuple[Side, Side], a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    """Whether one option chose the CTAs that recorded. How many `ctas=64` chooses follows from the grid, and
+    each estimate has its own error. A list chooses the same CTAs only if both grids have all of them."""
+    if sides[0].ctas != sides[1].ctas:
+        return False
+    is_list = isinstance(sides[0].ctas, tuple)
+    return not is_list or pd.concat([a, b])[["ctas", "unfinished"]].sum(axis=1).nunique() == 1
+
+
+def _recorded_text(side: Side, launches: pd.DataFrame) -> str:
+    """ "8 of 256 CTAs (ctas=64)", of the first launch; "nothing" if there is none."""
+    if launches.empty:
+        return "nothing"
+    first = launches.iloc[[0]]
+    chosen = list(side.ctas) if isinstance(side.ctas, tuple) else side.ctas
+    recorded, grid = int((first["ctas"] + first["unfinished"]).iloc[0]), int(grid_ctas(first)[0])
+    return f"{recorded} of {count_text(grid, 'CTA')} (ctas={chosen})"
 
 
 def _operand(pair: Pair, side: Side, launches: pd.DataFrame) -> Operand:
