@@ -149,7 +149,7 @@ class _Builder:
             lines = self.sources.lines if "lines" in self.parts else None
             accounts = self._accounts()
             costs = overhead(judged)
-            verdict = verdict_of(judged, costs, self.of_whole.distances)
+            verdict = verdict_of(judged, costs, self.of_whole.distances, lambda: self.of_whole.spans)
             judgement = asked.result()
         entries = self._kernels(costs, verdict, judgement, lines, accounts)
         known = launch_durations(tables, self.unit).dropna()

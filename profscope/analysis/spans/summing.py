@@ -34,8 +34,10 @@ from profscope.schema import Tables
 
 __all__ = [
     "UNITS",
+    "CtaCells",
     "SummedSpans",
     "by_row",
+    "cta_cells",
     "error_pct",
     "in_order",
     "standard_errors",
@@ -200,7 +202,7 @@ def standard_errors(tables: Tables, spans: SummedSpans, place: Ints, places: int
     scale = grid_scales(launches)
     if (scale == 1).all():
         return np.zeros(places)
-    launch, at, took = _cells(tables, spans, place, scale != 1)
+    launch, _, at, took = cta_cells(tables, spans, place, scale != 1)
     recorded = launches["ctas"].to_numpy(np.float64)
     told = (recorded > 1) & ~launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     grid = np.maximum(grid_ctas(launches), 1)
@@ -228,9 +230,18 @@ def _first_replays(launches: pd.DataFrame) -> Ints:
     return rows
 
 
-def _cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> tuple[Ints, Ints, Floats]:
-    """Of each place of each CTA of the sampled launches: row of the table of launches (of replays that of the
-    first), place, self time."""
+class CtaCells(NamedTuple):
+    """The self time of each place in each CTA of sampled launches, in order of launch, CTA and place. launch:
+    the row in the table of launches, of replays that of the first; cta: numbered from 0; took: not 0."""
+
+    launch: Ints
+    cta: Ints
+    place: Ints
+    took: Floats
+
+
+def cta_cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> CtaCells:
+    """place: of each row of the summary, or -1. sampled: by launch, whether it counts."""
     df = spans.df
     number = OfLaunches(tables.launches, np.where(sampled, _first_replays(tables.launches), -1), -1)
     duration = getattr(spans.durations, tables.unit)
@@ -250,9 +261,15 @@ def _cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> t
     launch, cta, at, took = (np.concatenate(each) for each in zip(*found, strict=True))
     order = np.lexsort((at, cta, launch))
     launch, cta, at = launch[order], cta[order], at[order]
-    first = np.flatnonzero(
-        np.logical_or.reduce([np.diff(values, prepend=-1) != 0 for values in (launch, cta, at)])
+    of_cta = _changes(launch, cta)
+    first = np.flatnonzero(of_cta | _changes(at))
+    number_of = np.cumsum(of_cta) - 1
+    summed = np.add.reduceat(took[order], first) if len(first) else took
+    return CtaCells(launch[first], number_of[first], at[first], summed)
+
+
+def _changes(*columns: Ints) -> Flags:
+    """Where a value of any column differs from the one before it."""
+    return np.asarray(
+        np.logical_or.reduce([np.diff(values, prepend=-1) != 0 for values in columns]), np.bool_
     )
-    if not len(first):
-        return launch, at, took
-    return launch[first], at[first], np.add.reduceat(took[order], first)

@@ -23,10 +23,10 @@ _TONES: Final = {
     "do not trust": "bad",
 }
 _LABELS: Final = {
-    "trust": "These figures can be trusted",
+    "trust": "The spans can be trusted",
     "emulated": "Emulated: cycles of a cost model, not GPU time",
-    "trust with care": "Trust these figures with care",
-    "do not trust": "Do not trust these figures",
+    "trust with care": "Trust the spans with care",
+    "do not trust": "Do not trust the spans",
 }
 
 
