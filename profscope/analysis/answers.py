@@ -16,7 +16,8 @@ from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
 __all__ = [
-    "Answer", "FindingsTable", "answer_frame", "joined_frame", "refused_evidence", "rows_of_kernels", "slim",
+    "Answer", "AnswerTable", "FindingsTable", "answer_frame", "joined_frame", "refused_evidence",
+    "rows_of_kernels",
 ]  # fmt: skip
 
 
@@ -39,6 +40,34 @@ class Answer(NamedTuple):
 def refused_evidence(metadata: Mapping[str, Any]) -> str:
     """Why the session could not ask the hardware; "" if it could, or was not told to."""
     return "; ".join((metadata.get("hardware") or {}).get("not_measured") or ())
+
+
+class AnswerTable(pd.DataFrame):
+    """What a question answers: all columns of its schema. Printed, it leaves out those without a value; what
+    is made of it is a table as any other."""
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame
+
+    @classmethod
+    def of(cls, answer: pd.DataFrame) -> AnswerTable:
+        table = cls(answer)
+        table.attrs = answer.attrs
+        return table
+
+    def __repr__(self) -> str:
+        return repr(_with_values(self))
+
+    def _repr_html_(self) -> str | None:
+        shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
+        return shown
+
+
+def _with_values(table: pd.DataFrame) -> pd.DataFrame:
+    """A plain table without the columns that are null or "" in all rows."""
+    plain = pd.DataFrame(table)
+    return plain.loc[:, ((plain != "") & plain.notna()).any()] if len(plain) else plain
 
 
 class FindingsTable(pd.DataFrame):
@@ -69,7 +98,7 @@ class FindingsTable(pd.DataFrame):
         if not len(self):
             return str(joined(tag("p", text) for text in self._no_findings()))
         with pd.option_context("display.max_colwidth", None):
-            shown: str | None = super()._repr_html_()  # type: ignore[misc]  # not in its stubs
+            shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
         return shown
 
 
@@ -106,14 +135,6 @@ def joined_frame(answers: Iterable[Answer], dtypes: Mapping[str, str]) -> pd.Dat
     told = list(answers)
     rows = [row for each in told for row in each.rows]
     return answer_frame(rows, dtypes, (text for each in told for text in each.not_measured))
-
-
-def slim(answer: Any) -> Any:
-    """What a user gets: a table without the columns that are null in all rows; anything else as it is."""
-    if not isinstance(answer, pd.DataFrame) or not len(answer):
-        return answer
-    nulls = [name for name in answer.columns if answer[name].isna().all()]
-    return answer.drop(columns=nulls) if nulls else answer
 
 
 def rows_of_kernels(answer: pd.DataFrame, kernels: str, launched: Iterable[str]) -> pd.DataFrame:

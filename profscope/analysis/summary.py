@@ -55,8 +55,8 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
 
     Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
     cycles total, self, mean, p50, p90, p99 and max (`total_ns`, ..., `max_cycles`); share; sampled;
-    self_error_pct; launches and launches_seen; those of `with_work`; of kernels of torch.compile those of
-    `with_model`.
+    self_error_pct; launches and launches_seen; those of `with_work`; those of `with_model`, without
+    a value for kernels that are not torch.compile's.
     Percentiles are nearest-rank: durations that were seen.
     `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
     0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
@@ -96,10 +96,9 @@ def _by_host(tables: Tables, by: str) -> pd.DataFrame:
         inside = _of_launches(tables, launches[of_launch == path].reset_index(drop=True))
         if inside.df.empty:
             continue
-        part = summary(inside)
-        part.insert(0, "host_path", path)
-        parts.append(part)
+        parts.append(summary(inside).assign(host_path=path))
     table = pd.concat(parts, ignore_index=True) if parts else summary(tables).assign(host_path="")
+    table.insert(0, "host_path", table.pop("host_path"))
     table.attrs |= {
         "durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated
     }  # fmt: skip
