@@ -162,6 +162,7 @@ class _Builder:
             verdict=VerdictEntry(verdict.label, verdict.headline, verdict.in_brief(self.order, short_name)),
             program=program_of(tables, float(known.sum())),
             kernels=entries,
+            other_kernels=(),
             left_out=LeftOutOfModel(0, 0.0, 0),
             not_measured=tuple(not_measured(tables, entries, judgement, summary)),
         )
