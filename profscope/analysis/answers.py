@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.cause import between_text
+from profscope.analysis.cause import FINDINGS_TITLE, between_text, program_text
 from profscope.analysis.texts import joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
@@ -23,7 +23,7 @@ __all__ = [
 
 _TOLD: Final = (
     "kernel", "variant", "finding", "file", "line", "evidence", "advice", "gain_pct", "gain_low_pct",
-    "gain_high_pct", "confidence",
+    "gain_high_pct", "program_pct", "confidence",
 )  # fmt: skip
 _MOST_TOLD: Final = 20  # rows
 _WIDTH: Final = 100
@@ -86,7 +86,7 @@ class FindingsTable(pd.DataFrame):
             return super().__repr__()
         rows = self.head(_MOST_TOLD).to_dict("records")
         left = [f"{len(self) - _MOST_TOLD} more rows"] * (len(self) > _MOST_TOLD)
-        return "\n".join([*(line for row in rows for line in _told(row)), *left])
+        return "\n".join([FINDINGS_TITLE, *(line for row in rows for line in _told(row)), *left])
 
     def _no_findings(self) -> list[str]:
         clean: dict[str, str] = self.attrs.get("clean") or {}
@@ -108,7 +108,8 @@ def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
     where = ", ".join(filter(None, [row["finding"], kernel, source_text(row["file"], row["line"])]))
     gain, low, high = (row[f"gain_{name}pct"] for name in ("", "low_", "high_"))
     between = between_text(low, high) if gain else ""  # of a roof that is reached there is nothing to save
-    said = ", ".join(filter(None, [between, f"confidence: {row['confidence']}"]))
+    of_all = program_text(gain, row["program_pct"])
+    said = ", ".join(filter(None, [between, of_all, f"confidence: {row['confidence']}"]))
     saved = "   ?" if math.isnan(gain) else f"{gain:4.0f} %"
     yield f"{saved}  {where} ({said})"
     for text in (row["evidence"], f"Try: {row['advice']}."):

@@ -273,7 +273,9 @@ def by_configuration(table: pd.DataFrame) -> dict[_Key, pd.DataFrame]:
     """The rows of each kernel and variant."""
     if not len(table):
         return {}
-    groups: Any = table.groupby(["kernel", "variant"], sort=False, observed=True)
+    bare = pd.DataFrame(table)
+    bare.attrs = {}  # pandas copies them, deeply, with every row that is asked of a table
+    groups: Any = bare.groupby(["kernel", "variant"], sort=False, observed=True)
     return {(str(kernel), int(variant)): rows for (kernel, variant), rows in groups}
 
 
