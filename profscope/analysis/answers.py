@@ -16,8 +16,8 @@ from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
 __all__ = [
-    "Answer", "AnswerTable", "FindingsTable", "answer_frame", "joined_frame", "refused_evidence",
-    "rows_of_kernels",
+    "EVIDENCE_LEFT_OUT", "Answer", "AnswerTable", "FindingsTable", "answer_frame", "is_part", "joined_frame",
+    "refused_evidence", "rows_of_kernels",
 ]  # fmt: skip
 
 
@@ -37,9 +37,26 @@ class Answer(NamedTuple):
     not_measured: list[str]
 
 
+EVIDENCE_LEFT_OUT: Final = "evidence_left_out"
+"""Of the metadata of a part of a trace: which part it is, and the kernels and variants of which it has only
+some launches, or a part of each, so that the trace's samples, counts and counters of them are left out."""
+
+
 def refused_evidence(metadata: Mapping[str, Any]) -> str:
-    """Why the session could not ask the hardware; "" if it could, or was not told to."""
+    """Why there is no evidence of the hardware; "" if there is some, or the session was not told to ask."""
+    left_out = metadata.get(EVIDENCE_LEFT_OUT)
+    if left_out:
+        return (
+            "evidence is of whole launches, all of a kernel's together; ask the trace without "
+            f"{left_out['part']}"
+        )
     return "; ".join((metadata.get("hardware") or {}).get("not_measured") or ())
+
+
+def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:
+    """Whether a trace has evidence of a configuration that this part of it has not."""
+    left_out = metadata.get(EVIDENCE_LEFT_OUT) or {"kernels": []}
+    return [kernel, variant] in left_out["kernels"]
 
 
 class AnswerTable(pd.DataFrame):

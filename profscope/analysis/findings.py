@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import Answer, FindingsTable, joined_frame
+from profscope.analysis.answers import Answer, FindingsTable, is_part, joined_frame, refused_evidence
 from profscope.analysis.cause import NOISE_PCT, RESULT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.spans.ctas import longest_first
@@ -100,6 +100,8 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     name = _name(tables, kernel, variant)
     if isinstance(judged, SkippedKernel):
         return _not_judged(name, judged.why)
+    if is_part(tables.metadata, kernel, variant):
+        return _not_judged(name, refused_evidence(tables.metadata), "not judged")
     facts = facts_of(judged)
     if facts is None:
         return _not_judged(name, "the size of its grid is not known")
@@ -108,8 +110,8 @@ def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Findi
     return FindingsOf(Answer(rows, said), name, "" if rows else _clean(facts.known, tables.emulated))
 
 
-def _not_judged(name: str, why: str) -> FindingsOf:
-    return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{_NOT_LOOKED_FOR}: {why}")
+def _not_judged(name: str, why: str, what: str = _NOT_LOOKED_FOR) -> FindingsOf:
+    return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{what}: {why}")
 
 
 def _overwritten(judged: KernelAnalysis) -> list[str]:
