@@ -63,8 +63,9 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
     records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
-    `self_error_pct` is their standard error, in percent of the self time: 0 where all CTAs recorded, missing
-    (NaN) where it is not known.
+    `self_error_pct` is the standard error of the self time in percent: what CTAs differ by, if only some
+    recorded, and how far records may have shifted it, up to one record a span. Missing (NaN) if that is not
+    known, as of a list of CTAs, and of a self time of 0.
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
