@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.cause import Quantity
 from profscope.analysis.comparing.chance import Floor, Sample, benjamini_hochberg, compared, floor_of
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import (
@@ -242,7 +243,7 @@ def counter_changes(pair: Pair, a: Tables, b: Tables) -> list[dict[str, Any]]:
     """The counters of a pair of configurations that differ by more than noise, the greatest change first.
 
     kernel, variant_a, variant_b, counter, unit; a, b: the values; change: of a percentage b less a in points,
-    of all else b over a less 1 in percent, null if a is 0.
+    of all else b over a less 1 in percent, null if a is 0: which no percentage tells, so these come first.
     """
     if pair.a is None or pair.b is None:
         return []
@@ -260,12 +261,14 @@ def counter_changes(pair: Pair, a: Tables, b: Tables) -> list[dict[str, Any]]:
                     "counter": counter, "unit": unit, "a": one, "b": other, "change": change,
                 }
             )  # fmt: skip
-    return sorted(rows, key=lambda row: (-abs(row["change"] or 0.0), row["counter"]))
+    return sorted(
+        rows, key=lambda row: (row["change"] is not None, -abs(row["change"] or 0.0), row["counter"])
+    )
 
 
 def counter_text(changes: list[dict[str, Any]]) -> str:
-    """ "counters: dram_read +40 %, l2_hit_rate 80 to 35 %", of the greatest changes."""
-    shown = [_said(row) for row in changes if row["change"] is not None][:_MOST]
+    """ "counters: dram_read +40 %, l2_hit_rate 80 to 35 %", of the greatest of some changes."""
+    shown = [_said(row) for row in changes[:_MOST]]
     more = f"; {len(changes) - len(shown)} more changed" if len(changes) > len(shown) else ""
     return f"counters: {', '.join(shown)}{more}"
 
@@ -273,6 +276,8 @@ def counter_text(changes: list[dict[str, Any]]) -> str:
 def _said(row: dict[str, Any]) -> str:
     if row["unit"] == "%":
         return f"{row['counter']} {row['a']:.0f} to {row['b']:.0f} %"
+    if row["change"] is None:
+        return f"{row['counter']} 0 to {Quantity(row['b'], row['unit'])}".rstrip()
     return f"{row['counter']} {row['change']:+.0f} %"
 
 
