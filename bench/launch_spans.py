@@ -4,8 +4,8 @@
 
 First table: launches recorded at ctas=8, 64 and 1 (all CTAs), each over CUPTI's time of the same launch
 (torch.profiler); it passes if all of them are within 0.98 and 1.005. Second table: clock rates, cycles over
-ns, in fifths of a launch: by the CTAs that ran in them, recorded or not, and in a bare launch by a probe, a
-CTA that reads both clocks beside it. The rate of a whole bare launch is by CUPTI's counters. Returns 1 if a
+ns, in fifths of a launch, by the CTAs that ran in them, recorded or not. The rate of a whole bare launch is
+by CUPTI's counters. Returns 1 if a
 launch is out of bounds. Needs a GPU; with --tiny it runs without one, on the emulator, to show that it runs.
 """
 
@@ -22,8 +22,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import torch
-import triton
-import triton.language as tl
 
 import profscope
 from bench import kernels
@@ -37,29 +35,9 @@ _LAUNCHES: Final = 12
 _CHOICES: Final = {"8": 8, "64": 64, "all": 1}  # by name: one CTA in so many records
 _LOW, _HIGH = 0.98, 1.005
 _PARTS: Final = 5
-_SAMPLES: Final = 60_000  # of the probe, longer than the longest launch
 _ELAPSED, _DURATION = "sm__cycles_elapsed.max", "gpu__time_duration.sum"
 
 Floats = npt.NDArray[np.float64]
-
-
-@triton.jit
-def probe_kernel(out_ptr, samples):
-    """Both clocks of its SM, time and again."""
-    for at in range(samples):
-        clock = tl.inline_asm_elementwise(
-            "mov.u64 $0, %clock64;", "=l,r", [at], dtype=tl.int64, is_pure=False, pack=1
-        )
-        ns = tl.inline_asm_elementwise(
-            "mov.u64 $0, %globaltimer; nanosleep.u32 300;",
-            "=l,r",
-            [at],
-            dtype=tl.int64,
-            is_pure=False,
-            pack=1,
-        )
-        tl.store(out_ptr + 2 * at, clock)
-        tl.store(out_ptr + 2 * at + 1, ns)
 
 
 def workloads(*, tiny: bool) -> Iterator[Workload]:
@@ -120,36 +98,6 @@ def rates_of_ctas(prof: Any) -> list[float]:
     return [float(c / n) if n else np.nan for c, n in zip(cycles, ns, strict=True)]
 
 
-def rates_by_probe(workload: Workload, inputs: Any) -> list[float]:
-    """The same of a bare launch, by a CTA that reads its SM's clocks beside it: medians of 12 launches."""
-    beside = torch.cuda.Stream()
-    reads = torch.zeros(2 * _SAMPLES, dtype=torch.int64, device="cuda")
-    before, behind = (torch.zeros(2, dtype=torch.int64, device="cuda") for _ in range(2))
-    probe_kernel[(1,)](before, 1, num_warps=1)
-    found = []
-    for _ in range(_LAUNCHES):
-        synchronize()
-        with torch.cuda.stream(beside):
-            probe_kernel[(1,)](reads, _SAMPLES, num_warps=1)
-        torch.cuda._sleep(200_000)  # until the probe has begun
-        probe_kernel[(1,)](before, 1, num_warps=1)
-        workload.launch(inputs)
-        probe_kernel[(1,)](behind, 1, num_warps=1)
-        synchronize()
-        found.append(rates_between(reads.cpu().numpy(), int(before[1]), int(behind[1])))
-    return [float(rate) for rate in np.median(found, axis=0)]
-
-
-def rates_between(reads: npt.NDArray[np.int64], begin_ns: int, end_ns: int) -> Floats:
-    """What a probe's reads, clock and ns in turn, say of fifths of a time that they cover."""
-    cycle, ns = (reads - np.tile(reads[:2], len(reads) // 2)).reshape(-1, 2).T
-    edges = np.linspace(begin_ns - int(reads[1]), end_ns - int(reads[1]), _PARTS + 1)
-    if edges[0] < 0 or edges[-1] > ns[-1]:
-        raise RuntimeError("the probe did not run during all of the launch")
-    rates: Floats = np.diff(np.interp(edges, ns, cycle)) / np.diff(edges)
-    return rates
-
-
 def rate_by_counters(workload: Workload, inputs: Any) -> float:
     """Of a whole bare launch: the cycles of the SM that counted most, over the time."""
     with profscope.session(hardware=["counters", f"counters:{_ELAPSED}"]) as prof:
@@ -196,8 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         whole = [rate_by_counters(*each) if on_gpu else np.nan for each in zip(chosen, given, strict=True)]
         for workload, inputs, rate in zip(chosen, given, whole, strict=True):
             if on_gpu:
-                rates.append(rates_row(workload.name, "bare, probe", rates_by_probe(workload, inputs)))
-                rates[-1] += f"   whole launch, counters: {rate:.4f}"
+                rates.append(f"{workload.name:28}{'bare, counters':18}{rate:8.4f} over the whole launch")
             for choice, stride in _CHOICES.items():
                 prof, by_cupti = recorded(workload, inputs, stride)
                 line, within = spans_row(workload.name, choice, prof, by_cupti)

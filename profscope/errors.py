@@ -33,7 +33,7 @@ Command-line tools (`run_command`) print any of them as one line on stderr and e
 And everything it warns of:
 
     EmptyProfileWarning    a session has ended in which no launch was recorded; the message says why
-    DistrustWarning        the figures of a session are not to be trusted; `prof.verdict` says why
+    DistrustWarning        the spans of a session are not to be trusted; `prof.verdict` says why
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class EmptyProfileWarning(UserWarning):
 
 
 class DistrustWarning(UserWarning):
-    """Recording changed a kernel so much that the figures of a session are not to be trusted."""
+    """Recording changed a kernel so much that the spans of a session are not to be trusted."""
 
 
 def exit_status(done: str, failed: str, *others: str) -> str:

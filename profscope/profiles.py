@@ -284,7 +284,7 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
     Raises DiffError where no kernel is in both, one is emulated and the other is not, or one is no profile;
     TraceError where a file cannot be read.
     """
-    from profscope.analysis.answers import slim
+    from profscope.analysis.answers import AnswerTable
     from profscope.analysis.comparing.differences import differences
 
     for each in (a, b):
@@ -292,5 +292,4 @@ def diff(a: Questions | str | Path, b: Questions | str | Path) -> pd.DataFrame:
             raise DiffError(f"diff takes profiles, sessions and paths of files, no {type(each).__name__}")
     with working("comparing two profiles"):
         tables = [each.tables if isinstance(each, Questions) else load(each) for each in (a, b)]
-        compared: pd.DataFrame = slim(differences(tables[0], tables[1]))
-    return compared
+        return AnswerTable.of(differences(tables[0], tables[1]))

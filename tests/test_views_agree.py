@@ -247,7 +247,7 @@ def agree_on_lines(told: Told) -> None:
         told.own.groupby(["kernel", "variant"], observed=True)[self_time].sum(),
     )
     at_lines = told.own[told.own["kind"] != "gap"]
-    assert "self_share" not in lines or (lines["self_share"].fillna(0) <= 1).all()
+    assert (lines["self_share"].fillna(0) <= 1).all()
     shares = by_line(lines, "self_share")
     for (kernel, variant, line), own in by_line(at_lines, self_time).items():
         if warp_time[kernel, variant]:
@@ -274,7 +274,7 @@ def agree_on_lines(told: Told) -> None:
         of_line = lines[
             (lines["kernel"] == key[0]) & (lines["variant"] == key[1]) & (lines["line"] == key[2])
         ]
-        name = next(name for name in best.values() if name in lines and of_line[name].notna().any())
+        name = next(name for name in best.values() if of_line[name].notna().any())
         assert share == approx(float(of_line[name].sum()))
     known = [
         (entry, row) for entry in told.screen["kernels"] if entry["lines"] for row in entry["lines"]["rows"]
@@ -371,7 +371,7 @@ def agree_in_other_forms(told: Told) -> None:
     page = views.path.with_name("x.html").read_text()
     seen = margins(page)
     lines = profile.lines()
-    best = next(name for name in ("share_samples", "self_share") if name in lines)
+    best = next(name for name in ("share_samples", "self_share") if lines[name].notna().any())
     alone = lines.groupby(["kernel", "variant"]).ngroups == 1
     if alone:
         for line, share in seen:

@@ -105,7 +105,7 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         "--line": view in ("by", "source") or bool({*parts} - {"header", "kernels", "timeline", *ANSWERS}),
         "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
         "--zoom": "timeline" in parts,
-        "--top": view in ("by", "source") or bool({*parts} - {"header", "limits"}),
+        "--top": view in ("by", "source", "report") or bool({*parts} - {"header", "limits"}),
         "--unit": view in ("by", "source", "interactive")
         or bool({*parts} - {"header", "lines", "findings", *ANSWERS}),
     }
@@ -209,7 +209,8 @@ def _add_form(parser: argparse.ArgumentParser) -> None:
         "--top",
         type=count,
         metavar="N",
-        help="rows of each table, or instructions of each line; 0: all (default: 20; csv and md: all)",
+        help="rows of each table, or instructions of each line; 0: all (default: 20; csv and md: all; "
+        "report: what 20,000 characters hold)",
     )
     form.add_argument(
         "--sort",

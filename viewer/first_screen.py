@@ -74,10 +74,8 @@ def _kernel(entry: KernelEntry, width: int, told: list[str], *, alone: bool) -> 
         yield from render_account(entry.name, entry.account, title, width, told)
     if entry.findings:
         own = [KernelFinding(entry, finding) for finding in entry.findings]
-        whose = "its" if alone else "all kernels'"
-        title = f"Findings, and how much of {whose} time fixing each saves"
         yield Text()
-        yield from render_findings(own, width, FINDINGS_EACH, title=title)
+        yield from render_findings(own, width, FINDINGS_EACH)
     elif entry.clean:
         yield Text()
         yield from (

@@ -11,6 +11,7 @@ from typing import Literal
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from profscope.analysis.texts import before_number
 from profscope.viewer.units import printable
 
 __all__ = ["Column", "fit", "fit_end", "fit_middle", "grid", "heading", "pad", "words", "wrap"]
@@ -24,8 +25,9 @@ LEAST_WIDTH = 10
 
 
 def fit(text: str, width: int) -> str:
-    """Text cut to a width in terminal cells, with an ellipsis in place of what is missing."""
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+    """Text cut to a width in terminal cells, with an ellipsis in place of what is missing; not behind a part
+    of a number."""
+    return text if cell_len(text) <= width else before_number(set_cell_size(text, max(width - 1, 0))) + "…"
 
 
 def fit_end(text: str, width: int) -> str:

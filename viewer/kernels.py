@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
-from profscope.analysis.cause import between_text
+from profscope.analysis.cause import FINDINGS_TITLE, between_text, program_text
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
 from profscope.analysis.model.labels import differs_text
@@ -40,7 +40,6 @@ _LEAST_BAR = 10
 MOST_FINDINGS = 5
 """Kinds of findings shown as text: those that can bring most."""
 
-FINDINGS_TITLE = "Findings, and how much of the kernels' time fixing each saves"
 
 MOST_PLACES = 3
 """Of each, the places that are shown."""
@@ -137,11 +136,10 @@ def render_findings(
     rows: Sequence[KernelFinding],
     width: int,
     most: int = MOST_FINDINGS,
-    title: str = FINDINGS_TITLE,
 ) -> list[Text]:
     """`most` kinds of findings (0: all): the gain, the place, the evidence, and what to try; what several
     kernels have in common once."""
-    lines = [Text(line, style="bold") for line in wrap(title.split(), width)]
+    lines = [Text(line, style="bold") for line in wrap(FINDINGS_TITLE.split(), width)]
     alike: dict[tuple[str, str], list[KernelFinding]] = {}
     for row in rows:
         alike.setdefault((row.own.finding, row.own.advice), []).append(row)
@@ -160,7 +158,10 @@ def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator
     """Findings of one kind with one advice: a heading with what the first saves, and below it each place."""
     first = rows[0]
     heading = [first.own.finding, *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"])]
-    known = [text for text in (_between(first), f"confidence: {_confidence(rows)}") if text]
+    own = first.own
+    between = between_text(own.gain.low, own.gain.high) if own.gain_pct else ""
+    of_all = program_text(own.gain_pct, own.program_pct)
+    known = [text for text in (between, of_all, f"confidence: {_confidence(rows)}") if text]
     for at, text in enumerate(wrap([*heading, f"({', '.join(known)})"], width - 6)):
         yield Text(f"{_saved(first)}  {text}" if not at else f"      {text}", style="bold")
     told = ""
@@ -185,19 +186,9 @@ def _finding_place(row: KernelFinding) -> list[str]:
     return [part for part in (source_text(row.own.file, row.own.line), printable(row.kernel.name)) if part]
 
 
-def _between(row: KernelFinding) -> str:
-    """At least and at most what it saves of the same time as `_saved` does."""
-    own = row.own
-    part = own.program_pct / own.gain_pct if own.program_pct is not None and own.gain_pct else 1.0
-    return between_text(part * own.gain.low, part * own.gain.high) if own.gain_pct else ""
-
-
 def _saved(row: KernelFinding) -> str:
-    """What it saves of the program's time, of the kernel's if the former is not known; "?" if neither is."""
-    pct = row.own.gain_pct if row.own.program_pct is None else row.own.program_pct
-    if pct is None:
-        return "  ? "
-    return f"{pct:3.0f}%" if pct == 0 or pct >= 1 else f"{pct:3.1f}%"
+    """What it saves of the kernel's time; "?" if that is not known."""
+    return "  ? " if row.own.gain_pct is None else f"{row.own.gain_pct:3.0f}%"
 
 
 def _confidence(rows: list[KernelFinding]) -> str:

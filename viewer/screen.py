@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from profscope.analysis.answers import refused_evidence
 from profscope.analysis.model.build import ModelSources, profile_model
-from profscope.analysis.model.entries import KernelEntry
+from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.labels import Group
 from profscope.analysis.model.missing import bare_kernels, more_spans
 from profscope.analysis.model.numbers import plain
@@ -21,7 +22,7 @@ from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.first_screen import render_first
 from profscope.viewer.flags import in_flags
-from profscope.viewer.grid import wrap
+from profscope.viewer.grid import words, wrap
 from profscope.viewer.header import (
     EMULATED,
     Shown,
@@ -119,7 +120,7 @@ def show_screen(
         shown = (*FIRST, "scopes")
     view = _view(trace, selection, whole, profile, options, unit, width, shown)
     if options.show:
-        _check_shown(view, options.show)
+        _check_shown(view, options.show, refused_evidence(profile.metadata))
     if options.format in TABLES:
         print_rows(_rows(view, shown[0]), options.format)
     elif options.format == "json":
@@ -189,9 +190,9 @@ def _view(
 
 
 def _parts(selection: TraceFilter, shown: Collection[str], *, is_first: bool) -> set[str]:
-    """Those of the model that are shown. A part of launches says nothing of what holds the whole back."""
-    of_whole = {"findings"} & {*shown} | ({"accounts"} if is_first else set())
-    return ({"lines"} & {*shown}) | (set() if selection.inside else of_whole)
+    """Those of the model that are shown; findings are of whole launches, whatever part of them is chosen."""
+    has_accounts = is_first and not selection.inside
+    return ({"findings", "lines"} & {*shown}) | ({"accounts"} if has_accounts else set())
 
 
 def _with_rows(entry: KernelEntry, rows: RowFilter, most: int) -> KernelEntry:
@@ -212,8 +213,9 @@ def _most_rows(options: argparse.Namespace) -> int:
     return 0 if options.format in TABLES else MOST_ROWS
 
 
-def _check_shown(view: View, asked: Sequence[str]) -> None:
-    """Raise TraceError where there is nothing of all that --show names. No findings: that is an answer."""
+def _check_shown(view: View, asked: Sequence[str], refused: str) -> None:
+    """Raise TraceError where there is nothing of all that --show names. No findings: that is an answer.
+    refused: why there is no evidence, "" if none is known."""
     there = {
         "header": True,
         "findings": True,
@@ -226,7 +228,8 @@ def _check_shown(view: View, asked: Sequence[str]) -> None:
         "timeline": view.timeline is not None,
     }
     if not any(there[name] for name in asked):
-        raise TraceError("; ".join(NOTHING[name] for name in asked))
+        reasons = NOTHING | ({"limits": f"no limits are known: {refused}"} if refused else {})
+        raise TraceError("; ".join(reasons[name] for name in asked))
 
 
 def _document(view: View, asked: Sequence[str] | None) -> dict[str, Any]:
@@ -303,6 +306,12 @@ def _render_first(view: View, options: argparse.Namespace, width: int) -> list[T
     return lines
 
 
+def _no_findings(model: ProfileModel, width: int) -> list[Text]:
+    """What is known of each kernel."""
+    told = [f"{entry.name}: {entry.clean}" for entry in model.kernels if entry.clean] or ["no findings"]
+    return [Text(line) for text in told for line in wrap(words(text), width)]
+
+
 def _render_parts(view: View, options: argparse.Namespace, width: int) -> list[Text]:
     """The header, findings and kernels that --show names."""
     model = view.shown.model
@@ -311,7 +320,7 @@ def _render_parts(view: View, options: argparse.Namespace, width: int) -> list[T
         lines = [*render_header(view.shown, width), *[Text()] * ("findings" in options.show)]
     if "findings" in options.show:
         found = model.findings
-        lines += render_findings(found, width, _most_rows(options)) if found else [Text("no findings")]
+        lines += render_findings(found, width, _most_rows(options)) if found else _no_findings(model, width)
     if "kernels" in options.show:
         most, said = _most_rows(options), of_launches(model)
         lines += [Text(), *render_kernels(model.kernels, model.unit, width, most, said)]

@@ -35,7 +35,7 @@ def show(options: argparse.Namespace) -> None:
     if options.view == "report":
         from profscope.analysis.report import report
 
-        json.dump(report(profile.tables, whole.tables), sys.stdout, indent=1)
+        json.dump(report(profile.tables, whole.tables, options.top), sys.stdout, indent=1)
         sys.stdout.write("\n")
     elif options.view == "collapsed":
         from profscope.traces.exporters.collapsed import text_of

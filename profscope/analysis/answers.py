@@ -10,19 +10,20 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.cause import between_text
+from profscope.analysis.cause import FINDINGS_TITLE, between_text, program_text
 from profscope.analysis.texts import joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
 
 __all__ = [
-    "Answer", "FindingsTable", "answer_frame", "joined_frame", "refused_evidence", "rows_of_kernels", "slim",
+    "EVIDENCE_LEFT_OUT", "Answer", "AnswerTable", "FindingsTable", "answer_frame", "is_part", "joined_frame",
+    "refused_evidence", "rows_of_kernels",
 ]  # fmt: skip
 
 
 _TOLD: Final = (
     "kernel", "variant", "finding", "file", "line", "evidence", "advice", "gain_pct", "gain_low_pct",
-    "gain_high_pct", "confidence",
+    "gain_high_pct", "program_pct", "confidence",
 )  # fmt: skip
 _MOST_TOLD: Final = 20  # rows
 _WIDTH: Final = 100
@@ -36,9 +37,54 @@ class Answer(NamedTuple):
     not_measured: list[str]
 
 
+EVIDENCE_LEFT_OUT: Final = "evidence_left_out"
+"""Of the metadata of a part of a trace: which part it is, and the kernels and variants of which it has only
+some launches, or a part of each, so that the trace's samples, counts and counters of them are left out."""
+
+
 def refused_evidence(metadata: Mapping[str, Any]) -> str:
-    """Why the session could not ask the hardware; "" if it could, or was not told to."""
+    """Why there is no evidence of the hardware; "" if there is some, or the session was not told to ask."""
+    left_out = metadata.get(EVIDENCE_LEFT_OUT)
+    if left_out:
+        return (
+            "evidence is of whole launches, all of a kernel's together; ask the trace without "
+            f"{left_out['part']}"
+        )
     return "; ".join((metadata.get("hardware") or {}).get("not_measured") or ())
+
+
+def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:
+    """Whether a trace has evidence of a configuration that this part of it has not."""
+    left_out = metadata.get(EVIDENCE_LEFT_OUT) or {"kernels": []}
+    return [kernel, variant] in left_out["kernels"]
+
+
+class AnswerTable(pd.DataFrame):
+    """What a question answers: all columns of its schema. Printed, it leaves out those without a value; what
+    is made of it is a table as any other."""
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame
+
+    @classmethod
+    def of(cls, answer: pd.DataFrame) -> AnswerTable:
+        table = cls(answer)
+        table.attrs = answer.attrs
+        return table
+
+    def __repr__(self) -> str:
+        return repr(_with_values(self))
+
+    def _repr_html_(self) -> str | None:
+        shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
+        return shown
+
+
+def _with_values(table: pd.DataFrame) -> pd.DataFrame:
+    """A plain table without the columns that are null or "" in all rows."""
+    plain = pd.DataFrame(table)
+    return plain.loc[:, ((plain != "") & plain.notna()).any()] if len(plain) else plain
 
 
 class FindingsTable(pd.DataFrame):
@@ -57,7 +103,7 @@ class FindingsTable(pd.DataFrame):
             return super().__repr__()
         rows = self.head(_MOST_TOLD).to_dict("records")
         left = [f"{len(self) - _MOST_TOLD} more rows"] * (len(self) > _MOST_TOLD)
-        return "\n".join([*(line for row in rows for line in _told(row)), *left])
+        return "\n".join([FINDINGS_TITLE, *(line for row in rows for line in _told(row)), *left])
 
     def _no_findings(self) -> list[str]:
         clean: dict[str, str] = self.attrs.get("clean") or {}
@@ -69,7 +115,7 @@ class FindingsTable(pd.DataFrame):
         if not len(self):
             return str(joined(tag("p", text) for text in self._no_findings()))
         with pd.option_context("display.max_colwidth", None):
-            shown: str | None = super()._repr_html_()  # type: ignore[misc]  # not in its stubs
+            shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
         return shown
 
 
@@ -79,7 +125,8 @@ def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
     where = ", ".join(filter(None, [row["finding"], kernel, source_text(row["file"], row["line"])]))
     gain, low, high = (row[f"gain_{name}pct"] for name in ("", "low_", "high_"))
     between = between_text(low, high) if gain else ""  # of a roof that is reached there is nothing to save
-    said = ", ".join(filter(None, [between, f"confidence: {row['confidence']}"]))
+    of_all = program_text(gain, row["program_pct"])
+    said = ", ".join(filter(None, [between, of_all, f"confidence: {row['confidence']}"]))
     saved = "   ?" if math.isnan(gain) else f"{gain:4.0f} %"
     yield f"{saved}  {where} ({said})"
     for text in (row["evidence"], f"Try: {row['advice']}."):
@@ -106,14 +153,6 @@ def joined_frame(answers: Iterable[Answer], dtypes: Mapping[str, str]) -> pd.Dat
     told = list(answers)
     rows = [row for each in told for row in each.rows]
     return answer_frame(rows, dtypes, (text for each in told for text in each.not_measured))
-
-
-def slim(answer: Any) -> Any:
-    """What a user gets: a table without the columns that are null in all rows; anything else as it is."""
-    if not isinstance(answer, pd.DataFrame) or not len(answer):
-        return answer
-    nulls = [name for name in answer.columns if answer[name].isna().all()]
-    return answer.drop(columns=nulls) if nulls else answer
 
 
 def rows_of_kernels(answer: pd.DataFrame, kernels: str, launched: Iterable[str]) -> pd.DataFrame:

@@ -178,8 +178,9 @@ def breakdown_answers(
         dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
     )
     basis = "model" if tables.emulated else "samples"
-    none = f"no PC samples: {refused_evidence(tables.metadata) or 'session(hardware=True) takes some'}"
-    none = "this trace has no samples" if tables.emulated else none
+    refused = refused_evidence(tables.metadata)
+    none = f"no PC samples: {refused or 'session(hardware=True) takes some'}"
+    none = "this trace has no samples" if tables.emulated and not refused else none
     for key in dict.fromkeys([*launches, *samples]):
         if only is not None and key not in only:
             continue

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 __all__ = [
+    "FINDINGS_TITLE",
     "NOISE_PCT",
     "NO_GAIN",
     "RESULT",
@@ -23,6 +24,7 @@ __all__ = [
     "of_instructions",
     "of_peak",
     "of_samples",
+    "program_text",
 ]
 
 Confidence = Literal["high", "medium", "low"]
@@ -51,6 +53,19 @@ class Gain(NamedTuple):
 
 def gain_text(pct: float) -> str:
     return "gain unknown" if math.isnan(pct) else f"{pct:.0f} %"
+
+
+FINDINGS_TITLE: Final = "Findings, and how much of the kernel's time fixing each saves"
+"""What the percentages of findings are of, in every view."""
+
+
+def program_text(gain_pct: float | None, program_pct: float | None) -> str:
+    """A gain of a kernel's time as one of the program's, to be said beside it: "23 % of all kernels' time".
+    "" if that is unknown, or the same number."""
+    if gain_pct is None or program_pct is None or math.isnan(program_pct):
+        return ""
+    told = f"{program_pct:.0f}" if program_pct >= 1 or not gain_pct else f"{program_pct:.1f}"
+    return f"{told} % of all kernels' time" if told != f"{gain_pct:.0f}" else ""
 
 
 def between_text(low: float, high: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import Answer, FindingsTable, joined_frame
+from profscope.analysis.answers import Answer, FindingsTable, is_part, joined_frame, refused_evidence
 from profscope.analysis.cause import NOISE_PCT, RESULT, Finding
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, SkippedKernel, kernel_analyses
 from profscope.analysis.spans.ctas import longest_first
@@ -92,23 +92,25 @@ class FindingsOf(NamedTuple):
 def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration of the tables."""
     # Here, since they read the TTGIR, and a trace is shown without its parser if findings are not asked for.
-    from profscope.analysis.rules.diagnose import diagnose
+    from profscope.analysis.rules.diagnose import diagnose, silent_rules
     from profscope.analysis.rules.kernel import kernel_of, missing
 
     kernel, variant = judged.kernel, judged.variant
     name = _name(tables, kernel, variant)
     if isinstance(judged, SkippedKernel):
         return _not_judged(name, judged.why)
+    if is_part(tables.metadata, kernel, variant):
+        return _not_judged(name, refused_evidence(tables.metadata), "not judged")
     seen = kernel_of(judged)
     if seen is None:
         return _not_judged(name, "the size of its grid is not known")
-    said = [f"{name}: {text}" for text in (*_overwritten(judged), *missing(seen))]
+    said = [f"{name}: {text}" for text in (*_overwritten(judged), *missing(seen), *silent_rules(seen))]
     rows = [_row(tables, kernel, variant, each) for each in diagnose(seen)]
     return FindingsOf(Answer(rows, said), name, "" if rows else _clean(seen.known, tables.emulated))
 
 
-def _not_judged(name: str, why: str) -> FindingsOf:
-    return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{_NOT_LOOKED_FOR}: {why}")
+def _not_judged(name: str, why: str, what: str = _NOT_LOOKED_FOR) -> FindingsOf:
+    return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{what}: {why}")
 
 
 def _overwritten(judged: KernelAnalysis) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import refused_evidence
 from profscope.analysis.kernels.devices import PIPES, max_resident_ctas, peak_of, slots_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
@@ -144,9 +145,9 @@ def limits(tables: Tables) -> pd.DataFrame:
     table = pd.concat([table.astype(_TEXTS), _frame(rows).astype(_TEXTS)], ignore_index=True)
     table = table.astype(dict(LIMITS_DTYPES))
     bound = [[kernel, variant, text] for (kernel, variant), text in bound_of(table).items()]
-    hardware = tables.metadata.get("hardware") or {}
+    refused = refused_evidence(tables.metadata)
     table.attrs["bound"] = bound
-    missing = [*(hardware.get("not_measured") or ()), *(roofs.attrs["not_measured"] if by_types else ())]
+    missing = [*([refused] if refused else []), *(roofs.attrs["not_measured"] if by_types else ())]
     table.attrs["not_measured"] = [*missing, *_unknown(of_counts)]
     return table
 

@@ -113,8 +113,8 @@ def question_names(group: str = "") -> frozenset[str]:
 
 @cache
 def find_question(name: str, group: str = "") -> Callable[..., Any] | None:
-    """The function that answers a user's question with a slim table (see `slim`), None if there is no such
-    question: what else has its file's name needs more than tables, and serves those that answer."""
+    """The function that answers a user's question, None if there is no such question: what else has its
+    file's name needs more than tables, and serves those that answer."""
     module = f"{_package(group)}.{name}"
     if name.startswith("_") or not name.isidentifier() or importlib.util.find_spec(module) is None:
         return None
@@ -125,15 +125,17 @@ def find_question(name: str, group: str = "") -> Callable[..., Any] | None:
     alone = first.name == "tables" and all(each.default is not each.empty for each in others)
     if not alone:
         return None
-    from profscope.analysis.answers import rows_of_kernels, slim
+    from pandas import DataFrame
+
+    from profscope.analysis.answers import AnswerTable, rows_of_kernels
 
     @wraps(function)
     def answered(tables: Tables, *args: Any, **options: Any) -> Any:
         kernels = options.pop(_CHOICE.name, None) if of_kernels else None
         answer = function(tables, *args, **options)
-        return slim(
-            answer if kernels is None else rows_of_kernels(answer, kernels, tables.launches["kernel"])
-        )
+        if kernels is not None:
+            answer = rows_of_kernels(answer, kernels, tables.launches["kernel"])
+        return AnswerTable.of(answer) if type(answer) is DataFrame else answer
 
     of_kernels = f"{group}.{name}" not in _NOT_OF_KERNELS
     if of_kernels:

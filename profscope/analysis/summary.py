@@ -55,16 +55,17 @@ def summary(tables: Tables, by: str | None = None) -> pd.DataFrame:
 
     Columns: kernel, variant (see metadata["variants"]), scope, kind, file, line, count; then for ns and for
     cycles total, self, mean, p50, p90, p99 and max (`total_ns`, ..., `max_cycles`); share; sampled;
-    self_error_pct; launches and launches_seen; those of `with_work`; of kernels of torch.compile those of
-    `with_model`.
+    self_error_pct; launches and launches_seen; those of `with_work`; those of `with_model`, without
+    a value for kernels that are not torch.compile's.
     Percentiles are nearest-rank: durations that were seen.
     `share` is the self time over the total warp time of the kernel's variant (the sum of its depth-0 spans),
     0..1; by ns, on the emulator by cycles. Durations are the corrected ones of `prof.df`, without what
     records took; as they were read where nobody knows that: `attrs["durations"]` is "corrected" or "raw".
     Where a launch recorded only some of its CTAs, counts, totals and self times are scaled up to its whole
     grid: estimates then, and `sampled`, the part of the variant's CTAs that was recorded, is less than 1.
-    `self_error_pct` is their standard error, in percent of the self time: 0 where all CTAs recorded, missing
-    (NaN) where it is not known.
+    `self_error_pct` is the standard error of the self time in percent: what CTAs differ by, if only some
+    recorded, and how far records may have shifted it, up to one record a span. Missing (NaN) if that is not
+    known, as of a list of CTAs, and of a self time of 0.
     Where the recorded CTAs do not speak for the grid, they are sums of what was recorded. For CTAs that were
     to record and did not come to their end (`launches["unfinished"]`) nothing stands: they are in no figure.
 
@@ -96,10 +97,9 @@ def _by_host(tables: Tables, by: str) -> pd.DataFrame:
         inside = _of_launches(tables, launches[of_launch == path].reset_index(drop=True))
         if inside.df.empty:
             continue
-        part = summary(inside)
-        part.insert(0, "host_path", path)
-        parts.append(part)
+        parts.append(summary(inside).assign(host_path=path))
     table = pd.concat(parts, ignore_index=True) if parts else summary(tables).assign(host_path="")
+    table.insert(0, "host_path", table.pop("host_path"))
     table.attrs |= {
         "durations": "corrected" if are_corrected(tables) else "raw", "emulated": tables.emulated
     }  # fmt: skip

@@ -17,6 +17,7 @@ __all__ = [
     "UNSEEN",
     "Child",
     "Markup",
+    "before_number",
     "clipped",
     "count_text",
     "joined",
@@ -33,6 +34,8 @@ STEPS: Final = {
     "cycles": (("", 1), ("k", 10**3), ("M", 10**6), ("G", 10**9)),
 }
 """By unit of the tables, the units that a duration is shown in, and what each is of it."""
+
+_NUMBER_AT_END: Final = re.compile(r"(?<![\w.])[+-]?\d[\d.,]*$")
 
 NO_TIME: Final = "A time of 0: no longer than what recording it costs."
 """What is left of such a span, once the cost is taken off."""
@@ -56,8 +59,14 @@ def count_text(value: int, one: str = "", many: str = "") -> str:
 
 
 def clipped(text: str, characters: int) -> str:
-    """A text, cut if it is longer."""
-    return text if len(text) <= characters else text[: characters - 3] + "..."
+    """A text, cut if it is longer, but for a number at its end."""
+    return text if len(text) <= characters else before_number(text[: characters - 3]) + "..."
+
+
+def before_number(text: str) -> str:
+    """A text that was cut, without the number that it ends with, which may be a part of one: "16 % of peak,".
+    Digits of a name stay, and so does what is a number as a whole."""
+    return _NUMBER_AT_END.sub("", text).rstrip() or text
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -1,4 +1,4 @@
-"""When to believe the figures of a kernel: one rule a function, all in the table RULES.
+"""When to believe the spans of a kernel: one rule a function, all in the table RULES.
 
 A rule looks at the facts of one variant and says why they ask for care, or forbid trust; None where they do
 neither, or where what it needs is not known.
@@ -26,12 +26,16 @@ SLOW: Final = 1.10
 """A kernel that takes this much longer, or the bare one, is another one in part."""
 TOO_SLOW: Final = 1.50
 """Where one of the two surely takes this much longer, they are two kernels."""
+_TIMED: Final = ("measured", "counters")
+"""The bases of a slowdown for which bare launches were timed."""
 MUCH_SHORT: Final = 0.10
 """Of warp time, in spans about as short as the cost of recording them."""
 NEAR_RECORDS: Final = 4
 """What is about as short as the cost of a record: less than so many of them."""
 CLOCK_CHANGE: Final = 0.05
 """Between the 1st and the 99th percentile of the clock's rate within a launch, or between launches."""
+UNSURE: Final = 0.10
+"""The standard error of a top row's share, as a part of the share, where only some CTAs were recorded."""
 FAR: Final = 0.30
 """Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
 
@@ -50,7 +54,8 @@ class Facts:
     `overhead`; builds: its entry in the metadata; short: part of the warp time in spans near the cost
     of a record, None if unknown; clock_change: the greatest within one of its launches, relative, None if
     they are too short to tell; distances: of its spans from samples, with `distance` and `noise`; scaled:
-    whether the recorded CTAs speak for the grid."""
+    whether the recorded CTAs speak for the grid; share_error: the largest standard error of its top rows'
+    shares, as a part of the share, None if unknown."""
 
     launches: pd.DataFrame
     overhead: list[dict[Any, Any]]
@@ -59,6 +64,7 @@ class Facts:
     clock_change: float | None
     distances: list[dict[Any, Any]]
     scaled: bool
+    share_error: float | None
     tool: str
     emulated: bool
 
@@ -69,7 +75,7 @@ def slowdown(facts: Facts) -> Reason | None:
         low, high = row["slowdown_low"], row["slowdown_high"]
         how = f"{row['slowdown']:.3f} times the bare time ({low:.3f} to {high:.3f}, {row['basis']})"
         # Where the interval, which has the layout noise in it, reaches the bare time, it may be none.
-        known = row["basis"] in ("measured", "counters")
+        known = row["basis"] in _TIMED
         noise = known and low <= 1
         open_ended = row["basis"] == "estimated" and high > TOO_SLOW
         if open_ended:
@@ -85,14 +91,23 @@ def slowdown(facts: Facts) -> Reason | None:
 
 
 def occupancy(facts: Facts) -> Reason | None:
+    """Fewer CTAs at once are no reason for care if launches were seen to take as long as bare ones."""
     reasons = []
     for row in facts.overhead:
         own, bare = row["ctas_per_sm"], row["bare_ctas_per_sm"]
-        if not pd.isna(own) and not pd.isna(bare) and own < bare:
-            label = DISTRUST if 2 * own <= bare else CARE
+        if pd.isna(own) or pd.isna(bare) or own >= bare:
+            continue
+        is_half, takes_as_long = 2 * own <= bare, _takes_as_long(row)
+        if is_half or not takes_as_long:
             why = f"an SM has room for {count_text(int(own), 'CTA')}, and for {bare} of the bare kernel's"
-            reasons.append(Reason("occupancy", label, why))
+            why += "; launches take as long" if takes_as_long else ""
+            reasons.append(Reason("occupancy", DISTRUST if is_half and not takes_as_long else CARE, why))
     return _worst(reasons)
+
+
+def _takes_as_long(row: dict[Any, Any]) -> bool:
+    """Whether recorded and bare launches were timed, and differ by less than `SLOW`: surely not slower."""
+    return row["basis"] in _TIMED and row["slowdown"] > 1 / SLOW and row["slowdown_high"] < SLOW
 
 
 def _worst(reasons: list[Reason]) -> Reason | None:
@@ -180,8 +195,15 @@ def sampled_ctas(facts: Facts) -> Reason | None:
     chosen = launches["ctas"] + launches["unfinished"]
     if not (chosen < grid).any() or not (chosen > 0).any():
         return None
-    how = "the others are estimated from them" if facts.scaled else "totals cover these alone"
-    return Reason("sampled", CARE, f"{int(chosen.sum())} of {int(grid.sum())} CTAs were recorded; {how}")
+    recorded = f"{int(chosen.sum())} of {int(grid.sum())} CTAs were recorded"
+    if not facts.scaled:
+        return Reason("sampled", CARE, f"{recorded}; totals cover these alone")
+    if facts.share_error is None:
+        return Reason("sampled", CARE, f"{recorded}; how much CTAs differ is unknown")
+    if facts.share_error <= UNSURE:
+        return None
+    why = f"{recorded}; the share of a top row has a standard error of {facts.share_error:.0%} of itself"
+    return Reason("sampled", CARE, why)
 
 
 def rounding(facts: Facts) -> Reason | None:

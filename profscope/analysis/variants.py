@@ -31,18 +31,18 @@ def by_variant(metadata: Mapping[str, Any]) -> Places:
 
 
 def with_model(table: pd.DataFrame, metadata: Mapping[str, Any]) -> pd.DataFrame:
-    """A table with columns kernel and variant, and behind them MODEL where the profile knows of any.
+    """A table with columns kernel and variant, and behind its columns MODEL.
 
     module: the modules of the model that the kernel was made of, `blocks.*.mlp.up` for those that differ in
     numbers only, with commas between others. model_file, model_line: the line of the last operation that it
-    does. "" and 0 for other kernels, and where nothing is known.
+    does. "" for other kernels, and where nothing is known; the line is missing then.
     """
     places = by_variant(metadata)
-    if not places:
-        return table
-    return _added(
+    table = _added(
         table, [places.get(key, _UNKNOWN) for key in zip(table["kernel"], table["variant"], strict=True)]
     )
+    line = table["model_line"].astype("Int32")
+    return table.assign(model_line=line.where(line > 0))
 
 
 def with_model_of_spans(

@@ -1,9 +1,10 @@
-"""Whether the figures of a profile can be believed, kernel by kernel, and why."""
+"""Whether the spans of a profile can be believed, kernel by kernel, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,9 @@ import pandas as pd
 from profscope.analysis.overhead import overhead, variant_entry
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.pieces import each_piece, pieces
-from profscope.analysis.spans.rows import Ints, begins_of_runs, not_samples
+from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
+from profscope.analysis.spans.share_errors import share_errors
+from profscope.analysis.spans.summing import SummedSpans, summed_spans
 from profscope.analysis.texts import count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
@@ -35,6 +38,8 @@ NOTHING: Final = "nothing recorded"
 EMULATED: Final = "emulated"
 LABELS: Final = (TRUST, EMULATED, CARE, DISTRUST)
 """From the best to the worst; "emulated" is no distrust: the figures are exact, of a cost model."""
+_OF_SPANS: Final = {CARE: "trust the spans with care", DISTRUST: "do not trust the spans"}
+"""In a sentence beside findings, which may be of bare launches."""
 _NS_STEP: Final = 32.0  # of the globaltimer
 _LONG_NS: Final = 200 * _NS_STEP  # a rate over so long is off by at most 1 %
 _SHOWN: Final = 3
@@ -125,7 +130,7 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
         names = [called(each.kernel) + f" #{each.variant}" * several for each in more[:_SHOWN]]
         names += ["..."] * (len(more) > _SHOWN)
         whose = "configuration" if several else "kernel"
-        said = f"{self.label}: {f'{name}: ' * (len(self) > 1)}{reason.text}"
+        said = f"{_OF_SPANS.get(self.label, self.label)}: {f'{name}: ' * (len(self) > 1)}{reason.text}"
         said += f"; also {', '.join(others)}" if others else ""
         if not more:
             return said
@@ -156,21 +161,29 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
 
 
 def verdict(tables: Tables) -> Verdict:
-    """Whether to believe the figures of each kernel and variant.
+    """Whether to believe the spans of each kernel and variant: whether its recorded launches still describe
+    the bare kernel. Findings from bare launches have a confidence of their own.
 
     "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
     """
     apart = distances(tables).to_dict("records") if len(tables.samples) else []
-    return verdict_of(tables, overhead(tables), apart)
+    return verdict_of(tables, overhead(tables), apart, partial(summed_spans, tables))
 
 
-def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]]) -> Verdict:
-    """`verdict` where it is known what recording cost and how far witnesses are apart: what `overhead`
-    returns, and the rows of `distances`."""
+def verdict_of(
+    tables: Tables,
+    costs: pd.DataFrame,
+    apart: list[dict[Any, Any]],
+    spans: Callable[[], SummedSpans],
+) -> Verdict:
+    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead`
+    returns, and the rows of `distances`. spans: of the tables, asked for if only some CTAs were recorded."""
     launches = tables.launches
     rows, said = costs.to_dict("records"), costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
+    is_sampled = bool((grid_scales(launches) != 1).any()) and len(tables.df) > 0
+    errors = share_errors(tables, spans()) if is_sampled else {}
     verdicts = {}
     for _, of_variant in launches.groupby(["kernel", "variant"], sort=False):
         kernel, variant = str(of_variant["kernel"].iloc[0]), int(of_variant["variant"].iloc[0])
@@ -182,6 +195,7 @@ def verdict_of(tables: Tables, costs: pd.DataFrame, apart: list[dict[Any, Any]])
             clock_change=_greatest(clocks, of_variant),
             distances=[row for row in apart if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
+            share_error=errors.get((kernel, variant)),
             tool=str(tables.metadata.get("tool") or ""),
             emulated=tables.emulated,
         )

@@ -171,6 +171,7 @@ _FORM: Final[dict[str, Any]] = {
     "building": {"bare_launches": {EACH: int}},
     "bare": {EACH: {"fused_otherwise": [str], **_RESOURCES}},
     "part": {},
+    "evidence_left_out": Needs({"part": str, "kernels": [Row([str, int])]}),
 }
 
 

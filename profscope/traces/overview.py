@@ -206,5 +206,7 @@ def drawn_findings(tables: Tables) -> Bars | None:
         place = f" ({PurePath(row['file']).name}:{row['line']})" if row["line"] else ""
         name.append(f"{row['finding']}{place}")
         known = {key: row[key] for key in ("kernel", "evidence", "advice", "confidence", "file", "line")}
-        args.append(known | ({"gain_pct": row["gain_pct"]} if np.isfinite(row["gain_pct"]) else {}))
+        args.append(
+            known | {name: row[name] for name in ("gain_pct", "program_pct") if np.isfinite(row[name])}
+        )
     return Bars(np.array(start, np.int64), np.array(end, np.int64), name, args) if start else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.answers import EVIDENCE_LEFT_OUT
 from profscope.analysis.kernels.work import works
 from profscope.analysis.texts import kernel_of_note
 from profscope.errors import TraceError
@@ -23,9 +25,10 @@ def selected(tables: Tables, only: TraceFilter) -> Tables:
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
-    never scaled up to the grid, and metadata["part"] says which part it is. Samples are of all
-    launches of a variant together, so there are none where a launch or a part of one is asked for, nor where
-    a rank is, unless they were read of that one (`SAMPLES_OF_RANK`).
+    never scaled up to the grid, and metadata["part"] says which part it is. Samples, counts and counters are
+    of all launches of a variant together. So there are none if some of these, or a part of each, are asked
+    for, as with a rank, unless they were read of that one (`SAMPLES_OF_RANK`); metadata[EVIDENCE_LEFT_OUT]
+    says so.
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """
@@ -47,11 +50,32 @@ def selected(tables: Tables, only: TraceFilter) -> Tables:
     of_all = only.rank is None or only.rank == tables.metadata.get(SAMPLES_OF_RANK)
     is_whole = not parts and of_all and only.launch is only.variant is None
     metadata = _metadata(tables, launches, is_whole, parts)
+    cut = _cut_groups(tables.launches, launches, only, of_all)
     launches = launches.reset_index(drop=True).assign(host=np.int64(-1))  # host scopes are of all launches
-    if parts or only.launch is not None or not of_all:
-        return Tables(df, launches, metadata, ctas=ctas)
-    measured = {name: _measured(getattr(tables, name), launches) for name in MEASURED_DTYPES}
+    measured, left_out = {}, set()
+    for name in MEASURED_DTYPES:
+        own = _measured(getattr(tables, name), launches)
+        of_cut = [key in cut for key in zip(own["kernel"], own["variant"], strict=True)]
+        left_out |= set(zip(own["kernel"][of_cut], own["variant"][of_cut].tolist(), strict=True))
+        measured[name] = own[~np.array(of_cut, np.bool_)].reset_index(drop=True)
+    if left_out:
+        part = str(replace(only, kernels=None, variant=None))
+        metadata[EVIDENCE_LEFT_OUT] = {"part": part, "kernels": [list(key) for key in sorted(left_out)]}
     return Tables(df, launches, metadata, ctas=ctas, **measured)
+
+
+def _cut_groups(
+    launches: pd.DataFrame, chosen: pd.DataFrame, only: TraceFilter, of_all: bool
+) -> set[tuple[str, int]]:
+    """The kernels and variants of which some launches, or a part of each, are not chosen: of whole launches,
+    all of them together, their evidence is."""
+    groups = chosen.groupby(["kernel", "variant"], observed=True).size()
+    if only.inside:
+        return set(groups.index)
+    if of_all and only.launch is None:
+        return set()
+    every = launches.groupby(["kernel", "variant"], observed=True).size()
+    return set(groups.index[groups.to_numpy() < every.reindex(groups.index).to_numpy()])
 
 
 def _of_part(ctas: pd.DataFrame, launches: pd.DataFrame, parts: dict[str, int]) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.breakdown import TimeAccount, apportioned, basis_text, time_accounts
-from profscope.analysis.cause import between_text, gain_text
+from profscope.analysis.cause import FINDINGS_TITLE, between_text, gain_text
 from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
 from profscope.profiles import Profile
@@ -85,6 +85,8 @@ class Explanation:
     def _findings(self, most: int | None) -> Iterator[str]:
         if not len(self.findings):
             yield next(iter(self.findings.attrs.get("clean", {}).values()), "no finding")
+        else:
+            yield FINDINGS_TITLE
         for row in self.findings[:most].to_dict("records"):
             place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
             told = f"{gain_text(row['gain_pct']):>5}  {row['finding']}{place}"

@@ -418,7 +418,7 @@ def without_hardware(name: str) -> Profile:
 def test_what_the_binary_shows_is_found_without_hardware(name: str, finding: str, line: int) -> None:
     rows = without_hardware(name).findings().query("finding == @finding")
     assert rows["line"].iloc[0] == line
-    assert "gain_pct" not in rows or rows["gain_pct"].isna().all()
+    assert rows["gain_pct"].isna().all()
     assert rows["evidence"].str.contains("by the binary alone").all()
     with_evidence = recorded(name).findings().query("finding == @finding")
     assert with_evidence["gain_pct"].notna().all()

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 import profscope
 from profscope.analysis.comparing.differences import DTYPES
@@ -152,8 +154,59 @@ def test_launches_with_other_parts_recorded_are_not_compared(three_stages: Profi
     (said,) = difference.attrs["not_measured"]
     assert said.startswith("matmul_kernel: ")
     assert "ctas=[0, 1]" in said
-    with pytest.raises(profscope.errors.DiffError, match=r"the second one of 2 CTAs \(ctas=\[0, 1\]\)"):
+    with pytest.raises(profscope.errors.DiffError, match=r"the second 2 of 4 CTAs \(ctas=\[0, 1\]\)"):
         profscope.diff(three_stages, recorded(3, ctas=[0, 1]))
+
+
+@triton.jit
+def strided_kernel(x, y, size, BLOCK: tl.constexpr):  # noqa: N803
+    """Any grid computes all of y."""
+    for start in range(tl.program_id(0) * BLOCK, size, tl.num_programs(0) * BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        tl.store(y + at, tl.exp(tl.load(x + at)))
+
+
+def recorded_strided(grid: int, block: int, size: int = 1 << 14, **options: Any) -> Profile:
+    x = torch.rand(size)
+    with session(**{"ctas": 64} | options) as prof:
+        for _ in range(3):
+            strided_kernel[(grid,)](x, torch.empty_like(x), size, BLOCK=block)
+    return prof.profile
+
+
+@pytest.mark.parametrize("grid", [16, 8], ids=["a part of the CTAs", "all CTAs"])
+def test_a_grid_decides_how_many_ctas_record_and_is_compared(grid: int) -> None:
+    """64 CTAs of 256 elements each, 8 of them recorded; then larger blocks by fewer CTAs."""
+    a, b = recorded_strided(64, 256), recorded_strided(grid, 16384 // grid)
+    assert [profile.launches["ctas"].tolist() for profile in (a, b)] == [[8] * 3] * 2
+    difference = profscope.diff(a, b)
+    launch = difference.iloc[0]
+    assert (launch["kind"], launch["grid_a"], launch["grid_b"]) == ("launch", "64", str(grid))
+    assert difference.attrs["not_measured"] == []
+    stores = row_of(difference, "store")
+    # Totals are of the grid: 4 warps of each CTA store once.
+    assert (stores["count_a"], stores["count_b"]) == (4 * 64, 4 * grid)
+    totals = [profile.summary().set_index("scope").loc["store", "self_cycles"] / 3 for profile in (a, b)]
+    assert [stores["self_a"], stores["self_b"]] == pytest.approx(totals, rel=0.01)
+    assert stores["low"] <= totals[1] - totals[0] <= stores["high"]
+
+
+def test_another_grid_of_the_same_constexprs_is_compared_if_it_does_the_same_work() -> None:
+    many, few = recorded_strided(64, 256), recorded_strided(4, 256)
+    difference = profscope.diff(many, few)
+    launch = difference.iloc[0]
+    assert (launch["differs"], launch["status"]) == ("grid 64 -> 4", "changed")
+    assert launch["percent"] > 100
+    less = profscope.diff(many, recorded_strided(4, 256, size=1 << 13))
+    statuses = zip(less["grid_a"], less["grid_b"], less["status"], strict=True)
+    assert sorted(statuses) == [("", "4", "appeared"), ("64", "", "gone")]
+
+
+def test_samples_by_different_options_are_refused() -> None:
+    with pytest.raises(profscope.errors.DiffError) as refused:
+        profscope.diff(recorded_strided(64, 256), recorded_strided(64, 256, ctas=4))
+    why = "the first recorded 8 of 64 CTAs (ctas=64), the second 16 of 64 CTAs (ctas=4): record both with"
+    assert why in str(refused.value)
 
 
 def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -> None:

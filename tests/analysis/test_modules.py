@@ -65,9 +65,13 @@ def test_time_is_summed_by_module(kernel: str) -> None:
     assert own["kernels"] == 1
 
 
-def test_profiles_without_such_kernels_have_no_such_columns() -> None:
+def test_profiles_without_such_kernels_name_no_module() -> None:
     profile = with_models({})
-    assert not {*MODEL} & {*profile.df.columns, *profile.summary().columns}
+    assert not {*MODEL} & {*profile.df.columns}
+    summary = profile.summary()
+    assert set(summary["module"]) | set(summary["model_file"]) == {""}
+    assert summary["model_line"].isna().all()
+    assert "model" not in repr(summary)
     assert profile.program.modules().empty
 
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import profscope
+from profscope.analysis.comparing.differences import DTYPES
+from profscope.analysis.findings import FINDING_DTYPES
 from profscope.analysis.questions import GROUPS, question_names
 from profscope.errors import OptionError
 from profscope.profiles import Profile, Questions
 from profscope.traces.checks import validate
-from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
 
 ROOT = Path(__file__).parents[2]
@@ -101,29 +102,50 @@ def test_what_is_no_question_is_no_attribute(name: str) -> None:
     assert not hasattr(Profile(), name)
 
 
-@pytest.mark.parametrize(
-    "trace",
-    quick(["diff/matmul-1-stage.pftrace.gz", "compiled_model.pftrace.gz"], ["compiled_model.pftrace.gz"]),
-)
-def test_no_table_has_a_column_without_a_value(trace: str) -> None:
-    prof = profscope.load(ROOT / "tests/data" / trace)
-    asked = [prof, *(getattr(prof, group.name) for group in GROUPS)]
-    names = [question_names() - {"verdict"}, *(question_names(group.name) for group in GROUPS)]
-    absent = 0
-    for whose, questions in zip(asked, names, strict=True):
-        for name in questions:
-            slim, module = getattr(whose, name)(), importlib.import_module(getattr(whose, name).__module__)
-            full = getattr(module, name)(prof.tables)
-            if not isinstance(full, pd.DataFrame):
-                assert slim == full
-                continue
-            kept = [column for column in full if not len(full) or full[column].notna().any()]
-            pd.testing.assert_frame_equal(slim, full[kept])
-            assert slim.attrs == full.attrs
-            assert slim.index.name is None
-            absent += len(full.columns) - len(kept)
-    assert absent > 0
-    assert set(prof.tables.df) <= set(prof.df)
+def _asked(prof: Profile) -> dict[str, Any]:
+    """By question, group and all, its answer."""
+    asked = {("", name): getattr(prof, name)() for name in question_names() - {"verdict"}}
+    for group in GROUPS:
+        of_group = getattr(prof, group.name)
+        asked |= {(group.name, name): getattr(of_group, name)() for name in question_names(group.name)}
+    return {".".join(filter(None, key)): answer for key, answer in asked.items()}
+
+
+def test_a_question_has_the_same_columns_whatever_is_known() -> None:
+    """Of nothing, of an H200 without evidence, of one with it, of the emulator, and of torch.compile."""
+    with session() as emulated:
+        launch_add()
+    traces = ["diff/matmul-1-stage", "evidence/scatter", "compiled_model"]
+    profiles = [Profile(), emulated.profile]
+    profiles += [profscope.load(ROOT / "tests/data" / f"{trace}.pftrace.gz") for trace in traces]
+    first, *others = [
+        {
+            name: answer.dtypes.astype(str).to_dict()
+            for name, answer in _asked(profile).items()
+            if isinstance(answer, pd.DataFrame)
+        }
+        for profile in profiles
+    ]
+    metrics = first.pop("program.host_scopes")  # with a column for each of the user's metrics
+    for other in others:
+        assert set(metrics) <= set(other.pop("program.host_scopes"))
+        assert {name: list(columns.items()) for name, columns in other.items()} == {
+            name: list(columns.items()) for name, columns in first.items()
+        }
+    assert first["findings"].keys() == FINDING_DTYPES.keys()
+    compared = [profscope.diff(profile, profile) for profile in profiles[1:]]
+    assert [list(each) for each in compared] == [list(DTYPES)] * 4
+
+
+def test_a_question_is_printed_without_the_columns_that_have_no_value() -> None:
+    prof = profscope.load(ROOT / "tests/data/diff/matmul-1-stage.pftrace.gz")
+    lines = prof.lines()
+    assert lines["share_samples"].isna().all()
+    with pd.option_context("display.max_columns", None, "display.width", 2000):
+        shown = repr(lines), lines._repr_html_()
+        assert all("self_share" in text and "share_samples" not in text for text in shown)
+        assert "share_samples" in repr(lines[["share_samples"]])  # what is asked for is printed
+    assert list(lines.copy()) == list(lines)
 
 
 def test_every_question_whose_rows_are_of_kernels_can_be_asked_of_some() -> None:

@@ -19,8 +19,10 @@ from profscope.analysis.model.json_schema import model_schema
 from profscope.analysis.model.missing import reasons_once
 from profscope.analysis.model.numbers import plain
 from profscope.analysis.report import bounded
+from profscope.analysis.texts import clipped
 from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
+from profscope.traces.merging import Part, merged
 from tests.support.examples import examples
 from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
@@ -75,16 +77,71 @@ def many_kernels(count: int) -> Profile:
     return Profile(spans_frame(rows.to_dict("series")), launches, profile_metadata(notes=notes))
 
 
-@pytest.mark.parametrize("count", [1, 30])
+@pytest.mark.parametrize("count", [1, 30, 150])
 def test_it_is_never_too_long(count: int) -> None:
     profile = many_kernels(count)
     told = profile.report()
     check(told)
-    shown = [each["kernel"][:11] for each in told["kernels"]]
+    shown = [each["kernel"][:11] for each in (*told["kernels"], *told["other_kernels"])]
     assert shown == [f"kernel_{count - 1 - at:04d}" for at in range(len(shown))]
-    assert shown
     assert len(shown) + told["left_out"]["kernels"] == count
+    assert len(shown) == count if count <= 30 else len(shown) > 50
     assert len(told["header"]["notes"]) + told["left_out"]["notes"] == count
+
+
+EVIDENCE = ("gather", "scatter", "division", "column", "attention")
+
+
+@pytest.fixture(scope="module")
+def five_kernels() -> Profile:
+    """Of an H200, with findings, each as of another rank."""
+    profiles = [load(DATA / "evidence" / f"{name}.pftrace.gz") for name in EVIDENCE]
+    return Profile.of(merged([Part(profile.tables, EVIDENCE[at], at) for at, profile in enumerate(profiles)]))
+
+
+def test_detail_goes_before_kernels(five_kernels: Profile) -> None:
+    told = five_kernels.report()
+    check(told)
+    assert told["left_out"]["kernels"] == 0
+    shown = [*told["kernels"], *told["other_kernels"]]
+    assert {each["kernel"] for each in shown} == set(five_kernels.launches["kernel"])
+    assert sum(each["share"] for each in shown) == pytest.approx(1, abs=1e-5)
+    first = five_kernels.findings().drop_duplicates("kernel").set_index("kernel")
+    for each in told["other_kernels"]:
+        finding = first.loc[each["kernel"]]
+        assert each["finding"].startswith(f"{finding['finding']} ")
+        assert each["finding"].endswith(f"{finding['gain_pct']:.0f} % of the kernel's time")
+        assert "num_warps=4" in each["configuration"]
+    for each in told["kernels"]:
+        mine = [finding["finding"] for finding in each["findings"]]
+        assert mine[:1] == first["finding"].reindex([each["kernel"]]).dropna().tolist()
+
+
+def test_top_0_is_all(five_kernels: Profile) -> None:
+    told = five_kernels.report(top=0)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert len(told["kernels"]) == 5
+    assert told["other_kernels"] == []
+    assert told["left_out"] == {"kernels": 0, "time": 0.0, "notes": 0}
+    model = plain(profile_model(five_kernels.tables), digits=6)
+    assert told["kernels"] == model["kernels"]
+    assert sorted(told["header"]["notes"]) == sorted(model["header"]["notes"])
+    assert {len(each["lines"]["rows"]) for each in five_kernels.report(top=2)["kernels"]} == {2}
+
+
+@pytest.mark.parametrize(
+    ("text", "characters", "cut"),
+    [
+        ("DRAM: 16 % of peak, 1,069 MB", 26, "DRAM: 16 % of peak,..."),
+        ("DRAM: 16 % of peak", 9, "DRAM:..."),
+        ("a_kernel_12345 is slow", 15, "a_kernel_123..."),
+        ("0" * 20, 10, "0000000..."),
+        ("short", 10, "short"),
+    ],
+)
+def test_a_text_is_not_cut_within_a_number(text: str, characters: int, cut: str) -> None:
+    assert clipped(text, characters) == cut
+    assert len(clipped(text, characters)) <= characters
 
 
 def two_variants() -> Profile:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from profscope.analysis.kernels.work import WORK_COLUMNS
 from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
 from profscope.analysis.summary import summary
+from profscope.analysis.variants import MODEL
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -113,6 +114,7 @@ def test_units_are_in_the_names() -> None:
         "launches",
         "launches_seen",
         *WORK_COLUMNS,
+        *MODEL,
     }
     assert (
         table.dtypes[[name for name in names if name not in ("share", "mean_ns", "mean_cycles")]] == "int64"

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 import profscope
 from profscope.analysis.answers import Answer
+from profscope.analysis.cause import FINDINGS_TITLE
 from profscope.analysis.findings import FindingsOf, findings_frame
 from profscope.errors import DrawError
 from profscope.notebooks import overview as overviews
@@ -95,7 +96,7 @@ def test_the_account_is_one_bar_that_adds_up() -> None:
     assert len({*bar.group()}) <= len(shares)
     told = [f"{name} {100 * share:.1f} %" for name, share in shares.items()]
     assert all(each in text for each in told)
-    assert text.index(bar.group()) < text.index("Findings, and how much of its time fixing each saves")
+    assert text.index(bar.group()) < text.index(FINDINGS_TITLE)
 
 
 def test_a_table_without_findings_says_so() -> None:

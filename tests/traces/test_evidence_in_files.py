@@ -163,3 +163,20 @@ def test_diff_tells_counters_that_changed() -> None:
     (note,) = [note for note in table.attrs["notes"] if "counters" in note]
     assert note.startswith(f"{KERNEL}: counters: dram_read +40 %, l2_hit_rate ")
     assert profscope.diff(PROFILE, PROFILE).attrs["counters"] == []
+
+
+def test_diff_tells_counters_that_were_0() -> None:
+    """No percentage says by how much."""
+    counters = TABLES.counters
+    names = ("dram_read", "instructions")
+    was = counters["counter"].isin(names)
+    assert set(names) <= set(counters["counter"])
+    nothing = replace(TABLES, counters=counters.assign(value=counters["value"].where(~was, 0.0)))
+    table = profscope.diff(Profile.of(nothing), PROFILE)
+    assert [(row["counter"], row["a"], row["change"]) for row in table.attrs["counters"]] == [
+        (name, 0.0, None) for name in names
+    ]
+    (note,) = [note for note in table.attrs["notes"] if "counters" in note]
+    values = counters.set_index("counter")
+    texts = [f"{name} 0 to {values['value'][name]:,.0f} {values['unit'][name]}" for name in names]
+    assert note == f"{KERNEL}: counters: {', '.join(texts)}"

@@ -316,7 +316,7 @@ def test_our_own_times_that_int64_cannot_hold(trace: Path, tmp_path: Path) -> No
 def test_lone_surrogates(trace: Path, tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text(kineto({"name": "\ud800"}))
-    assert "surrogate" in refused(path)  # pandas beside pyarrow finds it before we do
+    assert profscope.load(path).launches["kernel"].tolist() == ["?"]  # another tool's: nothing else is lost
     path.write_bytes(changed(trace, lambda ours: ours["launches"].update(backend=["gpu", "\udfff"])))
     assert "surrogate" in refused(path)  # so it does here
     scopes = [*"abcdefghijk", "\ud800"]

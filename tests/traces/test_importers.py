@@ -105,6 +105,115 @@ def test_proton_launches_of_newer_versions(tmp_path: Path) -> None:
     ]
 
 
+KINETO_ODDITIES: dict[str, tuple[dict[str, Any], str]] = {
+    "negative": ({"dur": -5}, "1 kernel left out: a negative duration (1)"),
+    "nan": ({"dur": float("nan")}, "1 kernel left out: no time (1)"),
+    "infinite": ({"dur": float("inf")}, "1 kernel left out: no time (1)"),
+    "null": ({"dur": None}, "1 kernel left out: no time (1)"),
+    "236 years": ({"dur": 236 * 365 * 86_400e6}, "1 kernel left out: a duration of more than a week (1)"),
+    "no begin": ({"ts": "soon"}, "1 kernel left out: no time (1)"),
+    "far begin": ({"ts": 1e30}, "1 kernel left out: no time (1)"),
+    "next year": ({"ts": 3e13}, "1 kernel left out: a time more than a week from the others' (1)"),
+    "no args": ({"args": None}, ""),
+    "args as text": ({"args": "x"}, ""),
+    "null grid": ({"args": {"grid": None, "block": [128, 1, 1], "stream": 7}}, "unknown: the grid of 1"),
+    "large grid": ({"args": {"grid": [1 << 40, 1, 1], "stream": 7}}, "unknown: the grid of 1"),
+    "two entries": ({"args": {"grid": [8, 4], "block": [128, 1, 1], "stream": 7}}, ""),
+    "stream as text": ({"args": {"grid": [8, 1, 1], "stream": "stream 7"}}, ""),
+    "no stream": ({"args": {"grid": [8, 1, 1], "stream": {}}}, "unknown: the stream of 1"),
+    "surrogate": ({"name": "add\ud800"}, ""),
+}
+
+
+@pytest.mark.parametrize("oddity", KINETO_ODDITIES)
+def test_one_odd_kernel_does_not_refuse_a_kineto_trace(oddity: str, tmp_path: Path) -> None:
+    changed, said = KINETO_ODDITIES[oddity]
+    document = json.loads((SAMPLES / "kineto.json").read_text())
+    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+    kernels[1].update(changed)
+    (tmp_path / "odd.json").write_text(json.dumps(document))
+    profile = profscope.profiles.load(tmp_path / "odd.json")
+    assert validate(profile.tables) == []
+    notes = [note for note in profile.metadata["notes"] if note.startswith("What cannot be read: ")]
+    assert notes == [f"What cannot be read: {said}."] * bool(said)
+    launches = profile.launches
+    assert len(launches) == (4 if "left out" in said else 5)
+    assert (launches["end_ns"] - launches["start_ns"]).max() == 3424
+    odd = launches.iloc[1]
+    if oddity == "two entries":
+        assert odd[["grid_x", "grid_y", "grid_z", "num_warps"]].tolist() == [8, 4, 1, 4]
+    if oddity in ("two entries", "null grid", "stream as text"):
+        assert odd["stream"] == 7
+    if oddity == "surrogate":
+        assert odd["kernel"] == "add?"
+    profile.save(tmp_path / "again.pftrace.gz")
+    assert_frame_equal(profscope.profiles.load(tmp_path / "again.pftrace.gz").launches, launches)
+
+
+def test_odd_things_of_a_kineto_trace_are_told_in_one_note(tmp_path: Path) -> None:
+    document = json.loads((SAMPLES / "kineto.json").read_text())
+    document |= {"deviceProperties": [None], "baseTimeNanoseconds": "then"}
+    kernels = [event for event in document["traceEvents"] if event.get("cat") == "kernel"]
+    for event, changed in zip(kernels, ({"dur": -1}, {"dur": None}, {"dur": -2}), strict=False):
+        event.update(changed)
+    kernels[3]["args"]["grid"] = "8"
+    (tmp_path / "odd.json").write_text(json.dumps(document))
+    profile = profscope.profiles.load(tmp_path / "odd.json")
+    assert len(profile.launches) == 2
+    assert profile.metadata["notes"][1:] == [
+        "What cannot be read: 3 kernels left out: a negative duration (2), no time (1); "
+        "unknown: the grid of 1.",
+        "Its base time cannot be read: times begin at 0.",
+    ]
+
+
+def test_proton_launches_as_an_array_without_arguments(tmp_path: Path) -> None:
+    kernel = {"name": "add", "cat": "kernel", "ph": "X", "pid": 0, "ts": 1.5, "dur": 0.5}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 0, "tid": 7, "name": "thread_name"},
+        kernel | {"tid": "stream 13", "args": {"call_stack": ["ROOT", "add"]}},
+        kernel | {"tid": 7, "ts": 3.0},
+        kernel | {"tid": 7, "args": None, "ts": 4.0, "dur": -1},
+        kernel | {"tid": [], "ts": 5.0},
+    ]
+    (tmp_path / "t.json").write_text(json.dumps(events))
+    profile = profscope.profiles.load(tmp_path / "t.json")
+    assert profile.launches[["stream", "start_ns", "end_ns"]].to_numpy().tolist() == [
+        [13, 1500, 2000], [7, 3000, 3500], [0, 5000, 5500],
+    ]  # fmt: skip
+    assert profile.metadata["tool"] == "proton"
+    assert profile.metadata["notes"][1:] == [
+        "What cannot be read: 1 kernel left out: a negative duration (1); unknown: the stream of 1."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"dur": float("nan")}, "no time"),
+        ({"dur": -1}, "a negative duration"),
+        ({"ts": 1e14}, "a time more than a week from the others'"),
+        ({"pid": "add Core99999999999999999999 CTA0"}, "no such SM, CTA or warp"),
+    ],
+)
+def test_one_odd_span_does_not_refuse_a_proton_trace(
+    changed: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    document = json.loads((SAMPLES / "proton_inside.chrome_trace").read_text())
+    spans = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    spans[-1].update(changed)
+    (tmp_path / "t.json").write_text(json.dumps(document))
+    whole, odd = load("proton_inside.chrome_trace"), profscope.profiles.load(tmp_path / "t.json")
+    assert validate(odd.tables) == []
+    assert len(odd.df) == len(whole.df) - 1
+    assert odd.metadata["notes"] == [
+        *whole.metadata["notes"],
+        f"What cannot be read: 1 span left out: {why} (1).",
+    ]
+    first = [profile.df[profile.df["cta"] == 0].reset_index(drop=True) for profile in (whole, odd)]
+    assert first[0]["duration_ns"].tolist() == first[1]["duration_ns"].tolist()
+
+
 @pytest.mark.parametrize(
     "name", ["kineto.json", "proton_inside.chrome_trace", "proton_launches.chrome_trace"]
 )

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 import profscope
+from profscope.analysis.cause import FINDINGS_TITLE
 from profscope.errors import CompileError, OptionError, SessionError
 from profscope.tuning.explanation import Explanation
 from tests.support.page_kernels import matmul_kernel
@@ -87,6 +88,7 @@ def test_the_screen(explained: Explanation) -> None:
     time = row(explained, "as launched")["kcycles"]
     assert lines[1] == f"increased, as launched: {time:.4g} kcycles, bare"
     assert "idle-sms" in lines[3]
+    assert lines[4] == FINDINGS_TITLE
     assert any("idle-sms" in line and "BLOCK=256 saved" in line for line in lines)
     assert any(line.startswith("BLOCK=96: ") for line in lines)
     assert lines[-1].startswith("best: BLOCK=256, ")

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,40 @@ def test_what_a_figure_is_of_stands_beside_it(tmp_path: Path) -> None:
     assert re.search(r"cost included, timestamps \+-\d+ ns$", kernels.splitlines()[0])
     assert " of warp time, recording time subtracted, " in tree.splitlines()[0]
     assert timeline.splitlines()[0].endswith(", as read")
+
+
+def test_a_finding_has_one_percentage_in_every_view(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of its kernel's time; of the time of all kernels it is less, and stands beside it."""
+    names = ("attention", "column")
+    profiles = [load(DATA / "evidence" / f"{name}.pftrace.gz") for name in names]
+    profile = Profile.of(merged([Part(each.tables, names[at], at) for at, each in enumerate(profiles)]))
+    (row,) = profile.findings().query("finding == 'bank-conflict'").to_dict("records")
+    own, of_all = f"{row['gain_pct']:.0f}", f"{row['program_pct']:.0f} % of all kernels' time"
+    assert float(own) > 2 * row["program_pct"]
+    path = tmp_path / "two.pftrace"
+    profile.save(path)
+    profile.save(tmp_path / "two.html")
+    assert main([str(path)]) == 0
+    screen = capsys.readouterr().out
+    title = "Findings, and how much of the kernel's time fixing each saves"
+    assert title in screen
+    assert re.search(rf"^ *{own}%  bank-conflict [^(]*\([^)]*{of_all}", screen, re.MULTILINE)
+    assert re.search(rf"^ *{own} %  bank-conflict, .*{of_all}", repr(profile.findings()), re.MULTILINE)
+    assert repr(profile.findings()).startswith(title)
+    page = unescape((tmp_path / "two.html").read_text())
+    assert f">{own} %</div><div><h3>bank-conflict" in page
+    assert title in page
+    assert of_all in page
+    notebook = unescape(profile._repr_html_() or "")
+    assert title in notebook
+    assert f"<b>{own} % bank-conflict</b>" in notebook
+    told = profile.report()
+    brief = {each["kernel"]: each["finding"] for each in told["other_kernels"]}
+    full = {each["kernel"]: each["findings"][0]["gain_pct"] for each in told["kernels"] if each["findings"]}
+    assert f"{full.get(row['kernel'], row['gain_pct']):.0f}" == own
+    assert f"{own} % of the kernel's time" in brief.get(row["kernel"], f"{own} % of the kernel's time")
 
 
 def test_the_order_is_program_trust_kernels_and_then_each_of_the_three_longest(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.cause import Quantity
 from profscope.analysis.comparing.chance import Floor, Sample, benjamini_hochberg, compared, floor_of
 from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import (
@@ -27,6 +28,7 @@ from profscope.analysis.comparing.operands import (
 from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.spans.corrections import are_corrected
+from profscope.analysis.spans.rows import grid_ctas, grid_scales
 from profscope.analysis.texts import count_text, three_digits
 from profscope.errors import DiffError
 from profscope.schema import Tables
@@ -157,18 +159,37 @@ def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[Rows]:
 
 
 def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand] | str:
-    """Both sides' launches with the same part recorded; in words why there are none to compare."""
+    """Both sides' launches that can be compared; in words why there are none."""
     if pair.a is None or pair.b is None:
         return f"only in {'A' if pair.b is None else 'B'}"
-    a, b = (
-        side.by_recorded_part(side.all_launches(pair.kernel, group))
-        for side, group in zip(sides, (pair.a, pair.b), strict=True)
-    )
-    part = max(a.keys() & b.keys(), key=lambda each: (min(len(a[each]), len(b[each])), each), default=None)
-    if part is None:
-        texts = [" or ".join(each) or "nothing" for each in (a, b)]
-        return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same options"
-    return _operand(pair, sides[0], a[part]), _operand(pair, sides[1], b[part])
+    a, b = of_all = [
+        side.all_launches(pair.kernel, group) for side, group in zip(sides, (pair.a, pair.b), strict=True)
+    ]
+    if not _chose_alike(sides, a, b):
+        a, b = (launches[grid_scales(launches) == 1] for launches in of_all)
+    if a.empty or b.empty:
+        texts = [_recorded_text(side, launches) for side, launches in zip(sides, of_all, strict=True)]
+        return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same ctas="
+    return _operand(pair, sides[0], a), _operand(pair, sides[1], b)
+
+
+def _chose_alike(sides: tuple[Side, Side], a: pd.DataFrame, b: pd.DataFrame) -> bool:
+    """Whether one option chose the CTAs that recorded. How many `ctas=64` chooses follows from the grid, and
+    each estimate has its own error. A list chooses the same CTAs only if both grids have all of them."""
+    if sides[0].ctas != sides[1].ctas:
+        return False
+    is_list = isinstance(sides[0].ctas, tuple)
+    return not is_list or pd.concat([a, b])[["ctas", "unfinished"]].sum(axis=1).nunique() == 1
+
+
+def _recorded_text(side: Side, launches: pd.DataFrame) -> str:
+    """ "8 of 256 CTAs (ctas=64)", of the first launch; "nothing" if there is none."""
+    if launches.empty:
+        return "nothing"
+    first = launches.iloc[[0]]
+    chosen = list(side.ctas) if isinstance(side.ctas, tuple) else side.ctas
+    recorded, grid = int((first["ctas"] + first["unfinished"]).iloc[0]), int(grid_ctas(first)[0])
+    return f"{recorded} of {count_text(grid, 'CTA')} (ctas={chosen})"
 
 
 def _operand(pair: Pair, side: Side, launches: pd.DataFrame) -> Operand:
@@ -222,7 +243,7 @@ def counter_changes(pair: Pair, a: Tables, b: Tables) -> list[dict[str, Any]]:
     """The counters of a pair of configurations that differ by more than noise, the greatest change first.
 
     kernel, variant_a, variant_b, counter, unit; a, b: the values; change: of a percentage b less a in points,
-    of all else b over a less 1 in percent, null if a is 0.
+    of all else b over a less 1 in percent, null if a is 0: which no percentage tells, so these come first.
     """
     if pair.a is None or pair.b is None:
         return []
@@ -240,12 +261,14 @@ def counter_changes(pair: Pair, a: Tables, b: Tables) -> list[dict[str, Any]]:
                     "counter": counter, "unit": unit, "a": one, "b": other, "change": change,
                 }
             )  # fmt: skip
-    return sorted(rows, key=lambda row: (-abs(row["change"] or 0.0), row["counter"]))
+    return sorted(
+        rows, key=lambda row: (row["change"] is not None, -abs(row["change"] or 0.0), row["counter"])
+    )
 
 
 def counter_text(changes: list[dict[str, Any]]) -> str:
-    """ "counters: dram_read +40 %, l2_hit_rate 80 to 35 %", of the greatest changes."""
-    shown = [_said(row) for row in changes if row["change"] is not None][:_MOST]
+    """ "counters: dram_read +40 %, l2_hit_rate 80 to 35 %", of the greatest of some changes."""
+    shown = [_said(row) for row in changes[:_MOST]]
     more = f"; {len(changes) - len(shown)} more changed" if len(changes) > len(shown) else ""
     return f"counters: {', '.join(shown)}{more}"
 
@@ -253,6 +276,8 @@ def counter_text(changes: list[dict[str, Any]]) -> str:
 def _said(row: dict[str, Any]) -> str:
     if row["unit"] == "%":
         return f"{row['counter']} {row['a']:.0f} to {row['b']:.0f} %"
+    if row["change"] is None:
+        return f"{row['counter']} 0 to {Quantity(row['b'], row['unit'])}".rstrip()
     return f"{row['counter']} {row['change']:+.0f} %"
 
 

@@ -86,19 +86,11 @@ class Side:
         real = launches[counted(launches)]
         return dict(iter(real.groupby(["kernel", "variant", *GRID], sort=False, observed=True)))
 
-    def by_recorded_part(self, launches: pd.DataFrame) -> dict[str, pd.DataFrame]:
-        """The launches by which part of them was recorded, in words that are the same in other profiles.
-
-        Times of launches are compared with those of launches of which the same part was recorded.
-        """
+    @property
+    def ctas(self) -> int | tuple[int, ...] | None:
+        """The option that chose the recorded CTAs; None in another tool's trace."""
         chosen = (self.tables.metadata.get("options") or {}).get("ctas")
-        scale = grid_scales(launches)
-        stride = np.exp2(np.rint(np.log2(scale)))
-        words = [
-            "all CTAs" if whole else f"one of {each:.0f} CTAs (ctas={chosen})"
-            for whole, each in zip(scale == 1, stride, strict=True)
-        ]
-        return {str(part): of_part for part, of_part in launches.groupby(np.array(words, object), sort=False)}
+        return chosen if chosen is None or isinstance(chosen, int) else tuple(chosen)
 
     def warm(self, launches: pd.DataFrame) -> pd.DataFrame:
         """The launches to compare: if there are others, neither cold ones nor the variant's first, whose

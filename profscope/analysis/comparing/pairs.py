@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -33,11 +33,13 @@ _MOST_CHOICES: Final = 100_000
 
 @dataclass(frozen=True, eq=False)
 class LaunchGroup:
-    """The launches of a kernel's variant with one grid. about: the variant's entry in the metadata."""
+    """The launches of a kernel's variant with one grid. about: the variant's entry in the metadata. tensors:
+    the bytes of its tensors by name; empty if unknown, and if the variant has several grids."""
 
     variant: int
     grid: tuple[int, int, int]
     about: dict[str, Any]
+    tensors: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -93,9 +95,10 @@ def paired(a: Tables, b: Tables) -> list[Pair]:
     """All kernels, variants and grids of two profiles, in order of their launches in a, then in b.
 
     Launches with the same constexprs and grid are paired first, those nearest in everything else. Of the
-    others, launches with other constexprs are paired with the nearest. Launches whose constexprs are the same
-    and whose grids differ do other work: they are not compared. A kernel whose source both have is compared
-    with itself, an edited one with what it was. Raises DiffError if no kernel is in both.
+    others, launches with other constexprs are paired with the nearest. Launches with the same constexprs and
+    another grid are compared if their tensors are known to have the same sizes; else they do other work. A
+    kernel whose source both have is compared with itself, an edited one with what it was. Raises DiffError if
+    no kernel is in both.
     """
     groups_a, groups_b = _groups(a), _groups(b)
     if not groups_a.keys() & groups_b.keys():
@@ -124,12 +127,16 @@ def _groups(tables: Tables) -> dict[str, list[LaunchGroup]]:
     launches = tables.launches
     rows = launches[["kernel", "variant", *GRID]].drop_duplicates()
     described = tables.metadata.get("variants") or {}
+    told = (tables.metadata.get("hardware") or {}).get("tensors") or []
+    tensors = {(each["kernel"], each["key"]): each["bytes"] for each in told}
+    grids = Counter(zip(rows["kernel"], rows["variant"], strict=True))
     groups: dict[str, list[LaunchGroup]] = {}
     for kernel, variant, *grid in rows.itertuples(index=False):
         entries = described.get(kernel) or []
         about: dict[str, Any] = next((each for each in entries if each["variant"] == variant), {})
         x, y, z = map(int, grid)
-        groups.setdefault(str(kernel), []).append(LaunchGroup(int(variant), (x, y, z), about))
+        sizes = tensors.get((kernel, about.get("key")), {}) if grids[kernel, variant] == 1 else {}
+        groups.setdefault(str(kernel), []).append(LaunchGroup(int(variant), (x, y, z), about, sizes))
     return groups
 
 
@@ -139,17 +146,18 @@ def _matched(
     """Each group once: with another, in the order of a, or alone."""
     pairs: dict[int, int] = {}
     sources = {group.source for group in of_a} & {group.source for group in of_b}
-    by_work: dict[Any, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    for side, groups in enumerate((of_a, of_b)):
-        for at, group in enumerate(groups):
-            source = group.source if group.source in sources else ""
-            by_work[_constexprs(group), group.grid, source][side].append(at)
-    for in_a, in_b in by_work.values():
-        pairs |= _nearest(of_a, of_b, in_a, in_b)
-    left, free = (
-        [at for at in range(len(groups)) if at not in taken]
-        for groups, taken in ((of_a, pairs.keys()), (of_b, set(pairs.values())))
-    )
+    for work in (_grid, _tensors):
+        left, free = _unpaired(of_a, of_b, pairs)
+        alike: dict[Any, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+        for side, (groups, ats) in enumerate(((of_a, left), (of_b, free))):
+            for at in ats:
+                group = groups[at]
+                source = group.source if group.source in sources else ""
+                if work(group):
+                    alike[_constexprs(group), work(group), source][side].append(at)
+        for in_a, in_b in alike.values():
+            pairs |= _nearest(of_a, of_b, in_a, in_b)
+    left, free = _unpaired(of_a, of_b, pairs)
     both = {_constexprs(of_a[at]) for at in left} & {_constexprs(of_b[at]) for at in free}
     left, free = (
         [at for at in ats if _constexprs(groups[at]) not in both]
@@ -161,6 +169,24 @@ def _matched(
         (each, of_b[pairs[at]] if at in pairs else None) for at, each in enumerate(of_a)
     ]
     return in_order + [(None, each) for at, each in enumerate(of_b) if at not in found]
+
+
+def _unpaired(
+    of_a: Sequence[LaunchGroup], of_b: Sequence[LaunchGroup], pairs: dict[int, int]
+) -> tuple[list[int], list[int]]:
+    """The places in a, and those in b, that have no partner."""
+    found = set(pairs.values())
+    left = [at for at in range(len(of_a)) if at not in pairs]
+    return left, [at for at in range(len(of_b)) if at not in found]
+
+
+def _grid(group: LaunchGroup) -> tuple[int, int, int]:
+    return group.grid
+
+
+def _tensors(group: LaunchGroup) -> tuple[tuple[str, int], ...]:
+    """Launches on tensors of the same sizes do the same work, whatever the grid; empty if unknown."""
+    return tuple(sorted(group.tensors.items()))
 
 
 def _nearest(

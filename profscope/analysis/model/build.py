@@ -149,7 +149,7 @@ class _Builder:
             lines = self.sources.lines if "lines" in self.parts else None
             accounts = self._accounts()
             costs = overhead(judged)
-            verdict = verdict_of(judged, costs, self.of_whole.distances)
+            verdict = verdict_of(judged, costs, self.of_whole.distances, lambda: self.of_whole.spans)
             judgement = asked.result()
         entries = self._kernels(costs, verdict, judgement, lines, accounts)
         known = launch_durations(tables, self.unit).dropna()
@@ -162,6 +162,7 @@ class _Builder:
             verdict=VerdictEntry(verdict.label, verdict.headline, verdict.in_brief(self.order, short_name)),
             program=program_of(tables, float(known.sum())),
             kernels=entries,
+            other_kernels=(),
             left_out=LeftOutOfModel(0, 0.0, 0),
             not_measured=tuple(not_measured(tables, entries, judgement, summary)),
         )
@@ -272,7 +273,9 @@ def by_configuration(table: pd.DataFrame) -> dict[_Key, pd.DataFrame]:
     """The rows of each kernel and variant."""
     if not len(table):
         return {}
-    groups: Any = table.groupby(["kernel", "variant"], sort=False, observed=True)
+    bare = pd.DataFrame(table)
+    bare.attrs = {}  # pandas copies them, deeply, with every row that is asked of a table
+    groups: Any = bare.groupby(["kernel", "variant"], sort=False, observed=True)
     return {(str(kernel), int(variant)): rows for (kernel, variant), rows in groups}
 
 

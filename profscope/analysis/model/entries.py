@@ -24,6 +24,7 @@ __all__ = [
     "FindingEntry",
     "KernelEntry",
     "KernelFinding",
+    "KernelInBrief",
     "LaunchTimes",
     "LeftOut",
     "LeftOutOfModel",
@@ -359,6 +360,19 @@ class KernelEntry:
         return f"{self.kernel} {self.label}".rstrip()
 
 
+@dataclass(frozen=True)
+class KernelInBrief:
+    """A configuration of a kernel of which a report has no room for more. configuration: "BLOCK=64,
+    num_warps=4"; finding: its first one, "" without any."""
+
+    id: str
+    kernel: str
+    variant: int
+    share: float | None
+    configuration: str
+    finding: str
+
+
 class KernelFinding(NamedTuple):
     """A finding, and the kernel that it is of."""
 
@@ -368,7 +382,7 @@ class KernelFinding(NamedTuple):
 
 @dataclass(frozen=True)
 class LeftOutOfModel:
-    """What there was no room for. time: of the launches of the kernels, in `unit`."""
+    """What there was no room for, not even in brief. time: of the launches of the kernels, in `unit`."""
 
     kernels: int
     time: float
@@ -377,8 +391,9 @@ class LeftOutOfModel:
 
 @dataclass(frozen=True)
 class ProfileModel:
-    """All that views show of a profile. Kernels stand in the order of what their launches took. not_measured:
-    what is unknown, and why."""
+    """All that views show of a profile. Kernels stand in the order of what their launches took;
+    other_kernels: those after them that a report tells of in brief. not_measured: what is unknown, and why.
+    """
 
     schema: str
     unit: str
@@ -387,6 +402,7 @@ class ProfileModel:
     verdict: VerdictEntry
     program: Program
     kernels: tuple[KernelEntry, ...]
+    other_kernels: tuple[KernelInBrief, ...]
     left_out: LeftOutOfModel
     not_measured: tuple[str, ...]
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from profscope.analysis.answers import refused_evidence
 from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.header import peaks_of
 from profscope.analysis.model.judgement import Judgement
@@ -48,10 +49,11 @@ def not_measured(
     for name in ("critical_path", "overlap", "tail"):
         answers = (getattr(own, name) for own in judgement.timelines.values())
         said += reasons_once(name, [text for answer in answers for text in answer.not_measured])
+    refused = refused_evidence(tables.metadata)
     if not len(tables.samples):
-        said.append("lines.share_samples, samples, stalls: no samples were taken")
+        said.append(f"lines.share_samples, samples, stalls: {refused or 'no samples were taken'}")
     if tables.counters.empty:
-        said.append("limits: no counters were taken (session(hardware=True))")
+        said.append(f"limits: {refused or 'no counters were taken (session(hardware=True))'}")
     if not tables.metadata.get("sources"):
         said.append("source, lines.source: no source was kept")
     return said + _of_times(tables) + ([] if summary is None else _of_copies(summary))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from profscope.analysis.summary import summary
-from profscope.analysis.variants import MODEL
 from profscope.schema import Tables
 
 __all__ = ["modules"]
@@ -22,9 +21,8 @@ def modules(tables: Tables) -> pd.DataFrame:
     Trials are left out. Empty where no module is known.
     """
     table = summary(tables)
-    if MODEL[0] not in table:
-        return pd.DataFrame({name: [] for name in ("module", "kernels", *_SUMMED, "share")})
-    roots = table[table["kind"] == "kernel"]
+    is_known = bool((table["module"].astype("str") != "").any())
+    roots = table[(table["kind"] == "kernel") & is_known]
     grouped = roots.groupby(roots["module"].astype("str"), sort=False)
     rows = grouped.agg(_SUMMED)
     rows.insert(0, "kernels", grouped["kernel"].nunique())

@@ -22,7 +22,7 @@ from profscope.analysis.rules import (
 )  # fmt: skip
 from profscope.analysis.rules.binary import by_binary
 from profscope.analysis.rules.intervals import interval
-from profscope.analysis.rules.kernel import Kernel
+from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.reached import reached
 from profscope.analysis.rules.rule import Rule, Where
 
@@ -70,9 +70,11 @@ def diagnose(kernel: Kernel) -> Iterator[Finding]:
     yield from reached(kernel, advice)
 
 
-def silent_rules(kernel: Kernel) -> list[str]:
-    """Rules that do not know the GPU's architecture: their names."""
-    return [rule.name for rule in RULES if rule.is_silent(kernel) == "architecture"]
+def silent_rules(kernel: Kernel) -> Iterator[str]:
+    """A line on the rules that say nothing of this GPU, of a kernel that they might be about."""
+    names = [rule.name for rule in RULES if rule.is_silent(kernel) == "architecture"]
+    if names and kernel.graph.named(DOTS):
+        yield f"{', '.join(names)}: these rules know compute capability 9.0 alone"
 
 
 def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:

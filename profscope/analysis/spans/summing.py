@@ -5,14 +5,15 @@ A standard error is that of a self time estimated from some CTAs of each launch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.spans.corrections import Durations, are_corrected, narrow_durations
+from profscope.analysis.spans.corrections import Durations, are_corrected, narrow_durations, record_cost
 from profscope.analysis.spans.pieces import each_piece, numbers_by, pieces
 from profscope.analysis.spans.rows import (
     SITE_COLUMNS,
@@ -24,6 +25,7 @@ from profscope.analysis.spans.rows import (
     begins_of_runs,
     grid_ctas,
     grid_scales,
+    launch_scales,
     narrow_sites,
     not_samples,
     numbered,
@@ -34,8 +36,10 @@ from profscope.schema import Tables
 
 __all__ = [
     "UNITS",
+    "CtaCells",
     "SummedSpans",
     "by_row",
+    "cta_cells",
     "error_pct",
     "in_order",
     "standard_errors",
@@ -45,6 +49,9 @@ __all__ = [
 ]
 
 UNITS = ("ns", "cycles")
+
+_ENTRY: Final = 2
+"""Records that a warp's entry costs: it is a chain of some 30 instructions (`lowering.prologue`)."""
 
 
 class SummedSpans(NamedTuple):
@@ -191,16 +198,25 @@ def error_pct(errors: Floats, self_time: Floats) -> Floats:
 def standard_errors(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Floats:
     """Of the self time in the tables' unit, by place. place: of each row of the summary, of so many, or -1.
 
+    It has two parts: CTAs differ, and only some may have recorded; and records shift the times of all. NaN
+    where one CTA of a launch recorded, or those of a list.
+    """
+    sampled = _of_samples(tables, spans, place, places)
+    return np.asarray(np.hypot(sampled, _shifts(tables, spans, place, places)), np.float64)
+
+
+def _of_samples(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Floats:
+    """The part that CTAs differ by; 0 where all recorded.
+
     A launch that recorded n of N CTAs adds N^2 (1 - n/N) s^2 / n to the variance, s^2 being that of a CTA's
     self time (W. G. Cochran, "Sampling Techniques", 1977, equation 2.8). Launches are independent: other CTAs
-    record in each. Replays of a CUDA graph are not, and count as one long launch. 0 where all CTAs recorded;
-    NaN where one CTA of a launch did, or those of a list.
+    record in each. Replays of a CUDA graph are not, and count as one long launch.
     """
     launches = tables.launches
     scale = grid_scales(launches)
     if (scale == 1).all():
         return np.zeros(places)
-    launch, at, took = _cells(tables, spans, place, scale != 1)
+    launch, _, at, took = cta_cells(tables, spans, place, scale != 1)
     recorded = launches["ctas"].to_numpy(np.float64)
     told = (recorded > 1) & ~launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     grid = np.maximum(grid_ctas(launches), 1)
@@ -213,6 +229,40 @@ def standard_errors(tables: Tables, spans: SummedSpans, place: Ints, places: int
     variance = np.maximum(squares - total * total / count, 0) / (count - 1)
     added = grid[of] ** 2 * (1 - recorded[of] / grid[of]) * variance / count
     return np.asarray(np.sqrt(np.bincount(where, np.where(told[of], added, np.nan), places)), np.float64)
+
+
+def _shifts(tables: Tables, spans: SummedSpans, place: Ints, places: int) -> Floats:
+    """By place the standard deviation of how far records have shifted its self time, in the tables' unit.
+
+    What a record costs is known where nothing hides it. It may hide in a wait, or lengthen one beside it, so
+    each span may be off by a record: two reads and the store of a row. A warp's first instructions, which
+    find where its records go, are in no correction: they count as `_ENTRY` records more of the outermost
+    span. Any shift up to that is as likely (a uniform distribution), and it is the same in all spans of a
+    place, however many there are. 0 where nobody knows what a record costs.
+    """
+    cost = record_cost(tables.metadata)
+    if cost is None:
+        return np.zeros(places)
+    df = spans.df
+    scale = OfLaunches(tables.launches, launch_scales(tables), 1.0)
+    columns = df["launch"].to_numpy(), df["depth"].to_numpy(), df["kind"].array
+
+    def of_piece(part: slice) -> Floats:
+        launch, depth, kind = (column[part] for column in columns)
+        records = np.where(depth == 0, 1.0 + _ENTRY, 1.0) * np.asarray(kind != "async")
+        at = place[spans.row[part]]
+        chosen = at >= 0
+        of_places = np.bincount(at[chosen], (records * scale.of(launch))[chosen], places)
+        return of_places.astype(np.float64)
+
+    records = sum(each_piece(of_piece, spans.parts), np.zeros(places))
+    each = (2 * cost.read + cost.row) / math.sqrt(12)
+    if tables.unit == "ns":
+        ns, cycles = (
+            float(values.sum(dtype=np.float64)) for values in (spans.durations.ns, spans.durations.cycles)
+        )
+        each *= ns / cycles if cycles else 0.0
+    return records * each
 
 
 def _first_replays(launches: pd.DataFrame) -> Ints:
@@ -228,9 +278,18 @@ def _first_replays(launches: pd.DataFrame) -> Ints:
     return rows
 
 
-def _cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> tuple[Ints, Ints, Floats]:
-    """Of each place of each CTA of the sampled launches: row of the table of launches (of replays that of the
-    first), place, self time."""
+class CtaCells(NamedTuple):
+    """The self time of each place in each CTA of sampled launches, in order of launch, CTA and place. launch:
+    the row in the table of launches, of replays that of the first; cta: numbered from 0; took: not 0."""
+
+    launch: Ints
+    cta: Ints
+    place: Ints
+    took: Floats
+
+
+def cta_cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> CtaCells:
+    """place: of each row of the summary, or -1. sampled: by launch, whether it counts."""
     df = spans.df
     number = OfLaunches(tables.launches, np.where(sampled, _first_replays(tables.launches), -1), -1)
     duration = getattr(spans.durations, tables.unit)
@@ -250,9 +309,15 @@ def _cells(tables: Tables, spans: SummedSpans, place: Ints, sampled: Flags) -> t
     launch, cta, at, took = (np.concatenate(each) for each in zip(*found, strict=True))
     order = np.lexsort((at, cta, launch))
     launch, cta, at = launch[order], cta[order], at[order]
-    first = np.flatnonzero(
-        np.logical_or.reduce([np.diff(values, prepend=-1) != 0 for values in (launch, cta, at)])
+    of_cta = _changes(launch, cta)
+    first = np.flatnonzero(of_cta | _changes(at))
+    number_of = np.cumsum(of_cta) - 1
+    summed = np.add.reduceat(took[order], first) if len(first) else took
+    return CtaCells(launch[first], number_of[first], at[first], summed)
+
+
+def _changes(*columns: Ints) -> Flags:
+    """Where a value of any column differs from the one before it."""
+    return np.asarray(
+        np.logical_or.reduce([np.diff(values, prepend=-1) != 0 for values in columns]), np.bool_
     )
-    if not len(first):
-        return launch, at, took
-    return launch[first], at[first], np.add.reduceat(took[order], first)

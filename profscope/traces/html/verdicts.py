@@ -7,7 +7,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.breakdown import OTHER, UNKNOWN, basis_text
-from profscope.analysis.cause import between_text, gain_text
+from profscope.analysis.cause import FINDINGS_TITLE, between_text, gain_text, program_text
 from profscope.analysis.model.entries import Account, FindingEntry, KernelEntry, ProfileModel
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.traces.html.figures import count_text, duration_text, percent_text
@@ -23,10 +23,10 @@ _TONES: Final = {
     "do not trust": "bad",
 }
 _LABELS: Final = {
-    "trust": "These figures can be trusted",
+    "trust": "The spans can be trusted",
     "emulated": "Emulated: cycles of a cost model, not GPU time",
-    "trust with care": "Trust these figures with care",
-    "do not trust": "Do not trust these figures",
+    "trust with care": "Trust the spans with care",
+    "do not trust": "Do not trust the spans",
 }
 
 
@@ -115,7 +115,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
     nothing = entry.clean or "Nothing was found that mending would make 5 % faster."
     items = (tag("li", text) for text in entry.findings_not_measured)
     below = tag("details", tag("summary", "What could not be judged"), tag("ul", *items), class_="quiet")
-    about = "The percentage is the expected saving; without hardware=True an upper bound."
+    about = f"{FINDINGS_TITLE}; without hardware=True an upper bound."
     return joined(
         [
             tag("h2", "What holds it back", id=None),
@@ -129,6 +129,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
 def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
     place, gain = source_text(own.file, own.line), own.gain_pct or 0.0
     between = between_text(own.gain.low, own.gain.high) if gain else ""
+    of_all = program_text(own.gain_pct, own.program_pct)
     go: list[Child] = []
     if own.line:
         go.append(
@@ -143,16 +144,17 @@ def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
         )  # fmt: skip
     return tag(
         "li",
-        tag("div", f"{gain:.0f} %" if gain > 0 else "!", class_="gain", title="of a launch, at most"),
+        tag("div", "?" if own.gain_pct is None else gain_text(gain), class_="gain",
+            title="of the kernel's time"),
         tag(
             "div",
             tag("h3", own.finding, " ", tag("span", place, class_="place"),
-                tag("small", ", ".join(filter(None, (between, f"confidence: {own.confidence}"))))),
+                tag("small", ", ".join(filter(None, (between, of_all, f"confidence: {own.confidence}"))))),
             tag("p", own.evidence),
             tag("p", tag("b", "Try: "), own.advice, class_="advice"),
             tag("p", *go, class_="go") if go else None,
         ),
-        style=f"--gain:{gain if gain > 0 else 0.0:.1f}%",
+        style=f"--gain:{gain:.1f}%",
     )  # fmt: skip
 
 
@@ -176,7 +178,8 @@ def kernel_table(kernels: list[Kernel], model: ProfileModel) -> Markup | None:
                 tag("td", entry.verdict),
             )
         )  # fmt: skip
-    heads = ("share of time", "kernel", "launches", "median launch", "first finding", "verdict")
+    finding = "first finding, of the kernel's time"
+    heads = ("share of time", "kernel", "launches", "median launch", finding, "verdict")
     titles = (tag("th", head, scope="col") for head in heads)
     left_out = len(model.kernels) - len(kernels)
     more = f"{count_text(left_out, 'kernel')} that took less time have no section here." if left_out else None
