@@ -63,7 +63,9 @@ class Build:
     @cached_property
     def key(self) -> str:
         """Names kernel, module, source and configuration: the same in every session."""
-        text = json.dumps([self.kernel, self.configuration], sort_keys=True)
+        # What is captured is in the source's hash, and not known of a function from another process.
+        told = {name: value for name, value in self.configuration.items() if name != "captured"}
+        text = json.dumps([self.kernel, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def resources(self) -> dict[str, int | None]:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,9 +39,10 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
     limits = limits_of(f"{target.backend}:{target.arch}") if registers else None
     fits = limits.fit(warps or metadata.num_warps, registers, shared_bytes) if limits and registers else None
     function = getattr(source, "fn", None)
+    functions = _with_callees(function) if isinstance(function, JITCallable) else []
     return Build(
         kernel=kernel.name,
-        configuration=_configuration(source, function, metadata),
+        configuration=_configuration(source, function, metadata) | {"captured": _captured(functions)},
         registers=registers,
         spills=None if registers is None else int(kernel.n_spills),
         shared_bytes=shared_bytes,
@@ -50,7 +51,7 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         ptx=ptx_of(kernel),
         ttgir=str(kernel.asm.get("ttgir") or ""),
         model=_model(function),
-        sources=tuple(_texts(function)) if isinstance(function, JITCallable) else (),
+        sources=tuple(map(_text, functions)),
     )
 
 
@@ -80,7 +81,6 @@ def _configuration(source: Any, function: Any, metadata: Any) -> dict[str, Any]:
     return {
         "function": _qualified(function) if is_known else "",
         "source_hash": _source_hash(function, constants.values()) if is_known else "",
-        "captured": _captured(function) if is_known else {},
         "constexprs": {_argument(path, names): _plain(value) for path, value in constants.items()},
         "signature": {str(name): _plain(kind) for name, kind in source.signature.items()},
         "specialisation": {
@@ -141,19 +141,17 @@ def _source_hash(function: JITCallable, constants: Iterable[Any]) -> str:
     return hashlib.sha256("".join(keys).encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _captured(function: JITCallable) -> dict[str, Any]:
-    """By name, the functions and constexprs from outside that a function and those it calls name."""
+def _captured(functions: Sequence[JITCallable]) -> dict[str, Any]:
+    """By name, what functions have from outside; the first of them go before."""
     captured: dict[str, Any] = {}
-    for each in _with_callees(function):
+    for each in functions:
         captured = {name: _plain(value) for name, value in _from_outside(each)} | captured
     return captured
 
 
-def _texts(function: JITCallable) -> Iterator[SourceText]:
-    """The texts of a function and of those it calls."""
-    for each in _with_callees(function):
-        file = each.fn.__code__.co_filename
-        yield SourceText(each.__name__, file, each.starting_line_number, "".join(each.raw_src))
+def _text(function: JITCallable) -> SourceText:
+    file = function.fn.__code__.co_filename
+    return SourceText(function.__name__, file, function.starting_line_number, "".join(function.raw_src))
 
 
 def _with_callees(function: JITCallable) -> list[JITCallable]:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from triton.compiler import ASTSource, compile
 
-from bench import static
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.programs import manifest_in
 from profscope.dispatch.recording_stages import RecordingStages
@@ -45,8 +44,7 @@ def cached_builds() -> Iterator[None]:
     """Within it a module whose cost is taken is built once; its text says all there is to it."""
     with pytest.MonkeyPatch.context() as patch:
         built = cache(toolchain.build)
-        for user in (cost, static):
-            patch.setattr(user, "build", built)
+        patch.setattr(cost, "build", built)
         yield
 
 
