@@ -14,6 +14,7 @@ from profscope.commands.own_imports import OwnImports
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.installed import require
 from profscope.version import __version__
+from profscope.viewer.flags import in_flags
 
 __all__ = ["main", "make_parser"]
 
@@ -34,7 +35,7 @@ multiple of 16, or a constant.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    return run_command("profscope export", lambda: _export(words))
+    return run_command("profscope export", lambda: _export(words), says=in_flags)
 
 
 def _export(words: list[str]) -> int:

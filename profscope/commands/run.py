@@ -51,6 +51,7 @@ wrong usage
 """
 
 
+_COMMAND: Final = "import sys\nfrom profscope.__main__ import main\nsys.exit(main())\n"
 _VARIABLE: Final = (
     "PYTHON_EXEC"  # what torch.distributed.run starts a rank's Python with: `$PYTHON_EXEC -u ...`
 )
@@ -205,10 +206,12 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
 def ranks_recorded(flags: Sequence[str]) -> Iterator[None]:
     """In the body of a with statement torchrun starts `profscope run` with these flags in place of Python."""
     given = os.environ.get(_VARIABLE)
-    command = shlex.join([given or sys.executable, "-u", "-m", "profscope", "run", *flags])
     with tempfile.TemporaryDirectory(prefix="profscope-run-") as folder:
+        command = Path(folder) / "profscope_command.py"  # -m would search the working folder first
+        command.write_text(_COMMAND)
+        words = shlex.join([given or sys.executable, "-u", str(command), "run", *flags])
         script = Path(folder) / "python"
-        script.write_text(f'#!/bin/sh\n[ "$1" = -u ] && shift\nexec {command} "$@"\n')
+        script.write_text(f'#!/bin/sh\n[ "$1" = -u ] && shift\nexec {words} "$@"\n')
         script.chmod(0o700)
         os.environ[_VARIABLE] = str(script)
         try:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import profscope
+from tests.support.own_modules import OWN, write_program
 from tests.support.profiles import regular_profile
 
 ROOT = Path(__file__).parents[2]
@@ -24,34 +25,6 @@ for name in sorted(sys.stdlib_module_names - {"antigravity", "distutils", "idlel
         module = None
     print(name, getattr(module, "mine", False))
 """
-_LAUNCHES = """
-import atexit, importlib, os, sys
-import torch, triton
-import triton.language as tl
-
-@triton.jit
-def fill_kernel(out_ptr, BLOCK: tl.constexpr):
-    tl.store(out_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), 1.0)
-
-def print_own():
-    import bottleneck, html.entities, pandas, secrets
-    print(bottleneck.mine, html.entities.mine, pandas.mine, secrets.mine)
-
-print_own()
-atexit.register(print_own)
-# From here on nobody but the program imports anything from its folder.
-packages = os.listdir(os.path.dirname(os.path.dirname(torch.__file__)))
-for name in sorted({*sys.stdlib_module_names, *packages, "viewer", "instrument_passes"}):
-    if name.isidentifier() and name not in ("torch", "triton"):
-        with open(f"{sys.path[0]}/{name}.py", "a") as file:
-            file.write(f"\\nif not 'mine' in globals(): raise SystemError('{name} of the program')\\n")
-importlib.invalidate_caches()
-out = torch.empty(512)
-fill_kernel[(4,)](out, BLOCK=128)
-print(out.sum())
-print_own()
-"""
-
 Python = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -60,6 +33,7 @@ def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Python:
     """A Python of its own that has imported nothing, in an empty folder. path: first on PYTHONPATH."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROFSCOPE_EMULATOR", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
     def run(*words: str, path: str = "") -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (path, str(ROOT))))}
@@ -91,19 +65,13 @@ def test_a_program_gets_the_modules_of_its_folder(python: Python, words: tuple[s
 @pytest.fixture
 def program(python: Python) -> Path:
     """A program that imports own modules, and in whose folder each other import fails."""
-    folder = Path("script")
-    (folder / "html").mkdir(parents=True)
-    for name in ("bottleneck", "html/__init__", "html/entities", "pandas", "secrets"):
-        (folder / f"{name}.py").write_text(f"mine = {name!r}\n")
-    path = folder / "program.py"
-    path.write_text(_LAUNCHES)
-    return path
+    return write_program(Path("script"))
 
 
 def test_profscope_imports_nothing_from_the_programs_folder(python: Python, program: Path) -> None:
     shutil.copytree(program.parent, "bare")
     bare = python("bare/program.py")
-    assert bare.stdout.count("bottleneck html/entities pandas secrets\n") == 3, bare.stderr
+    assert bare.stdout.count(OWN) == 3, bare.stderr
     ran = profscope_command(python, "run", "--events", "-o", "t.json", str(program))
     assert (ran.returncode, ran.stdout) == (0, bare.stdout), ran.stderr
     assert "\nprofscope run: wrote t.json; " in ran.stderr
@@ -116,7 +84,7 @@ def test_explain_imports_nothing_from_the_programs_folder(python: Python, progra
     ran = profscope_command(python, "explain", "--limit-s", "5", str(program))
     assert ran.returncode == 0, ran.stderr
     assert "\nfill_kernel, as launched: " in ran.stdout
-    assert ran.stdout.count("bottleneck html/entities pandas secrets") == 3
+    assert ran.stdout.count(OWN) == 3
 
 
 _OWN_VIEWER = """
