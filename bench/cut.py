@@ -4,7 +4,7 @@
         [--place FOLDER=NAME ...]
 
 --launches: the first ones. --ctas: of each launch, spread over those that record; numbers of records are
-scaled. --others: CTAs that do not record, of which the file keeps when they ran. --no-ptx: without PTX, which
+scaled. --others: CTAs of a launch of which the file keeps when they ran; 0: all. --no-ptx: without PTX, which
 nothing but a view of it needs. PC samples, counters and other code stay whole. --place: what stands for a
 folder of this machine in all texts.
 """
@@ -30,14 +30,14 @@ from profscope.traces.saving import save
 
 __all__ = ["cut", "main", "moved"]
 
-_OTHERS: Final = 512
+_OTHERS: Final = 64
 _SCALED: Final = ("ctas", "records", "dropped", "profile_bytes")
 _COUNTED: Final = re.compile(r"\d+ of \d+ CTAs were recorded")  # a note of as many as there were
 _PACKED: Final = ("ttgir", "ptx", "sass")  # texts that a profile keeps packed
 
 
 def cut(profile: Profile, ctas: int, launches: int, others: int = _OTHERS) -> Profile:
-    """At most so many CTAs that record of each launch, launches, and CTAs that do not record; 0: all."""
+    """At most so many CTAs that record of each launch, launches, and CTAs whose time is kept; 0: all."""
     tables = profile.tables
     kept = tables.launches[: launches or None].copy()
     spans = tables.df[tables.df["launch"].isin(kept["launch"])]
@@ -79,14 +79,11 @@ def _renumbered(spans: pd.DataFrame, rows: int) -> pd.DataFrame:
 
 
 def _thinned(ctas: pd.DataFrame, others: int) -> pd.DataFrame:
-    """Those that record, and some of the others."""
-    recorded = ctas["recorded"].to_numpy(bool)
-    bare = np.flatnonzero(~recorded)
-    if not others or len(bare) <= others:
-        return ctas
-    kept = recorded.copy()
-    kept[bare[np.linspace(0, len(bare) - 1, others).astype(int)]] = True
-    return ctas[kept]
+    """Those that record, and of each launch some of all, the first and the last among them."""
+    kept = ctas["recorded"].to_numpy(bool, copy=True)
+    for rows in ctas.groupby("launch").indices.values():
+        kept[rows[np.linspace(0, len(rows) - 1, others).astype(int)] if others < len(rows) else rows] = True
+    return ctas[kept] if others else ctas
 
 
 def moved(profile: Profile, places: Mapping[str, str]) -> Profile:
