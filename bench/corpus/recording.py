@@ -30,8 +30,9 @@ from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.traces.saving import save
 
-__all__ = ["compile_ahead", "cut", "evidence_file", "prepared", "record", "runs_here"]
+__all__ = ["RECORDINGS", "compile_ahead", "cut", "evidence_file", "prepared", "record", "runs_here"]
 
+RECORDINGS: Final = Path(__file__).parent / "recordings"
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
 _MOST_SPANS: Final = 200  # fewer CTAs record if they have more, and of each warp the first spans are kept
