@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 import profscope
 from bench.corpus.case import Case, Launch, Prepare, agree
+from bench.cut import cut as cut_spans
 from bench.kernels import surroundings
 from bench.timing import synchronize
 from profscope.instrument_passes.kept_text import packed, unpacked
@@ -36,7 +36,6 @@ RECORDINGS: Final = Path(__file__).parent / "recordings"
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
 _MOST_SPANS: Final = 200  # fewer CTAs record if they have more, and of each warp the first spans are kept
-_LEAST_SPANS: Final = 4  # of a warp
 _MOST_OTHERS: Final = 128  # CTAs that do not record, of which a file keeps when they ran
 _UNEVEN: Final = 0.25  # CTAs whose times have a deviation of more than this share of their mean are all kept
 _LAUNCHES: Final = 24  # of a session, of which one is recorded; the instruments observe most of the others
@@ -174,31 +173,10 @@ def _recording_ctas(launch: Launch) -> int | list[int]:
 
 def cut(profile: Profile) -> Profile:
     """What a recording keeps of a profile."""
-    return Profile.of(_with_few_ctas(_with_first_spans(_with_needed_metadata(profile.tables))))
-
-
-def _with_first_spans(tables: Tables) -> Tables:
-    """Of each warp as many spans, parents before what is inside of them, as are few in all."""
-    df = tables.df
-    warps = df.groupby(["launch", "cta", "warp"], observed=True, sort=False)
-    most = max(_LEAST_SPANS, _MOST_SPANS // max(1, warps.ngroups))
-    kept = np.flatnonzero(warps.cumcount() < most)
-    places = np.full(len(df) + 1, -1)  # the last one is that of -1
-    places[kept] = np.arange(len(kept))
-    spans = df.iloc[kept].reset_index(drop=True)
-    moved = {name: places[spans[name]].astype(df[name].dtype) for name in ("parent", "wait")}
-    return replace(tables, df=spans.assign(**moved))
-
-
-def _with_few_ctas(tables: Tables) -> Tables:
-    """Of those that do not record some, if all take about the same time: a large grid has many."""
-    ctas, cycles = tables.ctas, tables.ctas["duration_cycles"]
-    others = np.flatnonzero(~ctas["recorded"].to_numpy(bool))
-    if cycles.std() >= _UNEVEN * cycles.mean() or len(others) <= _MOST_OTHERS:
-        return tables
-    kept = ctas["recorded"].to_numpy(bool, copy=True)
-    kept[others[np.linspace(0, len(others) - 1, _MOST_OTHERS).astype(int)]] = True
-    return replace(tables, ctas=ctas[kept].reset_index(drop=True))
+    cycles = profile.tables.ctas["duration_cycles"]
+    others = _MOST_OTHERS if cycles.std() < _UNEVEN * cycles.mean() else 0
+    kept = cut_spans(profile, ctas=0, launches=0, others=others, most_spans=_MOST_SPANS)
+    return Profile.of(_with_needed_metadata(kept.tables))
 
 
 def _with_needed_metadata(tables: Tables) -> Tables:

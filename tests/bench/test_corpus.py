@@ -19,10 +19,9 @@ from triton.compiler import ASTSource, compile
 import profscope
 from bench.corpus.case import Case, Launch, agree
 from bench.corpus.cases import CASES
-from bench.corpus.recording import RECORDINGS, cut, evidence_file, prepared
+from bench.corpus.recording import RECORDINGS, evidence_file, prepared
 from bench.kernels import surroundings
 from profscope.instrument_passes.kept_text import unpacked
-from tests.support.profiles import regular_profile
 
 _EMULATED = 80  # the compute capability that the emulator stands for
 _CAUSES = {
@@ -122,22 +121,6 @@ def test_recordings_are_of_the_kernels_in_these_files() -> None:
 
 def _unmarked(text: str) -> str:
     return text.replace("  # fault", "")
-
-
-def test_a_cut_profile_has_the_first_spans_of_each_warp() -> None:
-    profile = regular_profile(2, 16, 4, 32, 8)
-    kept = cut(profile).df
-    whole = profile.df
-    assert len(kept) < len(whole) / 4
-    warps = ["launch", "cta", "warp"]
-    assert len(kept[warps].drop_duplicates()) == len(whole[warps].drop_duplicates())
-    first = whole.groupby(warps, observed=True).head(4)
-    columns = ["scope", "line", "start_ns", "duration_ns"]
-    assert kept[columns].to_numpy().tolist() == first[columns].to_numpy().tolist()
-    has_parent = (first["parent"] >= 0).to_numpy()
-    assert ((kept["parent"] >= 0) == has_parent).all()
-    parents = kept.iloc[kept["parent"][has_parent]]["start_ns"].to_numpy()
-    assert (parents == whole.iloc[first["parent"][has_parent]]["start_ns"].to_numpy()).all()
 
 
 @pytest.mark.exhaustive
