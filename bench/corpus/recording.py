@@ -1,8 +1,9 @@
 """Times and evidence of the corpus' kernels on the GPU of this machine.
 
-A recording has what the rules of the findings read, and is cut to stay small: spans of a few CTAs of one
-launch, of each of their warps the first ones; of the CTAs that do not record some, if all take about the same
-time; and of the code no SASS. So its totals over spans are not those of the launch.
+A recording has what the rules of the findings read, and is cut to stay small: it has the first spans of each
+warp, of some CTAs of one launch; when some of the other CTAs ran; and of the code no SASS. If some CTAs take
+far longer than others, all CTAs of all launches have their times. So its totals over spans are not those of
+the launch.
 """
 
 from __future__ import annotations
@@ -35,10 +36,13 @@ __all__ = ["RECORDINGS", "compile_ahead", "cut", "evidence_file", "prepared", "r
 RECORDINGS: Final = Path(__file__).parent / "recordings"
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
-_MOST_SPANS: Final = 200  # fewer CTAs record if they have more, and of each warp the first spans are kept
+_MOST_SPANS: Final = 1000  # of a launch; fewer CTAs record if it has more
+_KEPT_SPANS: Final = 200  # of one launch, about, in a file
 _MOST_OTHERS: Final = 128  # CTAs that do not record, of which a file keeps when they ran
 _UNEVEN: Final = 0.25  # CTAs whose times have a deviation of more than this share of their mean are all kept
-_LAUNCHES: Final = 24  # of a session, of which one is recorded; the instruments observe most of the others
+_LAUNCHES: Final = 24  # of a session; those observed leave some for the records
+_EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of large ones, the first
+_FEW_CTAS: Final = 1024  # of a launch that is not large, as each CTA has a row
 _ROUNDS: Final = 8
 _PAIRS: Final = 5  # launches of fault and twin in a round
 _SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
@@ -110,8 +114,8 @@ def _times_of_both(fault: Launch, twin: Launch) -> dict[str, Any]:
     row: dict[str, Any] = {"same_results": agree(expected, twin.outputs())}
     for which, times in zip(("fault", "mended"), timed((fault, twin)), strict=True):
         row |= _times(which, times)
-    if times := row.get("fault_us"):
-        row["gain"] = 1 - row["mended_us"] / times
+    if fault_us := row.get("fault_us"):
+        row["gain"] = 1 - row["mended_us"] / fault_us
     return row
 
 
@@ -144,11 +148,13 @@ def _times(which: str, times: list[float]) -> dict[str, Any]:
 
 
 def _evidence(launch: Launch) -> Profile:
-    """Launches in a session, one of which is recorded and, on a GPU, most others observed."""
+    """Launches in a session, some of them recorded and, on a GPU, others observed."""
     on_gpu = torch.cuda.is_available()
     hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
     ctas = _recording_ctas(launch)
-    with profscope.session(hardware=hardware, ctas=ctas, every=_LAUNCHES) as prof:
+    is_large = isinstance(ctas, list) or math.prod(launch.grid) > _FEW_CTAS
+    every = _LAUNCHES if is_large else _EVERY
+    with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
         launch()
         synchronize()
         time.sleep(_SETTLED_S if on_gpu else 0)
@@ -172,11 +178,15 @@ def _recording_ctas(launch: Launch) -> int | list[int]:
 
 
 def cut(profile: Profile) -> Profile:
-    """What a recording keeps of a profile."""
-    cycles = profile.tables.ctas["duration_cycles"]
-    others = _MOST_OTHERS if cycles.std() < _UNEVEN * cycles.mean() else 0
-    kept = cut_spans(profile, ctas=0, launches=0, others=others, most_spans=_MOST_SPANS)
-    return Profile.of(_with_needed_metadata(kept.tables))
+    """What a recording keeps of a profile; all CTAs if some take far longer than others."""
+    tables, cycles = profile.tables, profile.tables.ctas["duration_cycles"]
+    if cycles.std() < _UNEVEN * cycles.mean():
+        launch = tables.df[tables.df["launch"] == tables.launches["launch"].iloc[0]]
+        ctas = max(2, _KEPT_SPANS * launch["cta"].nunique() // max(1, len(launch)))
+        few = cut_spans(profile, ctas, launches=1, others=_MOST_OTHERS, most_spans=_KEPT_SPANS)
+    else:
+        few = cut_spans(profile, ctas=0, launches=0, others=0, most_spans=_KEPT_SPANS)
+    return Profile.of(_with_needed_metadata(few.tables))
 
 
 def _with_needed_metadata(tables: Tables) -> Tables:
