@@ -1,12 +1,12 @@
 """Cut a recording to what pages and tests read of it: spans of some CTAs, of some launches.
 
-    python -m bench.cut trace.pftrace.gz [--launches N] [--ctas N] [--others N] [--no-ptx]
+    python -m bench.cut trace.pftrace.gz [--launches N] [--ctas N] [--others N] [--spans N] [--no-ptx]
         [--place FOLDER=NAME ...]
 
 --launches: the first ones. --ctas: of each launch, spread over those that record; numbers of records are
-scaled. --others: CTAs of a launch of which the file keeps when they ran; 0: all. --no-ptx: without PTX, which
-nothing but a view of it needs. PC samples, counters and other code stay whole. --place: what stands for a
-folder of this machine in all texts.
+scaled. --others: CTAs that do not record, of which the file keeps when they ran. --spans: of each warp the
+first ones, about so many in all. --no-ptx: without PTX, which nothing but a view of it needs. PC samples,
+counters and other code stay whole. --place: what stands for a folder of this machine in all texts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from profscope.traces.saving import save
 
 __all__ = ["cut", "main", "moved"]
 
-_OTHERS: Final = 64
+_OTHERS: Final = 512
+_LEAST_SPANS: Final = 4  # of a warp
 _SCALED: Final = ("ctas", "records", "dropped", "profile_bytes")
 _COUNTED: Final = re.compile(r"\d+ of \d+ CTAs were recorded")  # a note of as many as there were
 _PACKED: Final = ("ttgir", "ptx", "sass")  # texts that a profile keeps packed
 
 
-def cut(profile: Profile, ctas: int, launches: int, others: int = _OTHERS) -> Profile:
-    """At most so many CTAs that record of each launch, launches, and CTAs whose time is kept; 0: all."""
+def cut(profile: Profile, ctas: int, launches: int, others: int = _OTHERS, most_spans: int = 0) -> Profile:
+    """At most so many CTAs that record of each launch, launches, other CTAs, and spans of all; 0: all."""
     tables = profile.tables
     kept = tables.launches[: launches or None].copy()
     spans = tables.df[tables.df["launch"].isin(kept["launch"])]
@@ -48,6 +49,9 @@ def cut(profile: Profile, ctas: int, launches: int, others: int = _OTHERS) -> Pr
         for name in _SCALED if now else ():
             kept.at[at, name] = int(kept.at[at, name]) * now // recorded
     notes = [note for note in tables.metadata["notes"] if not (ctas and _COUNTED.search(note))]
+    if 0 < most_spans < len(spans):
+        spans = _first_of_warps(spans, most_spans)
+        notes.append("of each warp only the first spans are kept")
     tables = replace(
         tables,
         metadata={**tables.metadata, "notes": notes},
@@ -70,6 +74,12 @@ def _left_out(table: pd.DataFrame, spans: pd.DataFrame, most: int) -> pd.Series:
     return left
 
 
+def _first_of_warps(spans: pd.DataFrame, most: int) -> pd.DataFrame:
+    """Of each warp as many: a span stands behind the one around it."""
+    warps = spans.groupby(["launch", "cta", "warp"], observed=True, sort=False)
+    return spans[warps.cumcount() < max(_LEAST_SPANS, most // warps.ngroups)]
+
+
 def _renumbered(spans: pd.DataFrame, rows: int) -> pd.DataFrame:
     """Spans whose references to rows are those of the smaller table; -1 stays."""
     places = np.full(rows + 1, -1)  # the last one is that of -1
@@ -79,11 +89,14 @@ def _renumbered(spans: pd.DataFrame, rows: int) -> pd.DataFrame:
 
 
 def _thinned(ctas: pd.DataFrame, others: int) -> pd.DataFrame:
-    """Those that record, and of each launch some of all, the first and the last among them."""
-    kept = ctas["recorded"].to_numpy(bool, copy=True)
-    for rows in ctas.groupby("launch").indices.values():
-        kept[rows[np.linspace(0, len(rows) - 1, others).astype(int)] if others < len(rows) else rows] = True
-    return ctas[kept] if others else ctas
+    """Those that record, and some of the others."""
+    recorded = ctas["recorded"].to_numpy(bool)
+    bare = np.flatnonzero(~recorded)
+    if not others or len(bare) <= others:
+        return ctas
+    kept = recorded.copy()
+    kept[bare[np.linspace(0, len(bare) - 1, others).astype(int)]] = True
+    return ctas[kept]
 
 
 def moved(profile: Profile, places: Mapping[str, str]) -> Profile:
@@ -132,12 +145,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--launches", type=int, default=0)
     parser.add_argument("--ctas", type=int, default=0)
     parser.add_argument("--others", type=int, default=_OTHERS)
+    parser.add_argument("--spans", type=int, default=0)
     parser.add_argument("--no-ptx", action="store_true")
     parser.add_argument("--place", action="append", default=[], metavar="FOLDER=NAME")
     options = parser.parse_args(argv)
     before, profile = options.trace.stat().st_size, profscope.load(options.trace)
     assert isinstance(profile, Profile)
-    profile = cut(profile, options.ctas, options.launches, options.others)
+    profile = cut(profile, options.ctas, options.launches, options.others, options.spans)
     if options.no_ptx:
         code = [{**each, "ptx": ""} for each in profile.metadata["code"]]
         profile = Profile.of(replace(profile.tables, metadata={**profile.metadata, "code": code}))

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 
-__all__ = [
-    "MARKER",
-    "Case",
-    "Launch",
-    "Prepare",
-    "agree",
-    "empty",
-    "faultless_of",
-    "faults_of",
-    "integers",
-    "random",
-    "zeros",
-]
+__all__ = ["Case", "Launch", "Prepare", "agree", "empty", "integers", "random", "zeros"]
 
-MARKER = "# fault"
+_MARKER: Final = "# fault"
+_TOLERANCE: Final = 0.02  # of the largest value, as of half precision
 
 
 @dataclass(frozen=True)
@@ -51,48 +39,36 @@ class Launch:
 
 
 Prepare = Callable[[bool], Launch]
-"""Makes tensors on torch's default device: of few CTAs (True), or of the size that a GPU is measured with."""
+"""Makes tensors on torch's default device: for few CTAs (True), or of the size that is measured on a GPU."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel with one fault, or without one.
+    """A kernel with one fault and the same without it (`mended`), or a kernel without a fault.
 
-    causes: names for the fault, the best one first; none if there is no fault. needs: what shows the fault:
-    spans, counts, counters, samples, ctas, resources (registers, shared memory, local memory of the binary).
-    emulator: whether exact counts of instructions, sectors and wavefronts without caches can show it.
-    least: the lowest compute capability that runs it; 80 is what the emulator stands for.
-    round: 1 for the first cases; later ones were written when there were rules for those.
+    causes: names of findings for the fault, the best one first; none if there is no fault. emulator: whether
+    the emulator can show the fault. least: the lowest compute capability that runs the kernel.
     """
 
     name: str
     causes: tuple[str, ...]
-    needs: tuple[str, ...]
-    emulator: bool
     prepare: Prepare
     mended: Prepare | None = None
+    emulator: bool = True
     least: int = 80
-    round: int = 1
-
-    @property
-    def half(self) -> str:
-        """The half of a case: "open" to whoever writes rules, or "kept apart" to judge them."""
-        return "kept apart" if zlib.crc32(self.name.encode()) % 2 else "open"
 
     @property
     def lines(self) -> tuple[int, ...]:
         """The lines of the kernel's file that are marked as at fault; none if the fault is the launch's."""
-        return marked_lines(self.prepare(True).kernel)
-
-
-def marked_lines(kernel: Any) -> tuple[int, ...]:
-    source, first = inspect.getsourcelines(kernel.fn)
-    return tuple(first + at for at, text in enumerate(source) if text.rstrip().endswith(MARKER))
+        if not self.causes:
+            return ()
+        source, first = inspect.getsourcelines(self.prepare(True).kernel.fn)
+        return tuple(first + at for at, text in enumerate(source) if text.rstrip().endswith(_MARKER))
 
 
 def random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Normally distributed; the same after the same `torch.manual_seed`."""
-    return torch.randn(shape).to(dtype) if dtype.itemsize == 1 else torch.randn(shape, dtype=dtype)
+    return torch.randn(shape, dtype=dtype)
 
 
 def integers(*shape: int, below: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
@@ -108,35 +84,9 @@ def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def agree(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    """Whether results are the same up to rounding: 2 % of the largest, as of half precision."""
+    """Whether results are the same up to rounding."""
     for mine, theirs in zip(one, other, strict=True):
         a, b = mine.double().flatten(), theirs.double().flatten()
-        if not torch.isfinite(a).all() or (a - b).abs().max() > 0.02 * b.abs().max():
+        if not torch.isfinite(a).all() or (a - b).abs().max() > _TOLERANCE * b.abs().max():
             return False
     return True
-
-
-def faults_of(number: int) -> Callable[..., Case]:
-    """Makes cases of a round from name, causes, needs, whether the emulator shows the fault, the fault, and
-    its twin."""
-
-    def fault(
-        name: str,
-        causes: tuple[str, ...],
-        needs: tuple[str, ...],
-        emulator: bool,
-        prepare: Prepare,
-        mended: Prepare,
-    ) -> Case:
-        return Case(name, causes, needs, emulator, prepare, mended, round=number)
-
-    return fault
-
-
-def faultless_of(number: int) -> Callable[[str, Prepare], Case]:
-    """Makes cases without a fault of a round, which the emulator runs, from their name and the kernel."""
-
-    def faultless(name: str, prepare: Prepare) -> Case:
-        return Case(name, (), (), True, prepare, round=number)
-
-    return faultless

@@ -1,38 +1,56 @@
-"""Times and evidence of the corpus' kernels, one after the other, on the GPU of this machine."""
+"""Times and evidence of the corpus' kernels on the GPU of this machine.
+
+A recording has what the rules of the findings read, and is cut to stay small: it has the first spans of each
+warp, of some CTAs of one launch; when some of the other CTAs ran; and of the code no SASS. If some CTAs take
+far longer than others, all CTAs of all launches have their times. So its totals over spans are not those of
+the launch.
+"""
 
 from __future__ import annotations
 
-import json
 import math
+import multiprocessing
 import re
 import statistics
 import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 import profscope
 from bench.corpus.case import Case, Launch, Prepare, agree
-from profscope.analysis.rules.thresholds import UNEVEN
+from bench.cut import cut as cut_spans
+from bench.kernels import surroundings
+from bench.timing import synchronize
+from profscope.instrument_passes.kept_text import packed, unpacked
 from profscope.profiles import Profile
+from profscope.schema import Tables
+from profscope.traces.saving import save
 
-__all__ = ["evidence_file", "prepared", "record", "warm"]
+__all__ = ["RECORDINGS", "compile_ahead", "cut", "evidence_file", "prepared", "record", "runs_here"]
 
+RECORDINGS: Final = Path(__file__).parent / "recordings"
 _ONE_IN: Final = 64  # CTAs records, or in more, so that no more than these do:
 _MOST_CTAS: Final = 128
 _MOST_SPANS: Final = 1000  # of a launch; fewer CTAs record if it has more
+_KEPT_SPANS: Final = 200  # of one launch, about, in a file
+_MOST_OTHERS: Final = 128  # CTAs that do not record, of which a file keeps when they ran
+_UNEVEN: Final = 0.25  # CTAs whose times have a deviation of more than this share of their mean are all kept
 _LAUNCHES: Final = 24  # of a session; those observed leave some for the records
 _EVERY: Final = 4  # of those that are not observed one in so many is recorded, or, of large ones, the first
 _FEW_CTAS: Final = 1024  # of a launch that is not large, as each CTA has a row
-_MOST_OTHERS: Final = 512  # CTAs that do not record, of which a file keeps when they ran
 _ROUNDS: Final = 8
 _PAIRS: Final = 5  # launches of fault and twin in a round
 _SLEEP_CYCLES: Final = 4_000_000  # about 2 ms, in which the host gets ahead
 _EVIDENCE_SECONDS: Final = 20.0
 _SETTLED_S: Final = 0.2  # in which a session measures clocks and the cost of records
+_NEEDED_OF_SAMPLES: Final = (
+    "kernel", "variant", "key", "binary", "launches", "samples", "dropped", "period_cycles", "instructions",
+)  # fmt: skip
 
 
 def prepared(prepare: Prepare, small: bool) -> Launch:
@@ -46,58 +64,58 @@ def evidence_file(case: Case) -> str:
     return re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") + ".pftrace.gz"
 
 
-def warm(case: Case, small: bool, out: Path) -> None:
-    """Compile all that recording the case needs, into Triton's cache, and choose its CTAs."""
-    if case.mended is not None:
-        prepared(case.mended, small)()
-    launch = prepared(case.prepare, small)
-    one_in = _one_in(launch)
-    with profscope.session(ctas=one_in) as prof:
-        launch()
-        _synchronize()
-    spans, recorded = len(prof.df), int(prof.ctas["recorded"].sum())
-    if spans > _MOST_SPANS:
-        few = max(1, recorded * _MOST_SPANS // spans)
-        last = math.prod(launch.grid) - 1
-        chosen = sorted({round(last * at / max(1, few - 1)) for at in range(few)})
-        with profscope.session(ctas=chosen):
-            launch()
-            _synchronize()
-        _choice_file(case, out).write_text(json.dumps(chosen))
+def runs_here(case: Case) -> bool:
+    """Whether the GPU runs the kernel, or the emulator, which stands for compute capability 8.0."""
+    major, minor = torch.cuda.get_device_capability() if torch.cuda.is_available() else (8, 0)
+    return case.least <= major * 10 + minor
 
 
-def _one_in(launch: Launch) -> int:
-    return max(_ONE_IN, 1 << (math.prod(launch.grid) // _MOST_CTAS).bit_length())
+def compile_ahead(cases: Iterable[Case], workers: int) -> None:
+    """Fill Triton's cache from several processes; a case that fails there fails again when it is measured."""
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        wait([pool.submit(_compile, case.name) for case in cases])
 
 
-def _choice_file(case: Case, out: Path) -> Path:
-    return out / evidence_file(case).replace(".pftrace.gz", ".ctas")
+def _compile(name: str) -> None:
+    """All that `record` compiles."""
+    from bench.corpus.cases import CASES
+
+    with surroundings():
+        if mended := CASES[name].mended:
+            prepared(mended, small=False)()
+        fault = prepared(CASES[name].prepare, small=False)
+        with profscope.session(ctas=_recording_ctas(fault)):
+            fault()
+            synchronize()
 
 
 def record(case: Case, small: bool, out: Path) -> dict[str, Any]:
-    """A row of the table: times, and whether fault and twin agree. The evidence goes into a file in out."""
-    begun = time.monotonic()
-    fault = prepared(case.prepare, small)
-    fault()
-    row: dict[str, Any] = {"name": case.name, "round": case.round, "half": case.half}
-    row |= {"causes": list(case.causes), "lines": list(case.lines)}
-    if case.mended is None:
-        row |= _times("fault", timed((fault,))[0])
-    else:
-        expected = fault.outputs()
-        twin = prepared(case.mended, small)
-        twin()
-        row["same_results"] = agree(expected, twin.outputs())
-        for which, times in zip(("fault", "mended"), timed((fault, twin)), strict=True):
-            row |= _times(which, times)
-        if times := row.get("fault_us"):
-            row["gain"] = 1 - row["mended_us"] / times
-        del twin
-    path, choice = out / evidence_file(case), _choice_file(case, out)
-    chosen = json.loads(choice.read_text()) if choice.exists() else None
-    choice.unlink(missing_ok=True)
-    row |= _evidence(fault, path, chosen) | {"file": path.name, "bytes": path.stat().st_size}
-    row["seconds"] = time.monotonic() - begun
+    """A row of the table: times, and whether fault and twin agree. The evidence goes into a file in out.
+
+    small: on the emulator, without times.
+    """
+    with surroundings():
+        fault = prepared(case.prepare, small)
+        fault()
+        row: dict[str, Any] = {"name": case.name, "causes": list(case.causes), "lines": list(case.lines)}
+        if case.mended is None:
+            row |= _times("fault", timed((fault,))[0])
+        else:
+            row |= _times_of_both(fault, prepared(case.mended, small))
+        profile = _evidence(fault)
+    save(cut(profile).tables, out / evidence_file(case))
+    hardware = profile.metadata.get("hardware", {})
+    return row | {"file": evidence_file(case), "not_measured": hardware.get("not_measured", [])}
+
+
+def _times_of_both(fault: Launch, twin: Launch) -> dict[str, Any]:
+    expected = fault.outputs()
+    twin()
+    row: dict[str, Any] = {"same_results": agree(expected, twin.outputs())}
+    for which, times in zip(("fault", "mended"), timed((fault, twin)), strict=True):
+        row |= _times(which, times)
+    if fault_us := row.get("fault_us"):
+        row["gain"] = 1 - row["mended_us"] / fault_us
     return row
 
 
@@ -129,41 +147,59 @@ def _times(which: str, times: list[float]) -> dict[str, Any]:
     return {f"{which}_us": middle, f"{which}_quartiles_us": [low, high]}
 
 
-def _evidence(launch: Launch, path: Path, chosen: list[int] | None) -> dict[str, Any]:
-    """Launches in a session, saved; what of the hardware's evidence is missing. chosen: CTAs that record."""
+def _evidence(launch: Launch) -> Profile:
+    """Launches in a session, some of them recorded and, on a GPU, others observed."""
     on_gpu = torch.cuda.is_available()
     hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
-    is_large = bool(chosen) or math.prod(launch.grid) > _FEW_CTAS
-    ctas, every = chosen or _one_in(launch), _LAUNCHES if is_large else _EVERY
+    ctas = _recording_ctas(launch)
+    is_large = isinstance(ctas, list) or math.prod(launch.grid) > _FEW_CTAS
+    every = _LAUNCHES if is_large else _EVERY
     with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
         launch()
-        _synchronize()
+        synchronize()
         time.sleep(_SETTLED_S if on_gpu else 0)
         for _ in range(_LAUNCHES - 1 if on_gpu else 1):
             launch()
-        _synchronize()
-    thinned(prof.profile).save(path)
-    return {
-        "recorded_launches": len(prof.launches),
-        "spans": len(prof.df),
-        "not_measured": prof.metadata.get("hardware", {}).get("not_measured", []),
-        "notes": prof.metadata["notes"],
-    }
+        synchronize()
+    return prof.profile
 
 
-def thinned(profile: Profile) -> Profile:
-    """A profile with fewer of the CTAs that do not record, if all take about the same time: each has a row,
-    and a large grid has many."""
-    ctas = profile.tables.ctas
-    cycles = ctas["duration_cycles"]
-    others = np.flatnonzero(~ctas["recorded"].to_numpy(bool))
-    if cycles.std() >= UNEVEN * cycles.mean() or len(others) <= _MOST_OTHERS:
-        return profile
-    kept = ctas["recorded"].to_numpy(bool, copy=True)
-    kept[others[np.linspace(0, len(others) - 1, _MOST_OTHERS).astype(int)]] = True
-    return Profile.of(replace(profile.tables, ctas=ctas[kept].reset_index(drop=True)))
+def _recording_ctas(launch: Launch) -> int | list[int]:
+    """One CTA in so many, or those listed, if these had too many spans."""
+    one_in = max(_ONE_IN, 1 << (math.prod(launch.grid) // _MOST_CTAS).bit_length())
+    with profscope.session(ctas=one_in) as prof:
+        launch()
+        synchronize()
+    spans, recorded = len(prof.df), int(prof.ctas["recorded"].sum())
+    if spans <= _MOST_SPANS:
+        return one_in
+    few, last = max(1, recorded * _MOST_SPANS // spans), math.prod(launch.grid) - 1
+    return sorted({round(last * at / max(1, few - 1)) for at in range(few)})
 
 
-def _synchronize() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def cut(profile: Profile) -> Profile:
+    """What a recording keeps of a profile; all CTAs if some take far longer than others."""
+    tables, cycles = profile.tables, profile.tables.ctas["duration_cycles"]
+    if cycles.std() < _UNEVEN * cycles.mean():
+        launch = tables.df[tables.df["launch"] == tables.launches["launch"].iloc[0]]
+        ctas = max(2, _KEPT_SPANS * launch["cta"].nunique() // max(1, len(launch)))
+        few = cut_spans(profile, ctas, launches=1, others=_MOST_OTHERS, most_spans=_KEPT_SPANS)
+    else:
+        few = cut_spans(profile, ctas=0, launches=0, others=0, most_spans=_KEPT_SPANS)
+    return Profile.of(_with_needed_metadata(few.tables))
+
+
+def _with_needed_metadata(tables: Tables) -> Tables:
+    """Without SASS, and without the sections of PTX that name this machine's folders."""
+    metadata = dict(tables.metadata)
+    metadata["code"] = [_shorter(code) for code in metadata.get("code", [])]
+    if sampler := metadata.get("sampler"):
+        binaries = [{name: each[name] for name in _NEEDED_OF_SAMPLES} for each in sampler["binaries"]]
+        metadata["sampler"] = sampler | {"binaries": binaries}
+    return replace(tables, metadata=metadata)
+
+
+def _shorter(code: Mapping[str, Any]) -> dict[str, Any]:
+    ptx = unpacked(code["ptx"]).partition("\t.section\t.debug")[0]
+    ttgir = re.sub(r'profscope\.manifest = "(\\.|[^"\\])*", ', "", unpacked(code["ttgir"]))
+    return {**code, "ptx": packed(ptx), "ttgir": packed(ttgir)}

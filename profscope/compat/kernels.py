@@ -100,8 +100,10 @@ def recording_call(kernel: CompiledKernel) -> Call | None:
     own: Call | None = getattr(launcher, "call_with_profile_buffer", None)  # the emulator's
     if own is not None:
         return own
-    called = type(launcher).__call__
-    code = getattr(called.original if isinstance(called, Gate) else called, "__code__", None)
+    called: Any = type(launcher).__call__
+    while isinstance(called, Gate):  # a session's may be over that of a run that waited for the first launch
+        called = called.original
+    code = getattr(called, "__code__", None)
     if code is None or getattr(launcher, "gsan_enabled", False):
         return None
     names = code.co_varnames[: code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)]

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profscope
-from bench.diagnose import RECORDINGS
+from bench.corpus.recording import RECORDINGS
 from profscope.analysis.breakdown import PARTS, breakdown, sm_time
 from profscope.binaries.listing import CLASSES
 from profscope.evidence.sample_tables import sample_tables
@@ -27,6 +27,7 @@ from tests.support.captures import captured
 from tests.support.profiles import profiles, regular_profile
 from tests.support.sessions import session
 
+DATA = Path(__file__).parents[1] / "data"
 MOST_NS = 60
 NO_SM_TIME = "copy_kernel #0: idle-sms, tail, imbalance, between-ctas: "
 
@@ -192,12 +193,9 @@ def test_kernels_without_shared_memory_do_not_wait_for_it(recording: str, reason
     assert "shared memory" not in waits
 
 
-@pytest.mark.parametrize(
-    "recording", ["256-negatives-at-once-by-4-warps", "fading-keys-loaded-when-their-token-is-due"]
-)
-def test_a_recorded_cta_makes_no_tail(recording: str) -> None:
+def test_a_recorded_cta_makes_no_tail() -> None:
     """Of two full waves one CTA has records, and its SM ends a fifth later, or more."""
-    profile = profscope.load(RECORDINGS / f"{recording}.pftrace.gz")
+    profile = profscope.load(DATA / "diagnosis" / "a-recorded-cta-ends-last.pftrace.gz")
     last = profile.ctas.groupby("sm")["end_ns"].max().sort_values() - profile.ctas["start_ns"].min()
     assert last.iloc[-1] > 1.2 * last.iloc[-2]
     table = profile.breakdown()
