@@ -1,15 +1,14 @@
 """Findings of the corpus' recordings against the faults that its kernels have: how many are right.
 
-    python -m bench.diagnose [--kept-apart | --all] [--round N] [--emulator]      needs no GPU
+    python -m bench.diagnose                 the recordings of the repository; needs no GPU
+    python -m bench.diagnose --corpus DIR    those of another folder, such as bench/corpus/recordings of
+                                             `git worktree add DIR 1a7651aa`: 712 kernels
+    python -m bench.diagnose --live DIR      record the kernels on this machine's GPU into DIR, and judge that
+    python -m bench.diagnose --fit           fit the intervals of gains (`rules/intervals.py`)
 
-By default it judges the half that rules may be written by; --kept-apart judges the other half. Cases of all
-rounds but the first were written by somebody who had not read the rules, and recorded once there were rules.
---emulator runs the cases, small, on the emulator, and judges those whose faults it can show: what a launch of
-few CTAs leaves idle is no finding then, and nobody knows the real gain.
-`bench/corpus/recordings` has a recording of each case, from an H200 or, of rounds 10 to 12, an H100; and in
-`times.json` the expected causes and lines, and what fixing it saved. To stay small, they are cut: of cases
-with many spans some CTAs, or the first spans of each warp, are left; if all CTAs take about the same time, a
-file has 512 of those that do not record. So their totals over CTAs are not those of the launch.
+`times.json` beside the recordings has the expected causes and lines, and what fixing the fault saved. A case
+is right if the first finding names the cause and the line; a kernel without a fault must have no finding but
+what it is bound by. Faults that cost less than 10 % are not judged.
 """
 
 from __future__ import annotations
@@ -21,54 +20,50 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 import profscope
 from bench.corpus.cases import CASES
-from bench.corpus.recording import prepared
+from bench.corpus.recording import RECORDINGS, prepared, record
 from bench.kernels import surroundings
-from profscope.analysis.cause import NOISE_PCT
+from profscope.analysis.cause import RESULT
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.rules.diagnose import diagnose
+from profscope.analysis.rules.intervals import angle
+from profscope.analysis.rules.kernel import kernel_of
 from profscope.profiles import Profile, load
 
-__all__ = [
-    "EMULATED",
-    "RECORDINGS",
-    "Judged",
-    "cases",
-    "emulated",
-    "emulated_names",
-    "emulated_profile",
-    "judge",
-    "main",
-    "totals",
-]
+__all__ = ["RECORDINGS", "Judged", "cases", "emulated", "judge", "main", "spreads", "totals"]
 
-RECORDINGS: Final = Path(__file__).parent / "corpus" / "recordings"
-_LEAST_REAL_PCT: Final = 10.0  # what mending must bring for a fault to be judged
+_LEAST_REAL_PCT: Final = 10.0  # what fixing must bring for a fault to be judged
 _WITHIN: Final = 1.5  # times the real gain, or the real gain times the predicted one
 _SHOWN: Final = 3  # findings of a row
 # A fault of the launch has no line.
 _OF_LAUNCHES: Final = ("idle-sms", "tail", "tiny-ctas", "low-occupancy", "too-many-warps")
-# What a small launch has whatever the kernel.
+# What a small launch, as the emulator's are, has whatever the kernel.
 _OF_SIZE: Final = ("idle-sms", "tail", "tiny-ctas")
-# What the emulator cannot show of any kernel: it has no registers, and no SM of it is idle in a large launch.
-_UNSEEN: Final = frozenset({"register-spills", *_OF_SIZE})
-EMULATED: Final = 80  # the compute capability that the emulator stands for
 # Faults of a product may stand at the product as well as at what it is given.
 _OF_DOTS: Final = (
     "small-mma", "no-tensor-cores", "mma-not-overlapped", "partition-starved", "too-many-warps",
 )  # fmt: skip
+_LEANS_ON: Final = 6.0  # so many cases do all other rules count in the fit of one
+_FEWEST_TO_FIT: Final = 5
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Judged:
     """A case and its findings.
 
-    real_pct: what mending it brought; NaN if nobody knows, None for a kernel without a fault. bounds: of the
-    gain of the top finding.
+    real_pct: what fixing it brought; NaN if unknown, None for a kernel without a fault. bounds: of the gain
+    of the first finding.
     """
 
     name: str
@@ -86,63 +81,45 @@ class Judged:
 
     @property
     def false(self) -> bool:
-        """Whether a kernel without a fault has a finding that promises something."""
-        return self.real_pct is None and any(gain >= NOISE_PCT for _, _, gain in self.found)
+        """Whether a kernel without a fault has a finding."""
+        return self.real_pct is None and any(not name.endswith(RESULT) for name, _, _ in self.found)
 
     @property
     def gain_is_near(self) -> bool:
-        """Whether the top finding's gain and the real one are alike."""
+        """Whether the first finding's gain and the real one are alike."""
         if self.real_pct is None or not self.found:
             return False
         return self.real_pct / _WITHIN <= self.found[0][2] <= self.real_pct * _WITHIN
 
     @property
     def gain_is_between(self) -> bool:
-        """Whether the real gain is in the top finding's interval."""
+        """Whether the real gain is in the first finding's interval."""
         return self.real_pct is not None and self.bounds[0] <= self.real_pct <= self.bounds[1]
 
 
-def cases() -> list[dict[str, Any]]:
-    """Rows of `times.json`: name, half, causes, lines, file in RECORDINGS, gain (a share of the time), and
-    times in us."""
-    rows: list[dict[str, Any]] = json.loads((RECORDINGS / "times.json").read_text())["rows"]
+def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
+    """Rows of `times.json`: name, causes, lines, file in the folder, and gain, a share of the time."""
+    found: Any = json.loads((folder / "times.json").read_text())
+    rows: list[dict[str, Any]] = found["rows"]
     return rows
 
 
-def emulated_profile(name: str) -> Profile:
-    """A case of the corpus, run small on the emulator."""
+def emulated(name: str) -> Judged:
+    """What is found of a case that the emulator runs, small."""
+    case = CASES[name]
     with surroundings():
-        launch = prepared(CASES[name].prepare, True)
+        launch = prepared(case.prepare, True)
         with profscope.session() as profile:
             launch()
-    return profile
-
-
-def emulated(name: str) -> Judged:
-    """What is found of a case that the emulator has run."""
-    case, profile = CASES[name], emulated_profile(name)
     row = {"name": name, "causes": case.causes, "lines": case.lines, "gain": math.nan}
-    return judge(row, profile, besides=_OF_SIZE)
+    return judge(row, profile.profile, besides=_OF_SIZE)
 
 
-def emulated_names(half: str) -> list[str]:
-    """The cases of a half, or of both ("all"), that the emulator runs and shows."""
-    small = {row["name"] for row in cases() if row["causes"] and 100 * row["gain"] < _LEAST_REAL_PCT}
-    return [
-        name
-        for name, case in CASES.items()
-        if (not case.causes or (case.emulator and case.causes[0] not in _UNSEEN))
-        and case.least <= EMULATED and half in (case.half, "all") and name not in small
-    ]  # fmt: skip
-
-
-def judge(case: dict[str, Any], profile: Profile, besides: Collection[str] = ()) -> Judged:
+def judge(case: Mapping[str, Any], profile: Profile, besides: Collection[str] = ()) -> Judged:
     """A row of `times.json` and its recording. besides: findings that are left out."""
     table = profile.findings()
-    numbers = ["gain_pct", "gain_low_pct", "gain_high_pct"]
-    table[[each for each in numbers if each not in table]] = 0.0
     table = table[~table["finding"].isin(besides)]
-    found = tuple(table.reindex(columns=["finding", "line", "gain_pct"]).itertuples(index=False, name=None))
+    found = tuple(table[["finding", "line", "gain_pct"]].itertuples(index=False, name=None))
     cause, line = found[0][:2] if found else ("", 0)
     bounds = tuple(table[["gain_low_pct", "gain_high_pct"]].iloc[0]) if found else (0.0, 0.0)
     # What is loaded twice is loaded at two lines, either of which can go: the finding names both.
@@ -169,24 +146,21 @@ def totals(judged: Sequence[Judged]) -> dict[str, tuple[int, int]]:
     faults = [each for each in judged if each.real_pct is not None and not each.listed_only]
     faultless = [each for each in judged if each.real_pct is None]
     named = [each for each in faults if each.right_cause]
-    known = [each for each in named if each.real_pct is not None and not math.isnan(each.real_pct)]
+    stated = [each for each in named if each.found and not math.isnan(each.found[0][2])]
     found = {
-        "top finding right, cause and line": (sum(each.right_line for each in named), len(faults)),
-        f"faultless kernels with a finding above {NOISE_PCT:.0f} %": (
+        "first finding right, cause and line": (sum(each.right_line for each in named), len(faults)),
+        "kernels without a fault that have a finding": (
             sum(each.false for each in faultless),
             len(faultless),
         ),
     }
-    if known:
+    if stated:
         found |= {
-            f"gain within {_WITHIN} times the real one, where the cause is right": (
-                sum(each.gain_is_near for each in known),
-                len(known),
+            f"gain within {_WITHIN} times the real one": (
+                sum(each.gain_is_near for each in stated),
+                len(stated),
             ),
-            "real gain between gain_low_pct and gain_high_pct, where the cause is right": (
-                sum(each.gain_is_between for each in known),
-                len(known),
-            ),
+            "real gain in the interval": (sum(each.gain_is_between for each in stated), len(stated)),
         }
     return found
 
@@ -196,25 +170,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.diagnose", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    half = parser.add_mutually_exclusive_group()
-    half.add_argument("--kept-apart", action="store_true", help="the half that no rule was written by")
-    half.add_argument("--all", action="store_true", help="both halves")
-    parser.add_argument("--round", type=int, help="only the cases that were written then: 1, 2 or 6 to 14")
-    parser.add_argument("--emulator", action="store_true", help="run the cases, small, on the emulator")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--corpus", type=Path, default=RECORDINGS, help="a folder with times.json")
+    source.add_argument(
+        "--live", type=Path, metavar="DIR", help="record on this machine's GPU into DIR first"
+    )
+    parser.add_argument("--fit", action="store_true", help="print the spreads of gains instead")
     options = parser.parse_args(argv)
-    chosen = "all" if options.all else "kept apart" if options.kept_apart else "open"
-    rounds = {options.round} if options.round else {case.round for case in CASES.values()}
-    if options.emulator:
-        names = emulated_names(chosen)
-        judged = [emulated(name) for name in names if CASES[name].round in rounds]
-    else:
-        judged = [
-            judge(case, load(RECORDINGS / case["file"]))
-            for case in cases()
-            if chosen in (case["half"], "all") and case["round"] in rounds
-        ]
-    sys.stdout.write("\n".join([*_table(judged), "", *_confusion(judged), "", *_totals(judged)]) + "\n")
+    folder = options.live or options.corpus
+    if options.live is not None:
+        _record(options.live)
+    rows = cases(folder)
+    if options.fit:
+        print("\n".join(spreads(rows, folder)))
+        return 0
+    judged = [judge(row, load(folder / row["file"])) for row in rows]
+    print("\n".join([*_table(judged), "", *_by_cause(judged), "", *_totals(judged)]))
     return 0
+
+
+def _record(folder: Path) -> None:
+    """Record each kernel of the corpus, one after the other, with what fixing its fault brings here."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with surroundings():
+        rows = [record(case, small=False, out=folder) for case in CASES.values()]
+    (folder / "times.json").write_text(json.dumps({"rows": rows}, indent=1))
 
 
 def _table(judged: Sequence[Judged]) -> Iterator[str]:
@@ -234,22 +214,19 @@ def _mark(each: Judged) -> str:
     return "ok" if each.right_cause and each.right_line else "line" if each.right_cause else "WRONG"
 
 
-def _confusion(judged: Sequence[Judged]) -> Iterator[str]:
-    wrong = Counter(
-        (each.causes[0], each.found[0][0] if each.found else "nothing")
-        for each in judged
-        if each.causes and not each.listed_only and not each.right_cause
-    )
-    yield "taken for another cause:" if wrong else "no cause is taken for another one"
-    for (cause, found), count in sorted(wrong.items()):
-        yield f"  {cause}: {found}, {count} times" if count > 1 else f"  {cause}: {found}"
+def _by_cause(judged: Sequence[Judged]) -> Iterator[str]:
+    """How many are right, by the first expected cause."""
+    faults = [each for each in judged if each.causes and not each.listed_only]
+    every = Counter(each.causes[0] for each in faults)
+    right = Counter(each.causes[0] for each in faults if each.right_cause and each.right_line)
+    yield from (f"{right[cause]:4} of {count:3}  {cause}" for cause, count in sorted(every.items()))
 
 
 def _totals(judged: Sequence[Judged]) -> Iterator[str]:
     for what, (count, of) in totals(judged).items():
         yield f"{what}: {count} of {of}"
     small = [f"{each.name} ({each.real_pct:.0f} %)" for each in judged if each.listed_only]
-    yield f"not judged, mending brings less than {_LEAST_REAL_PCT:.0f} %: {', '.join(small) or 'none'}"
+    yield f"not judged, fixing brings less than {_LEAST_REAL_PCT:.0f} %: {', '.join(small) or 'none'}"
 
 
 def _lines_of_statements(profile: Profile, marked: Collection[int]) -> set[int]:
@@ -281,5 +258,51 @@ def _lines_of_dots(profile: Profile) -> set[int]:
     }
 
 
+# How far real gains are from calculated ones.
+
+
+def spreads(rows: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[str]:
+    """The rows of `intervals.SPREADS`, fitted to the cases whose first finding is right; then how many of
+    each round the fit to all other rounds covers."""
+    known = []
+    for row in rows:
+        if not row["causes"] or 100 * row["gain"] < _LEAST_REAL_PCT:
+            continue
+        first = _first(load(folder / row["file"]))
+        if first is not None and first[0] in row["causes"]:
+            known.append((first[0], row.get("round", 0), angle(100 * row["gain"]) - angle(first[1])))
+    names, rounds = np.array([each[0] for each in known]), np.array([each[1] for each in known])
+    off = np.array([each[2] for each in known])
+    for name in sorted(set(names)):
+        low, high = _fitted(off[names == name], off[names != name])
+        yield f'    "{name}": Spread({min(0.0, low):.3f}, {max(0.0, high):.3f}),'
+    covered = 0
+    for name, number in {(name, number) for name, number, _ in known}:
+        here, others = (names == name) & (rounds == number), rounds != number
+        low, high = _fitted(off[(names == name) & others], off[(names != name) & others])
+        covered += int(((low <= off[here]) & (off[here] <= high)).sum())
+    yield f"of rounds left out: {covered} of {len(known)} in their intervals"
+
+
+def _first(profile: Profile) -> tuple[str, float] | None:
+    """The first finding of a profile's kernel, and its calculated gain in percent."""
+    (judged,) = kernel_analyses(profile.tables)
+    kernel = kernel_of(judged) if isinstance(judged, KernelAnalysis) else None
+    first = None if kernel is None else next(diagnose(kernel), None)
+    return None if first is None or not first.weight else (first.finding, first.weight)
+
+
+def _fitted(own: Floats, others: Floats) -> tuple[float, float]:
+    """What 5 % of the differences are below and above: of a rule's own, and, counting as a few, of all
+    others, moved to the rule's median."""
+    middle = float(np.median(own)) if len(own) >= _FEWEST_TO_FIT else 0.0
+    values = np.concatenate([own, others - (np.median(others) if len(others) else 0.0) + middle])
+    weights = np.concatenate([np.ones(len(own)), np.full(len(others), _LEANS_ON / max(1, len(others)))])
+    order = np.argsort(values)
+    at = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    low, high = np.interp([0.05, 0.95], at, values[order])
+    return float(low), float(high)
+
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(sys.argv[1:]))
