@@ -99,8 +99,7 @@ class Judged:
 
 def cases(folder: Path = RECORDINGS) -> list[dict[str, Any]]:
     """Rows of `times.json`: name, causes, lines, file in the folder, and gain, a share of the time."""
-    found: Any = json.loads((folder / "times.json").read_text())
-    rows: list[dict[str, Any]] = found["rows"]
+    rows: list[dict[str, Any]] = json.loads((folder / "times.json").read_text())["rows"]
     return rows
 
 
