@@ -73,7 +73,8 @@ def slowdown(facts: Facts) -> Reason | None:
     reasons = []
     for row in facts.overhead:
         low, high = row["slowdown_low"], row["slowdown_high"]
-        how = f"{row['slowdown']:.3f} times the bare time ({low:.3f} to {high:.3f}, {row['basis']})"
+        between = f"{low:.3f} to {high:.3f}, " if low < high else ""
+        how = f"{row['slowdown']:.3f} times the bare time ({between}{row['basis']})"
         # Where the interval, which has the layout noise in it, reaches the bare time, it may be none.
         known = row["basis"] in _TIMED
         noise = known and low <= 1

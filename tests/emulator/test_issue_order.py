@@ -125,6 +125,21 @@ def test_loads_wait_for_registers(threads: int, most: int) -> None:
     assert in_flight.max() == budget - 1  # one holds the sum
 
 
+def order_of(*steps: Issue) -> list[int]:
+    found = in_order(steps, [], lambda name: 1, 255)
+    return [each.number for each in found if isinstance(each, Issue)]
+
+
+def test_loads_keep_their_order_unless_they_need_loaded_data() -> None:
+    """Or else a span around the first would have the second one in it."""
+    parameter = step(0, [], ["pointer"], COSTS[Cost.PARAMETER].latency, load=False)
+    address = step(1, ["pointer"], ["address"], 4, load=False)
+    first, other = (step(2, ["address"], ["x"], LATENCY, load=True), step(3, [], ["y"], LATENCY, load=True))
+    assert order_of(parameter, address, first, other) == [0, 1, 2, 3]
+    index = step(1, ["pointer"], ["address"], LATENCY, load=True)
+    assert order_of(parameter, index, first, other) == [0, 1, 3, 2]
+
+
 @triton.jit
 def chain_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)

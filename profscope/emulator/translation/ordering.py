@@ -119,12 +119,12 @@ class _Dependencies:
                 stored[space] = at
 
     def _loads(self) -> None:
-        """Loads whose addresses are known keep their order: those that wait for nothing long."""
+        """Loads whose addresses take arithmetic alone keep their order."""
         late = set[int | str]()
         before: int | None = None
         for at, step in enumerate(self.steps):
             is_late = not late.isdisjoint(self.values[at])
-            if is_late or step.is_long:
+            if is_late or step.is_mark:
                 late.add(at)
             if step.is_load and not is_late:
                 if before is not None:

@@ -34,7 +34,6 @@ _SPACES: Final = {
     "global": _GLOBAL, "shared": _SHARED, "local": _LOCAL, "param": frozenset[str](),
     "const": frozenset[str](), "": _EVERYWHERE,
 }  # fmt: skip
-PLAIN_LATENCY: Final = 6  # cycles of the slowest instruction that is but arithmetic
 _ORDERED: Final = ("volatile", "acquire", "release", "acq_rel", "mmio")
 _FENCES: Final = (
     "bar.warp", "membar", "fence", "griddepcontrol", "cp.async.commit_group",
@@ -88,11 +87,6 @@ class Issue:
     @property
     def is_load(self) -> bool:
         return bool(self.touches.read and self.writes) and not self.touches.written
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it is more than plain arithmetic."""
-        return self.latency > PLAIN_LATENCY
 
     @property
     def is_mark(self) -> bool:
