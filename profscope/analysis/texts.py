@@ -66,7 +66,8 @@ def clipped(text: str, characters: int) -> str:
 def before_number(text: str) -> str:
     """A text that was cut, without the number that it ends with, which may be a part of one: "16 % of peak,".
     Digits of a name stay, and so does what is a number as a whole."""
-    return _NUMBER_AT_END.sub("", text).rstrip() or text
+    kept = _NUMBER_AT_END.sub("", text)
+    return text if kept == text else kept.rstrip() or text
 
 
 def printable(text: str, keep: str = "") -> str:

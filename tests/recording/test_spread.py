@@ -276,7 +276,6 @@ def test_totals_are_off_by_no_more_than_a_few_standard_errors() -> None:
 SHIFTED: dict[str, dict[str, tuple[int, ...]]] = {
     "add": {"x": (128 * 1024,), "y": (128 * 1024,)},
     "softmax": {"x": (256, 512)},
-    "early_return": {"x": (128 * 128,)},
     "noinline": {"x": (128,)},
     "call_paths": {"x": (128, 256)},
     "joined_paths": {"x": (128, 128)},
