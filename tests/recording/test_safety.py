@@ -206,7 +206,8 @@ def test_addresses_beyond_2_gib_of_tags_do_not_wrap(tmp_path: Path, monkeypatch:
         assert total == ctas
         for cta in chosen:
             schedule = launch.schedule(placement, 1)
-            launch.execute(begun, schedule, np.array([cta]), np.zeros((1, 2), np.int64), np.zeros(1, np.int32))
+            times, sms = np.zeros((1, 2), np.int64), np.zeros(1, np.int32)
+            launch.execute(begun, schedule, np.array([cta]), times, sms)
 
     monkeypatch.setattr(Launch, "run_in_rounds", some)
     out = torch.zeros(32, dtype=torch.int32)
