@@ -60,7 +60,7 @@ def count_text(value: int, one: str = "", many: str = "") -> str:
 
 def clipped(text: str, characters: int) -> str:
     """A text, cut if it is longer, but for a number at its end."""
-    return text if len(text) <= characters else before_number(text[: characters - 3]) + "..."
+    return text if len(text) <= characters else before_number(text[: characters - 3]).rstrip() + "..."
 
 
 def before_number(text: str) -> str:

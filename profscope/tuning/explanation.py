@@ -133,7 +133,9 @@ class Explanation:
             return f"best: {self.launched}; {faster}"
         times = self.tries.set_index("options")[unit]
         saved = 100 * (1 - times[self.best] / times[self.launched])
-        told = "" if (self.findings["gain_pct"] > 0).any() else "; no finding explains that"
+        suggested = (self.tries["finding"] != "") & (self.tries["options"] == self.best)
+        explained = suggested.any() or (self.findings["gain_pct"] > 0).any()
+        told = "" if explained else "; no finding explains that"
         return f"best: {self.best}, {saved:.1f} % less time{told}"
 
 

@@ -358,7 +358,7 @@ def test_what_the_binary_shows_is_found_without_hardware(name: str, finding: str
     assert rows["gain_pct"].isna().all()
     assert rows["evidence"].str.contains("by the binary alone").all()
     with_evidence = recorded(name).findings().query("finding == @finding")
-    assert with_evidence["gain_pct"].notna().all()
+    assert with_evidence["gain_high_pct"].notna().all()
 
 
 @pytest.mark.parametrize("name", _FAULTLESS)

@@ -25,7 +25,6 @@ _FAULTS = {
     "norm in float64": "fp64-arithmetic",
     "columns summed each step": "serial-reduction",
     "decode by broadcast": "no-tensor-cores",
-    "depthwise bytes in float32": "conversions",
     "predicted kernels loaded for each colour": "redundant-load",
 }
 _FAULTLESS = (

@@ -69,7 +69,8 @@ def with_spread(share: float) -> Kernel:
     """CTAs of several waves whose times are apart by so much of their mean, on either side."""
     kernel = of_case("ragged segments")
     half = np.full(len(kernel.cta_cycles) // 2, share)
-    return replace(kernel, cta_cycles=1e5 * (1 + np.concatenate([half, -half])))
+    cycles = 1e5 * (1 + np.concatenate([half, -half]))
+    return replace(kernel, cta_cycles=cycles, grid=4 * kernel.room * kernel.sms)
 
 
 def with_waits(share: float) -> Kernel:

@@ -135,7 +135,7 @@ def test_findings_are_a_table_whose_sentences_are_whole() -> None:
                 [
                     row
                     | {"gain_pct": gain, "program_pct": gain, "variant": 0, "file": "", "confidence": "high"}
-                    | {"evidence_values": {}, "gain_low_pct": 0.0, "gain_high_pct": gain}
+                    | {"evidence_values": {}, "gain_low_pct": 0.0, "gain_high_pct": gain, "weight": gain}
                 ],
                 [],
             ),

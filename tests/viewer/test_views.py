@@ -401,7 +401,7 @@ def test_findings_say_what_is_alike_once() -> None:
     text = "\n".join(line.plain for line in render_findings(rows, 100))
     assert text.count("Try: make more programs.") == 1
     assert text.count("cost model") == 0
-    assert "50%  idle-sms in 6 places (40 to 55 %, confidence: high)" in text
+    assert "80%  idle-sms in 6 places (64 to 88 %, 50 % of all kernels' time, confidence: high)" in text
     assert [f"why {at}\n" in text for at in range(6)] == [True] * 3 + [False] * 3
     assert "3 more; --show findings --top 0 has them" in text
     whole = "\n".join(line.plain for line in render_findings(rows, 100, 0))
