@@ -195,6 +195,14 @@ def test_empty_grid_calls_hooks_and_runs_nothing() -> None:
     assert not out.any()
 
 
+@pytest.mark.parametrize("grid", [(1, 65536), (1, 1, 65536), (2**31,)])
+def test_a_grid_that_cuda_refuses_is_refused(grid: tuple[int, ...]) -> None:
+    x, out = torch.ones(32), torch.zeros(32)
+    with pytest.raises(EmulatorError, match=r"add_kernel: grid \(.*CUDA allows at most"):
+        add_kernel[grid](x, x, out, 32, BLOCK=32)
+    assert not out.any()
+
+
 @triton.jit
 def descriptor_kernel(ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
     desc = tl.make_tensor_descriptor(ptr, [rows, cols], [cols, 1], [BLOCK, BLOCK])
