@@ -18,7 +18,6 @@ import triton
 import triton.language as tl
 from hypothesis import given
 from hypothesis import strategies as st
-from triton import knobs
 
 import profscope
 import profscope.language as psl
@@ -373,7 +372,7 @@ def test_other_threads_compile_bare_meanwhile() -> None:
 
 
 def test_in_the_interpreter_scopes_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knobs.runtime, "interpret", True)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
     interpreted = triton.jit(values_kernel.fn)
     out = torch.empty(1, dtype=torch.int32)
     with psl.scope("nothing here either"):

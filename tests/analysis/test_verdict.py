@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profscope import load
 from profscope.analysis import verdict as judging
 from profscope.analysis.trust_rules import RULES, Reason
 from profscope.analysis.verdict import CARE, DISTRUST, EMULATED, LABELS, TRUST, Verdict
@@ -90,22 +89,6 @@ def test_a_rule(rule: str, label: str, broken: dict[str, Any]) -> None:
 
 def test_fewer_ctas_on_an_sm_are_no_reason_if_launches_take_as_long() -> None:
     assert rules(profile(own={"ctas_per_sm": 3})) == []
-
-
-CLEAN = (
-    "copy", "sum", "softmax", "layer-norm", "swiglu", "transpose", "embedding", "exponentials",
-    "running-sum", "histogram", "forces", "matmul-bfloat16",
-)  # fmt: skip
-
-
-def test_clean_kernels_of_an_h200_are_mostly_to_be_trusted() -> None:
-    """Some CTAs of two launches each, with hardware=True. Recording slows the layer norm by up to 16 %, and
-    the clock changes under the matmul."""
-    recordings = ROOT / "bench" / "corpus" / "recordings"
-    verdicts = {name: load(recordings / f"good-{name}.pftrace.gz").verdict for name in CLEAN}
-    doubtful = {name: verdict.headline for name, verdict in verdicts.items() if verdict.label != TRUST}
-    assert len(doubtful) <= 3, doubtful
-    assert "layer_norm_kernel: occupancy" in doubtful["layer-norm"]
 
 
 def of_unequal_ctas(shares: list[list[float]], grid: int = 64) -> Profile:

@@ -278,7 +278,6 @@ SHIFTED: dict[str, dict[str, tuple[int, ...]]] = {
     "softmax": {"x": (256, 512)},
     "noinline": {"x": (128,)},
     "call_paths": {"x": (128, 256)},
-    "joined_paths": {"x": (128, 128)},
 }
 
 
