@@ -160,7 +160,8 @@ def test_ctas_that_do_not_record_have_a_row_though_all_share_one_body() -> None:
         assert prof.ctas["cta"][prof.ctas["recorded"]].tolist() == sorted(prof.df["cta"].unique())
         took = prof.ctas["duration_cycles"]
         recorded = took[prof.ctas["recorded"]]
-        assert took.between(recorded.min() / 2, recorded.max()).all()
+        # Triton 3.6 compiles the way of a CTA that does not record to 1 % more cycles.
+        assert took.between(recorded.min() / 2, 1.02 * recorded.max()).all()
 
 
 def test_partitions_are_part_of_their_cta() -> None:
