@@ -20,7 +20,6 @@ from profscope.instrument_passes.analyses.values import (
     LOADS,
     LOOPS,
     POINTERS,
-    PRODUCTS,
     WRITES,
     Node,
     Value,
@@ -30,11 +29,9 @@ from profscope.instrument_passes.analyses.values import (
 
 __all__ = ["Dependence", "Dependences"]
 
-_LANES, _DATA, _LANE_DATA, _PRODUCT, _DIVIDED, _DIVISION, _ROUNDED, _NO_ARGUMENT = (
-    1 << at for at in range(8)
-)
-_AXES: Final = {axis: 1 << 8 + at for at, axis in enumerate(AXES)}
-_FIRST_FREE: Final = 8 + len(AXES)
+_LANES, _DATA, _LANE_DATA, _DIVIDED, _DIVISION, _ROUNDED, _NO_ARGUMENT = (1 << at for at in range(7))
+_AXES: Final = {axis: 1 << 7 + at for at, axis in enumerate(AXES)}
+_FIRST_FREE: Final = 7 + len(AXES)
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,6 @@ class Dependence:
     loads: frozenset[Node]
     of_data: bool
     of_lane_data: bool
-    of_products: bool
     is_divided: bool
     has_division: bool
     is_rounded: bool
@@ -117,7 +113,7 @@ class Dependences:
         if LOADS.search(node.name):
             bits |= self._bit("load", node)
         if is_data(node):
-            bits |= _DATA | (_LANE_DATA if is_tensor else 0) | (_PRODUCT if PRODUCTS.search(node.name) else 0)
+            bits |= _DATA | (_LANE_DATA if is_tensor else 0)
         if LOADS.search(node.name) or ATOMICS.match(node.name) or node.op.regions:
             bits |= self._varying(node.loops)
         return bits
@@ -183,7 +179,6 @@ class Dependences:
             loads=frozenset(named["load"]),  # type: ignore[arg-type]
             of_data=bool(bits & _DATA) or bool(named["load"]),
             of_lane_data=bool(bits & _LANE_DATA),
-            of_products=bool(bits & _PRODUCT),
             is_divided=bool(bits & _DIVIDED),
             has_division=bool(bits & _DIVISION),
             is_rounded=bool(bits & _ROUNDED),
@@ -191,6 +186,15 @@ class Dependences:
         )
 
     def number(self, value: Value) -> int:
+        if not self._known:
+            for node in self._nodes:
+                for result in node.results:
+                    self._numbered(result)
+        return self._numbered(value)
+
+    def _numbered(self, value: Value) -> int:
+        """Those of what it is computed from are known, as ops come after what makes their operands; a block
+        may be printed before another one that it reads from: its own values count as computed there."""
         if value not in self._known:
             self._known[value] = self._numbers.setdefault(self._computation(value), len(self._numbers))
         return self._known[value]
@@ -199,11 +203,11 @@ class Dependences:
         node = value.maker
         if node is None:
             if value.is_counter and value.around is not None:
-                return "counter", *map(self.number, value.around.operands[:FOR_BOUNDS])
+                return "counter", *map(self._numbered, value.around.operands[:FOR_BOUNDS])
             return value
         if node.op.regions or is_data(node) or ATOMICS.match(node.name):
             return value
-        return _NAMES.sub("%", node.text), value.index, *map(self.number, node.operands)
+        return _NAMES.sub("%", node.text), value.index, *map(self._numbered, node.operands)
 
 
 _NAMES: Final = re.compile(r"%[\w#:-]+")

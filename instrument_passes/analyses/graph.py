@@ -192,39 +192,28 @@ class Graph:
     def affine(self, value: Value) -> dict[Value | None, int] | None:
         """A value as a sum: by value its integer factor, by None the constant; None if it is no such sum of
         what is neither loaded nor computed otherwise."""
-        made = value.maker
-        if made is None or made.name in ("tt.make_range", "tt.get_program_id"):
-            return {value: 1, None: 0}
-        if made.name == "arith.constant":
-            number = re.search(r"(?:dense<|constant )(-?\d+)\b(?!\.)", made.text)
-            return {None: int(number[1])} if number else None
-        if made.name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui"):
-            return self.affine(made.operands[0])
-        if made.name not in ("arith.addi", "arith.subi", "arith.muli", "tt.addptr") or len(made.operands) < 2:
-            return {value: 1, None: 0}
-        first, second = (self.affine(each) for each in made.operands[:2])
-        if first is None or second is None:
-            return None
-        if made.name == "arith.muli":
-            factor, other = (first, second) if len(first) == 1 else (second, first)
-            return (
-                {key: each * factor[None] for key, each in other.items()}
-                if len(factor) == 1
-                else {value: 1, None: 0}
-            )
-        sign = -1 if made.name == "arith.subi" else 1
-        total = {key: first.get(key, 0) + sign * second.get(key, 0) for key in {**first, **second}}
-        return {key: each for key, each in total.items() if each or key is None}
+        return self._sums.get(value, {value: 1, None: 0})
+
+    @cached_property
+    def _sums(self) -> dict[Value, dict[Value | None, int] | None]:
+        """`affine` of all results. Ops come after what makes their operands; what does not, is a term of its
+        own, as an argument is."""
+        found: dict[Value, dict[Value | None, int] | None] = {}
+        for node in self.nodes:
+            given = [found.get(value, {value: 1, None: 0}) for value in node.operands]
+            for value in node.results:
+                found[value] = _sum_of(node, value, given)
+        return found
 
     def number(self, value: Value) -> int:
         """Equal for values that are computed in the same way from the same: what a loop carries, a load or a
         branch gives is equal to itself only, the counters of loops with equal bounds are equal."""
         return self._facts.number(value)
 
-    @cached_property
-    def moves(self) -> Callable[[Node], bool]:
+    @staticmethod
+    def moves(node: Node) -> bool:
         """Whether an op passes elements on as they are, in another place or shape."""
-        return lambda node: _MOVES.match(node.name) is not None
+        return _MOVES.match(node.name) is not None
 
 
 _MOVES: Final = re.compile(
@@ -232,8 +221,33 @@ _MOVES: Final = re.compile(
 )
 
 
+def _sum_of(
+    node: Node, value: Value, given: list[dict[Value | None, int] | None]
+) -> dict[Value | None, int] | None:
+    """A result as a sum, of its op's operands as sums."""
+    if node.name == "arith.constant":
+        number = re.search(r"(?:dense<|constant )(-?\d+)\b(?!\.)", node.text)
+        return {None: int(number[1])} if number else None
+    if node.name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui"):
+        return given[0]
+    if node.name not in ("arith.addi", "arith.subi", "arith.muli", "tt.addptr") or len(given) < 2:
+        return {value: 1, None: 0}
+    first, second = given[:2]
+    if first is None or second is None:
+        return None
+    if node.name == "arith.muli":
+        factor, other = (first, second) if len(first) == 1 else (second, first)
+        if len(factor) > 1:
+            return {value: 1, None: 0}
+        return {key: each * factor[None] for key, each in other.items()}
+    sign = -1 if node.name == "arith.subi" else 1
+    total = {key: first.get(key, 0) + sign * second.get(key, 0) for key in {**first, **second}}
+    return {key: each for key, each in total.items() if each or key is None}
+
+
 def _line_of(op: Op) -> int:
-    places = [(op.loc.file, op.loc.line), *((caller.file, caller.line) for caller in op.loc.callers)]
+    loc = op.loc
+    places = [(loc.file, loc.line), *((caller.file, caller.line) for caller in loc.callers)]
     return next(line for file, line in places if file == places[-1][0])
 
 

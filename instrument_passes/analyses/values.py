@@ -67,12 +67,6 @@ class Value:
             and self.around.name == LOOPS[0]
         )
 
-    @property
-    def carrier(self) -> Node | None:
-        """The loop that carries it from step to step, if it is a block argument of one."""
-        is_argument = self.maker is None and self.around is not None and self.around.name in LOOPS
-        return self.around if is_argument and not self.is_counter else None
-
 
 @dataclass(eq=False)
 class Node:

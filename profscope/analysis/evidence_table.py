@@ -43,6 +43,7 @@ __all__ = [
     "LANES",
     "LOADS",
     "MMA",
+    "SECTOR_BYTES",
     "STORES",
     "EvidenceTable",
     "Place",
@@ -56,6 +57,7 @@ Floats = NDArray[np.float64]
 
 LANES: Final = 32
 """Of a warp."""
+SECTOR_BYTES: Final = 32
 LOADS: Final = ("LDG", "LDGSTS")
 STORES: Final = ("STG",)
 ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
@@ -148,7 +150,7 @@ class EvidenceTable:
     @cached_property
     def local_bytes(self) -> float:
         """What a launch moves to and from local memory."""
-        return 32 * self.total("local_sectors") / max(1, self.launches)
+        return SECTOR_BYTES * self.total("local_sectors") / max(1, self.launches)
 
     @cached_property
     def sampled(self) -> float:
@@ -274,18 +276,18 @@ def _summed(counted: pd.DataFrame) -> _Summed:
 def _in_words_of_sass(counts: pd.DataFrame) -> pd.DataFrame:
     """With `op`, `cls`, `bytes` and the pipes; `executed` in instructions of SASS, which one of PTX may be
     several of."""
-    opcodes = counts["opcode"].astype(str).tolist()
+    opcodes = counts["opcode"].astype(str)
     about = {opcode: _about(opcode) for opcode in set(opcodes)}
     known = pd.DataFrame(
         [about[each] for each in opcodes], counts.index, columns=["op", "cls", "bytes", "sass", *PIPES]
     )
     executed = counts["executed"] * known["sass"]
-    copies = known["op"].eq("LDGSTS") & counts["opcode"].astype(str).str.startswith("cp.async")
-    moved = 32 * counts["sectors_ideal"] / counts["threads"].clip(lower=1)  # its size is an operand
+    copies = known["op"].eq("LDGSTS") & opcodes.str.startswith("cp.async")
+    moved = SECTOR_BYTES * counts["sectors_ideal"] / counts["threads"].clip(lower=1)  # its size is an operand
     width = known["bytes"].where(~copies, 2 ** np.ceil(np.log2(moved.clip(4, 16))))
     amounts = counts.drop(columns=["executed"]).assign(
         executed=executed, op=known["op"], cls=known["cls"], bytes=width.astype(np.int64),
-        opcode=counts["opcode"].astype(str), file=counts["file"].astype(str),
+        opcode=opcodes, file=counts["file"].astype(str),
     )  # fmt: skip
     return amounts.assign(**{pipe: known[pipe] * executed for pipe in PIPES})
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from profscope.analysis.evidence_table import ATOMICS, LOADS, STORES, EvidenceTable, Mask
+from profscope.analysis.evidence_table import ATOMICS, LOADS, SECTOR_BYTES, STORES, EvidenceTable, Mask
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.limits import binding
 from profscope.analysis.rules import thresholds
@@ -29,7 +29,6 @@ QUEUES = (*LSU_QUEUES, "long_scoreboard", "drain", "tex_throttle", "short_scoreb
 """Stalls that are waits for memory, or until one of its queues takes an access."""
 _ROOFS = ("dram", "tensor")  # what a kernel is written for: near them, nothing else is in its way
 _PLACES = 64  # of an SM, for warps
-_SECTOR_BYTES = 32.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +47,7 @@ class Edit:
     kept: Mapping[str, float] = field(default_factory=dict)
 
 
-def without(table: EvidenceTable, rows: Mask, part: float = 1.0) -> Floats:
+def without(rows: Mask, part: float = 1.0) -> Floats:
     """`Edit.left` if a part of the instructions of these rows is gone."""
     return np.where(rows, 1 - part, 1.0)
 
@@ -102,10 +101,10 @@ class Resources:
         """L2 and DRAM move no more than loads and stores then touch; what caches have spared already is no
         gain."""
         table = self.table
-        load, store = (_SECTOR_BYTES * float(sectors[table.of(*ops)].sum()) for ops in (LOADS, STORES))
-        taken_store = _SECTOR_BYTES * table.sectors(*STORES)
-        missed = _SECTOR_BYTES * table.sectors(*LOADS) * self.missed_by_l1
-        others = table.local_bytes + 2 * _SECTOR_BYTES * table.sectors(
+        load, store = (SECTOR_BYTES * float(sectors[table.of(*ops)].sum()) for ops in (LOADS, STORES))
+        taken_store = SECTOR_BYTES * table.sectors(*STORES)
+        missed = SECTOR_BYTES * table.sectors(*LOADS) * self.missed_by_l1
+        others = table.local_bytes + 2 * SECTOR_BYTES * table.sectors(
             *ATOMICS
         )  # it reads its sector and writes it
         read, written = (self.counters.get(name, 0.0) for name in ("dram_read", "dram_write"))
@@ -120,7 +119,7 @@ class Resources:
         (NVIDIA, "Nsight Compute", memory tables). Stores and atomics go on to L2, and hit where a store has
         just been."""
         table = self.table
-        loaded = table.sectors(*LOADS) + table.local_bytes / _SECTOR_BYTES
+        loaded = table.sectors(*LOADS) + table.local_bytes / SECTOR_BYTES
         every = loaded + table.sectors(*STORES, *ATOMICS)
         stores = table.of(*STORES)
         again = (table.amount("sectors") - table.amount("sectors_ideal"))[stores].clip(min=0).sum()
@@ -131,7 +130,7 @@ class Resources:
     def l2_bytes(self) -> float:
         """What instructions ask L2 for."""
         moved = self.table.sectors(*LOADS, *STORES) + 2 * self.table.sectors(*ATOMICS)
-        return max(1.0, _SECTOR_BYTES * moved + self.table.local_bytes)
+        return max(1.0, SECTOR_BYTES * moved + self.table.local_bytes)
 
     def held_by_traffic(self, kept: Mapping[str, float], part: float = 1.0) -> float | None:
         """The part of the time that waits for traffic, if traffic binds the kernel; None if nothing does.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -220,3 +221,22 @@ def test_slices_end_where_they_are_told_to() -> None:
     assert {"tt.load", "tt.make_range", "tt.get_program_id"} <= everything
     up_to_data = {node.name for node in seen.backward([address], lambda node: node.name != "tt.load")}
     assert up_to_data == {"tt.addptr", "tt.load", "tt.splat"}
+
+
+def test_a_long_chain_of_sums_is_read_without_recursion() -> None:
+    steps = 3000
+    names = ["p", *(f"p{at}" for at in range(1, steps + 1))]
+    chain = "".join(
+        f"    %{made} = tt.addptr %{given}, %n : !tt.ptr<f32>, i32\n" for given, made in pairwise(names)
+    )
+    last = graph(chain).named(r"^tt\.addptr$")[-1].results[0]
+    assert sorted(graph(chain).affine(last).values()) == [0, 1, steps]  # type: ignore[union-attr]
+    assert graph(chain).number(last) != graph(chain).number(last.maker.operands[0])  # type: ignore[union-attr]
+
+
+def test_each_value_is_added_up_once() -> None:
+    """Sixty doublings are sixty steps, not 2**60."""
+    names = ["n", *(f"d{at}" for at in range(1, 61))]
+    chain = "".join(f"    %{made} = arith.addi %{given}, %{given} : i32\n" for given, made in pairwise(names))
+    last = graph(chain).named(r"^arith\.addi$")[-1].results[0]
+    assert sorted(graph(chain).affine(last).values()) == [0, 2**60]  # type: ignore[union-attr]

@@ -11,10 +11,10 @@ from profscope.analysis.evidence_table import CONVERSIONS, MMA, Mask, Place
 from profscope.analysis.limits import being
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, is_store
-from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.dataflow import CASTS, FROM_INTEGER, is_dot, is_store
+from profscope.analysis.rules.kernel import Kernel
 from profscope.analysis.rules.memory import torn_vectors
-from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.rule import Rule, Where, rows_removed
 from profscope.analysis.rules.tiles import OPERANDS
 from profscope.instrument_passes.analyses.graph import Graph, Node
 
@@ -34,7 +34,6 @@ _ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
 _INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
 _BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
-_FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
 _MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
 _ISSUING: Final = ("no_instructions", "math_pipe_throttle", "not_selected", "selected", "dispatch_stall")
@@ -62,10 +61,6 @@ def _at(kernel: Kernel, place: Place, rows: Mask, share: float, what: str, **amo
     )
 
 
-def _removed(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["removed"]), without(kernel.table, where.mask))
-
-
 def _in_float64(kernel: Kernel) -> Iterator[Where]:
     """Without it float32 does it: each float64 instruction becomes one that takes a slot as before, and the
     others at these lines are gone."""
@@ -82,8 +77,8 @@ def _in_float64(kernel: Kernel) -> Iterator[Where]:
 
 
 def _in_float32(kernel: Kernel, where: Where) -> Edit:
-    edit = _removed(kernel, where)
-    stays = kernel.resources.kept(Edit(0.0, without(kernel.table, where.mask & ~kernel.table.of(*_DOUBLES))))
+    edit = rows_removed(kernel, where)
+    stays = kernel.resources.kept(Edit(0.0, without(where.mask & ~kernel.table.of(*_DOUBLES))))
     return Edit(edit.removed, edit.left, kept={"issue": stays["issue"]})
 
 
@@ -110,7 +105,7 @@ def _index_arithmetic(kernel: Kernel) -> Iterator[Where]:
 
 
 def _no_division(kernel: Kernel, where: Where) -> Edit:
-    edit, table, torn = _removed(kernel, where), kernel.table, where.amounts["torn"]
+    edit, table, torn = rows_removed(kernel, where), kernel.table, where.amounts["torn"]
     if not torn.any():
         return edit
     sectors = table.amount("sectors").copy()
@@ -158,8 +153,8 @@ def _cheap_functions(kernel: Kernel, where: Where) -> Edit:
                 gone &= ~(kernel.at({line}) & reciprocals)
             gone &= ~kernel.at({line}) | reciprocals
     part = 1 - stays / max(1.0, float(executed[rows].sum()))
-    kept = kernel.resources.kept(Edit(0.0, without(table, gone)))
-    return Edit(part * float(where.amounts["removed"]), without(table, rows, part), kept={"xu": kept["xu"]})
+    kept = kernel.resources.kept(Edit(0.0, without(gone)))
+    return Edit(part * float(where.amounts["removed"]), without(rows, part), kept={"xu": kept["xu"]})
 
 
 def _is_by_one_number(division: Node) -> bool:
@@ -203,11 +198,11 @@ def avoidable_casts(graph: Graph) -> set[int]:
         source = graph.maker(node.operands[0], graph.moves)
         is_loaded = source is not None and _is_loaded(graph, source) and source.loop is node.loop
         goals = [each for each in graph.forward(node, graph.moves) if not graph.moves(each)]
-        is_operand = any(re.search(DOTS, goal.name) and not _is_mixed(graph, goal) for goal in goals)
-        is_asked_for = all(re.search(DOTS, goal.name) or is_store(goal) for goal in goals)
-        mixes = [source] if node.name in _FROM_INTEGER else goals
+        is_operand = any(is_dot(goal) and not _is_mixed(graph, goal) for goal in goals)
+        is_asked_for = all(is_dot(goal) or is_store(goal) for goal in goals)
+        mixes = [source] if node.name in FROM_INTEGER else goals
         is_of_bits = any(each is not None and _BITS.match(each.name) for each in mixes)
-        is_of_bits |= node.name in _FROM_INTEGER and node.loop is None  # a position
+        is_of_bits |= node.name in FROM_INTEGER and node.loop is None  # a position
         if is_operand if is_loaded else not (is_asked_for or is_of_bits):
             lines.add(node.line)
     return lines - {0}
@@ -225,7 +220,7 @@ def _is_mixed(graph: Graph, product: Node) -> bool:
     """Whether one operand alone was converted from integers, as quantised weights are: no tensor core
     multiplies two types."""
     made = [graph.maker(value, graph.moves) for value in product.operands[:OPERANDS]]
-    return sum(each is not None and each.name in _FROM_INTEGER for each in made) == 1
+    return sum(each is not None and each.name in FROM_INTEGER for each in made) == 1
 
 
 _SEEN: Final = frozenset({"counts", "samples"})
@@ -241,11 +236,10 @@ RULES: Final = (
     ),
     Rule(
         "slow-math", _SEEN | {"ttgir"}, _slow_functions, _cheap_functions, _TEXT,
-        "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the "
-        "range",
+        "a cheaper form: multiply by the reciprocal, x * x for powers, fast math, reduce the range",
     ),
     Rule(
-        "conversions", _SEEN | {"ttgir"}, _converted, _removed, _TEXT,
+        "conversions", _SEEN | {"ttgir"}, _converted, rows_removed, _TEXT,
         "keep one type inside the loop; convert once before or after it",
     ),
 )  # fmt: skip

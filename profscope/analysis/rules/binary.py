@@ -38,7 +38,6 @@ def _spills(kernel: Kernel) -> Iterator[Finding]:
     if kernel.spills:
         spilled = Quantity(kernel.spills, "registers")
         yield Finding(
-            ""
             "register-spills", *kernel.line(carried_line(kernel)),
             cited("{spilled} spill" + _ALONE, spilled=spilled),
             "more warps, smaller tiles, or a larger maxnreg", UNKNOWN_GAIN, "low",

@@ -5,12 +5,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from profscope.analysis.rules.kernel import DOTS
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
-__all__ = ["CASTS", "computed_by", "is_elementwise", "is_load", "is_store", "moved_from"]
+__all__ = [
+    "CASTS",
+    "FROM_INTEGER",
+    "computed_by",
+    "is_dot",
+    "is_elementwise",
+    "is_load",
+    "is_store",
+    "moved_from",
+]
 
 CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
 """Ops that convert numbers from one type to another."""
+FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
 _ELEMENTWISE: Final = re.compile(
     r"(arith|math)\.|tt\.(fp_to_fp|splat|broadcast|expand_dims|reshape|trans|split|join|cat)$"
     r"|ttg\.(convert_layout|local_alloc|memdesc_\w+)$"
@@ -24,6 +35,10 @@ _LOADS: Final = ("tt.load", "tt.descriptor_load", "ttg.local_load")
 def is_elementwise(node: Node) -> bool:
     """Whether each element of its result is computed of one of each operand, in whatever place or shape."""
     return _ELEMENTWISE.match(node.name) is not None
+
+
+def is_dot(node: Node) -> bool:
+    return re.search(DOTS, node.name) is not None
 
 
 def is_store(node: Node) -> bool:

@@ -11,11 +11,11 @@ from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samp
 from profscope.analysis.evidence_table import LANES, MMA
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import computed_by, is_elementwise, is_store, moved_from
-from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.dataflow import computed_by, is_dot, is_elementwise, is_store, moved_from
+from profscope.analysis.rules.kernel import Kernel
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import slow_products
-from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.rule import Rule, Where, as_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
@@ -60,10 +60,6 @@ def _late(kernel: Kernel) -> Iterator[Where]:
         },
         amounts={"removed": waits},
     )  # fmt: skip
-
-
-def _removed(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["removed"]))
 
 
 # Reductions in each step.
@@ -137,7 +133,7 @@ def _loads_around(kernel: Kernel, reductions: set[int]) -> float:
 
 def _met_once(kernel: Kernel, where: Where) -> Edit:
     """If shared memory is at its limit, all wait for what fills it."""
-    edit = Edit(0.0, without(kernel.table, where.mask))
+    edit = Edit(0.0, without(where.mask))
     fullest = max(("shared", "l1"), key=lambda name: kernel.used.get(name, 0.0))
     is_full = kernel.used.get(fullest, 0.0) >= thresholds.NEAR_ROOF and not kernel.emulated
     held = 1 - kernel.resources.kept(edit)[fullest] if is_full else 0.0
@@ -255,7 +251,7 @@ def _conversions(kernel: Kernel) -> Iterator[Where]:
 
 
 def _same_layout(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["waits"]), without(kernel.table, where.mask))
+    return Edit(float(where.amounts["waits"]), without(where.mask))
 
 
 def conversion_lines(graph: Graph) -> dict[int, int]:
@@ -301,7 +297,7 @@ def _brings_operand(graph: Graph, conversion: Node) -> bool:
     """Whether it brings what was loaded to the product that multiplies it."""
     made = moved_from(graph, conversion)
     goals = [node for node in graph.forward(conversion, graph.moves) if not graph.moves(node)]
-    is_multiplied = bool(goals) and all(re.search(DOTS, node.name) for node in goals)
+    is_multiplied = bool(goals) and all(is_dot(node) for node in goals)
     return made is not None and _is_load(graph, made) and is_multiplied
 
 
@@ -327,7 +323,7 @@ def _product_stored_by(graph: Graph, node: Node) -> Node | None:
     if made is None or made.loop is None or made.name in (_FROM_SHARED, "tt.load", "tt.descriptor_load"):
         return None
     found = [made, *(each for value in made.operands for each in computed_by(graph, value, made.loop)[0])]
-    if not any(re.search(DOTS, each.name) for each in found):
+    if not any(is_dot(each) for each in found):
         return None
     stored: Node | None = node
     while stored is not None and stored.name != _INTO_SHARED:
@@ -341,9 +337,7 @@ def _is_converted_again(graph: Graph, conversion: Node) -> bool:
     size = size_of(conversion.results[0].type)
     made = graph.backward(conversion.operands, lambda node: not _is_load(graph, node) and not node.op.regions)
     if any(
-        re.search(DOTS, each.name)
-        for node in made
-        for each in (node, *(graph.inside(node) if node.op.regions else ()))
+        is_dot(each) for node in made for each in (node, *(graph.inside(node) if node.op.regions else ()))
     ):
         return False
     return any(node.name == _CONVERSION and size_of(node.results[0].type) >= size for node in made)
@@ -352,23 +346,21 @@ def _is_converted_again(graph: Graph, conversion: Node) -> bool:
 _ALL: Final = frozenset({"counts", "samples", "ttgir"})
 RULES: Final = (
     Rule(
-        "late-warp", frozenset({"counts", "samples"}), _late, _removed,
+        "late-warp", frozenset({"counts", "samples"}), _late, as_removed,
         "the loop at {loop} takes {steps} of a warp on average, depending on its data; {waiting} then wait "
-        "for the "
-        "last warp",
+        "for the last warp",
         "give all warps the same work: sort by length, another layout, or fewer barriers",
     ),
     Rule(
         "serial-reduction", _ALL, _in_each_step, _met_once,
         "",
-        "keep a tensor of partial sums, and reduce once after the loop; if a step needs its result, fewer "
-        "warps",
+        "keep a tensor of partial sums, and reduce once after the loop; if a step needs its result, "
+        "fewer warps",
     ),
     Rule(
         "layout-conversion", _ALL, _conversions, _same_layout,
-        "{moving} move tensors from one layout to another through shared memory, again and again; {sampled} "
-        "are "
-        "there",
+        "{moving} move tensors from one layout to another through shared memory, again and again; "
+        "{sampled} are there",
         "an order of ops in which both sides share a layout; transpose once",
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from profscope.analysis.evidence_table import LANES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
-from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.rule import Rule, Where, as_removed
 from profscope.instrument_passes.analyses.graph import Graph, Node, element_bytes, size_of
 
 __all__ = ["LOADED", "RESULTS", "RULES", "differs_by_program"]
@@ -24,10 +24,6 @@ RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructio
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _CHOICES: Final = ("scf.while", "scf.if", "cf.cond_br", "cf.switch", "tt.call")
 _EXCHANGES: Final = ("barrier", "short_scoreboard", "mio_throttle")
-
-
-def _removed(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["removed"]))
 
 
 def _few_ctas(kernel: Kernel) -> Iterator[Where]:
@@ -203,8 +199,8 @@ def _many_warps(kernel: Kernel) -> Iterator[Where]:
 def _fewer_warps(kernel: Kernel, where: Where) -> Edit:
     left, waits = thresholds.SCHEDULERS / kernel.warps, float(where.amounts["waits"])
     if where.amounts["is_scan"]:
-        return Edit((1 - left) * waits, without(kernel.table, where.mask, 1 - left))
-    every = without(kernel.table, kernel.table.all, 1 - left)  # what all warps do alike
+        return Edit((1 - left) * waits, without(where.mask, 1 - left))
+    every = without(kernel.table.all, 1 - left)  # what all warps do alike
     every[where.mask] = 0.0
     return Edit(max(1 - left, waits), every, wavefronts=kernel.table.amount("wavefronts") * every)
 
@@ -230,28 +226,28 @@ def _bytes_combined(kernel: Kernel, name: str) -> float:
 
 RULES: Final = (
     Rule(
-        "idle-sms", frozenset(), _few_ctas, _removed,
+        "idle-sms", frozenset(), _few_ctas, as_removed,
         "{grid} on {device}: {idle} run nothing",
         "smaller tiles, another axis of the grid, or split the reduction over CTAs", "high",
     ),
     Rule(
-        "tail", frozenset(), _partial_wave, _removed,
+        "tail", frozenset(), _partial_wave, as_removed,
         "{grid} fill {waves}, each of {wave}: the last wave leaves {empty} empty",
         "tiles or a grid that fill the last wave, stream-K, or a persistent kernel",
     ),
     Rule(
-        "load-imbalance", frozenset({"ctas"}), _uneven_ctas, _removed,
+        "load-imbalance", frozenset({"ctas"}), _uneven_ctas, as_removed,
         "CTAs take {shortest} to {longest}, {mean} on average ({recorded} were timed)",
         "sort or interleave the work, or fetch the next tile from a counter",
     ),
     Rule(
-        "tiny-ctas", frozenset({"counters"}), _short_ctas, _removed,
+        "tiny-ctas", frozenset({"counters"}), _short_ctas, as_removed,
         "an SM starts a CTA every {interval}, and no resource is above {busiest}: starting CTAs takes the "
         "time",
         "more elements for each program: a larger block, or a loop over several",
     ),
     Rule(
-        "low-occupancy", frozenset({"counters", "samples"}), _few_warps, _removed,
+        "low-occupancy", frozenset({"counters", "samples"}), _few_warps, as_removed,
         "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it", "",
     ),
     Rule(

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMICS, LANES, LOADS, STORES, Mask, Place
+from profscope.analysis.evidence_table import ATOMICS, LANES, LOADS, SECTOR_BYTES, STORES, Mask, Place
 from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel
@@ -19,7 +19,6 @@ from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "carried_line", "scattered_over", "torn_vectors"]
 
-_SECTOR_BYTES: Final = 32
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _SHARED_WAITS: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
 _ATOMIC_WAITS: Final = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
@@ -281,7 +280,7 @@ def _spills(kernel: Kernel) -> Iterator[Where]:
 
 def _no_spills(kernel: Kernel, where: Where) -> Edit:
     table = kernel.table
-    moved = _SECTOR_BYTES * table.sectors(*LOADS, *STORES)
+    moved = SECTOR_BYTES * table.sectors(*LOADS, *STORES)
     kept = dict.fromkeys(("l1", "l2", "lsu"), moved / max(1.0, moved + table.local_bytes))
     own = max(table.share("executed", where.mask), table.waits(where.mask))
     return Edit(max(own, kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
@@ -344,14 +343,14 @@ def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
     def has_room(node: Node) -> bool:
         tensors = scattered_over(kernel.graph, node)
         room = sum(kernel.tensor_bytes.get(at, 0) for at in tensors)
-        return room > _SECTOR_BYTES * size_of(node.operands[0].type) or (kernel.emulated and bool(tensors))
+        return room > SECTOR_BYTES * size_of(node.operands[0].type) or (kernel.emulated and bool(tensors))
 
     apart = table.sectors(*ATOMICS) > LANES / 2 * table.total("executed", rows)
     return bool(nodes) and all(map(has_room, nodes)) and apart
 
 
 def _fewer_atomics(kernel: Kernel, where: Where) -> Edit:
-    kept = {"l2": 1 - 2 * _SECTOR_BYTES * kernel.table.sectors(*ATOMICS) / kernel.resources.l2_bytes}
+    kept = {"l2": 1 - 2 * SECTOR_BYTES * kernel.table.sectors(*ATOMICS) / kernel.resources.l2_bytes}
     return Edit(max(float(where.amounts["waits"]), kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
 
 
@@ -416,7 +415,7 @@ def _hidden(kernel: Kernel, where: Where) -> Edit:
     if not where.amounts["by_stages"]:
         return Edit(removed)
     stores = kernel.table.of("STS") & kernel.at(kernel.graph.lines(r"^tt\.load$", loop=True))
-    return Edit(removed, without(kernel.table, stores))
+    return Edit(removed, without(stores))
 
 
 _CONFLICTS: Final = "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}"
@@ -447,8 +446,7 @@ RULES: Final = (
     Rule(
         "atomics", _SEEN, _atomics, _fewer_atomics,
         "{waiting} wait for atomics, the fences around them, or for warps that do",
-        "add up in registers or shared memory first, then one atomic a CTA; or spread the "
-        "addresses",
+        "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
     ),
     Rule(
         "exposed-latency", frozenset({"samples"}), _exposed, _hidden,

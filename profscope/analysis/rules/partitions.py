@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from profscope.analysis.cause import Quantity, of_peak, of_samples
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.kernels.sync_points import partition_of_warp, partitions_of
-from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, Kernel
-from profscope.analysis.rules.rule import Rule, Where
+from profscope.analysis.rules.rule import Rule, Where, as_removed
 
 __all__ = ["RULES"]
 
@@ -95,13 +94,9 @@ def _name(judged: KernelAnalysis, site: int) -> str:
     return scope.removeprefix(judged.kernel).strip() or "the default partition"
 
 
-def _removed(kernel: Kernel, where: Where) -> Edit:
-    return Edit(float(where.amounts["removed"]))
-
-
 RULES: Final = (
     Rule(
-        "partition-starved", frozenset(), _starved, _removed, "",
+        "partition-starved", frozenset(), _starved, as_removed, "",
         "more buffers between the partitions (num_stages), or more warps for the slower one",
     ),
 )  # fmt: skip

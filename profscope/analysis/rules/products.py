@@ -14,9 +14,9 @@ from profscope.analysis.evidence_table import CONVERSIONS, LOADS, MMA
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, computed_by, is_store
+from profscope.analysis.rules.dataflow import CASTS, FROM_INTEGER, computed_by, is_dot, is_store
 from profscope.analysis.rules.kernel import DOTS, Kernel
-from profscope.analysis.rules.rule import HOPPER, Rule, Where
+from profscope.analysis.rules.rule import HOPPER, Rule, Where, rows_removed
 from profscope.analysis.rules.tiles import OPERANDS, larger_tiles, tile_of
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value, element_bytes
 from profscope.instrument_passes.ir.signature import rank
@@ -33,7 +33,6 @@ _THROUGH: Final = re.compile(
 """Ops through which an element of a product stays one."""
 _ADDING: Final = ("arith.addf", "scf.yield")  # what uses a sum that goes on
 _ARITHMETIC: Final = re.compile(r"(arith|math)\.|tt\.(fp_to_fp|reduce|extern_elementwise)$")
-_FROM_INTEGER: Final = ("arith.sitofp", "arith.uitofp")
 _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 
 
@@ -194,11 +193,6 @@ def _fetch_lines(graph: Graph) -> set[int]:
     return found - {0}
 
 
-def _gone(kernel: Kernel, where: Where) -> Edit:
-    """Without the instructions of the rows."""
-    return Edit(float(where.amounts["removed"]), without(kernel.table, where.mask))
-
-
 def _small(kernel: Kernel) -> Iterator[Where]:
     """Without it wide wgmma reads its operands from shared memory, and tiles are as large as those of good
     products."""
@@ -235,7 +229,7 @@ def _small(kernel: Kernel) -> Iterator[Where]:
 
 def _wide(kernel: Kernel, where: Where) -> Edit:
     removed, larger = larger_tiles(kernel)
-    left = without(kernel.table, where.mask)
+    left = without(where.mask)
     kept = kernel.resources.kept(Edit(0.0, left))
     both = {name: kept.get(name, 1.0) * larger.get(name, 1.0) for name in {*kept, *larger}}
     return Edit(max(float(where.amounts["waits"]), removed), left, kept=both)
@@ -270,7 +264,7 @@ def unoverlapped_products(graph: Graph) -> list[Unoverlapped]:
             node: [each for value in node.operands[:OPERANDS] for each in computed_by(graph, value, loop)[0]]
             for node in inside
         }
-        if any(re.search(DOTS, each.name) for made in made_by.values() for each in made):
+        if any(is_dot(each) for made in made_by.values() for each in made):
             late = [node for node in inside if node.line and _could_be_behind(graph, node, loop)]
             found += [Unoverlapped(node.line, set(), False, {}) for node in late]
             continue
@@ -285,7 +279,7 @@ def unoverlapped_products(graph: Graph) -> list[Unoverlapped]:
             of_operand = [each for each in made if _is_arithmetic(each)]
             if (of_result or of_operand) and node.line:
                 by_casts = all(CASTS.match(each.name) for each in of_result + of_operand)
-                widened = dict(_widened(graph, each) for each in of_operand if each.name in _FROM_INTEGER)
+                widened = dict(_widened(graph, each) for each in of_operand if each.name in FROM_INTEGER)
                 found.append(
                     Unoverlapped(node.line, {each.line for each in of_operand} - {0}, by_casts, widened)
                 )
@@ -323,7 +317,7 @@ def _could_be_behind(graph: Graph, product: Node, loop: Node) -> bool:
                 graph.moves(node) or CASTS.match(node.name) is not None or node.name.endswith("dot_wait")
             ),
         )
-        is_product = source is not None and re.search(DOTS, source.name) is not None and source.is_in(loop)
+        is_product = source is not None and is_dot(source) and source.is_in(loop)
         if is_product and computed_by(graph, other, loop) == ([], False):
             return True
     return False
@@ -360,7 +354,7 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
 
 
 def _overlapped(kernel: Kernel, where: Where) -> Edit:
-    edit = _gone(kernel, where)
+    edit = rows_removed(kernel, where)
     if not where.amounts["by_casts"]:
         return edit
     table, widened = kernel.table, where.amounts["widened"]
@@ -377,7 +371,7 @@ def _overlapped(kernel: Kernel, where: Where) -> Edit:
 _SEEN: Final = frozenset({"counters", "counts", "samples"})
 RULES: Final = (
     Rule(
-        "no-tensor-cores", frozenset({"counts", "ttgir"}), _by_fma, _gone,
+        "no-tensor-cores", frozenset({"counts", "ttgir"}), _by_fma, rows_removed,
         "a product of matrices by FMA: {fma}, none of the tensor cores",
         "tl.dot with tf32, bf16 or fp16 inputs", "high",
     ),

@@ -11,24 +11,22 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMICS, LOADS, Mask, Place
+from profscope.analysis.evidence_table import ATOMICS, LOADS, SECTOR_BYTES, Mask, Place
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.rule import Rule, Where
-from profscope.analysis.rules.tiles import larger_tiles, tile_of
+from profscope.analysis.rules.tiles import GROWS, larger_tiles, tile_of
 from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
 __all__ = ["RULES", "repeated_loads", "tensor_bytes"]
 
-_SECTOR_BYTES: Final = 32.0
 _OF_L1: Final = ("l1", "lsu")
 _QUEUED: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
 _WAITS: Final = ("long_scoreboard", "lg_throttle", "barrier")
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
 _CHANGES: Final = re.compile(r"tt\.(store|atomic_)")
-_GROWN: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
 
 
 # A value that the program has loaded before.
@@ -173,7 +171,7 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
     sectors, ideal = (table.by_place(table.amount(name), rows & (table.amount("sectors") > 0))
                       for name in ("sectors", "sectors_ideal"))  # fmt: skip
     return {
-        place: _SECTOR_BYTES * min(sectors[place], ideal[place]) / max(1, table.launches) for place in sectors
+        place: SECTOR_BYTES * min(sectors[place], ideal[place]) / max(1, table.launches) for place in sectors
     }
 
 
@@ -204,11 +202,11 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     if not asked:
         return
     touched = {
-        place: each * table.launches / _SECTOR_BYTES
+        place: each * table.launches / SECTOR_BYTES
         for place, each in _touched(kernel, table.of(*LOADS)).items()
     }
     programs, repeated = _programs_by_line(kernel), repeated_loads(kernel)
-    sizes = {line: tensor_bytes(kernel, line) / _SECTOR_BYTES for _, line in asked}
+    sizes = {line: tensor_bytes(kernel, line) / SECTOR_BYTES for _, line in asked}
     different = {place: min(touched[place] / programs.get(place[1], 1), sizes[place[1]]) for place in asked}
     needed = _distinct(kernel, different)
     shared = [
@@ -216,16 +214,16 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         if different[place] < touched[place] and place[1] not in repeated
         and not any(kernel.graph.depends(node.operands[0]).loads for node in kernel.accesses_at(place[1]))
     ]  # fmt: skip
-    again = read - _SECTOR_BYTES * (needed + table.sectors(*ATOMICS)) - table.local_bytes
+    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMICS)) - table.local_bytes
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
-    if again > _SECTOR_BYTES * sum(asked[place] for place in shared):  # other loads' bytes are among those
+    if again > SECTOR_BYTES * sum(asked[place] for place in shared):  # other loads' bytes are among those
         return
     yield Where(
         max(shared, key=lambda place: touched[place] - different[place]),
         cites={
-            "read": Quantity(read / 1e6, "MB"), "different": Quantity(_SECTOR_BYTES * needed / 1e6, "MB"),
+            "read": Quantity(read / 1e6, "MB"), "different": Quantity(SECTOR_BYTES * needed / 1e6, "MB"),
             "dram": of_peak(dram),
         },
         amounts={"needed": needed},
@@ -243,7 +241,7 @@ def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
             unknown += sectors
         else:
             of_tensors[known] += sectors  # type: ignore[assignment]
-    return unknown + sum(min(each, kernel.bytes_of(of) / _SECTOR_BYTES) for of, each in of_tensors.items())
+    return unknown + sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in of_tensors.items())
 
 
 def _programs_by_line(kernel: Kernel) -> dict[int, int]:
@@ -278,7 +276,7 @@ def _sent_once(kernel: Kernel, where: Where) -> Edit:
     kept = resources.kept(edit)
     if kernel.graph.named(DOTS):
         read = kernel.counters.get("dram_read", 0.0)
-        kept["l2"] = (resources.l2_bytes + _SECTOR_BYTES * needed) / (resources.l2_bytes + read)
+        kept["l2"] = (resources.l2_bytes + SECTOR_BYTES * needed) / (resources.l2_bytes + read)
     dram = kernel.used.get("dram", 0.0)
     is_limit = min(1.0, dram / thresholds.ATTAINABLE_DRAM)  # for what part of the time
     removed = (1 - kept["dram"]) * max(is_limit, table.stalled(*_WAITS))
@@ -290,9 +288,9 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
     than L2 or DRAM. Without it tiles are as large as those of good products."""
     used = {
         name: kernel.used.get(name, 0.0) / thresholds.attainable(name)
-        for name in ("l2", "dram", "tensor", *_GROWN)
+        for name in ("l2", "dram", "tensor", *GROWS)
     }
-    asked, read = _SECTOR_BYTES * kernel.table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
+    asked, read = SECTOR_BYTES * kernel.table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
     traffic = max(kernel.used.get(name, 0.0) for name in ("l2", "dram"))
     if "dram_read" not in kernel.counters or traffic < thresholds.BOUND or asked < thresholds.REREAD * read:
         return
@@ -344,15 +342,13 @@ RULES: Final = (
         "redundant-load", _ALL, _again, _not_again,
         "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
-        "of the "
-        "loop",
+        "of the loop",
     ),
     Rule(
         "tile-reread", _ALL | {"counters"}, _reread, _not_reread,
         "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
         "this line",
-        "a program that does what several do now, or an order of the grid in which those that load the same "
-        "run "
-        "together",
+        "a program that does what several do now, or an order of the grid in which those that load the "
+        "same run together",
     ),
 )  # fmt: skip

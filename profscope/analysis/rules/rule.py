@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from profscope.analysis.cause import Confidence, Quantity
 from profscope.analysis.evidence_table import Mask, Place
-from profscope.analysis.resources import Edit
+from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules.kernel import Kernel
 
-__all__ = ["HOPPER", "Rule", "Where"]
+__all__ = ["HOPPER", "Rule", "Where", "as_removed", "rows_removed"]
 
 HOPPER: Final = frozenset({90})
 """Compute capability 9.0, with wgmma."""
@@ -66,3 +66,14 @@ class Rule:
         if self.architectures is not None and kernel.capability not in self.architectures:
             return "architecture"
         return ""
+
+
+def as_removed(kernel: Kernel, where: Where) -> Edit:
+    """`Rule.removed` of rules whose `where` has said which part of the time is gone, in `amounts`, and that
+    change no row."""
+    return Edit(float(where.amounts["removed"]))
+
+
+def rows_removed(kernel: Kernel, where: Where) -> Edit:
+    """The same, of rules without whose cause the instructions of the rows are gone, too."""
+    return Edit(float(where.amounts["removed"]), without(where.mask))

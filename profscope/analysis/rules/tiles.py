@@ -6,17 +6,17 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from profscope.analysis.evidence_table import LOADS
+from profscope.analysis.evidence_table import LOADS, SECTOR_BYTES
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import computed_by
+from profscope.analysis.rules.dataflow import computed_by, is_dot
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
-__all__ = ["OPERANDS", "Tile", "are_chained", "larger_tiles", "tile_of"]
+__all__ = ["GROWS", "OPERANDS", "Tile", "are_chained", "larger_tiles", "tile_of"]
 
 OPERANDS: Final = 2  # of a product, in front of what it adds to
 _TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
-_GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
+GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
 """Resources whose use grows with the bytes that a product loads."""
 
 
@@ -67,7 +67,7 @@ def _axes_of_operand(kernel: Kernel, product: Node, side: int, *, distinct: bool
             continue
         elif node.name == "tt.load":
             axes |= ask(node.operands[0]).axes
-        elif re.search(DOTS, node.name):
+        elif is_dot(node):
             left += node.operands[side : side + 1]
         else:
             left += value.sources
@@ -77,7 +77,7 @@ def _axes_of_operand(kernel: Kernel, product: Node, side: int, *, distinct: bool
 def are_chained(graph: Graph) -> bool:
     """Whether a product in a loop multiplies what another product of the step has made, as in attention."""
     return any(
-        re.search(DOTS, each.name)
+        is_dot(each)
         for node in graph.named(DOTS, loop=True)
         for value in node.operands[:OPERANDS]
         for each in computed_by(graph, value, node.loops[0])[0]
@@ -93,7 +93,7 @@ def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
     several times as often as DRAM sends any. What is loaded once, stays, and so does a product that no loop
     adds up."""
     tile, table = tile_of(kernel), kernel.table
-    asked, read = 32.0 * table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
+    asked, read = SECTOR_BYTES * table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
     if not asked or not tile.rows or not kernel.graph.named(DOTS, loop=True):
         return 0.0, {}
     good = thresholds.WGMMA_SIDE if are_chained(kernel.graph) else thresholds.TILE_SIDE
@@ -106,4 +106,4 @@ def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
     )  # fmt: skip
     left = (1 / longer_rows + 1 / longer_columns) / (1 / tile.rows + 1 / tile.columns)
     again = max(0.0, 1 - read / asked) * asked / kernel.resources.l2_bytes
-    return (1 - left) * again, dict.fromkeys(_GROWS, left) | {"l2": 1 - (1 - left) * again}
+    return (1 - left) * again, dict.fromkeys(GROWS, left) | {"l2": 1 - (1 - left) * again}

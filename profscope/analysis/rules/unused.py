@@ -12,7 +12,7 @@ from profscope.analysis.cause import Quantity, of_samples
 from profscope.analysis.evidence_table import LANES, LOADS, MMA, Mask, Place
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import is_load
+from profscope.analysis.rules.dataflow import is_dot, is_load
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import RESULTS
 from profscope.analysis.rules.rule import Rule, Where
@@ -60,7 +60,7 @@ def _cuts(graph: Graph) -> Iterator[tuple[Node, int, bool, bool]]:
         if not ends:
             continue
         inside = graph.inside(loop)
-        has_dot = any(re.search(DOTS, node.name) for node in inside)
+        has_dot = any(is_dot(node) for node in inside)
         chosen = [
             node.line for node in inside if node.name == "arith.select" and size_of(node.operands[0].type)
         ]
@@ -299,13 +299,9 @@ def discarded_products(graph: Graph) -> Iterator[Node]:
             continue
         made = graph.backward([condition])
         loads = [each for each in made if is_load(each)]
-        if (
-            not loads
-            or any(each in asked for each in loads)
-            or any(re.search(DOTS, each.name) for each in made)
-        ):
+        if not loads or any(each in asked for each in loads) or any(is_dot(each) for each in made):
             continue
-        if any(re.search(DOTS, each.name) for each in graph.backward(either)):
+        if any(is_dot(each) for each in graph.backward(either)):
             yield node
 
 
@@ -447,7 +443,6 @@ RULES: Final = (
     Rule(
         "masked-work", frozenset(), _where, _only_used, "",
         "a block that fits the row: the next smaller power of two and a loop, or several rows a program; end "
-        "the "
-        "loop of a tile without rows",
+        "the loop of a tile without rows",
     ),
 )  # fmt: skip
