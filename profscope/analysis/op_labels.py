@@ -11,7 +11,7 @@ import pandas as pd
 from profscope.analysis.spans.rows import Ints
 from profscope.instrument_passes.ops import OPS, SPANNABLE
 
-__all__ = ["hides_copies", "instructions_of", "label_of", "stages_of", "with_global_bytes"]
+__all__ = ["hides_copies", "instructions_of", "is_copy_wait", "label_of", "stages_of", "with_global_bytes"]
 
 _CLASSES = {info.label: info.cls for info in OPS.values() if info.cls in SPANNABLE}
 
@@ -52,6 +52,11 @@ def hides_copies(scopes: Iterable[str]) -> bool:
     """Whether a kernel with these scopes waits for copies, and none of them is recorded itself."""
     labels = {label_of(scope) for scope in scopes}
     return not labels.isdisjoint(_COPY_WAITS) and not any(_CLASSES.get(label) == _COPY for label in labels)
+
+
+def is_copy_wait(scope: str) -> bool:
+    """Whether a scope is a wait for asynchronous copies."""
+    return label_of(scope) in _COPY_WAITS
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from profscope.analysis.answers import answer_frame
 from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
@@ -24,6 +25,8 @@ __all__ = [
     "timed_entry",
     "variant_entry",
 ]
+
+Floats = NDArray[np.float64]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 
@@ -91,7 +94,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
     - "counters": the hardware timed bare launches (`session(hardware=True)`; `gpu__time_duration.sum`), and
       records say how long other launches took, from first record to last. That leaves out what a launch takes
       before its first CTA and behind its last one, up to 2 us, which is in the interval, as is what may lie
-      outside of the CTAs whose times are known.
+      outside of the CTAs whose times are known. Launches of less than 2 us are estimated.
     - "model": on the emulator without such pairs. slowdown is the cycles of recorded launches over those that
       they would take without the instructions of records.
     - "estimated": no bare launch was timed. Records may hide under waits, and cost nothing, or stand in a
@@ -152,7 +155,7 @@ def _row(
     if timed.recorded:
         took = np.asarray(timed.recorded)  # by the same events
         slowdown = _Slowdown(*ratio_of(timed.bare, timed.recorded), timed.basis)
-    elif timed.bare and len(took) and (missed := _missed_share(tables, kernel, usable)) is not None:
+    elif _is_told_by_counters(timed, took) and (missed := _missed_share(tables, kernel, usable)) is not None:
         slowdown = _by_counters(float(np.median(took)), missed, timed)
     elif np.isfinite(share):
         slowdown = _estimated(
@@ -239,6 +242,11 @@ def _estimated(share: float, ctas: int | None, bare_ctas: int | None, *, emulate
     return _Slowdown(float(np.sqrt(alone * fewer)), 1 / noise, apart * fewer * noise, "estimated")
 
 
+def _is_told_by_counters(timed: BareTimes, recorded_ns: Floats) -> bool:
+    """A launch that is shorter than what the counter's time has outside of it says nothing of itself."""
+    return bool(timed.bare) and len(recorded_ns) > 0 and float(np.median(recorded_ns)) > _OUTSIDE_NS
+
+
 def _by_counters(recorded_ns: float, missed: float, timed: BareTimes) -> _Slowdown:
     """missed: see `_missed_share`."""
     (bare_ns,) = timed.bare
@@ -271,6 +279,8 @@ def _missing(row: dict[str, Any], tables: Tables) -> list[str]:
         if tables.metadata.get("part"):
             why = "the cost of records is known for whole launches only; this is a part of each"
         missing = "no bare launch was timed (session(baseline=))"
+        if row["bare_ns"] > 0:
+            missing = "the counters' time of a launch of less than 2 us is mostly not the kernel's"
         pairs = int((tables.metadata.get("options") or {}).get("baseline") or 0)
         if pairs:
             missing = f"baseline={pairs} needs more launches to time pairs"

@@ -192,7 +192,7 @@ def verdict_of(
             overhead=[row for row in rows if (row["kernel"], row["variant"]) == (kernel, variant)],
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
-            clock_change=_greatest(clocks, of_variant),
+            clock_change=_median(clocks, of_variant),
             distances=[row for row in apart if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
             share_error=errors.get((kernel, variant)),
@@ -257,6 +257,6 @@ def _clock_changes(tables: Tables) -> pd.Series[float]:
     return rates.quantile(0.99) / rates.quantile(0.01) - 1
 
 
-def _greatest(changes: pd.Series[float], launches: pd.DataFrame) -> float | None:
+def _median(changes: pd.Series[float], launches: pd.DataFrame) -> float | None:
     own = changes[changes.index.isin(launches["launch"])]
-    return float(own.max()) if len(own) else None
+    return float(own.median()) if len(own) else None

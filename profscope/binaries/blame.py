@@ -59,6 +59,8 @@ def blame(instructions: pd.DataFrame, stalls: pd.DataFrame) -> pd.DataFrame:
     - Reasons in CHARGED: to the producers, see above. A producer that is itself a wait for asynchronous
       work or for other warps, as a test of an mbarrier, stands for that work, or their arrival. Without a
       producer that can cause the reason they stay.
+    - `long_scoreboard` right behind a wait for copies (`DEPBAR`), where a warp that waits is seen: to these
+      copies, if nothing that the instruction itself needs can cause it.
     - `barrier` at a wait for wgmma (`WARPGROUP.DEPBAR`), which has no reason of its own on Hopper: to these
       MMAs. A kernel that does nothing else, its operands in place, stands there for half of its samples.
     - `barrier` anywhere else: other warps are late. So it is charged to what warps do on their way from the
@@ -115,11 +117,16 @@ class _Kernel:
             weights = self._producers(at, _MMA) if self._is_for_mmas(at) else self._on_the_way(at)
         elif at is not None and stall in CHARGED:
             weights = self._producers(at, CHARGED[stall])
+            if not weights and stall == "long_scoreboard" and self._is_behind_copies(at):
+                weights = self._producers(at - 1, CHARGED[stall])
         total = sum(weights.values())
         return {each: weight / total for each, weight in weights.items()} if total else {pc: 1.0}
 
     def _is_for_mmas(self, at: int) -> bool:
         return self._listing.instructions[at].opcode.startswith("WARPGROUP.DEPBAR")
+
+    def _is_behind_copies(self, at: int) -> bool:
+        return self._before[at] == [at - 1] and self._listing.instructions[at - 1].name == "DEPBAR"
 
     def _is_barrier(self, at: int) -> bool:
         return self._listing.instructions[at].name == "BAR"

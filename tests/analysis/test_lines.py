@@ -201,6 +201,26 @@ def test_spans_are_compared_where_ops_have_some() -> None:
     assert row["elsewhere"] == pytest.approx(-row["difference"])
 
 
+def test_who_waits_for_copies_is_in_the_span_of_that_wait() -> None:
+    """A warp is seen at the instruction behind the wait, which may be of any line."""
+    scopes = SPANS.df["scope"].cat.rename_categories({"wait": "async wait a"})
+    spans = replace(SPANS, df=SPANS.df.assign(scope=scopes))
+    summary = SPANS.summary()
+    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
+    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
+    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest}}
+    counts[77] = {"long_scoreboard": counts.pop(26)["wait"]}
+    classes = {23: "global load", 24: "global load", 27: "mma", 40: "global store", 77: "integer"}
+    distance = {
+        cause: profile(sample_rows(counts, classes=classes, blamed={77: (26, cause)}), tables=spans)
+        .timeline.distances()["distance"]
+        .item()
+        for cause in ("async copy", "global load")
+    }
+    assert distance["async copy"] == pytest.approx(0)
+    assert distance["global load"] == pytest.approx(ops[26] / (ops.sum() + rest))
+
+
 def test_a_span_has_inside_what_stands_between_its_clock_reads() -> None:
     """The clock that ends the copy's span is read late, and something of line 99 is done meanwhile."""
     summary = SPANS.summary()

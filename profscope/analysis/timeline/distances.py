@@ -16,7 +16,7 @@ from profscope.analysis.line_rows import (
     folded_path,
     witnesses,
 )
-from profscope.analysis.op_labels import instructions_of
+from profscope.analysis.op_labels import instructions_of, is_copy_wait
 from profscope.schema import Tables
 
 __all__ = ["ELSEWHERE", "compared", "distances"]
@@ -29,6 +29,8 @@ _Timed = list[tuple[Any, ...]]
 """Stretches of a binary that ops' spans have inside, by pc: those of two clock reads, then PLACE."""
 
 _SAMPLED_SPANS = "sampled spans"
+_COPY = "async copy"
+"""The class of instructions that a wait for copies is charged to (`binaries.blame`)."""
 _DTYPES = {
     "kernel": "str",
     "variant": "int32",
@@ -69,8 +71,9 @@ def distances(tables: Tables) -> pd.DataFrame:
     Time between the spans of ops is the self time of the loop or kernel around them, so it is known of no
     line. Spans are therefore compared with samples over the lines where an op has a span, and of
     these over the instructions that the span has inside: in a binary that records those between its two clock
-    reads, and the second of these, wherever they come from; else those that such an op is made of. A load's
-    span has the load inside, and not the conversion of what it brings. All else is one, "elsewhere".
+    reads, and the second of these, wherever they come from; else those that such an op is made of, and those
+    that are seen waiting for copies, if an op's span is this wait. A load's span has the load inside, and not
+    the conversion of what it brings. Everything else is grouped as "elsewhere".
 
     Below 200 samples a witness is left out. attrs["not_measured"] says what is missing, a list of texts.
     """
@@ -161,15 +164,19 @@ def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame, timed: _Timed) -> pd.DataF
     compiler has put elsewhere, as a loop around the test of a phase; then its class tells.
     """
     inside: dict[tuple[Any, ...], frozenset[str] | None] = {}
+    waits: dict[tuple[str, int], tuple[Any, ...]] = {}  # by the line of the copies
     for *of_op, scope in ops[[*PLACE, "scope"]].itertuples(index=False):
         key, classes = tuple(of_op), instructions_of(scope)
         known = inside.get(key, frozenset())
         inside[key] = None if classes is None or known is None else known | classes
+        if is_copy_wait(scope):
+            waits[key[0], key[1]] = key
     begins = np.array([begin for begin, *_ in timed], np.int64)
     at = np.searchsorted(begins, samples["pc"].to_numpy(np.int64)) - 1
     places: list[tuple[Any, ...]] = []
-    rows = samples[["pc", "class", *PLACE]].itertuples(index=False, name=None)
-    for span, (pc, cls, *own) in zip(at.tolist(), rows, strict=True):
+    blamed = ["blamed_class", "blamed_file", "blamed_line"]
+    rows = samples[["pc", "class", *blamed, *PLACE]].itertuples(index=False, name=None)
+    for span, (pc, cls, cause, file, line, *own) in zip(at.tolist(), rows, strict=True):
         if span >= 0 and pc <= timed[span][1]:
             place = timed[span][2:]
             is_told = place in inside
@@ -177,6 +184,8 @@ def _at_ops(samples: pd.DataFrame, ops: pd.DataFrame, timed: _Timed) -> pd.DataF
             place = tuple(own)
             of_place = inside.get(place, frozenset())
             is_told = not timed if of_place is None else cls in of_place
+            if not is_told and cause == _COPY and (file, line) in waits:
+                place, is_told = waits[file, line], True
         places.append(place if is_told else _NOWHERE)
     table = pd.DataFrame(places, samples.index, PLACE).astype({"file": "str", "way": "str"})
     return _by_line(samples.assign(**{name: table[name] for name in PLACE}))
