@@ -159,7 +159,7 @@ def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator
     first = rows[0]
     heading = [first.own.finding, *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"])]
     own = first.own
-    between = between_text(own.gain.low, own.gain.high) if own.gain_pct else ""
+    between = between_text(own.gain.low, own.gain.high) if own.gain_pct != 0 else ""
     of_all = program_text(own.gain_pct, own.program_pct)
     known = [text for text in (between, of_all, f"confidence: {_confidence(rows)}") if text]
     for at, text in enumerate(wrap([*heading, f"({', '.join(known)})"], width - 6)):

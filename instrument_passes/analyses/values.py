@@ -52,8 +52,8 @@ class Value:
 
     type: str
     index: int
-    maker: Node | None
-    around: Node | None
+    maker: Node | None = field(repr=False)
+    around: Node | None = field(repr=False)
     sources: list[Value] = field(default_factory=list, repr=False)
     users: list[Node] = field(default_factory=list, repr=False)
 
@@ -76,9 +76,9 @@ class Node:
     op: Op
     name: str
     line: int
-    around: tuple[Node, ...]
-    operands: list[Value] = field(default_factory=list)
-    results: list[Value] = field(default_factory=list)
+    around: tuple[Node, ...] = field(repr=False)
+    operands: list[Value] = field(default_factory=list, repr=False)
+    results: list[Value] = field(default_factory=list, repr=False)
 
     @cached_property
     def text(self) -> str:

@@ -116,7 +116,7 @@ def _findings(entry: KernelEntry) -> Markup:
         return joined([tag("p", entry.clean)] if entry.clean else [])
     items = []
     for own in entry.findings[:_FINDINGS]:
-        between = between_text(own.gain.low, own.gain.high) if own.gain_pct else ""
+        between = between_text(own.gain.low, own.gain.high) if own.gain_pct != 0 else ""
         of_all = program_text(own.gain_pct, own.program_pct)
         known = ", ".join(filter(None, (between, of_all, f"confidence: {own.confidence}")))
         items.append(

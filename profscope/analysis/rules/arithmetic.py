@@ -42,13 +42,15 @@ _ISSUING: Final = ("no_instructions", "math_pipe_throttle", "not_selected", "sel
 def _is_busiest(kernel: Kernel) -> bool:
     """Whether instructions take the time: warps issue them, or wait for their pipes and results, more than
     memory or the tensor cores are used. Otherwise they pass while those work. If it is not known how busy
-    memory is, waits for it tell."""
-    table = kernel.table
-    pipes = max(kernel.used.get(name, 0.0) for name in _PIPES)
+    memory is, waits for it tell. On the emulator counts alone decide: few warps hide no wait there."""
+    table, used = kernel.table, kernel.balance
+    pipes = max(used.get(name, 0.0) for name in _PIPES)
+    if kernel.emulated:
+        return pipes > max(used.get(name, 0.0) for name in ("dram", "l2", "tensor"))
     busy = max(pipes, table.stalled(*_ISSUING, "wait"))
     unknown = table.stalled("long_scoreboard", "lg_throttle", "drain")
-    memory = unknown if kernel.emulated else max(kernel.used.get(name, unknown) for name in ("dram", "l2"))
-    return busy > max(memory, kernel.used.get("tensor", 0.0))
+    memory = max(used.get(name, unknown) for name in ("dram", "l2"))
+    return busy > max(memory, used.get("tensor", 0.0))
 
 
 def _at(kernel: Kernel, place: Place, rows: Mask, share: float, what: str, **amounts: object) -> Where:
@@ -57,7 +59,11 @@ def _at(kernel: Kernel, place: Place, rows: Mask, share: float, what: str, **amo
     cites: dict[str, Quantity | str] = {"sampled": of_samples(share), "what": what}
     cites |= {"pipe": being(busiest), "busy": of_peak(kernel.used[busiest])} if is_known else {}
     return Where(
-        place, rows, cites, {"removed": share, **amounts}, text="" if is_known else "{sampled} are at {what}"
+        place,
+        rows,
+        cites,
+        {"removed": share, **amounts},
+        text="" if is_known else "{sampled} are charged to {what}",
     )
 
 
@@ -224,7 +230,7 @@ def _is_mixed(graph: Graph, product: Node) -> bool:
 
 
 _SEEN: Final = frozenset({"counts", "samples"})
-_TEXT: Final = "{sampled} are at {what}; {pipe} at {busy}"
+_TEXT: Final = "{sampled} are charged to {what}; {pipe} at {busy}"
 RULES: Final = (
     Rule(
         "fp64-arithmetic", _SEEN, _in_float64, _in_float32, _TEXT,

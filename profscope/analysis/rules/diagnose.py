@@ -78,32 +78,34 @@ def silent_rules(kernel: Kernel) -> Iterator[str]:
 
 
 def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:
-    """Those that save something, the most first; symptoms if they are more than causes may explain, on the
-    emulator, which does not know how much that is, behind them."""
+    """Those that save something, the most first; symptoms if they are more than causes may explain, and not
+    on the emulator: small launches hide no latency, whatever the kernel."""
     least = thresholds.NOISE_PCT
     causes = [each for each in found if each.finding not in _SYMPTOMS and each.weight >= least]
-    explained = max([least, *(each.weight if emulated else each.gain.high for each in causes)])
-    for each in found:
-        if each.finding in _SYMPTOMS and each.weight > explained:
-            causes.append(replace(each, weight=least) if emulated else each)
+    explained = max([least, *(each.gain.high for each in causes)])
+    if not emulated:
+        causes += [each for each in found if each.finding in _SYMPTOMS and each.weight > explained]
     order = {name: at for at, name in enumerate(_SYMPTOMS)}
     return sorted(causes, key=lambda each: (-each.weight, order.get(each.finding, -1)))
 
 
 def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
-    """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain, and the weight
-    of the cycles that wait at its line; what is of the launch as a whole comes last there, as launches are
-    small."""
+    """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain. There its weight
+    is that of the cycles that wait at its line, if the edit takes away enough of anything; what is of the
+    launch as a whole comes last, as launches are small."""
     name, table = where.name or rule.name, kernel.table
     evidence = cited(where.text or rule.text, **where.cites)
     finding = Finding(
         name, *where.place, evidence, where.advice or rule.advice, UNKNOWN_GAIN, rule.confidence
     )
-    if kernel.emulated:
-        here = table.at_lines(where.place[0], {where.place[1]})
-        at_line = 100 * max(table.waits(here), table.samples_at(here))
-        return replace(finding, weight=thresholds.NOISE_PCT if where.rows is None else at_line)
     edit = rule.removed(kernel, where)
+    if kernel.emulated:
+        left = min(1 - edit.removed, *kernel.resources.kept(edit).values())
+        if 100 * (1 - left) < thresholds.NOISE_PCT:
+            return finding
+        here = table.at_lines(where.place[0], {where.place[1]})
+        at_line = 0.0 if where.rows is None else 100 * max(table.waits(here), table.samples_at(here))
+        return replace(finding, weight=max(at_line, thresholds.NOISE_PCT))
     sampled = table.sampled if "samples" in rule.needs else 0.0
     weight, roof = 100 * kernel.resources.saved(edit), kernel.resources.binding
     gain = interval(name, weight, sampled)

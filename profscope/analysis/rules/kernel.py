@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -59,7 +59,8 @@ _EMPTY: Final = "module {\n}\n"
 class Kernel:
     """known: of WITNESSES, those that saw it. grid: CTAs of a launch; sides: programs by axis. warps, stages:
     as compiled. sms: of the device. room: CTAs that fit on an SM, 0 if unknown. spills: registers.
-    capability: 90 for 9.0, 0 if unknown. cta_cycles: durations of CTAs. place: file and line of the kernel.
+    capability: 90 for 9.0, 0 if unknown. balance: as `used`; on the emulator, whose times are of a model and
+    whose launches are small, what a launch that fills a GPU would use by its counts. cta_cycles: durations of CTAs. place: file and line of the kernel.
     analysis: its spans."""
 
     known: frozenset[str]
@@ -75,6 +76,7 @@ class Kernel:
     room: int
     spills: int
     capability: int
+    balance: Mapping[str, float]
     cta_cycles: NDArray[np.float64]
     place: Place
     analysis: KernelAnalysis
@@ -210,7 +212,7 @@ def divisions(graph: Graph) -> dict[int, bool]:
 
 def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     """None for a grid of an unknown size, as of a trace that others have written."""
-    tables, first = judged.tables, judged.launches.iloc[0]
+    tables, first = judged.tables, judged.launches.loc[_typical(judged.launches)]
     grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
     if grid <= 0:
         return None
@@ -221,7 +223,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     samples = samples[samples["binary"].astype("str") == "bare"]
     samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
     values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
-    used = _used(judged, counters, counts)
+    used = {name: float(use) for name, use in _used(judged, counters, counts).items() if np.isfinite(use)}
     needed = [used.get(name, np.nan) for name in _NEEDED] + [
         values.get(name, np.nan) for name in _NEEDED_COUNTERS
     ]
@@ -241,7 +243,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
         graph=_graph(ttgir),
         resources=Resources(
             table,
-            used={name: float(value) for name, value in used.items() if np.isfinite(value)},
+            used={} if judged.emulated else used,
             counters=values,
             idle=_idle(judged, values),
             resident_warps=values.get("occupancy", float(residents * warps)),
@@ -255,10 +257,17 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
         room=room,
         spills=int(build.get("spills") or 0),
         capability=_capability(str((tables.metadata.get("device") or {}).get("arch") or "")),
+        balance=used,
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         place=judged.place,
         analysis=judged,
     )
+
+
+def _typical(launches: pd.DataFrame) -> Hashable:
+    """The index of the first launch of the grid that took most of the time."""
+    took = launches["end_ns"] - launches["start_ns"]
+    return took.groupby([launches[f"grid_{axis}"] for axis in AXES]).transform("sum").idxmax()
 
 
 def missing(kernel: Kernel) -> list[str]:
@@ -279,13 +288,10 @@ def _graph(ttgir: str) -> Graph:
 
 
 def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) -> dict[str, float]:
-    """By resource what part of its peak is used; by counters, else by counts and the time of a launch. Of the
-    emulator nothing: its time is a model's."""
+    """By resource what part of its peak is used; by counters, else by counts and the time of a launch."""
     key = judged.kernel, judged.variant
     time = None
-    if judged.emulated:
-        return {}
-    if len(counts) and not len(counters):
+    if len(counts) and (judged.emulated or not len(counters)):
         time = bare_time(judged.tables, judged.durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
     return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))

@@ -21,6 +21,7 @@ __all__ = ["RULES", "carried_line", "scattered_over", "torn_vectors"]
 
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _SHARED_WAITS: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
+_LOADING: Final = r"^tt\.(load|descriptor_load|descriptor_gather|call)$|async_copy|async_tma"
 _ATOMIC_WAITS: Final = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain")
 
 
@@ -368,7 +369,7 @@ def _exposed(kernel: Kernel) -> Iterator[Where]:
     place = table.place_waited_for(rows, "long_scoreboard") or kernel.place
     waits = table.waits(rows, "long_scoreboard")
     unrolled = _unrolled_lines(kernel)
-    if waits < thresholds.MUCH or place[1] not in kernel.lines_in_loops | unrolled:
+    if waits < thresholds.MUCH or place[1] not in graph.lines(_LOADING, loop=True) | unrolled:
         return  # no load is earlier than one outside of loops
     is_pipelined = bool(graph.named(r"dot|mma", loop=place[1] not in unrolled))
     is_copied = bool(graph.named(r"async_copy|async_tma", loop=True))

@@ -176,12 +176,13 @@ def _keeps_where_true(users: list[tuple[Node, set[Node]]]) -> bool:
 
 def _tiles(kernel: Kernel) -> Iterator[Where]:
     """Without it a loop ends where a mask throws all of its tiles away: half of them, for a triangle. But one
-    program keeps all of its tiles: an SM with no other one takes as long as before."""
+    program keeps all of its tiles: an SM with no other one takes as long as before. (Launches on the emulator
+    are small.)"""
     found = masked_loop(kernel.graph)
     if found is None:
         return
     line, by_data = found
-    longest = min(1.0, kernel.sms / kernel.grid) if kernel.sms else 0.0
+    longest = min(1.0, kernel.sms / kernel.grid) if kernel.sms and not kernel.emulated else 0.0
     said = "all programs take the same steps, and a mask compares positions in each"
     if by_data:
         said += " with what was loaded: {half} are expected to be thrown away, which is not measured"

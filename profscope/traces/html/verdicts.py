@@ -115,11 +115,10 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
     nothing = entry.clean or "Nothing was found that mending would make 5 % faster."
     items = (tag("li", text) for text in entry.findings_not_measured)
     below = tag("details", tag("summary", "What could not be judged"), tag("ul", *items), class_="quiet")
-    about = f"{FINDINGS_TITLE}; without hardware=True an upper bound."
     return joined(
         [
             tag("h2", "What holds it back", id=None),
-            tag("p", about, class_="lead") if cards else None,
+            tag("p", f"{FINDINGS_TITLE}.", class_="lead") if cards else None,
             tag("ol", *cards, class_="findings") if cards else tag("p", nothing, class_="none"),
             below if entry.findings_not_measured else None,
         ]
@@ -128,7 +127,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
 
 def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
     place, gain = source_text(own.file, own.line), own.gain_pct or 0.0
-    between = between_text(own.gain.low, own.gain.high) if gain else ""
+    between = between_text(own.gain.low, own.gain.high) if own.gain_pct != 0 else ""
     of_all = program_text(own.gain_pct, own.program_pct)
     go: list[Child] = []
     if own.line:
