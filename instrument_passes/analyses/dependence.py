@@ -58,11 +58,6 @@ class Dependence:
     is_rounded: bool
     arguments: frozenset[int] | None
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether all programs, lanes and steps have the same, which no memory tells."""
-        return not (self.axes or self.lanes or self.varies_in or self.of_data)
-
 
 class Dependences:
     """What values depend on, in three readings (see `Graph`), and their numbers."""
@@ -103,7 +98,7 @@ class Dependences:
         elif node.name == "tt.make_range":
             bits |= _LANES
         elif ATOMICS.match(node.name) or node.name == ASSEMBLY:
-            bits |= sum(_AXES.values())
+            bits |= sum(_AXES.values()) | (_LANES if is_tensor else 0)
         elif node.name == "tt.int_to_ptr":
             bits |= _NO_ARGUMENT
         elif DIVISIONS.match(node.name):
@@ -114,7 +109,7 @@ class Dependences:
             bits |= self._bit("load", node)
         if is_data(node):
             bits |= _DATA | (_LANE_DATA if is_tensor else 0)
-        if LOADS.search(node.name) or ATOMICS.match(node.name) or node.op.regions:
+        if LOADS.search(node.name) or ATOMICS.match(node.name) or node.op.regions or node.name == "tt.call":
             bits |= self._varying(node.loops)
         return bits
 
@@ -193,23 +188,28 @@ class Dependences:
         return self._numbered(value)
 
     def _numbered(self, value: Value) -> int:
-        """Those of what it is computed from are known, as ops come after what makes their operands; a block
-        may be printed before another one that it reads from: its own values count as computed there."""
         if value not in self._known:
             self._known[value] = self._numbers.setdefault(self._computation(value), len(self._numbers))
         return self._known[value]
 
     def _computation(self, value: Value) -> object:
+        """Of nested loops with equal bounds the counters differ."""
         node = value.maker
         if node is None:
             if value.is_counter and value.around is not None:
-                return "counter", *map(self._numbered, value.around.operands[:FOR_BOUNDS])
+                loop = value.around
+                return "counter", len(loop.loops), *map(self._operand, loop.operands[:FOR_BOUNDS])
             return value
-        if node.op.regions or is_data(node) or ATOMICS.match(node.name):
+        if node.op.regions or is_data(node) or _IMPURE.match(node.name):
             return value
-        return _NAMES.sub("%", node.text), value.index, *map(self._numbered, node.operands)
+        return _NAMES.sub("%", node.text), value.index, *map(self._operand, node.operands)
+
+    def _operand(self, value: Value) -> object:
+        """Its number; of what is computed in a block that is printed later, the value itself."""
+        return self._numbered(value) if value in self._known or value.maker is None else value
 
 
+_IMPURE: Final = re.compile(r"tt\.(atomic_|call$|elementwise_inline_asm$)")
 _NAMES: Final = re.compile(r"%[\w#:-]+")
 
 

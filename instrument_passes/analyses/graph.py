@@ -95,10 +95,10 @@ class Graph:
         blocks = regions[region].blocks if region < len(regions) else []
         return [self._of_op[block.ops[-1]] for block in blocks if block.ops]
 
-    def block_arguments(self, op: Op, label: str) -> list[Value]:
-        region = op.parent.parent if op.parent is not None else None
-        blocks = region.blocks if region is not None else []
-        return next((self._arguments[each] for each in blocks if each.label == label), [])
+    def block_arguments(self, region: Region, label: str = "") -> list[Value]:
+        """Those of the block with this label; "": of all that branches lead to."""
+        blocks = [each for each in region.blocks[1:] if label in ("", each.label)]
+        return [value for block in blocks for value in self._arguments[block]]
 
     def function(self, symbol: str | None) -> Node | None:
         return next(
@@ -129,8 +129,8 @@ class Graph:
         return self._facts.of(values, "positions")
 
     def distinct(self, *values: Value) -> Dependence:
-        """The same without what was divided: along these axes, and only these, every program has another
-        one, as far as data does not tell otherwise."""
+        """The same without what was divided or loaded: an axis that moves only these is left out, as programs
+        along it may have the same."""
         return self._facts.of(values, "distinct")
 
     def backward(
@@ -281,6 +281,8 @@ def _link_for(graph: Graph, node: Node) -> None:
     for end in graph.ends(node):
         _link(carried, end.operands)
         _link(node.results, end.operands)
+    for value in node.results:  # after as many steps
+        value.sources += node.operands[:FOR_BOUNDS]
 
 
 def _link_while(graph: Graph, node: Node) -> None:
@@ -304,13 +306,14 @@ def _link_if(graph: Graph, node: Node) -> None:
 
 
 def _link_branch(graph: Graph, node: Node) -> None:
+    region = node.op.parent.parent if node.op.parent is not None else None
+    if region is None:
+        return
     names = dict(zip(node.op.operands, node.operands, strict=False))
     for label, passed in node.op.successors:
-        arguments = graph.block_arguments(node.op, label)
-        _link(arguments, [names[name] for name in passed if name in names])
-        if node.name == "cf.cond_br":
-            for value in arguments:
-                value.sources += node.operands[:1]
+        _link(graph.block_arguments(region, label), [names[name] for name in passed if name in names])
+    for value in graph.block_arguments(region) if node.name != "cf.br" else ():
+        value.sources += node.operands[:1]  # which block a value comes from may rest on any condition
 
 
 def _link_call(graph: Graph, node: Node) -> None:

@@ -79,6 +79,72 @@ def test_a_stride_of_8_is_found_at_its_load() -> None:
     assert "uncoalesced-load" not in set(beside["finding"])
 
 
+@triton.jit
+def masked_add_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(out_ptr + at, x + x, mask=at < n)
+
+
+def added(grids: list[int], short: int = 0) -> Profile:
+    torch = pytest.importorskip("torch")
+    size = max(grids) * 256
+    x, out = torch.ones(size), torch.empty(size)
+    with session() as prof:
+        for grid in grids:
+            masked_add_kernel[(grid,)](x, out, grid * 256 - short, BLOCK=256)
+    return prof.profile
+
+
+def test_what_takes_nothing_away_is_no_finding() -> None:
+    """One lane of 131,072 is masked off, and 512 CTAs fill two waves."""
+    assert added([512], short=1).findings().empty
+
+
+def test_a_finding_is_of_the_grid_that_takes_most_of_the_time() -> None:
+    small_first, small_last = added([4, 256, 256]), added([256, 256, 4])
+    assert small_first.findings().empty
+    assert small_last.findings().empty
+    assert added([4]).findings()["finding"].tolist() == ["idle-sms"]
+
+
+@triton.jit
+def hoisted_kernel(x_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for step in range(steps):
+        total += tl.load(x_ptr + at) * step
+    tl.store(out_ptr + at, total)
+
+
+def test_a_load_that_the_compiler_takes_out_of_a_loop_is_in_none() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(16 * 1024)
+    with session() as prof:
+        hoisted_kernel[(16,)](x, torch.empty_like(x), 16, BLOCK=1024)
+    assert set(prof.profile.findings()["finding"]).isdisjoint(("exposed-latency", "few-stages"))
+
+
+@triton.jit
+def mirrored_kernel(x_ptr, out_ptr, steps, BLOCK: tl.constexpr):  # noqa: N803
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], tl.float32)
+    for row in range(steps):
+        for column in range(steps):
+            a = tl.load(x_ptr + (row * steps + column) * BLOCK + at)
+            b = tl.load(x_ptr + (column * steps + row) * BLOCK + at)
+            total += a * b
+    tl.store(out_ptr + at, total)
+
+
+def test_counters_of_nested_loops_are_not_one_address() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(6 * 6 * 512)
+    with session() as prof:
+        mirrored_kernel[(1,)](x, torch.empty(512), 6, BLOCK=512)
+    assert not prof.profile.findings()["evidence"].str.contains("has loaded").any()
+
+
 def test_a_load_of_what_another_loop_has_loaded() -> None:
     torch = pytest.importorskip("torch")
     x, y = torch.rand(16, 1024), torch.empty(16, 1024)

@@ -139,12 +139,47 @@ def test_a_branch_depends_on_its_condition() -> None:
     assert graph(BRANCHED).depends(load(graph(BRANCHED)).operands[0]).axes == {"y"}
 
 
-def test_what_is_divided_is_distinct_along_no_axis() -> None:
-    seen = graph(DIVIDED)
-    address = load(seen).operands[0]
-    assert seen.depends(address).is_divided
-    assert (seen.depends(address).axes, seen.distinct(address).axes) == ({"x"}, set())
+def test_what_is_divided_says_so() -> None:
+    address = load(graph(DIVIDED)).operands[0]
+    assert graph(DIVIDED).depends(address).is_divided
+    assert graph(DIVIDED).depends(address).axes == {"x"}
+    assert graph(DIVIDED).distinct(address).axes == set()
     assert graph(PLAIN).distinct(load(graph(PLAIN)).operands[0]).axes == {"x"}
+    assert not graph(PLAIN).depends(load(graph(PLAIN)).operands[0]).is_divided
+
+
+def test_a_loops_result_depends_on_how_many_steps_it_took() -> None:
+    body = f"""\
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %steps = scf.for %i = %c0 to %x step %c1 iter_args(%a = %c0) -> (i32)  : i32 {{
+      %b = arith.addi %a, %c1 : i32
+      scf.yield %b : i32
+    }}
+    %all = tt.splat %steps : i32 -> {_INTS}
+    %there = tt.addptr %base, %all : {_PTRS}, {_INTS}
+    %v = tt.load %there : {_PTRS}
+"""
+    assert graph(body).depends(load(graph(body)).operands[0]).axes == {"x"}
+
+
+def test_a_block_depends_on_the_branches_that_lead_there() -> None:
+    """Neither of the values that it is given does."""
+    body = f"""\
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %is = arith.cmpi eq, %x, %c0 : i32
+    cf.cond_br %is, ^bb1, ^bb2
+  ^bb1:
+    cf.br ^bb3(%c0 : i32)
+  ^bb2:
+    cf.br ^bb3(%c1 : i32)
+  ^bb3(%which: i32):
+    %all = tt.splat %which : i32 -> {_INTS}
+    %there = tt.addptr %base, %all : {_PTRS}, {_INTS}
+    %v = tt.load %there : {_PTRS}
+"""
+    assert graph(body).depends(load(graph(body)).operands[0]).axes == {"x"}
 
 
 def test_a_call_hands_values_on() -> None:
@@ -221,6 +256,44 @@ def test_slices_end_where_they_are_told_to() -> None:
     assert {"tt.load", "tt.make_range", "tt.get_program_id"} <= everything
     up_to_data = {node.name for node in seen.backward([address], lambda node: node.name != "tt.load")}
     assert up_to_data == {"tt.addptr", "tt.load", "tt.splat"}
+
+
+def test_what_is_not_the_same_has_other_numbers() -> None:
+    """Counters of loops inside each other, and what assembly reads."""
+    how = 'constraints = "=r", packed_element = 1 : i32, pure = false'
+    clock = f'tt.elementwise_inline_asm "mov.u32 $0, %clock;" {{{how}}}'
+    body = f"""\
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    scf.for %i = %c0 to %n step %c1  : i32 {{
+      scf.for %j = %c0 to %n step %c1  : i32 {{
+        %left = arith.addi %i, %c1 : i32
+        %right = arith.addi %j, %c1 : i32
+      }}
+    }}
+    scf.for %k = %c0 to %n step %c1  : i32 {{
+      %same = arith.addi %k, %c1 : i32
+    }}
+    %one = {clock} %at : {_INTS} -> {_INTS}
+    %two = {clock} %at : {_INTS} -> {_INTS}
+"""
+    seen = graph(body)
+    left, right, same = (node.results[0] for node in seen.named("arith.addi")[-3:])
+    assert seen.number(left) != seen.number(right)
+    assert seen.number(left) == seen.number(same), "one loop behind the other"
+    one, two = (node.results[0] for node in seen.named("inline_asm"))
+    assert seen.number(one) != seen.number(two)
+
+
+def test_a_block_that_is_printed_before_what_it_reads() -> None:
+    count = 400  # three calls each would be too deep
+    blocks = [
+        f"  ^bb{at}:\n    %v{at} = arith.addi %v{at - 1}, %n : i32\n    cf.br ^bb{at + 1}\n"
+        for at in range(1, count)
+    ]
+    body = f"    %v0 = arith.addi %n, %n : i32\n    cf.br ^bb1\n{''.join(reversed(blocks))}  ^bb{count}:\n"
+    last = graph(body).named("arith.addi")[-1].results[0]
+    assert graph(body).number(last) == graph(body).number(last)
 
 
 def test_a_long_chain_of_sums_is_read_without_recursion() -> None:

@@ -90,8 +90,8 @@ def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:
 
 
 def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
-    """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain. There its weight
-    is that of the cycles that wait at its line, if the edit takes away enough of anything; what is of the
+    """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain. Its weight is
+    then that of the cycles that wait at its line, if the edit takes away enough of anything; what is of the
     launch as a whole comes last, as launches are small."""
     name, table = where.name or rule.name, kernel.table
     evidence = cited(where.text or rule.text, **where.cites)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
@@ -59,9 +59,9 @@ _EMPTY: Final = "module {\n}\n"
 class Kernel:
     """known: of WITNESSES, those that saw it. grid: CTAs of a launch; sides: programs by axis. warps, stages:
     as compiled. sms: of the device. room: CTAs that fit on an SM, 0 if unknown. spills: registers.
-    capability: 90 for 9.0, 0 if unknown. balance: as `used`; on the emulator, whose times are of a model and
-    whose launches are small, what a launch that fills a GPU would use by its counts. cta_cycles: durations of CTAs. place: file and line of the kernel.
-    analysis: its spans."""
+    capability: 90 for 9.0, 0 if unknown. balance: as `used`; on the emulator, whose launches are small, what
+    a launch that fills a GPU would use by its counts. cta_cycles: durations of CTAs. place: file and line of
+    the kernel. analysis: its spans."""
 
     known: frozenset[str]
     table: EvidenceTable
@@ -212,7 +212,7 @@ def divisions(graph: Graph) -> dict[int, bool]:
 
 def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     """None for a grid of an unknown size, as of a trace that others have written."""
-    tables, first = judged.tables, judged.launches.loc[_typical(judged.launches)]
+    tables, first = judged.tables, judged.launches.iloc[_typical(judged.launches)]
     grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
     if grid <= 0:
         return None
@@ -264,10 +264,11 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     )
 
 
-def _typical(launches: pd.DataFrame) -> Hashable:
-    """The index of the first launch of the grid that took most of the time."""
+def _typical(launches: pd.DataFrame) -> int:
+    """The number of the first launch of the grid that took most of the time."""
     took = launches["end_ns"] - launches["start_ns"]
-    return took.groupby([launches[f"grid_{axis}"] for axis in AXES]).transform("sum").idxmax()
+    by_grid = took.groupby([launches[f"grid_{axis}"] for axis in AXES]).transform("sum")
+    return int(by_grid.to_numpy().argmax())
 
 
 def missing(kernel: Kernel) -> list[str]:
