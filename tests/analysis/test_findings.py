@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from bench.diagnose import Judged, cases, emulated
+from bench.diagnose import RECORDINGS, Judged, cases, emulated
 from profscope.analysis.rules.diagnose import RULES
 from profscope.profiles import Profile, load
 from tests.kernels.planted import layer_norm_kernel, one_pass_kernel
@@ -176,6 +177,19 @@ def test_partitions_without_counters_are_judged_by_their_spans() -> None:
     assert top["finding"] == "partition-starved"
     said = faulty.findings().attrs["not_measured"]
     assert any("hardware counters: session(hardware=True)" in text for text in said)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89"])
+@pytest.mark.parametrize("cause", ["small-mma", "mma-not-overlapped"])
+def test_another_architecture_hears_nothing_of_hoppers(cause: str, arch: str) -> None:
+    """Recorded on an H200, and relabelled."""
+    recorded = load(RECORDINGS / next(case["file"] for case in cases() if cause in case["causes"]))
+    assert recorded.findings().iloc[0]["finding"] == cause
+    metadata = {**recorded.metadata, "device": {**recorded.metadata["device"], "arch": arch}}
+    found = Profile.of(replace(recorded.tables, metadata=metadata)).findings()
+    assert cause not in set(found["finding"])
+    assert not found[["evidence", "advice"]].sum().str.contains("wgmma").any()
+    assert any(cause in text for text in found.attrs["not_measured"])
 
 
 def test_every_finding_is_documented() -> None:
