@@ -92,7 +92,7 @@ def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:
 def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
     """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain. Its weight is
     then that of the cycles that wait at its line, if the edit takes away enough of anything; what is of the
-    launch as a whole comes last, as launches are small."""
+    launch as a whole comes last, with low confidence, as launches are small and the device is a choice."""
     name, table = where.name or rule.name, kernel.table
     evidence = cited(where.text or rule.text, **where.cites)
     finding = Finding(
@@ -104,7 +104,9 @@ def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
         if 100 * (1 - left) < thresholds.NOISE_PCT:
             return finding
         here = table.at_lines(where.place[0], {where.place[1]})
-        at_line = 0.0 if where.rows is None else 100 * max(table.waits(here), table.samples_at(here))
+        at_line = 100 * max(table.waits(here), table.samples_at(here))
+        if where.rows is None:
+            return replace(finding, weight=thresholds.NOISE_PCT, confidence="low")
         return replace(finding, weight=max(at_line, thresholds.NOISE_PCT))
     sampled = table.sampled if "samples" in rule.needs else 0.0
     weight, roof = 100 * kernel.resources.saved(edit), kernel.resources.binding
