@@ -27,6 +27,9 @@ _TOLD: Final = (
 )  # fmt: skip
 _MOST_TOLD: Final = 20  # rows
 _WIDTH: Final = 100
+_WIDEST: Final = 28  # of a column
+_WIDEST_TABLE: Final = 120
+_DIGITS: Final = 3
 _INDENT: Final = " " * 8
 
 
@@ -60,8 +63,8 @@ def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:
 
 
 class AnswerTable(pd.DataFrame):
-    """What a question answers: all columns of its schema. Printed, it leaves out those without a value; what
-    is made of it is a table as any other."""
+    """What a question answers: all columns of its schema. Printed, it shows those that have values, in
+    blocks of as many as fit on a line; what is made of it is a table as any other."""
 
     @property
     def _constructor(self) -> Callable[..., pd.DataFrame]:
@@ -74,7 +77,7 @@ class AnswerTable(pd.DataFrame):
         return table
 
     def __repr__(self) -> str:
-        return repr(_with_values(self))
+        return _in_blocks(_with_values(self))
 
     def _repr_html_(self) -> str | None:
         shown: str | None = _with_values(self)._repr_html_()  # type: ignore[operator]  # not in its stubs
@@ -85,6 +88,29 @@ def _with_values(table: pd.DataFrame) -> pd.DataFrame:
     """A plain table without the columns that are null or "" in all rows."""
     plain = pd.DataFrame(table)
     return plain.loc[:, ((plain != "") & plain.notna()).any()] if len(plain) else plain
+
+
+def _in_blocks(table: pd.DataFrame) -> str:
+    """All columns, side by side as far as they fit: pandas would leave out those in the middle. Files by
+    their last name, without lists and the variant if there is one alone."""
+    plain = table.loc[:, [not (_has_lists(table[name]) or _is_first_variant(table[name])) for name in table]]
+    if "file" in plain:
+        plain = plain.assign(file=plain["file"].astype("str").str.rpartition("/")[2])
+    with pd.option_context(
+        "display.width", _WIDEST_TABLE, "display.max_columns", None, "display.show_dimensions", False,
+        "display.max_colwidth", _WIDEST, "display.precision", _DIGITS,
+    ):  # fmt: skip
+        text = repr(plain.head(_MOST_TOLD))
+    left = len(plain) - _MOST_TOLD
+    return f"{text}\n{left} more rows" if left > 0 else text
+
+
+def _has_lists(column: pd.Series) -> bool:
+    return column.dtype == object and bool(column.map(lambda each: isinstance(each, (list, dict))).any())
+
+
+def _is_first_variant(column: pd.Series) -> bool:
+    return str(column.name).startswith("variant") and bool((column == 0).all())
 
 
 class FindingsTable(pd.DataFrame):

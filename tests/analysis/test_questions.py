@@ -188,3 +188,18 @@ def test_questions_are_abstract() -> None:
     with pytest.raises(TypeError):
         Questions()  # type: ignore[abstract]
     assert isinstance(profscope.Profile(), Questions)
+
+
+def test_a_printed_answer_leaves_out_no_figure() -> None:
+    """pandas leaves out the columns in the middle."""
+    table = loaded_lines()
+    text = repr(table)
+    assert "..." not in text.splitlines()[0]
+    assert max(map(len, text.splitlines())) <= 122  # and a backslash
+    assert all(name in text for name in ("self_share", "share_samples", "waits_for", "active_threads"))
+    assert "variant" not in text, "there is one alone"
+    assert text.splitlines()[-1] == f"{len(table) - 20} more rows"
+
+
+def loaded_lines() -> pd.DataFrame:
+    return profscope.load(Path(__file__).parents[1] / "data" / "advice" / "bev-pool.pftrace.gz").lines()
