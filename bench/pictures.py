@@ -4,7 +4,7 @@
     python -m bench.pictures --only source   # those whose name has "source"
 
 The views of the terminal become SVG by rich, the interactive one by textual, report.html becomes PNG by
-chromium, figures by matplotlib. The demo is recorded here, on the emulator; the recordings of an H200 are in
+chromium, the figure by matplotlib. The demo is recorded here, on the emulator; recordings of an H200 are in
 bench/results and tests/data/plotting: two kernels of the latter, one of them of 141 CTAs for 132 SMs.
 """
 
@@ -100,8 +100,6 @@ _PAGES: Final[Mapping[str, Shot]] = {
     "demo-timeline-cta": Shot("demo", _CTA),
     "demo-distributions": Shot("demo", _at("#distributions")),
 }
-_FIGURES: Final = (("matmul", "timeline"), ("matmul", "roofline"), ("waves", "heatmap"), ("waves", "waves"))
-"""Recording and plot."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.only in "h200-interactive":
             _write(options.out / "h200-interactive.svg", asyncio.run(_interactive(traces["before"])))
         _browser({name: shot for name, shot in _PAGES.items() if options.only in name}, traces, options.out)
-    _figures(options.out, options.only)
+    _figure(options.out, options.only)
     return 0
 
 
@@ -209,14 +207,12 @@ def _with_few_colours(path: Path) -> None:
     Image.open(path).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
-def _figures(out: Path, only: str) -> None:
-    for recording, what in _FIGURES:
-        path = out / f"plot-{what}.png"
-        if only in path.stem:
-            prof = profscope.load(_ROOT / f"tests/data/plotting/{recording}.pftrace.gz")
-            getattr(prof.plot, what)().savefig(path, dpi=100)
-            _with_few_colours(path)
-            print(path.name, f"{path.stat().st_size:,} bytes")
+def _figure(out: Path, only: str) -> None:
+    path = out / "plot-timeline.png"
+    if only in path.stem:
+        profscope.load(_ROOT / "tests/data/plotting/matmul.pftrace.gz").plot.timeline().savefig(path, dpi=100)
+        _with_few_colours(path)
+        print(path.name, f"{path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

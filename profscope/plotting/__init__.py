@@ -1,1 +1,1 @@
-"""Figures of a profile for papers, READMEs and notebooks. matplotlib is imported when the first is drawn."""
+"""A figure of a CTA for papers, READMEs and notebooks. matplotlib is imported when the first is drawn."""

@@ -1,4 +1,4 @@
-"""What all figures share: the launch they show, the figure itself, its letters, its axis of time."""
+"""A figure: the launch it shows, its axes, its letters, its axis of time."""
 
 from __future__ import annotations
 
@@ -18,23 +18,20 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
-from profscope.analysis.spans.rows import Ints, grid_ctas
+from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import clipped, plain
 from profscope.errors import DrawError
 from profscope.schema import Tables
 from profscope.traces.html.spans import Ctas, ctas_of, times
 
 __all__ = [
-    "DIM",
     "INK",
-    "LINE",
     "Drawing",
     "Picked",
     "axes_for",
     "label_time",
     "legend_below",
     "listed",
-    "of_kernels",
     "picked",
     "set_text",
     "short_name",
@@ -43,8 +40,7 @@ __all__ = [
 ]
 
 INK: Final = "#1b2230"
-DIM: Final = "#5a6474"
-LINE: Final = "#d5d9e0"
+_DIM: Final = "#5a6474"
 _DPI: Final = 110
 _LETTERS: Final = 48
 _BELOW: Final = 0.45  # inches from the axes to the legend, for the axis of time
@@ -74,8 +70,8 @@ def axes_for(ax: Axes | None, width: float, height: float) -> tuple[Figure, Axes
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for spine in ax.spines.values():
-        spine.set_color(DIM)
-    ax.tick_params(colors=INK, labelsize=8, color=DIM)
+        spine.set_color(_DIM)
+    ax.tick_params(colors=INK, labelsize=8, color=_DIM)
     return figure, ax
 
 
@@ -90,16 +86,15 @@ def short_name(name: object) -> str:
     return clipped(str(name), _LETTERS)
 
 
-def title(ax: Axes, said: str, note: str = "", *, emulated: bool = False) -> None:
-    """What the figure is of; behind it, smaller, what holds of it."""
-    notes = [*(["emulated: cycles of a cost model"] if emulated else []), *([note] if note else [])]
-    set_text(ax.set_title("", loc="left", fontsize=10, color=INK, pad=16 if notes else 6), said)
-    if notes:
+def title(ax: Axes, said: str, *, emulated: bool) -> None:
+    """What the figure is of; above it, smaller, whether it is emulated."""
+    set_text(ax.set_title("", loc="left", fontsize=10, color=INK, pad=16 if emulated else 6), said)
+    if emulated:
         small = ax.annotate(
             "", (0, 1), xytext=(0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8,
-            color=DIM, va="bottom", ha="left", annotation_clip=False,
+            color=_DIM, va="bottom", ha="left", annotation_clip=False,
         )  # fmt: skip
-        set_text(small, "; ".join(notes))
+        set_text(small, "emulated: cycles of a cost model")
 
 
 def unit_scale(longest: float, unit: str) -> tuple[float, str]:
@@ -115,7 +110,7 @@ def label_time(ax: Axes, unit: str) -> None:
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def legend_below(ax: Axes, handles: Sequence[Artist], names: Sequence[str], *, columns: int) -> None:
+def legend_below(ax: Axes, handles: Sequence[Artist], names: Sequence[str]) -> None:
     """A legend under the axis of time."""
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -124,7 +119,7 @@ def legend_below(ax: Axes, handles: Sequence[Artist], names: Sequence[str], *, c
     # A label of its own would be left out where a name begins with an underscore.
     legend = ax.legend(
         handles, [" "] * len(names), loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
-        ncols=columns, fontsize=8, frameon=False, handlelength=1.2, borderaxespad=0, labelcolor=INK,
+        ncols=4, fontsize=8, frameon=False, handlelength=1.2, borderaxespad=0, labelcolor=INK,
         columnspacing=1.6,
     )  # fmt: skip
     for text, name in zip(legend.get_texts(), names, strict=True):
@@ -157,38 +152,12 @@ class Picked:
         """The CTAs that were recorded."""
         return ctas_of(self.tables, self.start, self.duration)
 
-    @property
-    def longest(self) -> float:
-        """From the begin of the launch to the end of its last CTA; one unit of time at least, since a clock
-        may have stood still meanwhile."""
-        return max(1.0, float((self.ctas.start + self.ctas.duration).max()))
-
-    @property
-    def grid(self) -> int:
-        """The CTAs of the launch, 0 where nobody says."""
-        return max(0, int(grid_ctas(self.tables.launches)[0]))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all CTAs were recorded."""
-        return len(self.ctas) >= self.grid
-
-    @property
-    def title(self) -> str:
-        """Of which launch a figure is."""
-        return f"{self.kernel}, launch {self.launch}"
-
-    @property
-    def part(self) -> str:
-        """How much of it was recorded, "" if all."""
-        return "" if self.is_whole else f"{len(self.ctas):,} of {self.grid:,} CTAs were recorded"
-
 
 def picked(tables: Tables, launch: int | None, kernels: str | None, what: str) -> Picked:
     """The launch that is asked for, or else the kernel's of median length; see `Plots`. what: for errors."""
     launches = _with_spans(tables, what)
     if kernels is not None:
-        launches = of_kernels(launches, kernels, what)
+        launches = _of_kernels(launches, kernels, what)
     if launch is not None:
         own = launches[launches["launch"] == launch]
         if own.empty:
@@ -216,7 +185,7 @@ def _with_spans(tables: Tables, what: str) -> pd.DataFrame:
     raise DrawError(f"{what} needs spans, and this profile has none")
 
 
-def of_kernels(table: pd.DataFrame, kernels: str, what: str) -> pd.DataFrame:
+def _of_kernels(table: pd.DataFrame, kernels: str, what: str) -> pd.DataFrame:
     """The rows of kernels whose names the regular expression matches."""
     known = table["kernel"].drop_duplicates().astype("str").tolist()
     try:

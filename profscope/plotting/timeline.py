@@ -239,9 +239,7 @@ def _legend(ax: Axes, site: Ints, table: pd.DataFrame, seen: Floats, colours: ND
     left = len(shown) - _IN_LEGEND
     entries = [*list(shown.items())[:_IN_LEGEND], ("kernel, loops, iterations", _GREY)]
     entries += [(f"and {left} more", "none")] if left > 0 else []
-    legend_below(
-        ax, [Patch(facecolor=colour) for _, colour in entries], [name for name, _ in entries], columns=4
-    )
+    legend_below(ax, [Patch(facecolor=colour) for _, colour in entries], [name for name, _ in entries])
 
 
 def drawn_bars(

@@ -169,7 +169,7 @@ def test_the_reference_has_all_that_is_public(reference: ModuleType) -> None:
 
 def test_the_reference_has_what_profiles_have_besides_questions(reference: ModuleType) -> None:
     page = reference.profile()
-    for name in ("save", "show", "verdict", "plot", "plot.timeline", "plot.waves"):
+    for name in ("save", "show", "verdict", "plot", "plot.timeline"):
         assert f"### prof.{name}\n" in page
     assert "`start_cycle` int64" in page
     assert "### scope.begin" not in reference.recording()

@@ -1,8 +1,7 @@
-"""Figures of what an H200 recorded, and of profiles made up: what is drawn is what is in the tables."""
+"""The figure of what an H200 recorded, and of profiles made up: what is drawn is what is in the tables."""
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +16,10 @@ from matplotlib.figure import Figure
 
 import profscope
 from profscope import installed
-from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.scope_colours import FRAMES, site_colours
 from profscope.analysis.spans.rows import sites
 from profscope.errors import DrawError
-from profscope.plotting.canvas import picked
 from profscope.plotting.timeline import DOTS
-from profscope.plotting.waves import at_once, wave_of_cta
 from profscope.profiles import Profile, load
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -108,77 +104,13 @@ def test_a_long_cta_is_few_rectangles() -> None:
     assert 100 < drawn <= min(rows * DOTS, len(profile.df))
 
 
-def test_a_heat_map_adds_up_to_what_ctas_took(regular: Profile) -> None:
-    chosen = picked(regular.tables, None, None, "heatmap")
-    ctas = chosen.ctas
-    longest = float((ctas.start + ctas.duration).max())
-    cells = at_once(chosen, longest)
-    assert cells.shape[0] == 132  # all recorded, so that SMs that ran none are seen
-    width = longest / cells.shape[1]
-    assert cells.sum() * width == pytest.approx(ctas.duration.sum())
-    by_sm = np.bincount(ctas.sm, ctas.duration, 132)
-    assert np.allclose(cells.sum(axis=1) * width, by_sm)
-    image = regular.plot.heatmap().axes[0].get_images()[0].get_array()
-    assert image is not None
-    assert np.allclose(np.asarray(image), cells)
-
-
-def test_waves_are_those_of_the_findings(regular: Profile) -> None:
-    figure = regular.plot.waves()
-    chosen = picked(regular.tables, None, None, "waves")
-    ctas = chosen.ctas
-    assert f"{len(ctas):,} CTAs" in said(figure)
-    assert "SMs ran no CTA" in said(figure)
-    per_sm = int(re.search(r"SMs x (\d+)", said(figure))[1])  # type: ignore[index]
-    sizes = np.bincount(wave_of_cta(ctas.sm, ctas.start, per_sm)).tolist()
-    assert sum(sizes) == len(ctas)
-    assert legend(figure)[:-1] == [f"wave {n + 1}: {size} CTAs" for n, size in enumerate(sizes)]
-
-
 @pytest.mark.filterwarnings("error")
 def test_a_launch_that_took_no_time_can_be_drawn(regular: Profile) -> None:
     """Its clock stood still: all times are the same."""
     still = dict.fromkeys(("start_ns", "start_cycle", "duration_ns", "duration_cycles"), 0)
     launches = regular.launches.assign(start_ns=0, end_ns=0)
     prof = Profile.of(replace(regular.tables, df=regular.tables.df.assign(**still), launches=launches))
-    assert not at_once(picked(prof.tables, None, None, "heatmap"), 1.0).any()
-    for figure in (prof.plot.heatmap(), prof.plot.waves()):
-        assert "24 CTAs" in said(figure)
-
-
-def test_the_tail_is_near_that_of_the_findings() -> None:
-    """141 CTAs for 132 SMs, on an H200: the finding goes by the grid, the figure by when the CTAs ran."""
-    prof = load(DATA / "plotting" / "waves.pftrace.gz")
-    figure = prof.plot.waves()
-    (tail,) = prof.findings().query("finding == 'tail'")["gain_pct"]
-    (shown,) = re.findall(r"tail (\d+) % of the launch", "".join(said(figure)))
-    assert int(shown) == pytest.approx(tail, abs=2)
-    assert legend(figure)[:2] == ["wave 1: 132 CTAs", "wave 2: 9 CTAs"]
-    layers = [path.get_extents().y1 for area in axes(figure).collections[:2] for path in area.get_paths()]
-    assert max(layers) == 132
-    assert "1.07 waves" in said(figure)
-
-
-def test_a_roofline_has_the_rows_under_the_roof() -> None:
-    prof = load(DATA / "plotting" / "matmul.pftrace.gz")
-    figure = prof.plot.roofline()
-    rows = roof_table(prof.tables).query("flops_per_byte > 0 and tflop_per_s > 0")
-    points = {tuple(np.asarray(each.get_offsets())[0].tolist()) for each in axes(figure).collections}
-    assert points == set(zip(rows["flops_per_byte"], rows["tflop_per_s"], strict=True))
-    slope, flat = axes(figure).get_lines()[:2]
-    ends = np.asarray(slope.get_xydata())
-    assert ends[:, 1] / ends[:, 0] == pytest.approx(4.8)  # TB/s of an H200's DRAM
-    assert np.asarray(flat.get_xydata())[:, 1].tolist() == [989.4, 989.4]
-    assert legend(figure)[0].startswith("matmul_kernel: 93.7 TFLOP/s, 9 % of the peak of dots")
-    assert "bytes by the types of ops" in said(figure)
-    assert axes(prof.plot.roofline("^matmul")).get_xscale() == "log"
-
-
-def test_the_wave_of_a_cta() -> None:
-    sm = np.array([0, 1, 0, 1, 0, 0, 1])
-    start = np.array([0, 0, 1, 5, 7, 9, 6])
-    assert wave_of_cta(sm, start, 2).tolist() == [0, 0, 0, 0, 1, 1, 1]
-    assert wave_of_cta(sm, start, 1).tolist() == [0, 0, 1, 1, 2, 3, 2]
+    assert "launch 0, CTA" in said(prof.plot.timeline())
 
 
 def test_the_legend_of_a_low_figure_is_below_its_axis() -> None:
@@ -189,69 +121,34 @@ def test_the_legend_of_a_low_figure_is_below_its_axis() -> None:
     assert shown.get_window_extent().y1 < axes(figure).xaxis.label.get_window_extent().y0
 
 
-def test_many_waves_share_bands() -> None:
-    """350 waves in 118 bands: what runs at once stays what it was, and the last wave is seen."""
-    prof = regular_profile(launches=1, ctas=700, warps=1, iterations=0, sms=1)
-    figure = Profile.of(replace(prof.tables, metadata={"backend": "gpu"})).plot.waves()
-    layers = [area for area in axes(figure).collections if area.get_paths()][:-1]
-    assert len(layers) == 118
-    assert legend(figure)[0] == "waves in turn, 3 by 3"
-    assert legend(figure)[2] == "the last, wave 350: 2 CTAs"
-    assert "2 slots: 1 SM that ran one x 2" in said(figure)
-    top = max(path.get_extents().y1 for area in layers for path in area.get_paths())
-    assert top == 2
-
-
-def test_figures_of_part_of_a_launch_say_so(specialised: Profile) -> None:
-    assert "1 of 256 CTAs were recorded" in said(specialised.plot.heatmap())
-    with pytest.raises(DrawError, match=r"needs all CTAs of the launch: 1 of 256 .* records all"):
-        specialised.plot.waves()
-    with pytest.raises(DrawError, match="nobody counted both bytes and flops: matmul_ws_kernel: only some"):
-        specialised.plot.roofline()
-
-
-def test_a_roofline_without_points_has_one_reason() -> None:
-    prof = load(DATA / "plotting" / "matmul.pftrace.gz")
-    unknown = prof.metadata | {"device": {"name": "another"}, "kernels": {}}
-    with pytest.raises(DrawError, match=r"flops: matmul_kernel: nobody says what its ops move and compute$"):
-        Profile.of(replace(prof.tables, metadata=unknown)).plot.roofline()
-    of_copies = load(DATA / "plotting" / "waves.pftrace.gz")
-    with pytest.raises(DrawError, match=r"flops: only dots count as flops, and no dot was recorded$"):
-        of_copies.plot.roofline()
-
-
 def emulated(profile: Profile) -> Profile:
     return Profile.of(replace(profile.tables, metadata=profile_metadata("emulator")))
 
 
 def test_emulated_figures_say_so_and_are_in_cycles(regular: Profile) -> None:
-    plot = emulated(regular).plot
-    for figure in (plot.timeline(cta=3), plot.heatmap(), plot.waves()):
-        assert "emulated: cycles of a cost model" in said(figure)
-        assert "cycles)" in axes(figure).get_xlabel()
-    with pytest.raises(DrawError, match="the emulator has no rates"):
-        plot.roofline()
+    figure = emulated(regular).plot.timeline(cta=3)
+    assert "emulated: cycles of a cost model" in said(figure)
+    assert "cycles)" in axes(figure).get_xlabel()
 
 
 def test_into_axes_of_ones_own(regular: Profile) -> None:
     figure = Figure(figsize=(6, 6))
-    grid = figure.subplots(3)
+    grid = figure.subplots(2)
     assert regular.plot.timeline(ax=grid[0]) is figure
-    assert regular.plot.heatmap(ax=grid[1]) is figure
-    assert regular.plot.waves(ax=grid[2]) is figure
+    assert regular.plot.timeline(cta=3, ax=grid[1]) is figure
     assert all(each.get_title(loc="left") for each in grid)
 
 
 def test_what_is_not_there_is_named(regular: Profile) -> None:
     plot = regular.plot
     with pytest.raises(DrawError, match="no launch 7 has spans; there are 0"):
-        plot.heatmap(launch=7)
+        plot.timeline(launch=7)
     with pytest.raises(DrawError, match="kernels='nothing' matches none of them; there are matmul_kernel"):
-        plot.waves(kernels="nothing")
+        plot.timeline(kernels="nothing")
     with pytest.raises(DrawError, match="has no spans of CTA 99; it has those of 0, 1, 2, 3, 4 and 19 more"):
         plot.timeline(cta=99)
     with pytest.raises(DrawError, match=r"kernels='\(' is not a regular expression: missing \)"):
-        plot.roofline("(")
+        plot.timeline(kernels="(")
     with pytest.raises(DrawError, match="this profile has none"):
         Profile().plot.timeline()
 
@@ -266,9 +163,9 @@ def test_without_matplotlib(regular: Profile, monkeypatch: pytest.MonkeyPatch) -
 def test_pyplot_is_left_alone(regular: Profile) -> None:
     from matplotlib import pyplot
 
-    regular.plot.heatmap()
+    figure = regular.plot.timeline()
     assert pyplot.get_fignums() == []
-    assert regular.plot.waves()._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     modules = [name for name in sys.modules if name.startswith("profscope.plotting.")]
     assert all("pyplot" not in vars(sys.modules[name]) for name in modules)
 
@@ -278,12 +175,11 @@ def test_pyplot_is_left_alone(regular: Profile) -> None:
 @given(profiles())
 @settings(max_examples=examples(10))
 def test_whatever_the_names_and_spans(profile: Profile) -> None:
-    for draw in (profile.plot.timeline, profile.plot.heatmap, profile.plot.waves):
-        try:
-            figure: Any = draw()
-        except DrawError:
-            continue
-        figure.draw_without_rendering()
+    try:
+        figure: Any = profile.plot.timeline()
+    except DrawError:
+        return
+    figure.draw_without_rendering()
 
 
 def test_a_formula_in_a_name_stays_a_name() -> None:
@@ -300,4 +196,4 @@ def test_a_formula_in_a_name_stays_a_name() -> None:
 
 
 def test_the_accessor_says_what_it_can() -> None:
-    assert repr(profscope.Profile().plot) == "<prof.plot: timeline(), roofline(), heatmap(), waves()>"
+    assert repr(profscope.Profile().plot) == "<prof.plot: timeline()>"
