@@ -66,8 +66,7 @@ class Questions(abc.ABC):
         faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`, or a
         folder of Parquet files, whose path ends in `/` (docs/views.md). These cannot be loaded again:
         `.html`, a report for a browser (docs/views.md); `.report.json`, what `report()` returns;
-        `.collapsed` and `.speedscope.json`, for flame graphs, and `.hatchet` for proton-viewer. The file
-        appears whole or not at all.
+        `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or not at all.
 
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """

@@ -91,7 +91,7 @@ except profscope.errors.OptionError as error:
     assert saved == (
         "cannot save 'a.csv': the suffix must be one of "
         ".json, .json.gz, .pftrace, .pftrace.gz, .parquet, .collapsed, .collapsed.gz, "
-        ".hatchet, .hatchet.gz, .html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
+        ".html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
         ".speedscope.json, .speedscope.json.gz, or the path end in / for a folder; "
         "`profscope convert --format NAME` takes any suffix\n"
     )
@@ -115,7 +115,7 @@ print(prof.metadata["tool"], *found)
 def test_our_own_formats_come_first() -> None:
     assert format_names(exporters, exporters.OWN) == [
         *("json", "pftrace", "parquet"),
-        *("collapsed", "hatchet", "html", "report_json", "speedscope_json"),
+        *("collapsed", "html", "report_json", "speedscope_json"),
     ]
     assert format_names(importers, importers.OWN) == [
         "profscope_json",

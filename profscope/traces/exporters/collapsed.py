@@ -19,7 +19,7 @@ from profscope.analysis.texts import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
 
-__all__ = ["Frame", "Weight", "pieces", "text_of", "unit", "weights", "weights_and_counts"]
+__all__ = ["Frame", "pieces", "text_of", "unit", "weights"]
 
 
 class Frame(NamedTuple):
@@ -30,13 +30,6 @@ class Frame(NamedTuple):
     line: int
 
 
-class Weight(NamedTuple):
-    """What warps spent in a stack and in no scope inside it, and how many spans that were."""
-
-    own: int
-    spans: int
-
-
 def unit(tables: Tables) -> str:
     """What weights are in: "ns", or "cycles" where nothing has a time: what was emulated has none."""
     if tables.emulated:
@@ -45,39 +38,30 @@ def unit(tables: Tables) -> str:
 
 
 def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
-    """By stack, outermost first, what warps spent in it and in no scope inside it, where that is not 0: see
-    `weights_and_counts`."""
-    return {stack: weight.own for stack, weight in weights_and_counts(tables).items() if weight.own > 0}
-
-
-def weights_and_counts(tables: Tables) -> dict[tuple[Frame, ...], Weight]:
-    """By stack, outermost first and none before what it is in, its weight, of all warps together.
+    """By stack, outermost first, what all warps spent in it and in no scope inside it, where that is not 0.
 
     The first frame is the kernel. Spans in flight overlap others and are left out, as marks are. Otherwise it
     is what the summary adds up: durations are corrected, and what some CTAs of a launch recorded is scaled up
     to its grid, where the summary does so. What no record covers is a frame of its own.
     """
     named = unit(tables)
-    together: dict[tuple[Frame, ...], Weight] = {}
+    together: dict[tuple[Frame, ...], int] = {}
     stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
     rows: list[dict[Any, Any]] = _spans(tables, named).to_dict("records")
     for row in rows:
         stack = (*stacks.get(row["above"], ()), Frame(row["scope"], row["file"], row["line"]))
         stacks[row["number"]] = stack
-        own, spans = together.get(stack, (0, 0))
-        together[stack] = Weight(own + row["own"], spans + row["count"])
-    return together
+        together[stack] = together.get(stack, 0) + row["own"]
+    return {stack: own for stack, own in together.items() if own > 0}
 
 
 def _spans(tables: Tables, named: str) -> pd.DataFrame:
-    """One row for each distinct stack: number, above, its place, how many spans it has, and what these
-    spent in themselves."""
+    """One row for each distinct stack: number, above, its place, and what its spans spent in themselves."""
     df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
     counts = ~df["kind"].isin(["async", "mark"]).to_numpy()
     parent = df["parent"].to_numpy()
     scale = row_scales(tables)
-    times = np.ones(len(df)) if scale is None else np.asarray(scale)
-    own = self_times(df, f"duration_{named}") * times
+    own = self_times(df, f"duration_{named}") * (1 if scale is None else np.asarray(scale))
     place = df.groupby(["scope", "file", "line"], observed=True, sort=False).ngroup().to_numpy()
     depth = df["depth"].to_numpy()
     number = np.full(len(df), -1)
@@ -87,21 +71,16 @@ def _spans(tables: Tables, named: str) -> pd.DataFrame:
         above = np.where(parent[at] >= 0, number[parent[at]], -1)
         keys = pd.MultiIndex.from_arrays([above, place[at]])
         codes, distinct = pd.factorize(keys)
-        totals, counts_of = (
-            np.rint(np.bincount(codes, each[at], len(distinct))).astype(np.int64).tolist()
-            for each in (own, times)
-        )
+        totals = np.rint(np.bincount(codes, own[at], len(distinct))).astype(np.int64).tolist()
         first = np.zeros(len(distinct), np.int64)
         first[codes[::-1]] = at[::-1]
         number[at] = codes + len(rows)
         where = df.iloc[first][["scope", "file", "line"]].to_dict("records")
         rows += [
-            {**{str(name): value for name, value in each.items()}, "above": up, "own": total, "count": count}
-            for each, up, total, count in zip(
-                where, [key[0] for key in distinct], totals, counts_of, strict=True
-            )
+            {**{str(name): value for name, value in each.items()}, "above": up, "own": total}
+            for each, up, total in zip(where, [key[0] for key in distinct], totals, strict=True)
         ]
-    table = pd.DataFrame(rows, columns=["scope", "file", "line", "above", "own", "count"])
+    table = pd.DataFrame(rows, columns=["scope", "file", "line", "above", "own"])
     return table.assign(number=np.arange(len(table)))
 
 
