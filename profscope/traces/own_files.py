@@ -5,13 +5,14 @@ A name proves nothing: a checkpoint may be in `rank=5/`. A file is profscope's i
     spool          `PSspool` at the start; an empty `.spool`, too: a run was killed before it wrote
     Chrome JSON    the first line that the exporter writes
     Perfetto       a packet with profscope's own field at the start
-    Parquet        the checksums that profscope puts before the footer
+    Parquet        the key that profscope puts into the footer
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from typing import Final
 __all__ = ["first_foreign", "is_own_file", "remove_own"]
 
 _HEAD_BYTES: Final = 256  # more than any mark takes
+_PARQUET_KEY: Final = b"\x18\x09profscope\x18"  # as Thrift writes a text, and that another follows
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _OWN_FOLDER: Final = re.compile(r"rank=\d+(\.partial)?|launch=\d+|.+\.partial")
 
@@ -34,7 +36,6 @@ def is_own_file(path: Path) -> bool:
         return False
     from profscope.store.chunks import SUFFIX, version_of
     from profscope.traces.chrome.text import FIRST_LINE_START
-    from profscope.traces.parquet.checked import has_checksums
     from profscope.traces.perfetto.protobuf import data_place
 
     if path.suffix == SUFFIX and path.stat().st_size == 0:
@@ -45,8 +46,19 @@ def is_own_file(path: Path) -> bool:
         version_of(head) is not None
         or head.startswith(FIRST_LINE_START)
         or begin < end
-        or has_checksums(path)
+        or _PARQUET_KEY in _parquet_footer(path)
     )
+
+
+def _parquet_footer(path: Path) -> bytes:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 8))
+        end = file.read()
+        if not end.endswith(b"PAR1"):
+            return b""
+        file.seek(max(0, size - 8 - int.from_bytes(end[:4], "little")))
+        return file.read()
 
 
 def _head(path: Path) -> bytes:

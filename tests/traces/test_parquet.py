@@ -169,7 +169,7 @@ def test_without_pyarrow_it_says_what_to_install(
 
 
 def test_a_byte_that_changed_is_noticed(saved: Path, profile: Profile, tmp_path: Path) -> None:
-    """In pages and what heads them, in the checksums, in the footer and the object there."""
+    """In pages and what heads them, in the footer and the object there."""
     content = bytearray((saved / "t.parquet").read_bytes())
     random = np.random.default_rng(0)
     columns = pq.read_metadata(saved / "t.parquet").row_group(0)
@@ -182,7 +182,7 @@ def test_a_byte_that_changed_is_noticed(saved: Path, profile: Profile, tmp_path:
     stated = content.index(b'"profscope":{"schema"')
     content[content.index(b"matmul", stated)] ^= 1
     (tmp_path / "t.parquet").write_bytes(content)
-    with pytest.raises(TraceError, match="its footer is not the one that was saved"):
+    with pytest.raises(TraceError, match="its data do not have the digest it states"):
         profscope.load(tmp_path / "t.parquet")
 
 

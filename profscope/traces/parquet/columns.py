@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from profscope.schema import LAUNCH_DTYPES, PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names
 from profscope.threads import worker_pool
 from profscope.traces.compact import categorical, categories
-from profscope.traces.parquet.checked import Checksums
 from profscope.traces.profscope_object import object_text
 
 __all__ = [
     "GROUP_ROWS",
     "KEY",
+    "PART",
     "described",
     "launch_bytes",
     "no_rows",
@@ -239,6 +239,8 @@ def _may_have(statistics: Any, values: NDArray[np.int64]) -> bool:
 
 KEY: Final = b"profscope"
 """Of the JSON in the file's metadata."""
+PART: Final = "part"
+"""Stands there in a file of one launch's spans."""
 
 
 class _Sink(io.RawIOBase):
@@ -260,16 +262,15 @@ class _Sink(io.RawIOBase):
 
 
 def parquet_bytes(tables: Tables | None, df: pd.DataFrame) -> Iterator[bytes]:
-    """A file of these spans, a row group at a time. tables: what stands in its metadata; None for nothing."""
+    """A file of these spans, a row group at a time. tables: what stands in its metadata; None for `PART`."""
     columns = schema(df)
-    sink, checksums = _Sink(), Checksums()
+    sink = _Sink()
     with pq.ParquetWriter(sink, columns, **write_options(df)) as writer:
         for begin in range(0, len(df), GROUP_ROWS):
             writer.write_table(span_table(df.iloc[begin : begin + GROUP_ROWS], columns), GROUP_ROWS)
-            yield checksums.add(sink.take())
-        if tables is not None:
-            writer.add_key_value_metadata({KEY: object_text(tables, described(df))})
-    yield checksums.end(sink.take())
+            yield sink.take()
+        writer.add_key_value_metadata({KEY: PART if tables is None else object_text(tables, described(df))})
+    yield sink.take()
 
 
 def launch_bytes(tables: Tables, rows: list[list[int]]) -> bytes:
@@ -283,7 +284,9 @@ def launch_bytes(tables: Tables, rows: list[list[int]]) -> bytes:
     about = object_text(tables, described(tables.df) | {"launches": rows, "rows": spans})
     table = pa.table(arrays, names=list(LAUNCH_DTYPES))
     sink = _Sink()
-    with pq.ParquetWriter(sink, table.schema, compression="ZSTD", store_schema=False) as writer:
+    with pq.ParquetWriter(
+        sink, table.schema, compression="ZSTD", store_schema=False, write_page_checksum=True
+    ) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata({KEY: about})
-    return Checksums().end(sink.take())
+    return sink.take()

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from profscope.errors import TraceError
 from profscope.schema import SPAN_DTYPES, Tables, spans_frame
 from profscope.store.file_checks import most_parquet_cells
-from profscope.traces.parquet.checked import Checked
-from profscope.traces.parquet.columns import KEY, read_columns, selected
+from profscope.traces.parquet.columns import KEY, PART, read_columns, selected
 from profscope.traces.profscope_object import object_tables
 from profscope.traces.trace_file import TraceFile, check_room
 
@@ -34,13 +33,12 @@ def opened(file: TraceFile, path: Path, metadata: pq.FileMetaData | None = None)
     """A Parquet file of a trace; what is damaged in it becomes a TraceError that names it. metadata: the
     file's, where they are known."""
     try:
-        with Checked(path) if file.verify else path.open("rb") as content:
+        with path.open("rb") as content:
             metadata = metadata or pq.read_metadata(content)
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
-            by_page = isinstance(content, Checked) and not content.checks
             with pq.ParquetFile(
-                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=by_page
+                content, metadata=metadata, read_dictionary=texts, page_checksum_verification=file.verify
             ) as read:
                 yield read
     except TraceError:
@@ -52,7 +50,7 @@ def opened(file: TraceFile, path: Path, metadata: pq.FileMetaData | None = None)
 def stated(file: TraceFile, read: pq.ParquetFile) -> Any:
     """The JSON document in a file's metadata. Raises TraceError where there is none."""
     text = (read.metadata.metadata or {}).get(KEY)
-    if text is None:
+    if text in (None, PART.encode()):
         raise TraceError(
             f"{file} is a Parquet file without a profile in it; of a folder that profscope wrote, load that"
         )
