@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
@@ -47,13 +47,8 @@ def parse_pipeline(text: str) -> list[Pass]:
     return pipeline
 
 
-def run_pipeline(
-    module: Module,
-    pipeline: Sequence[Pass],
-    context: PassContext,
-    between: Callable[[Pass, Module], None] | None = None,
-) -> None:
-    """Apply the passes in order, in place; `between` is called after each.
+def run_pipeline(module: Module, pipeline: Sequence[Pass], context: PassContext) -> None:
+    """Apply the passes in order, in place.
 
     Raises PassError naming the file and line, the pass and, where there is one, the op; IRError for a module
     in which an op has not the form that its name asks for.
@@ -78,8 +73,6 @@ def run_pipeline(
         except Exception as error:  # a mistake in somebody's pass: its traceback, and which pass it was
             error.add_note(f"in pass {step.name} on {module.filename}")
             raise
-        if between is not None:
-            between(step, module)
 
 
 def _item(file: str, name: str, options: str) -> list[Pass]:

@@ -13,7 +13,6 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,15 +23,14 @@ from profscope.instrument_passes.analyses.opclasses import coverage, coverage_ta
 from profscope.instrument_passes.cost import cost
 from profscope.instrument_passes.cost import render as render_cost
 from profscope.instrument_passes.errors import IRError, ToolchainError
-from profscope.instrument_passes.ir import Module, parse
+from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes import TRITONS, Pass, PassContext, passes, signature, spelled, summary
 from profscope.instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
 from profscope.instrument_passes.toolchain import built, verify
 
-__all__ = ["Expected", "expected_errors", "main", "make_parser", "mismatches"]
+__all__ = ["main", "make_parser"]
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)(?=\.|$)")
-_SPLIT: Final = re.compile(r"^(// -----[ \t]*\r?\n)", re.MULTILINE)
 _EPILOG: Final = f"""\
 examples:
   profscope opt kernel.ttgir -p 'kernel-span,op-spans{{classes=load;store}}'
@@ -68,8 +66,6 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.list and (arguments.file != "-" or arguments.passes is not None):
         parser.error("--list is about all passes; leave the file and -p out")
-    if arguments.cost and arguments.print_between_passes:
-        parser.error("--cost shows two binaries and no module; leave --print-between-passes out")
     if arguments.map and arguments.file.endswith(".cubin") and arguments.passes is not None:
         parser.error("a .cubin is built already; leave -p out")
     if arguments.ptx is not None and not (arguments.map and arguments.file.endswith(".cubin")):
@@ -129,19 +125,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
         help="print the SASS of a .cubin, or of the module once built, with the line of each instruction and "
         "what it waits for",
     )  # fmt: skip
-    parser.add_argument(
-        "--print-between-passes", action="store_true", help="print the module to stderr after every pass"
-    )
-    parser.add_argument(
-        "--split-input-file",
-        action="store_true",
-        help="the file is several modules, split by lines '// -----'",
-    )
-    parser.add_argument(
-        "--verify-diagnostics",
-        action="store_true",
-        help="succeed if the errors are those of '// expected-error @+1 {{text}}' comments",
-    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
 
@@ -186,45 +169,26 @@ def _listing() -> str:
 
 def _transform(arguments: argparse.Namespace, pipeline: list[Pass]) -> int:
     file = "<stdin>" if arguments.file == "-" else arguments.file
-    text = _read(arguments.file, file)
-    pieces = _SPLIT.split(text) if arguments.split_input_file else [text]
-    raised: list[IRError] = []
-    line = 0
-    for index, piece in enumerate(pieces):
-        if index % 2 == 0:  # the rest are separators
-            try:
-                pieces[index] = _one_module(piece, line, file, arguments, pipeline)
-            except IRError as error:
-                raised.append(error)
-                pieces[index] = ""
-        line += piece.count("\n")
-    if arguments.verify_diagnostics:
-        raised = mismatches(expected_errors(text, file), raised, file)
-    for problem in raised:
-        _complain(arguments.tool, problem)
-    return 1 if raised else _emit("".join(pieces), arguments)
+    try:
+        text = _transformed(_read(arguments.file, file), file, arguments, pipeline)
+    except IRError as error:
+        _complain(arguments.tool, error)
+        return 1
+    return _emit(text, arguments)
 
 
-def _one_module(text: str, line: int, file: str, arguments: argparse.Namespace, pipeline: list[Pass]) -> str:
-    """The module after the passes, or what was asked about it; it starts behind line `line` of the file."""
-
-    def between(step: Pass, module: Module) -> None:
-        if arguments.print_between_passes:
-            sys.stderr.write(f"// -----// after {step.name} //----- //\n{str(module)[line:].rstrip()}\n")
-
-    triton = arguments.triton or _installed_triton() or PassContext().triton
-    context = PassContext(triton)
+def _transformed(text: str, file: str, arguments: argparse.Namespace, pipeline: list[Pass]) -> str:
+    """The module after the passes, or what was asked about it."""
+    context = PassContext(arguments.triton or _installed_triton() or PassContext().triton)
     if arguments.cost:
-        return render_cost(
-            cost("\n" * line + text, file, pipeline or parse_pipeline(LEVELS["default"]), context)
-        )
-    module = parse("\n" * line + text, file)
-    run_pipeline(module, pipeline, context, between)
+        return render_cost(cost(text, file, pipeline or parse_pipeline(LEVELS["default"]), context))
+    module = parse(text, file)
+    run_pipeline(module, pipeline, context)
     if arguments.map:
         return _map_table(_map_module(str(module), file))
     if arguments.verify:
         verify(str(module), file)
-    return coverage_table(coverage(module)) if arguments.coverage else str(module)[line:]
+    return coverage_table(coverage(module)) if arguments.coverage else str(module)
 
 
 def _read(path: str, file: str) -> str:
@@ -292,49 +256,6 @@ def _map_cells(row: Row) -> tuple[str, ...]:
     sass = row.sass if len(row.sass) <= _WIDEST_SASS else f"{row.sass[: _WIDEST_SASS - 3]}..."
     waits = " ".join(map(str, row.waits_for))
     return str(row.pc), sass, row.cls, row.ttgir_op, row.call_path or place, waits
-
-
-# Test files that say which errors they expect, as mlir-opt has it: `// expected-error @+1 {{text}}`.
-
-_COMMENT: Final = re.compile(r"//\s*expected-(\w+)\s*(@\S+)?\s*\{\{(.*?)\}\}")
-_RELATIVE: Final = re.compile(r"@([+-]\d+)")
-_NAMED: Final = {"@above": -1, "@below": 1}
-
-
-@dataclass(frozen=True)
-class Expected:
-    """An error that must come from line `line` with `text` in its message."""
-
-    line: int
-    text: str
-
-
-def expected_errors(text: str, file: str) -> list[Expected]:
-    """What the comments of a file expect. Raises IRError for a comment that cannot be read."""
-    expected = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        for kind, where, message in _COMMENT.findall(line):
-            relative = _RELATIVE.fullmatch(where)
-            if kind != "error" or not (relative or where in _NAMED or not where):
-                raise IRError(
-                    f"cannot read 'expected-{kind} {where}': expected-error @+N {{{{text}}}}", file, number
-                )
-            offset = int(relative[1]) if relative else _NAMED.get(where, 0)
-            expected.append(Expected(number + offset, message))
-    return expected
-
-
-def mismatches(expected: Sequence[Expected], raised: Sequence[IRError], file: str) -> list[IRError]:
-    """Errors that were not expected, and for every one that was expected and did not come, an error."""
-    missing = list(expected)
-    surplus = []
-    for error in raised:
-        match = next((e for e in missing if e.line == error.line and e.text in error.message), None)
-        if match is None:
-            surplus.append(IRError(f"unexpected error: {error.message}", error.file, error.line))
-        else:
-            missing.remove(match)
-    return surplus + [IRError(f"expected error {e.text!r} was not raised", file, e.line) for e in missing]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,16 @@ from profscope.instrument_passes.toolchain import triton_version
 
 INPUTS = Path(__file__).parent.parent / "passes" / "inputs"
 ADD = INPUTS / "add.ttgir"
+CROSSED = """module attributes {"ttg.num-warps" = 4 : i32, ttg.target = "cuda:90"} {
+  tt.func public @crossed() {
+    "profscope.begin"() {id = 0 : i32, kind = "op", name = "a", op = "a"} : () -> ()
+    "profscope.begin"() {id = 1 : i32, kind = "op", name = "b", op = "b"} : () -> ()
+    tt.call @f() : () -> ()
+    "profscope.end"() {id = 0 : i32} : () -> ()
+    tt.return
+  }
+}
+"""
 OTHER_TRITON = "{}.{}".format(*next(version for version in TRITONS if version != triton_version()))
 
 
@@ -55,15 +65,13 @@ def test_list_names_passes_options_and_defaults(capfd: pytest.CaptureFixture[str
         assert f"\n{name}: " in f"\n{listed}"
 
 
-def test_print_between_passes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out.ttgir"
-    assert main([str(ADD), "-p", "kernel-span,loop-spans", "--print-between-passes", "-o", str(out)]) == 0
-    said = capfd.readouterr()
-    assert said.out == ""
-    first, second = said.err.split("// -----// after ")[1:]
-    assert first.startswith("kernel-span //----- //\n")
-    assert second.startswith("loop-spans //----- //\n")
-    assert second.partition("\n")[2].strip() == out.read_text().strip()
+def test_an_error_names_file_line_pass_and_op(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.mlir").write_text(CROSSED)
+    assert main([str(tmp_path / "in.mlir"), "-p", "lower-records"]) == 1
+    assert capfd.readouterr().err == (
+        f"profscope-opt: {tmp_path}/in.mlir:6: pass lower-records: the end of span 0 does not close the "
+        'innermost open span: "profscope.end"() {id = 0 : i32} : () -> ()\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +112,6 @@ def test_errors_are_one_line(
         (["-p", "light", "-p", "op-spans"], "argument -p: given twice; join the passes with commas"),
         (["--list"], "--list is about all passes; leave the file and -p out"),
         (["--coverage", "--cost"], "argument --cost: not allowed with argument --coverage"),
-        (["--cost", "--print-between-passes"], "leave --print-between-passes out"),
         (["--cost", "--triton", OTHER_TRITON], "--cost uses the installed Triton, which is "),
         (["--verify", "--triton", OTHER_TRITON], "--verify uses the installed Triton, which is "),
     ],
