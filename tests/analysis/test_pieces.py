@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pandas as pd
@@ -15,7 +14,6 @@ from profscope.analysis.spans import pieces as module
 from profscope.analysis.spans.pieces import pieces
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary
-from profscope.analysis.timeline.balance import balance
 from profscope.analysis.verdict import verdict
 from profscope.schema import Tables
 from tests.support.profiles import profile_metadata, regular_profile
@@ -29,16 +27,15 @@ def tables(request: pytest.FixtureRequest) -> Tables:
     return replace(plain, metadata=profile_metadata(**CLOCK if request.param == "corrected" else {}))
 
 
-@pytest.mark.parametrize("ask", [summary, balance], ids=["summary", "balance"])
 @pytest.mark.parametrize("grid", [4, 10], ids=["whole", "scaled"])
 def test_figures_are_those_of_all_rows_together(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Tables], pd.DataFrame], grid: int
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, grid: int
 ) -> None:
     tables = replace(tables, launches=tables.launches.assign(grid_x=grid))
-    expected, believed = ask(tables), str(verdict(tables))
+    expected, believed = summary(tables), str(verdict(tables))
     monkeypatch.setattr(module, "PIECE_ROWS", 50)
     assert len(pieces(tables.df)) > 3
-    pd.testing.assert_frame_equal(ask(tables), expected, check_exact=True)
+    pd.testing.assert_frame_equal(summary(tables), expected, check_exact=True)
     assert str(verdict(tables)) == believed
 
 
