@@ -52,7 +52,6 @@ class Program(Group):
 
     if TYPE_CHECKING:
 
-        def call_tree(self) -> pd.DataFrame: ...
         def gpu_gaps(self) -> pd.DataFrame: ...
         def gpu_time(self) -> pd.DataFrame: ...
         def host_scopes(self) -> pd.DataFrame: ...
@@ -95,7 +94,7 @@ _CHOICE: Final = inspect.Parameter(
 
 _NOT_OF_KERNELS: Final = frozenset(
     (
-        ".report", "program.call_tree", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
+        ".report", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
         "program.modules", "program.steps", "ranks.collectives", "ranks.summary",
     )
 )  # fmt: skip

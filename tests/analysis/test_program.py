@@ -58,20 +58,6 @@ def test_host_scopes(profile: Profile) -> None:
     assert table["tokens"]["step"] == 64.0
 
 
-def test_call_tree(profile: Profile) -> None:
-    tree = profile.program.call_tree()
-    parents = [tree["name"][row] if row >= 0 else "" for row in tree["parent"]]
-    of = dict(zip(tree["name"], parents, strict=True))
-    assert of["nvjet_tst"] == "cudaLaunchKernel"
-    assert of["aten::copy_"] == "forward"
-    assert of["step"] == of["ncclDevKernel"] == ""
-    step = tree[tree["name"] == "step"].iloc[0]
-    assert (step["kind"], step["depth"], step["gpu_launches"]) == ("scope", 0, 3)
-    assert step["gpu_ns"] == profile.program.host_scopes()["gpu_ns"][0]
-    assert (tree["depth"] == [0 if row < 0 else tree["depth"][row] + 1 for row in tree["parent"]]).all()
-    assert tree.set_index("name")["host_self_ns"]["aten::mm"] == 3000 - 1100
-
-
 def test_gpu_gaps(profile: Profile) -> None:
     gaps = profile.program.gpu_gaps()
     assert gaps["duration_ns"].tolist() == [4000, 900]
