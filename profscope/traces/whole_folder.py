@@ -14,11 +14,8 @@ from profscope.traces.output import (
     check_name,
     check_parent,
     followed,
-    held,
     keep_mode,
     new_part,
-    old_of,
-    sweep,
 )
 from profscope.traces.own_files import first_foreign
 
@@ -55,13 +52,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
     check_folder(path)
     path = followed(path)
     check_parent(path)
-    sweep(path.parent)
     part = new_part(path)
-    old = old_of(part)
+    old = part.with_suffix(".old")
     try:
         part.mkdir(0o700 if path.exists() else 0o777)
-        with held(part):
-            yield part
+        yield part
         keep_mode(path, part)
         if path.exists():  # two renames: between them a reader finds neither, but never a mixture
             path.rename(old)

@@ -21,7 +21,6 @@ from profscope.analysis.rules import diagnose
 from profscope.analysis.rules.kernel import Kernel
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.traces.output import held
 from tests.support.examples import examples
 from tests.support.full_disk import full_disk
 from tests.support.profiles import profiles, regular_profile
@@ -60,31 +59,6 @@ def test_ctrl_c_in_the_middle_leaves_the_file_as_it_was(suffix: str, tmp_path: P
     assert (out, saver.returncode) == ("interrupted\n", 0)
     assert os.listdir(tmp_path) == [path.name]
     assert path.read_bytes() == before or len(profscope.load(path).launches) == 2
-
-
-def test_what_a_killed_save_has_left_goes_with_the_next_one(tmp_path: Path) -> None:
-    """And what another save is writing, or is somebody else's, stays."""
-    left, left_folder, written, others = (
-        tmp_path / name
-        for name in (
-            f".profscope-{'a' * 32}.part",
-            f".profscope-{'b' * 32}.part",
-            f".profscope-{'c' * 32}.part",
-            f".{'d' * 32}.part",
-        )
-    )
-    for file in (left, written, others):
-        file.write_text("half a trace")
-    left_folder.mkdir()
-    (left_folder / "launches.parquet").write_text("")
-    for file in (left, left_folder, written, others):
-        os.utime(file, (0, 0))
-    with held(written):
-        regular_profile(launches=1, ctas=1).save(tmp_path / "t.json")
-    assert sorted(os.listdir(tmp_path)) == sorted([written.name, others.name, "t.json"])
-    written.touch()  # it may be about to be locked
-    regular_profile(launches=1, ctas=1).save(f"{tmp_path}/t/")
-    assert written.exists()
 
 
 @pytest.mark.parametrize("suffix", [".json", ".pftrace", ".html"])
