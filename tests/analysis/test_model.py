@@ -18,7 +18,6 @@ from hypothesis import given, settings
 
 from profscope.analysis.model.build import ALL_PARTS, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from profscope.analysis.model.json_schema import model_schema
 from profscope.analysis.model.labels import groups_of
 from profscope.analysis.model.lines import lines_entry
 from profscope.analysis.model.numbers import plain
@@ -26,6 +25,7 @@ from profscope.profiles import Profile, load
 from profscope.schema import Tables
 from tests.support.captured import captured
 from tests.support.examples import examples
+from tests.support.json_schema import model_schema
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,6 @@ import profscope
 from profscope.analysis import report as reporting
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.model.build import profile_model
-from profscope.analysis.model.json_schema import model_schema
 from profscope.analysis.model.missing import reasons_once
 from profscope.analysis.model.numbers import plain
 from profscope.analysis.report import bounded
@@ -25,6 +24,7 @@ from profscope.profiles import Profile, load
 from profscope.schema import spans_frame
 from profscope.traces.merging import Part, merged
 from tests.support.examples import examples
+from tests.support.json_schema import model_schema
 from tests.support.made_up_spans import made_up
 from tests.support.profiles import launch_table, profile_metadata, profiles, regular_profile
 

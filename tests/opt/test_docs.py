@@ -9,14 +9,14 @@ import pytest
 
 from profscope.commands.opt import main
 from profscope.instrument_passes import LOWERING
-from profscope.instrument_passes.documents import OURS, passes_page
 from profscope.instrument_passes.passes import passes, signature, spelled, summary
+from tests.support.generated_pages import OURS, passes_page
 
 TEXT = (Path(__file__).parent.parent.parent / "docs" / "passes.md").read_text()
 
 
 def test_tables_are_up_to_date() -> None:
-    assert passes_page(TEXT) == TEXT, "run: python -m profscope.instrument_passes.documents docs"
+    assert passes_page(TEXT) == TEXT, "run: python -m tests.support.generated_pages docs"
     assert f"`{LOWERING}`" in TEXT
 
 

@@ -79,7 +79,7 @@ print(profscope.__file__, prof.metadata["notes"], sorted(set(prof.df["scope"])))
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree with a file more in two folders."""
     copy = tmp_path_factory.mktemp("tree")
-    for folder in ("profscope", "docs", "tests/passes", "tests/kernels"):
+    for folder in ("profscope", "docs", "tests/passes", "tests/kernels", "tests/support"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "tests" / "__init__.py", copy / "tests")
     (copy / "profscope" / "instrument_passes" / "passes" / "my_pass.py").write_text(PASS)
@@ -115,7 +115,7 @@ def test_pass_in_a_session(tree: Path) -> None:
 def test_row_of_the_page(tree: Path) -> None:
     page = tree / "docs" / "passes.md"
     before = page.read_text()
-    assert run(tree, "-m", "profscope.instrument_passes.documents", str(page.parent)).stderr == ""
+    assert run(tree, "-m", "tests.support.generated_pages", str(page.parent)).stderr == ""
     (row,) = set(page.read_text().splitlines()) - set(before.splitlines())
     assert row == (
         "| `my-pass` | `label=my store` | A span around every store.<br>`label`: what the spans are called. |"

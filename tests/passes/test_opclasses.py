@@ -22,7 +22,6 @@ from profscope.instrument_passes.analyses.opclasses import (
     coverage_table,
     info_of,
 )
-from profscope.instrument_passes.documents import ops_page
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes.lower_records import manifest_of
 from profscope.instrument_passes.passes.op_spans import OpSpans
@@ -30,6 +29,7 @@ from profscope.instrument_passes.pipeline import PassContext, parse_pipeline, ru
 from tests.kernels.aot import context_for, gpu_target, ttgir
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA90, GFX942, TARGETS
+from tests.support.generated_pages import ops_page
 from tests.support.quick import quick
 
 HERE = Path(__file__).parent
@@ -146,4 +146,4 @@ def test_classes_without_time_cannot_be_recorded(cls: str) -> None:
 
 def test_documentation_is_up_to_date() -> None:
     found = (HERE.parent.parent / "docs" / "ops.md").read_text()
-    assert found == ops_page(), "run: python -m profscope.instrument_passes.documents docs"
+    assert found == ops_page(), "run: python -m tests.support.generated_pages docs"

@@ -1,6 +1,6 @@
 """The JSON Schema of the model, from its dataclasses.
 
-python -m profscope.analysis.model.json_schema > profscope/analysis/report.schema.json
+python -m tests.support.json_schema > profscope/analysis/report.schema.json
 """
 
 from __future__ import annotations

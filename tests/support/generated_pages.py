@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that tables here make: `python -m profscope.instrument_passes.documents docs`."""
+"""Writes the pages of docs/ that tables here make: `python -m tests.support.generated_pages docs`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OURS", "ops_page", "passes_page"]
 _INTRODUCTION: Final = """\
 # Ops
 
-<!-- Generated: python -m profscope.instrument_passes.documents docs -->
+<!-- Generated: python -m tests.support.generated_pages docs -->
 
 What each op of Triton 3.6 to 3.9 is to profscope. `op-spans{classes=...}` takes the classes; those marked
 *default* are recorded unless told otherwise, those marked *never* have no time of their own. A span around an
