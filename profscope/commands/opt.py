@@ -2,7 +2,7 @@
 
     profscope opt kernel.ttgir -p 'kernel-span,op-spans{classes=load;store},lower-records,allocate-buffer'
 
-Needs no GPU, and no Triton except for --verify, --cost and --map. `--help` has examples and the exit codes.
+Needs no GPU, and no Triton except for --verify and --cost. `--help` has examples and the exit codes.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ import argparse
 import importlib.metadata
 import re
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from profscope.binaries.rows import Instructions, Row, instructions_in, instructions_of
 from profscope.errors import exit_status, run_command
 from profscope.instrument_passes import LEVELS, __version__
 from profscope.instrument_passes.analyses.opclasses import coverage, coverage_table
 from profscope.instrument_passes.cost import cost
 from profscope.instrument_passes.cost import render as render_cost
-from profscope.instrument_passes.errors import IRError, ToolchainError
+from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes import TRITONS, Pass, PassContext, passes, signature, spelled, summary
 from profscope.instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
-from profscope.instrument_passes.toolchain import built, verify
+from profscope.instrument_passes.toolchain import verify
 
 __all__ = ["main", "make_parser"]
 
@@ -37,7 +35,6 @@ examples:
   profscope opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify
   profscope opt kernel.ttgir -p light --cost
   cat kernel.ttgir | profscope opt --coverage
-  profscope opt --map kernel.cubin kernel.ptx
 
 TTGIR comes from kernel.asm["ttgir"] of a compiled kernel, or Triton's cache.
 
@@ -54,9 +51,6 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.list:
         load_installed()
         return _emit(_listing(), arguments)
-    if arguments.map and arguments.file.endswith(".cubin"):
-        ptx = None if arguments.ptx is None else Path(arguments.ptx)
-        return _emit(_map_table(_map_cubin(Path(arguments.file), ptx)), arguments)
     return _transform(arguments, parse_pipeline(arguments.passes or ""))
 
 
@@ -66,11 +60,7 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.list and (arguments.file != "-" or arguments.passes is not None):
         parser.error("--list is about all passes; leave the file and -p out")
-    if arguments.map and arguments.file.endswith(".cubin") and arguments.passes is not None:
-        parser.error("a .cubin is built already; leave -p out")
-    if arguments.ptx is not None and not (arguments.map and arguments.file.endswith(".cubin")):
-        parser.error("a second file goes with --map and a .cubin")
-    asked = {"--cost": arguments.cost, "--map": arguments.map, "--verify": arguments.verify}
+    asked = {"--cost": arguments.cost, "--verify": arguments.verify}
     builds = next((option for option, is_set in asked.items() if is_set), "")
     installed = _installed_triton()
     if builds and installed is not None and arguments.triton not in (None, installed):
@@ -82,7 +72,7 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
 def make_parser(tool: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=tool,
-        usage=f"{tool} [options] [FILE.ttgir | FILE.cubin [FILE.ptx]]",
+        usage=f"{tool} [options] [FILE.ttgir]",
         description="Run passes on a printed TTGIR module.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -91,9 +81,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
     default = PassContext()
     parser.add_argument(
         "file", nargs="?", metavar="FILE", default="-", help="the module; - (the default) is standard input"
-    )
-    parser.add_argument(
-        "ptx", nargs="?", metavar="FILE.ptx", help="with --map: the PTX of the .cubin (default: next to it)"
     )
     parser.add_argument(
         "-p", "--passes", action=_Once, metavar="PASSES",
@@ -119,11 +106,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
     printed.add_argument(
         "--cost", action="store_true",
         help="build the module bare and with the passes (default: a session's) and compare",
-    )  # fmt: skip
-    printed.add_argument(
-        "--map", action="store_true",
-        help="print the SASS of a .cubin, or of the module once built, with the line of each instruction and "
-        "what it waits for",
     )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
@@ -184,8 +166,6 @@ def _transformed(text: str, file: str, arguments: argparse.Namespace, pipeline: 
         return render_cost(cost(text, file, pipeline or parse_pipeline(LEVELS["default"]), context))
     module = parse(text, file)
     run_pipeline(module, pipeline, context)
-    if arguments.map:
-        return _map_table(_map_module(str(module), file))
     if arguments.verify:
         verify(str(module), file)
     return coverage_table(coverage(module)) if arguments.coverage else str(module)
@@ -215,47 +195,6 @@ def _emit(text: str, arguments: argparse.Namespace) -> int:
 
 def _complain(tool: str, error: Exception | str) -> None:
     sys.stderr.write(f"{tool}: {' '.join(str(error).split())}\n")
-
-
-# The table of a binary's instructions, for --map.
-
-_HEADS: Final = ("pc", "sass", "class", "ttgir op", "place", "waits for")
-_WIDEST_SASS: Final = 60
-
-
-def _map_cubin(cubin: Path, ptx: Path | None) -> Instructions:
-    """The instructions of a cubin; its PTX is next to it if not given. Raises OSError, ToolchainError."""
-    return instructions_in(cubin, cubin.with_suffix(".ptx") if ptx is None else ptx)
-
-
-def _map_module(text: str, file: str) -> Instructions:
-    """The instructions that a module of TTGIR becomes. Raises IRError, ToolchainError."""
-    target, left, _ = built(text, file)
-    if "cubin" not in left:
-        raise ToolchainError(f"{file}: --map needs an NVIDIA GPU, not {target}")
-    return instructions_of(left["cubin"], left["ptx"], text)
-
-
-def _map_table(instructions: Instructions) -> str:
-    """One line an instruction, then how many there are of each class, then the notes."""
-    table = [_HEADS, *map(_map_cells, instructions.rows)]
-    widths = [max(len(cells[at]) for cells in table) for at in range(len(_HEADS) - 1)]
-    lines = []
-    for cells in table:
-        padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
-        lines.append("  ".join([padded[0].strip().rjust(widths[0]), *padded[1:], cells[-1]]).rstrip())
-    counts = Counter(row.cls for row in instructions.rows)
-    classes = ", ".join(f"{count} {cls}" for cls, count in counts.most_common())
-    lines += [f"{instructions.kernel}: {len(instructions.rows)} instructions: {classes}"]
-    lines += [f"note: {note}" for note in instructions.notes]
-    return "\n".join(lines) + "\n"
-
-
-def _map_cells(row: Row) -> tuple[str, ...]:
-    place = f"{Path(row.file).name}:{row.line}" if row.line else ""
-    sass = row.sass if len(row.sass) <= _WIDEST_SASS else f"{row.sass[: _WIDEST_SASS - 3]}..."
-    waits = " ".join(map(str, row.waits_for))
-    return str(row.pc), sass, row.cls, row.ttgir_op, row.call_path or place, waits
 
 
 if __name__ == "__main__":

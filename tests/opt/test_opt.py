@@ -161,7 +161,7 @@ def test_version_examples_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> N
     said = capfd.readouterr().out
     assert re.search(r"exit status: 0 .* 1 .* 2\s.*; 130 ", said, re.DOTALL)
     examples = re.findall(r"^  .*profscope opt (.*)", said.partition("examples:")[2], re.MULTILINE)
-    assert len(examples) == 5
+    assert len(examples) == 4
 
 
 @pytest.mark.parametrize("example", ["-p 'kernel-span,op-spans{classes=load;store}'", "--coverage"])
