@@ -163,7 +163,7 @@ def _between(rows: Sequence[str], first: int, last: int) -> list[str]:
 
 async def _interactive(trace: str) -> str:
     profile = profscope.load(trace)
-    app = ExplorerApp(profile, "cycles", source_lines(profile.metadata, 0.0))
+    app = ExplorerApp(profile, source_lines(profile.metadata, 0.0))
     async with app.run_test(size=(_COLUMNS, 34)) as pilot:
         for key in ("w", "w", "w", "tab", "tab", "tab", "enter"):
             await pilot.press(key)

@@ -37,14 +37,14 @@ OF_PLACES = {
 MOST_ROWS = 20
 
 
-def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
+def show(profile: Profile, options: argparse.Namespace) -> None:
     """Print it. Raises OptionError for a choice of rows that whole warps know nothing of, TraceError where
     there is no row, or none that says of what it is."""
     if options.by not in OF_SCOPES and (options.line or options.scope):
         raise OptionError(
             f"--by {options.by} counts whole warps; --line and --scope work with --by {', '.join(OF_SCOPES)}"
         )
-    chosen = RowFilter(options.line, options.scope)
+    chosen, unit = RowFilter(options.line, options.scope), profile.tables.unit
     rows = make_rows(profile.tables, options.by, unit, chosen, options.sort)
     _check_told(rows, profile, options.by)
     if options.format == "json":
@@ -60,7 +60,7 @@ def show(profile: Profile, options: argparse.Namespace, unit: str) -> None:
     whole = rows if chosen.are_all else make_rows(profile.tables, options.by, unit, RowFilter(), None)
     about = [
         f"share: {'self time over' if options.by in OF_SCOPES else 'of'} the warp time {_whose(whole)}",
-        _times(unit, emulated=profile.emulated),
+        "cycles" if unit == "cycles" else "times of the GPU",
     ]
     lines += _render(rows, options.by, unit, top, width, about, corrected=corrected)
     for note in _notes(profile, options.by):
@@ -79,12 +79,6 @@ def _check_told(rows: list[ByRow], profile: Profile, by: str) -> None:
 def _whose(rows: list[ByRow]) -> str:
     """The kernels that shares are of: those of all rows, also if --line or --scope shows a few."""
     return "of all kernels" if len({row.kernel for row in rows}) > 1 else "of the kernel"
-
-
-def _times(unit: str, *, emulated: bool) -> str:
-    if unit == "cycles":
-        return "cycles"
-    return "times of the cost model" if emulated else "times of the GPU"
 
 
 def _notes(profile: Profile, by: str) -> Iterator[str]:

@@ -30,7 +30,6 @@ from profscope.viewer.option_types import (
     place,
     sections,
 )
-from profscope.viewer.units import UNITS
 
 __all__ = ["main", "make_parser", "parsed"]
 
@@ -106,8 +105,6 @@ def _check_effect(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         "--scope": view == "by" or bool({*parts} - {"header", "kernels", "timeline", "lines", *ANSWERS}),
         "--zoom": "timeline" in parts,
         "--top": view in ("by", "source", "report") or bool({*parts} - {"header", "limits"}),
-        "--unit": view in ("by", "source", "interactive")
-        or bool({*parts} - {"header", "lines", "findings", *ANSWERS}),
     }
     for name, has_effect in effects.items():
         if getattr(options, name[2:]) is not None and not has_effect:
@@ -202,9 +199,6 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 def _add_form(parser: argparse.ArgumentParser) -> None:
     form = parser.add_argument_group("form")
-    form.add_argument(
-        "--unit", choices=UNITS, help="unit of durations (default: ns; for emulated traces cycles)"
-    )
     form.add_argument(
         "--top",
         type=count,

@@ -52,7 +52,7 @@ SECTIONS = (
 """What --show shows, one or several."""
 
 ANSWERS = ("breakdown", "limits")
-"""Of SECTIONS, those that are the rows of a question: --line and --unit do not apply."""
+"""Of SECTIONS, those that are the rows of a question: --line does not apply."""
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""

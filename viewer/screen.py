@@ -108,7 +108,6 @@ def show_screen(
     whole: Profile,
     profile: Profile,
     options: argparse.Namespace,
-    unit: str,
 ) -> None:
     """Print the first screen, or those of its parts that --show names.
 
@@ -118,7 +117,7 @@ def show_screen(
     shown = options.show or FIRST
     if options.format == "json" and not options.show:
         shown = (*FIRST, "scopes")
-    view = _view(trace, selection, whole, profile, options, unit, width, shown)
+    view = _view(trace, selection, whole, profile, options, width, shown)
     if options.show:
         _check_shown(view, options.show, refused_evidence(profile.metadata))
     if options.format in TABLES:
@@ -135,11 +134,10 @@ def _view(
     whole: Profile,
     profile: Profile,
     options: argparse.Namespace,
-    unit: str,
     width: int,
     shown: Collection[str],
 ) -> View:
-    rows = RowFilter(options.line, options.scope)
+    rows, unit = RowFilter(options.line, options.scope), profile.tables.unit
     # What several parts add up is worked out once; percentiles are in the table of scopes alone.
     adds_up = bool({*shown} - _APART) or not rows.are_all
     sources = ModelSources(profile.tables, percentiles="scopes" in shown)
@@ -150,7 +148,6 @@ def _view(
         None if whole is profile else whole.tables,
         _parts(selection, shown, is_first=not options.show),
         most_kernels,
-        unit,
         sources,
     )
     first_lines = FIRST_LINES if options.top is None and not options.show else top

@@ -44,7 +44,7 @@ _EXPANDED: Final = r"^(Findings|(GPU|rank) +\d+( \(emulated\))?)$"
 _COMMANDS: Final = [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [_EXPANDED]}]
 
 
-def show(profile: Profile, options: Namespace, unit: str) -> None:
+def show(profile: Profile, options: Namespace) -> None:
     """Serve a profile, which is written for it into a folder that goes with the server.
 
     Raises TraceError where Perfetto's port is taken.

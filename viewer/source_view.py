@@ -86,11 +86,11 @@ def parse_line(text: str) -> Wanted:
     return Wanted(match[1], int(match[2] or 0))
 
 
-def show_source(profile: Profile, options: argparse.Namespace, unit: str, disk: SourceLines) -> None:
+def show_source(profile: Profile, options: argparse.Namespace, disk: SourceLines) -> None:
     """Print it. Raises TraceError where there is no such file or line, naming what there is."""
     asked = wanted(options.source, options.line)
     is_short = options.format == "table" and not (asked.file or asked.line)
-    made, omitted = annotate(profile.tables, unit, disk, asked.form, MOST_KERNELS if is_short else 0)
+    made, omitted = annotate(profile.tables, disk, asked.form, MOST_KERNELS if is_short else 0)
     if not made:
         raise TraceError("nothing was recorded of any line; `profscope view` prints notes that may say why")
     if asked.form and all(source.no_code for source in made):

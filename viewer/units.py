@@ -8,7 +8,6 @@ from profscope.analysis.texts import NO_TIME, STEPS, count_text, printable, sour
 __all__ = [
     "NO_TIME",
     "STEPS",
-    "UNITS",
     "bytes_text",
     "count_text",
     "duration_text",
@@ -18,7 +17,6 @@ __all__ = [
     "source_text",
 ]
 
-UNITS = ("ns", "cycles")
 BYTES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 

@@ -31,7 +31,6 @@ def show(options: argparse.Namespace) -> None:
         return
     with imported_beside(partial(_prepare, options)):
         trace, selection, whole, profile = _chosen(options)
-    unit = options.unit or profile.tables.unit
     if options.view == "report":
         from profscope.analysis.report import report
 
@@ -44,18 +43,18 @@ def show(options: argparse.Namespace) -> None:
     elif options.view == "source":
         from profscope.viewer.source_view import show_source
 
-        show_source(profile, options, unit, source_lines(profile.metadata, trace.written_s))
+        show_source(profile, options, source_lines(profile.metadata, trace.written_s))
     elif options.view == "interactive":
-        _explore(profile, unit)
+        _explore(profile)
     elif options.view in ("by", "serve"):
-        import_module(f"profscope.viewer.{options.view}_view").show(profile, options, unit)
+        import_module(f"profscope.viewer.{options.view}_view").show(profile, options)
     else:
         from profscope.viewer.screen import show_screen
 
-        show_screen(trace, selection, whole, profile, options, unit)
+        show_screen(trace, selection, whole, profile, options)
 
 
-def _explore(profile: Profile, unit: str) -> None:
+def _explore(profile: Profile) -> None:
     """Run the interactive view until the user leaves it. Raises OptionError if textual is not installed or
     there is no terminal."""
     require("interactive", "--interactive", OptionError)
@@ -63,7 +62,7 @@ def _explore(profile: Profile, unit: str) -> None:
         raise OptionError("--interactive needs a terminal; leave it out in a pipe")
     from profscope.viewer.interactive.app import ExplorerApp
 
-    ExplorerApp(profile, unit, source_lines(profile.metadata, 0.0)).run()
+    ExplorerApp(profile, source_lines(profile.metadata, 0.0)).run()
 
 
 def _prepare(options: argparse.Namespace) -> None:

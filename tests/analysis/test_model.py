@@ -264,8 +264,9 @@ def test_launches_without_records_are_in_no_time() -> None:
 def test_a_kernel_of_which_nothing_was_recorded_has_no_times() -> None:
     one = regular_profile(launches=1)
     launches = one.launches.assign(ctas=0, records=0, start_ns=0, end_ns=0)
-    for unit in ("ns", "cycles"):
-        model = profile_model(Profile(one.df.iloc[:0], launches, one.metadata).tables, parts=(), unit=unit)
+    for backend, unit in (("gpu", "ns"), ("emulator", "cycles")):
+        metadata = one.metadata | {"backend": backend}
+        model = profile_model(Profile(one.df.iloc[:0], launches, metadata).tables, parts=())
         (entry,) = model.kernels
         assert (entry.time, entry.share, entry.untimed, model.unit) == (None, None, 1, unit)
 

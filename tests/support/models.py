@@ -13,9 +13,9 @@ from profscope.viewer.header import Shown
 __all__ = ["groups", "kernels", "shown"]
 
 
-def kernels(profile: Profile, unit: str | None = None, parts: Collection[str] = ()) -> Sequence[KernelEntry]:
+def kernels(profile: Profile, parts: Collection[str] = ()) -> Sequence[KernelEntry]:
     """The kernels of its model, with these parts."""
-    return profile_model(profile.tables, parts=parts, unit=unit).kernels
+    return profile_model(profile.tables, parts=parts).kernels
 
 
 def groups(entries: Sequence[KernelEntry]) -> list[Group]:

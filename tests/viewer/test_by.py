@@ -157,12 +157,6 @@ def test_the_heading_says_of_which_kernels_the_shares_of_a_chosen_line_are(tmp_p
     assert "share: self time over the warp time of the kernel" in alone
 
 
-def test_nanoseconds_of_the_emulator_are_not_called_times_of_the_gpu(emulated: str) -> None:
-    shown = run(emulated, "--by", "kernel", "--unit", "ns", "--width", "100").stdout
-    assert "times of the cost model" in shown
-    assert "times of the GPU" not in shown
-
-
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_rows_that_nothing_is_known_of_are_refused(form: str, trace: str) -> None:
     """No row of rank -1."""

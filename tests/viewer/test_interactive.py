@@ -105,7 +105,7 @@ def shown(app: ExplorerApp, name: str) -> str:
 
 def test_the_keys_do_what_they_say() -> None:
     async def walk() -> None:
-        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        app = ExplorerApp(PROFILE, lambda file, line: "")
         async with app.run_test(size=(100, 40)) as pilot:
             assert "number 1 of 4 from the slowest" in shown(app, "#header")
             assert shown(app, "#lanes").count("warp ") == 2
@@ -130,7 +130,7 @@ def test_the_keys_do_what_they_say() -> None:
 def test_the_header_has_the_figures_of_the_model() -> None:
     async def walk() -> None:
         profile = two_kernels()
-        app = ExplorerApp(profile, "ns", lambda file, line: "")
+        app = ExplorerApp(profile, lambda file, line: "")
         async with app.run_test(size=(100, 40)):
             first = profile.report()["kernels"][0]
             told = shown(app, "#header")
@@ -144,7 +144,7 @@ def test_the_header_has_the_figures_of_the_model() -> None:
 
 def test_a_kernel_is_picked_from_a_list() -> None:
     async def walk() -> None:
-        app = ExplorerApp(two_kernels(), "ns", lambda file, line: "")
+        app = ExplorerApp(two_kernels(), lambda file, line: "")
         async with app.run_test(size=(100, 30)) as pilot:
             names = [entry.kernel for entry in app.model.kernels]
             assert app.explorer.entry.kernel == names[0]
@@ -166,7 +166,7 @@ def test_a_kernel_is_picked_from_a_list() -> None:
 @pytest.mark.parametrize("size", quick([((100, 30),), ((80, 24),)], [((80, 24),)]))
 def test_nothing_is_cut(size: tuple[int, int]) -> None:
     async def walk() -> None:
-        app = ExplorerApp(two_kernels(), "ns", lambda file, line: "")
+        app = ExplorerApp(two_kernels(), lambda file, line: "")
         async with app.run_test(size=size) as pilot:
             for keys in (
                 (),
@@ -188,9 +188,7 @@ def test_nothing_is_cut(size: tuple[int, int]) -> None:
 
 def test_the_chosen_warp_is_in_sight() -> None:
     async def walk() -> None:
-        app = ExplorerApp(
-            regular_profile(launches=1, ctas=1, warps=16, iterations=1), "ns", lambda file, line: ""
-        )
+        app = ExplorerApp(regular_profile(launches=1, ctas=1, warps=16, iterations=1), lambda file, line: "")
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press(*["down"] * 15)
             await pilot.pause()
@@ -208,7 +206,7 @@ def test_the_chosen_warp_is_in_sight() -> None:
 @pytest.mark.parametrize("width", [80, 130])
 def test_the_footer_fits_and_names_the_key_for_all_keys(width: int) -> None:
     async def walk() -> None:
-        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        app = ExplorerApp(PROFILE, lambda file, line: "")
         async with app.run_test(size=(width, 30)) as pilot:
             while not (keys := [key for key in app.query_one(Footer).children if key.region]):
                 await pilot.pause()
@@ -222,7 +220,7 @@ def test_the_footer_fits_and_names_the_key_for_all_keys(width: int) -> None:
 
 def test_the_help_lists_all_keys_and_esc_closes_it() -> None:
     async def walk() -> None:
-        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        app = ExplorerApp(PROFILE, lambda file, line: "")
         async with app.run_test(size=(80, 24)) as pilot:
             await pilot.press("question_mark")
             listed = str(app.screen.query_one(Static).render())
@@ -241,7 +239,7 @@ def test_the_help_lists_all_keys_and_esc_closes_it() -> None:
 
 def test_the_list_of_kernels_has_the_help_above_it() -> None:
     async def walk() -> None:
-        app = ExplorerApp(two_kernels(), "ns", lambda file, line: "")
+        app = ExplorerApp(two_kernels(), lambda file, line: "")
         async with app.run_test(size=(100, 40)) as pilot:
             await pilot.press("k", "question_mark")
             assert "these keys" in str(app.screen.query_one(Static).render())
@@ -253,7 +251,7 @@ def test_the_list_of_kernels_has_the_help_above_it() -> None:
 
 def test_esc_closes_the_filter_and_then_the_source() -> None:
     async def walk() -> None:
-        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        app = ExplorerApp(PROFILE, lambda file, line: "")
         async with app.run_test(size=(100, 40)) as pilot:
             await pilot.press("tab", "enter")
             assert shown(app, "#text")
@@ -270,7 +268,7 @@ def test_esc_closes_the_filter_and_then_the_source() -> None:
 
 def test_a_filter_says_what_it_did() -> None:
     async def walk() -> None:
-        app = ExplorerApp(PROFILE, "ns", lambda file, line: "")
+        app = ExplorerApp(PROFILE, lambda file, line: "")
         async with app.run_test(size=(100, 40)) as pilot:
             before = shown(app, "#lanes")
             await pilot.press("slash", "z", "z", "enter")
@@ -285,7 +283,7 @@ def test_a_filter_says_what_it_did() -> None:
 
 def test_a_filter_that_leaves_nothing_of_another_kernel_says_so() -> None:
     async def walk() -> None:
-        app = ExplorerApp(two_kernels(), "ns", lambda file, line: "")
+        app = ExplorerApp(two_kernels(), lambda file, line: "")
         async with app.run_test(size=(100, 40)) as pilot:
             await pilot.press("slash", *"copy", "enter")
             assert "in flight" in shown(app, "#legend")

@@ -47,7 +47,7 @@ def no_disk(file: str, line: int) -> str:
 
 
 def annotated(profile: Profile, form: str = "") -> list[Annotated]:
-    return annotate(profile.tables, "ns", no_disk, form)[0]
+    return annotate(profile.tables, no_disk, form)[0]
 
 
 def all_lines(source: Annotated) -> list[Line]:

@@ -166,7 +166,7 @@ def test_any_profile_can_be_shown(profile: Profile) -> None:
     width = 80
     lines = render_header(shown(profile), width)
     for unit in ("ns", "cycles"):
-        entries = kernels(profile, unit)
+        entries = kernels(profile)
         tables = make_tables(profile.tables, unit, 20, groups(entries))
         lines += render_kernels(entries, unit, width, 20)
         trees = make_trees(profile.tables, tables, unit, 20, no_source)

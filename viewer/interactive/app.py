@@ -72,10 +72,10 @@ class ExplorerApp(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, profile: Profile, unit: str, disk: SourceLines) -> None:
+    def __init__(self, profile: Profile, disk: SourceLines) -> None:
         super().__init__()
         self._profile, self._disk = profile, disk
-        self.model = profile_model(profile.tables, parts=(), unit=unit)
+        self.model = profile_model(profile.tables, parts=())
         self.explorer = Explorer(profile.tables, self.model)
         self._sources: list[Annotated] | None = None
         self._line = ("", 0)
@@ -322,7 +322,7 @@ class ExplorerApp(App[None]):
     def _draw_source(self) -> bool:
         """The source of the kernel, the chosen line in sight. False if it is not known."""
         if self._sources is None:  # worked out when it is first asked for
-            self._sources = annotate(self._profile.tables, self.explorer.unit, self._disk, most=0)[0]
+            self._sources = annotate(self._profile.tables, self._disk, most=0)[0]
         entry = self.explorer.entry
         wanted = entry.kernel, entry.variant
         source = next((each for each in self._sources if (each.kernel, each.variant) == wanted), None)

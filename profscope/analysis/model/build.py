@@ -102,7 +102,6 @@ def profile_model(
     whole: Tables | None = None,
     parts: Collection[str] = ALL_PARTS,
     detailed: int = 0,
-    unit: str | None = None,
     sources: ModelSources | None = None,
     judgement: Judgement | None = None,
 ) -> ProfileModel:
@@ -111,10 +110,9 @@ def profile_model(
     whole: if the tables have some CTAs, SMs or warps of their launches only, those of the whole launches: the
     verdict, what recording cost, accounts, findings, overlap and critical path are of these. parts: of
     ALL_PARTS. detailed: of so many kernels lines, accounts and timelines are known, those whose launches took
-    longest; 0: of all. unit: of durations, that of the tables if not given. sources, judgement: of the
-    tables, if known.
+    longest; 0: of all. sources, judgement: of the tables, if known.
     """
-    builder = _Builder(tables, whole, frozenset(parts), detailed, unit, sources, judgement)
+    builder = _Builder(tables, whole, frozenset(parts), detailed, sources, judgement)
     return builder.model()
 
 
@@ -125,13 +123,12 @@ class _Builder:
         whole: Tables | None,
         parts: frozenset[str],
         detailed: int,
-        unit: str | None,
         sources: ModelSources | None,
         judgement: Judgement | None,
     ) -> None:
         self.tables, self.parts, self.judgement = tables, parts, judgement
         self.judged = tables if whole is None else whole
-        self.unit = unit or tables.unit
+        self.unit = tables.unit
         self.sources = sources or ModelSources(tables, percentiles=False)
         self.of_whole = (
             self.sources if self.judged is tables else ModelSources(self.judged, percentiles=False)

@@ -111,14 +111,13 @@ class Annotated:
     no_code: str
 
 
-def annotate(
-    tables: Tables, unit: str, disk: SourceLines, form: str = "", most: int = 5
-) -> tuple[list[Annotated], int]:
+def annotate(tables: Tables, disk: SourceLines, form: str = "", most: int = 5) -> tuple[list[Annotated], int]:
     """The `most` kernels and variants that took longest (0: all), and how many others there are.
 
-    unit: "ns" or "cycles". disk: for lines whose text the profile has not. form: "ttgir", "ptx" or "sass", to
-    have that code behind the lines; "" has none.
+    disk: for lines whose text the profile has not. form: "ttgir", "ptx" or "sass", to have that code behind
+    the lines; "" has none.
     """
+    unit = tables.unit
     known = witnesses(tables)
     lines = lines_of(tables, known)
     scopes = _with_stages(tables.df, known.summary)

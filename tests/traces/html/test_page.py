@@ -316,7 +316,7 @@ def test_the_margin_says_what_the_terminal_does(tmp_path: Path) -> None:
     """By line: the spans of the scope with most self time, and the self time of one of them."""
     profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
     page = page_of(profile, tmp_path)
-    ((source,), _) = annotate(profile.tables, "ns", lambda file, line: "")
+    ((source,), _) = annotate(profile.tables, lambda file, line: "")
     lines = [line for block in source.blocks for line in block.lines if line.scopes and line.share]
     assert lines
     for line in lines:
