@@ -3,9 +3,9 @@
     python -m bench.reading [--spans 10] [--many 200] [--only TEXT] [--json FILE]      # millions
 
 Each step has a process of its own: seconds, those of CPU time over all threads, and the most memory it held.
-A `profscope view` is timed with all its imports, other steps without what they prepare. "many:" is a folder
-with more spans than memory holds, of which one launch is written and the others are links to it. If the
-machine does other work besides, CPU seconds say more than the clock.
+A `profscope view` is timed with all its imports, other steps without what they prepare. "many:" is a file
+with more spans than memory holds. If the machine does other work besides, CPU seconds say more than the
+clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--spans", type=float, default=10, help="in millions (default 10)")
-    parser.add_argument("--many", type=float, default=200, help="of the large folder (default 200)")
+    parser.add_argument("--many", type=float, default=200, help="of the large file (default 200)")
     parser.add_argument("--only", default="", metavar="TEXT", help="steps whose name has it")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     parser.add_argument("--of", type=Path, help=argparse.SUPPRESS)
@@ -86,11 +86,11 @@ def saved(name: str, spans_m: float, many_m: float) -> None:
     from tests.support.profiles import regular_profile
 
     folder, profile = Path(name), _profile(spans_m)
-    for path in ("t.pftrace.gz", "t.parquet", "t/"):
-        profile.save(f"{folder}/{path}")
+    for path in ("t.pftrace.gz", "t.parquet"):
+        profile.save(folder / path)
     one = regular_profile(launches=1, ctas=1024, warps=_WARPS, iterations=_ITERATIONS)
-    spans = many_launches(folder / "many", many_m, one)
-    size = sum(path.stat().st_size for path in (folder / "many").rglob("*.parquet"))
+    spans = many_launches(folder / "many.parquet", many_m, one)
+    size = (folder / "many.parquet").stat().st_size
     rows = len(profile.tables.df)
     print(json.dumps({**about(), "spans": rows, "many": spans, "many_gb": round(size / 1e9, 2)}))
 
@@ -120,26 +120,35 @@ def _profile(spans_m: float) -> Any:
     )
 
 
-def many_launches(folder: Path, spans_m: float, profile: Any) -> int:
-    """The folder of a profile of so many million spans, which repeats one launch; how many exactly."""
+def many_launches(path: Path, spans_m: float, profile: Any) -> int:
+    """A file of a profile of so many million spans, which repeats one launch; how many exactly."""
+    import numpy as np
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    from profscope.traces.formats import PROFILE, SPANS, launch_folder
-    from profscope.traces.parquet.columns import launch_bytes
+    from profscope.traces.parquet.columns import KEY, described, schema, span_table, write_options
+    from profscope.traces.profscope_object import object_text
 
-    profile.save(f"{folder}/")
     tables = profile.tables
-    rows, first = len(tables.df), int(tables.launches["launch"].iloc[0])
+    rows = len(tables.df)
     launches = max(1, round(spans_m * 1e6 / rows))
-    source = launch_folder(folder, 0, first) / SPANS
-    for number in range(first + 1, first + launches):
-        target = launch_folder(folder, 0, number)
-        target.mkdir(parents=True)
-        os.link(source, target / SPANS)
+    columns = schema(tables.df)
+    once = span_table(tables.df, columns)
     table = pd.concat([tables.launches] * launches, ignore_index=True)
-    table["launch"] = table["launch"] + table.index.to_numpy("int32")
-    numbers = [[number, rows] for number in table["launch"].tolist()]
-    (folder / PROFILE).write_bytes(launch_bytes(replace(tables, launches=table), numbers))
+    table["launch"] = table.index.to_numpy("int32")
+    references = [columns.get_field_index(name) for name in ("parent", "wait")]
+    with pq.ParquetWriter(path, columns, **write_options(tables.df)) as writer:
+        for number in range(launches):
+            launch = pa.array(np.full(rows, number, np.int32))
+            one = once.set_column(columns.get_field_index("launch"), columns.field("launch"), launch)
+            for at in references:
+                own = once.column(at).to_numpy()
+                moved = pa.array(own + (own >= 0) * number * rows, columns.field(at).type)
+                one = one.set_column(at, columns.field(at), moved)
+            writer.write_table(one, rows)
+        about = described(tables.df) | {"rows": rows * launches}
+        writer.add_key_value_metadata({KEY: object_text(replace(tables, launches=table), about)})
     return rows * launches
 
 
@@ -208,8 +217,7 @@ def _by_scope(name: str) -> Prepared:
 
         duckdb.sql("set memory_limit = '1GB'")
         duckdb.sql("set enable_progress_bar = false")
-        spans = f"read_parquet('{folder}/{name}/rank=*/launch=*/spans.parquet', hive_partitioning = true)"
-        return lambda: len(duckdb.sql(_BY_SCOPE.format(spans)).fetchall())
+        return lambda: len(duckdb.sql(_BY_SCOPE.format(f"'{folder}/{name}'")).fetchall())
 
     return prepare
 
@@ -228,7 +236,7 @@ STEPS: Final[Mapping[str, str | Prepared]] = {
     "load .pftrace.gz": _load("t.pftrace.gz"),
     "load .parquet": _load("t.parquet"),
     "load one CTA": _load("t.parquet", launch=7, cta=0),
-    "DuckDB, time by scope": _by_scope("t"),
+    "DuckDB, time by scope": _by_scope("t.parquet"),
     "view .pftrace.gz": "t.pftrace.gz",
     "view .parquet": "t.parquet",
     "view one kernel": "t.parquet --kernels ^kernel_7$",
@@ -237,9 +245,9 @@ STEPS: Final[Mapping[str, str | Prepared]] = {
     "report.html": _of_profile(lambda profile, folder: profile.save(folder / "report.html")),
     "findings": _of_profile(lambda profile, folder: len(profile.findings())),
     "diff with itself": _of_profile(_diff),
-    "many: DuckDB, time by scope": _by_scope("many"),
-    "many: one launch": _load("many", launch=1),
-    "many: one CTA": _load("many", launch=1, cta=0),
+    "many: DuckDB, time by scope": _by_scope("many.parquet"),
+    "many: one launch": _load("many.parquet", launch=1),
+    "many: one CTA": _load("many.parquet", launch=1, cta=0),
 }
 """Words behind `profscope view`, or what is timed in a process of its own."""
 

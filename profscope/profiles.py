@@ -63,10 +63,10 @@ class Questions(abc.ABC):
             prof.save("trace.pftrace.gz")
 
         From these `load` rebuilds it exactly: `.pftrace` and `.pftrace.gz`, Perfetto's protobuf, smaller and
-        faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`, or a
-        folder of Parquet files, whose path ends in `/` (docs/views.md). These cannot be loaded again:
-        `.html`, a report for a browser (docs/views.md); `.report.json`, what `report()` returns;
-        `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or not at all.
+        faster to write; `.json` and `.json.gz`, a Chrome trace, which other tools read, too; `.parquet`.
+        These cannot be loaded again: `.html`, a report for a browser (docs/views.md); `.report.json`, what
+        `report()` returns; `.collapsed` and `.speedscope.json`, for flame graphs. The file appears whole or
+        not at all.
 
         Raises OptionError for another suffix, TraceError when it cannot be written.
         """

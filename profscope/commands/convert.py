@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profscope.commands.output import FORMATS, check_place
 from profscope.errors import OptionError, exit_status, run_command
-from profscope.traces.formats import exporter_named, format_names, is_folder_name
+from profscope.traces.formats import exporter_named, format_names
 from profscope.version import __version__
 from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
 
@@ -27,7 +27,6 @@ CONVERT: Final = f"""\
 examples:
   profscope convert trace.pftrace.gz spans.parquet
   profscope convert trace.json.gz report.html
-  profscope convert trace.json.gz trace/            a folder of Parquet files
   profscope convert trace.json flame.txt --format collapsed
 
 {_EXIT}
@@ -138,5 +137,5 @@ def _formats() -> list[str]:
 def _check(given: argparse.Namespace, traces: Sequence[str]) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
     exporter_named(given.output, given.format)
-    check_place(Path(given.output), given.output, is_folder=is_folder_name(given.output))
+    check_place(Path(given.output), given.output)
     check_apart(given.output, *traces)

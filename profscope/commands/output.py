@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from profscope.errors import OptionError, SessionError
-from profscope.traces.formats import DEFAULT, GZIP, PARTIAL, is_folder_name, own_suffix, rank_of, rank_paths
+from profscope.traces.formats import DEFAULT, GZIP, PARTIAL, own_suffix, rank_of, rank_paths
 from profscope.traces.output import check_parent
 from profscope.traces.own_files import first_foreign, remove_own
-from profscope.traces.whole_folder import check_folder
 
 __all__ = ["FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
 
-FORMATS: Final = ".pftrace or .json, either with .gz, .parquet, or trace/ for a folder of Parquet files"
+FORMATS: Final = ".pftrace or .json, either with .gz, or .parquet"
 """What the commands say of a trace that they write."""
 
 
@@ -33,19 +32,13 @@ FORMATS: Final = ".pftrace or .json, either with .gz, .parquet, or trace/ for a 
 class Output:
     """path: of the trace, absolute, since the program may go to another folder. folder: of what is recorded
     until then. name, whole: of the trace, and of that of all ranks, as messages have them. lock: a descriptor
-    that holds the folder. is_folder: whether the trace is one, of Parquet files."""
+    that holds the folder."""
 
     name: str
     whole: str
     path: Path
     folder: Path
     lock: int
-    is_folder: bool
-
-    @property
-    def target(self) -> str:
-        """The path as `save` takes it."""
-        return str(self.path) + "/" * self.is_folder
 
     def release(self) -> None:
         """The trace is written, or there is none: the folder goes."""
@@ -82,18 +75,16 @@ def _whole(path: Path) -> Path:
 
 def _stale_parts(whole: Path, number: int) -> list[Path]:
     """Everything in a job's folder that is named as the part of rank `number` or one above it."""
-    return [path for rank, paths in rank_paths(whole).items() if rank >= number for path in paths]
+    return [path for rank, path in rank_paths(whole).items() if rank >= number]
 
 
 def with_rank(given: str | Path, number: int | None) -> Path:
-    """Of `step.json` and rank 3 `step/rank=3/trace.json`, of `step/` `step/rank=3`; without a rank the path.
+    """Of `step.json` and rank 3 `step/rank=3/trace.json`; without a rank the path.
 
     Raises OptionError for a suffix that no exporter has.
     """
     path = Path(given)
-    if is_folder_name(given):
-        return path if number is None or rank_of(path) is not None else path / f"rank={number}"
-    suffix, _ = own_suffix(path.name, str(path))
+    suffix, _ = own_suffix(path.name, str(given))
     suffix += GZIP if path.name.endswith(GZIP) else ""
     if number is None:
         return path
@@ -121,7 +112,7 @@ def claim(given: str | None, *, number: int | None, of: int | None = None) -> Ou
         if number == 0 and of is not None:
             for stale in _stale_parts(whole, of):
                 _check_stale(stale, of)
-        output = _claim(path, whole, is_folder_name(name), must=given is not None)
+        output = _claim(path, whole, must=given is not None)
         if output is not None:
             return output
     raise AssertionError("names are without end")
@@ -141,11 +132,11 @@ def _candidates(given: str | None) -> Iterator[str]:
     yield from (f"{stem}-{number}{suffix}{GZIP}" for number in count(2))
 
 
-def _claim(path: Path, whole: Path, is_folder: bool, *, must: bool) -> Output | None:
+def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
     """None where the name is taken and need not be had."""
     if not must and (path.exists() or _folder(path).exists()):
         return None
-    check_place(path, str(path), is_folder=is_folder)
+    check_place(path, str(path))
     folder = _folder(path)
     try:
         check_parent(whole)
@@ -159,18 +150,13 @@ def _claim(path: Path, whole: Path, is_folder: bool, *, must: bool) -> Output | 
     except OSError as error:
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
     lock = _locked(path, folder)
-    return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock, is_folder)
+    return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock)
 
 
-def check_place(path: Path, name: str, *, is_folder: bool) -> None:
-    """Raises OptionError where a folder is in the way that is no trace, or is not to be one."""
-    if path.is_dir() and not is_folder:
+def check_place(path: Path, name: str) -> None:
+    """Raises OptionError where a folder is in the way."""
+    if path.is_dir():
         raise OptionError(f"cannot write {name!r}: it is a folder")
-    if is_folder and path.exists():
-        try:
-            check_folder(path)
-        except OSError as error:
-            raise OptionError(f"cannot write {name!r}: {error.strerror}") from error
 
 
 def _folder(path: Path) -> Path:

@@ -25,7 +25,7 @@ from profscope.commands.switch import signal_of
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
-from profscope.traces.formats import DEFAULT, is_folder_name
+from profscope.traces.formats import DEFAULT
 from profscope.viewer.flags import in_flags
 
 __all__ = [
@@ -147,8 +147,7 @@ def _run_ranks(chosen: Program, flags: list[str]) -> None:
 def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
     """What the same run is called with in each process of a job."""
     flags = spelled(options)
-    name = given.output or free_for_ranks()
-    flags += ["-o", os.path.abspath(name) + "/" * is_folder_name(name)]
+    flags += ["-o", os.path.abspath(given.output or free_for_ranks())]
     if given.switch is not None:
         flags += ["--switch", given.switch]
     return flags + ["-q"] * given.quiet

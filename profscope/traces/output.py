@@ -16,12 +16,8 @@ from profscope.traces.exporters import Piece
 __all__ = [
     "GzipFile",
     "PlainFile",
-    "check_name",
     "check_parent",
-    "followed",
     "gzip_end",
-    "keep_mode",
-    "new_part",
     "whole_file",
 ]
 
@@ -51,21 +47,16 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is a device or a pipe")
     # Opened by name, not by tempfile, so that the file gets the permissions any new file would.
-    part = new_part(path)
+    part = path.with_name(f".profscope-{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as file:
-            keep_mode(path, part)
+            if path.exists():
+                part.chmod(path.stat().st_mode & 0o777)
             yield file
         part.replace(path)
     except BaseException:  # Ctrl-C, too
         part.unlink(missing_ok=True)
         raise
-
-
-def keep_mode(path: Path, part: Path) -> None:
-    """Give `part` the permissions of what it is to replace, if there is anything."""
-    if path.exists():
-        part.chmod(path.stat().st_mode & 0o777)
 
 
 def check_parent(path: Path) -> None:
@@ -151,8 +142,3 @@ def _deflated(data: bytes, flush: int) -> bytes:
 
 def _made(piece: Piece) -> bytes:
     return piece() if callable(piece) else piece
-
-
-def new_part(path: Path) -> Path:
-    """Where to write what is to become `path`: beside it, hidden."""
-    return path.with_name(f".profscope-{uuid.uuid4().hex}.part")

@@ -24,7 +24,7 @@ __all__ = ["first_foreign", "is_own_file", "remove_own"]
 _HEAD_BYTES: Final = 256  # more than any mark takes
 _PARQUET_KEY: Final = b"\x18\x09profscope\x18"  # as Thrift writes a text, and that another follows
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_OWN_FOLDER: Final = re.compile(r"rank=\d+(\.partial)?|launch=\d+|.+\.partial")
+_OWN_FOLDER: Final = re.compile(r"rank=\d+|.+\.partial")
 
 
 def is_own_file(path: Path) -> bool:

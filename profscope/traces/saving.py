@@ -13,10 +13,9 @@ from profscope.threads import in_order, worker_pool
 from profscope.traces import exporters
 from profscope.traces.checks import column_problems, misfit
 from profscope.traces.exporters import Exporter, Piece
-from profscope.traces.formats import GZIP, exporter_named, is_folder_name, rank_of
+from profscope.traces.formats import GZIP, exporter_named, rank_of
 from profscope.traces.output import GzipFile, PlainFile, whole_file
 from profscope.traces.trace_file import one_line
-from profscope.traces.whole_folder import whole_folder
 
 __all__ = ["save", "write_page"]
 
@@ -24,15 +23,14 @@ __all__ = ["save", "write_page"]
 def save(tables: Tables, path: str | Path, *, format_name: str | None = None) -> None:
     """Write a profile to `path`, whole or not at all.
 
-    A path that ends in `/`, or in `rank=3`, is a folder of Parquet files. format_name: an exporter's, for
-    any suffix.
+    format_name: an exporter's, for any suffix.
 
     Raises OptionError for a suffix that no exporter has or whose extra is not installed, and for what is no
     path, TraceError for
     tables that do not follow the schema, for what no trace can hold, and for a place that cannot be written.
     """
     try:
-        given, is_folder, path = str(path), is_folder_name(path), Path(path)
+        given, path = str(path), Path(path)
     except TypeError:
         raise OptionError(
             f"a trace is saved under a name, such as 'trace.pftrace.gz', not {path!r}"
@@ -46,20 +44,15 @@ def save(tables: Tables, path: str | Path, *, format_name: str | None = None) ->
         raise TraceError(f"cannot save {given!r}: no trace can hold {wrong}")
     try:
         with working(f"saving {one_line(path.name)}"):
-            _write(tables, path, name, is_folder=is_folder)
+            _write(tables, path, name)
     except OSError as error:
         raise TraceError(f"cannot write {one_line(path)}: {error.strerror or error}") from error
 
 
-def _write(tables: Tables, path: Path, name: str, *, is_folder: bool) -> None:
-    if is_folder:
-        from profscope.traces.parquet.folder import write_folder
-
-        if rank_of(path) is not None:  # the ranks of a job make the folder of their parts
-            path.parent.mkdir(exist_ok=True)
-        with whole_folder(path) as folder:
-            write_folder(tables, folder, path)
-        return
+def _write(tables: Tables, path: Path, name: str) -> None:
+    if rank_of(path.parent) is not None:  # the ranks of a job make the folder of their parts
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(exist_ok=True)
     exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
     with whole_file(path) as file, worker_pool() as pool:
         output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)

@@ -169,7 +169,7 @@ class TraceFile:
     def describe(self) -> str:
         """What it looks like, for a reader who expected a trace."""
         if self.is_folder:
-            return "a folder with no profile in it: no trace in Parquet, no spool, and no parts of ranks"
+            return "a folder with no profile in it: no spool, and no parts of ranks"
         if self.documents:
             return _name_document(self.documents[0])
         content = _name_content(self.head)

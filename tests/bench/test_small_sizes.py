@@ -57,8 +57,8 @@ def test_seconds_and_memory_of_steps(tmp_path: Path) -> None:
 def test_many_launches_of_one_file(tmp_path: Path) -> None:
     profile = regular_profile(launches=1, ctas=18, warps=1, iterations=4)
     rows = len(profile.tables.df)
-    assert reading.many_launches(tmp_path / "many", 3 * rows / 1e6, profile) == 3 * rows
-    loaded = profscope.load(tmp_path / "many")
+    assert reading.many_launches(tmp_path / "many.parquet", 3 * rows / 1e6, profile) == 3 * rows
+    loaded = profscope.load(tmp_path / "many.parquet")
     assert isinstance(loaded, Profile)
     assert len(loaded.df) == 3 * rows
     assert validate(loaded.tables) == []

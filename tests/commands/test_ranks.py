@@ -76,7 +76,7 @@ def job(forks: Forks, folder: Path, ranks: int, output: str) -> str:
 
 def test_two_ranks_are_one_profile(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    assert job(forks, tmp_path, 2, "t/") == "[0, 0]\n"
+    assert job(forks, tmp_path, 2, "t.parquet") == "[0, 0]\n"
     assert sorted(os.listdir(tmp_path / "t")) == ["rank=0", "rank=1"]
     profile = profscope.load(tmp_path / "t")
     assert validate(profile.tables) == []
@@ -99,10 +99,10 @@ def test_a_run_of_fewer_ranks_takes_the_place_of_one_of_more(
     forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    for earlier in ("t/rank=1", "t/rank=7.partial"):
+    for earlier in ("t/rank=1", "t/rank=7"):
         (tmp_path / earlier).mkdir(parents=True)
     (tmp_path / "t/about.txt").write_text("kept")
-    assert job(forks, tmp_path, 1, "t/") == "[0]\n"
+    assert job(forks, tmp_path, 1, "t.parquet") == "[0]\n"
     assert sorted(os.listdir(tmp_path / "t")) == ["about.txt", "rank=0"]
     profile = profscope.load(tmp_path / "t")
     assert profile.launches["rank"].tolist() == [0, 0]

@@ -12,7 +12,7 @@ from profscope import __main__ as door
 from profscope.around.job import rank
 from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import parse, program, program_parser
-from profscope.errors import OptionError, SessionError
+from profscope.errors import SessionError
 from profscope.store.chunks import MAGIC
 
 
@@ -39,12 +39,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--spool", "there.json/x", "never.py"], 1, "--spool there.json/x: cannot write a file in "),
         (["--spool", "/proc/x", "never.py"], 1, "--spool /proc/x: cannot write a file in /proc: "),
         (["-o", "folder.json", "never.py"], 2, "cannot write 'folder.json': it is a folder"),
-        (
-            ["-o", "folder/", "never.py"],
-            2,
-            "cannot write 'folder': it exists, and is no trace in Parquet",
-        ),
-        (["-o", "there.json/", "never.py"], 2, "cannot write 'there.json': it exists, and is no trace"),
+        (["-o", "folder/", "never.py"], 2, "cannot save 'folder/': the suffix must be one of .json"),
+        (["-o", "there.json/", "never.py"], 2, "cannot save 'there.json/': the suffix must be one of"),
         (
             ["-o", "no/such/t.json", "never.py"],
             1,
@@ -140,14 +136,9 @@ def test_ranks_have_names_of_their_own(script: Path) -> None:
     assert rank({"OMPI_COMM_WORLD_RANK": "1"}) == 1
     assert rank({"RANK": "first"}) is None
     assert with_rank("a/t.v2.json.gz", 3) == Path("a/t.v2/rank=3/trace.json.gz")
-    assert with_rank("a/t/", 3) == Path("a/t/rank=3")
     outputs = [claim("t.json", number=number) for number in (None, 0, 1)]
-    outputs += [claim("p/", number=number) for number in (0, 1)]
-    assert [each.name for each in outputs] == [
-        "t.json", "t/rank=0/trace.json", "t/rank=1/trace.json", "p/rank=0", "p/rank=1",
-    ]  # fmt: skip
-    assert [each.whole for each in outputs] == ["t.json", "t", "t", "p", "p"]
-    assert [each.target.endswith("/") for each in outputs] == [False, False, False, True, True]
+    assert [each.name for each in outputs] == ["t.json", "t/rank=0/trace.json", "t/rank=1/trace.json"]
+    assert [each.whole for each in outputs] == ["t.json", "t", "t"]
     for each in outputs:
         each.release()
     assert list(Path().iterdir()) == [Path("never.py")]
@@ -167,19 +158,6 @@ def test_without_a_name_the_first_free_one_is_taken(script: Path) -> None:
     assert (first.name, second.name) == ("profscope.pftrace.gz", "profscope-2.pftrace.gz")
     first.release()
     second.release()
-
-
-def test_an_empty_folder_is_not_in_the_way(script: Path) -> None:
-    Path("empty").mkdir()
-    output = claim("empty/", number=None)
-    assert (output.target, output.is_folder) == (f"{script.parent}/empty/", True)
-    output.release()
-    assert Path("empty").is_dir()
-    Path("link").symlink_to("empty")
-    claim("link/", number=None).release()
-    Path("empty/notes.txt").touch()
-    with pytest.raises(OptionError, match="cannot write 'empty': it exists, and is no trace in Parquet"):
-        claim("empty/", number=None)
 
 
 def test_two_runs_do_not_write_one_trace(script: Path) -> None:
@@ -206,13 +184,13 @@ def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.pt", "x.spool", "launch=0/spans.parquet"])
-@pytest.mark.parametrize("folder", ["t.partial", "t/rank=0.partial"])
+@pytest.mark.parametrize("folder", ["t.json.partial", "t/rank=0/trace.json.partial"])
 def test_a_run_does_not_empty_a_folder_of_others(script: Path, folder: str, name: str) -> None:
     theirs = Path(folder, name)
     theirs.parent.mkdir(parents=True)
     theirs.write_text("of somebody else")
     with pytest.raises(SessionError, match=rf"profscope did not write '{theirs}'; move it, or choose"):
-        claim("t/", number=0 if "rank" in folder else None)
+        claim("t.json", number=0 if "rank" in folder else None)
     assert theirs.read_text() == "of somebody else"
 
 
@@ -224,8 +202,8 @@ def test_a_run_leaves_what_came_into_its_folder(script: Path) -> None:
     assert (output.folder / "notes.txt").read_text() == "of the program"
 
 
-@pytest.mark.parametrize("given", ["t/", "t.pftrace.gz", None])
-@pytest.mark.parametrize("name", ["rank=2/model.pt", "rank=5.partial/model.pt", "rank=7", "rank=3/a/b"])
+@pytest.mark.parametrize("given", ["t.pftrace.gz", None])
+@pytest.mark.parametrize("name", ["rank=2/model.pt", "rank=7", "rank=3/a/b"])
 def test_a_job_does_not_remove_the_ranks_of_others(script: Path, given: str | None, name: str) -> None:
     theirs = Path("t" if given else "profscope", name)
     theirs.parent.mkdir(parents=True)
@@ -240,7 +218,7 @@ def test_a_link_in_place_of_a_rank_is_an_error_before_the_program(script: Path) 
     Path("t").mkdir()
     Path("t/rank=6").symlink_to("../weights")
     with pytest.raises(SessionError, match="profscope did not write 't/rank=6'"):
-        claim("t/", number=0, of=2)
+        claim("t.json", number=0, of=2)
     assert Path("t/rank=6").is_symlink()
 
 

@@ -47,10 +47,8 @@ def test_ctas_that_did_not_record_come_back(some: Profile, suffix: str, tmp_path
     assert_same(profscope.load(tmp_path / f"t{suffix}"), some)
 
 
-def test_the_table_comes_back_from_a_folder_and_from_a_spool(profile: Profile, tmp_path: Path) -> None:
+def test_the_table_comes_back_from_a_spool(profile: Profile, tmp_path: Path) -> None:
     assert len(profile.ctas) == 2 * (1 + 7 + 40)
-    profile.save(f"{tmp_path}/folder/")
-    pd.testing.assert_frame_equal(profscope.load(tmp_path / "folder").ctas, profile.ctas)
     for at, options in enumerate(({}, {"ctas": 4})):
         spooled = recorded(spool=tmp_path / f"spool{at}", **options)
         pd.testing.assert_frame_equal(profscope.load(tmp_path / f"spool{at}").ctas, spooled.ctas)

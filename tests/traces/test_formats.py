@@ -92,7 +92,7 @@ except profscope.errors.OptionError as error:
         "cannot save 'a.csv': the suffix must be one of "
         ".json, .json.gz, .pftrace, .pftrace.gz, .parquet, .collapsed, .collapsed.gz, "
         ".html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
-        ".speedscope.json, .speedscope.json.gz, or the path end in / for a folder; "
+        ".speedscope.json, .speedscope.json.gz; "
         "`profscope convert --format NAME` takes any suffix\n"
     )
 

@@ -219,12 +219,7 @@ def job(whole: Profile, tmp_path: Path) -> Path:
     for rank in range(3):
         about = {"id": "j", "rank": rank, "world_size": 4, "began_unix_ns": 5}
         profile = Profile.of(part(whole, [rank, rank + 1], job=about))
-        folder = tmp_path / f"rank={rank}"
-        if rank == 1:
-            profile.save(folder)
-        else:
-            folder.mkdir()
-            profile.save(folder / ("t.json" if rank else "t.pftrace.gz"))
+        profile.save(tmp_path / f"rank={rank}" / ("t.pftrace.gz", "t.parquet", "t.json")[rank])
     return tmp_path
 
 
@@ -235,20 +230,20 @@ def test_a_folder_of_parts_is_a_profile(job: Path) -> None:
     assert profile.launches["launch"].tolist() == list(range(6))
     assert any(note.startswith("rank 3 of 4 is missing: ") for note in profile.metadata["notes"])
     parts = [each["part"] for each in profile.metadata["ranks"]]
-    assert parts == ["rank=0/t.pftrace.gz", "rank=1", "rank=2/t.json"]
+    assert parts == ["rank=0/t.pftrace.gz", "rank=1/t.parquet", "rank=2/t.json"]
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_there(job: Path, whole: Profile) -> None:
     (job / "rank=0/t.pftrace.gz").write_bytes(b"\x1f\x8b cut")
     (job / "rank=3").mkdir()
     about = {"id": "before", "rank": 4, "world_size": 8, "began_unix_ns": 1}
-    Profile.of(part(whole, [0], job=about)).save(job / "rank=4")
+    Profile.of(part(whole, [0], job=about)).save(job / "rank=4" / "t.parquet")
     profile = profscope.load(job)
     assert sorted(set(profile.launches["rank"])) == [1, 2]
     notes = profile.metadata["notes"]
     assert any(note.startswith("rank 0 is missing: ") and "gzip" in note for note in notes)
     assert any(note.startswith("rank 3 is missing: ") for note in notes)
-    assert any(note.startswith("rank=4 is left out: ") for note in notes)
+    assert any(note.startswith("rank=4/t.parquet is left out: ") for note in notes)
     assert not any("of 8" in note for note in notes)
 
 
@@ -257,11 +252,11 @@ def test_parts_of_a_run_with_more_ranks_are_left_out(job: Path, whole: Profile) 
     for rank, size, began_ns in ((0, 2, 7), (1, 2, 8), (2, 3, 5)):
         about = {"id": "", "rank": rank, "world_size": size, "began_unix_ns": began_ns}
         shutil.rmtree(job / f"rank={rank}")
-        Profile.of(part(whole, [rank], job=about)).save(job / f"rank={rank}")
+        Profile.of(part(whole, [rank], job=about)).save(job / f"rank={rank}" / "t.parquet")
     profile = profscope.load(job)
     assert profile.launches["rank"].tolist() == [0, 1]
     notes = profile.metadata["notes"]
-    assert any(note.startswith("rank=2 is left out: ") for note in notes)
+    assert any(note.startswith("rank=2/t.parquet is left out: ") for note in notes)
     assert not any("is missing" in note for note in notes)
 
 
@@ -281,7 +276,7 @@ def test_ranks_have_tracks_of_their_own(job: Path) -> None:
     assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
 
 
-@pytest.mark.parametrize("name", ["m.json", "m.parquet", "m/"])
+@pytest.mark.parametrize("name", ["m.json", "m.parquet"])
 def test_a_merged_profile_is_saved_like_any(job: Path, tmp_path: Path, name: str) -> None:
     profile = profscope.load(job)
     profile.save(f"{tmp_path}/{name}")

@@ -28,7 +28,7 @@ from tests.support.quick import quick
 from tests.support.sessions import session
 from tests.support.trace_documents import changed
 
-NAMES = ["t.json", "t.json.gz", "t.pftrace", "t.parquet", "t/", "job/"]
+NAMES = ["t.json", "t.json.gz", "t.pftrace", "t.parquet", "job/"]
 ODD = [None, True, -1, 1 << 70, 1.5, "x", "", [], {}, [1], [[]], ["x"], {"x": 1}, [{}], [None], {"x": {}}]
 _TIMED = {"key": "k", "bare_ns": [1.0], "instrumented_ns": [2.0]}
 
@@ -61,10 +61,9 @@ def written(profile: Profile, metadata: dict[str, Any], folder: Path, name: str)
     odd = replace(profile.tables, metadata=metadata)
     with mock.patch("profscope.traces.saving.misfit", return_value=None):
         if name == "job/":
-            path.mkdir(exist_ok=True)
-            save(odd, path / "rank=0")
+            save(odd, path / "rank=0" / "t.parquet")
         else:
-            save(odd, f"{path}/" if name.endswith("/") else path)
+            save(odd, path)
     return path
 
 

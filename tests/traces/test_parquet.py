@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
 from pandas.testing import assert_frame_equal
 
 import profscope
@@ -24,8 +21,7 @@ from profscope.traces.loading import load_part
 from profscope.traces.parquet import columns
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.cli import main as view
-from tests.support.examples import examples
-from tests.support.profiles import profiles, regular_profile
+from tests.support.profiles import regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import assert_same
 
@@ -48,30 +44,16 @@ def profile() -> Profile:
 
 @pytest.fixture(scope="module")
 def saved(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`t.parquet`, of several row groups, and the folder `t`."""
+    """`t.parquet`, of several row groups."""
     folder = tmp_path_factory.mktemp("parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(columns, "GROUP_ROWS", 200)
         profile.save(folder / "t.parquet")
-    profile.save(f"{folder}/t/")
     return folder
 
 
-@pytest.mark.parametrize("name", ["t.parquet", "t"])
-def test_it_loads_exactly(saved: Path, profile: Profile, name: str) -> None:
-    assert_same(profscope.load(saved / name), profile)
-
-
-@pytest.mark.hypothesis
-def test_any_profile_is_a_folder(tmp_path: Path) -> None:
-    @settings(max_examples=examples(15))
-    @given(profiles(max_actions=5))
-    def check(profile: Profile) -> None:
-        profile.save(f"{tmp_path}/t/")
-        assert_same(profscope.load(tmp_path / "t"), profile)
-
-    check()
-    assert os.listdir(tmp_path) == ["t"]
+def test_it_loads_exactly(saved: Path, profile: Profile) -> None:
+    assert_same(profscope.load(saved / "t.parquet"), profile)
 
 
 def test_the_rows_are_those_of_df(saved: Path, profile: Profile) -> None:
@@ -84,16 +66,6 @@ def test_the_rows_are_those_of_df(saved: Path, profile: Profile) -> None:
     assert "BYTE_STREAM_SPLIT" in group.column(list(read).index("start_ns")).encodings
 
 
-def test_a_folder_is_read_by_the_names_in_it(saved: Path, profile: Profile) -> None:
-    spans = f"read_parquet('{saved}/t/rank=*/launch=*/spans.parquet', hive_partitioning=true)"
-    read = duckdb.sql(f"select rank, launch, count(*) n from {spans} group by all order by launch").fetchall()
-    assert read == [(0, *row) for row in profile.df.groupby("launch").size().items()]
-    assert sorted(path.name for path in (saved / "t").iterdir()) == ["_profile.parquet", "rank=0"]
-    launches = duckdb.sql(f"select * from '{saved}/t/_profile.parquet'").df()
-    assert launches["launch"].tolist() == profile.launches["launch"].tolist()
-
-
-@pytest.mark.parametrize("name", ["t.parquet", "t"])
 @pytest.mark.parametrize(
     "only",
     [
@@ -104,8 +76,8 @@ def test_a_folder_is_read_by_the_names_in_it(saved: Path, profile: Profile) -> N
     ],
     ids=repr,
 )
-def test_a_part_is_read_alone(saved: Path, profile: Profile, name: str, only: TraceFilter) -> None:
-    read = load_part(saved / name, only)
+def test_a_part_is_read_alone(saved: Path, profile: Profile, only: TraceFilter) -> None:
+    read = load_part(saved / "t.parquet", only)
     kept = profile.tables.df["launch"].isin(only.launches(profile.launches))
     for column, numbers in only.columns().items():
         kept &= profile.tables.df[column] == numbers[0]
@@ -145,14 +117,14 @@ def test_the_viewer_shows_the_same(
 ) -> None:
     profile.save(saved / "t.json")
     shown = []
-    for name in ("t.json", "t.parquet", "t"):
+    for name in ("t.json", "t.parquet"):
         code = view([str(saved / name), "--format", "json", *words])
         out, error = capsys.readouterr()
         document = json.loads(out) if code == 0 else error
         if code == 0:
             assert document.pop("trace") == name
         shown.append((code, document))
-    assert shown[0] == shown[1] == shown[2]
+    assert shown[0] == shown[1]
 
 
 def test_without_pyarrow_it_says_what_to_install(
@@ -160,12 +132,10 @@ def test_without_pyarrow_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("profscope.installed.find_spec", lambda name: None)
     how = r"needs pyarrow: pip install 'profscope\[parquet\]'$"
-    for path in (saved / "new.parquet", f"{saved}/new/"):
-        with pytest.raises(OptionError, match=f"^cannot save .*new.*{how}"):
-            profile.save(path)
-    for name in ("t.parquet", "t"):
-        with pytest.raises(TraceError, match=f"is Parquet: to read it {how}"):
-            profscope.load(saved / name)
+    with pytest.raises(OptionError, match=f"^cannot save .*new.*{how}"):
+        profile.save(saved / "new.parquet")
+    with pytest.raises(TraceError, match=f"is Parquet: to read it {how}"):
+        profscope.load(saved / "t.parquet")
 
 
 def test_a_byte_that_changed_is_noticed(saved: Path, profile: Profile, tmp_path: Path) -> None:
@@ -186,44 +156,13 @@ def test_a_byte_that_changed_is_noticed(saved: Path, profile: Profile, tmp_path:
         profscope.load(tmp_path / "t.parquet")
 
 
-def test_other_peoples_files_and_parts_are_named(saved: Path, tmp_path: Path) -> None:
+def test_other_peoples_files_are_named(saved: Path, tmp_path: Path) -> None:
     duckdb.sql(f"copy (select 1 a) to '{tmp_path}/other.parquet'")
-    part = saved / "t/rank=0/launch=2/spans.parquet"
-    for path in (tmp_path / "other.parquet", part):
-        with pytest.raises(TraceError, match="a Parquet file without a profile in it; of a folder that"):
-            profscope.load(path)
+    with pytest.raises(TraceError, match=r"a Parquet file without a profile in it$"):
+        profscope.load(tmp_path / "other.parquet")
     (tmp_path / "cut.parquet").write_bytes((saved / "t.parquet").read_bytes()[:500])
     with pytest.raises(TraceError, match=r"cut\.parquet is damaged: cut\.parquet: "):
         profscope.load(tmp_path / "cut.parquet")
-
-
-def test_a_folder_replaces_a_trace_and_nothing_else(profile: Profile, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "precious.txt").write_text("precious")
-    with pytest.raises(TraceError, match=r"cannot write .*data: it exists, and is no trace in Parquet"):
-        profile.save(f"{tmp_path}/data/")
-    profile.save(f"{tmp_path}/t/")
-    small = regular_profile(launches=1, ctas=1)
-    small.save(f"{tmp_path}/t/")
-    assert_same(profscope.load(tmp_path / "t"), small)
-    (tmp_path / "t" / "mine.sql").write_text("precious")
-    with pytest.raises(TraceError, match=r"it has 'mine\.sql', no part of the trace"):
-        profile.save(f"{tmp_path}/t/")
-    (tmp_path / "t" / "mine.sql").unlink()
-    unsorted = replace(small, df=small.tables.df.assign(launch=np.int32(1)[None].repeat(len(small.df))))
-    unsorted.tables.df.loc[0, "launch"] = 2
-    with pytest.raises(TraceError, match="its spans are not in the order of launches"):
-        unsorted.save(f"{tmp_path}/t/")
-    assert_same(profscope.load(tmp_path / "t"), small)
-    assert sorted(os.listdir(tmp_path)) == ["data", "t"]
-
-
-def test_a_missing_file_of_a_folder_is_named(profile: Profile, tmp_path: Path) -> None:
-    profile.save(f"{tmp_path}/t/")
-    (tmp_path / "t/rank=0/launch=2/spans.parquet").unlink()
-    with pytest.raises(TraceError, match=r"t is damaged: .*spans\.parquet.*No such file"):
-        profscope.load(tmp_path / "t")
-    assert len(load_part(tmp_path / "t", TraceFilter(launch=1)).tables.df)
 
 
 def test_columns_whose_statistics_are_kept_are_those_asked_for() -> None:

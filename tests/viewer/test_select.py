@@ -196,12 +196,12 @@ def test_a_look_at_a_part_of_launches_changes_no_verdict(
     """Its records are those of the whole launches: over the warps of the part they would be too many."""
 
     def shown(*words: str) -> Any:
-        assert main([str(tmp_path / "trace"), *words]) == 0
+        assert main([str(tmp_path / "trace.parquet"), *words]) == 0
         return json.loads(capsys.readouterr().out)
 
     costs = {"clock": {"read_cycles": 4, "row_cycles": 10, "basis": "measured"}}
     profile = regular_profile(launches=2, ctas=8, warps=4, iterations=6)
-    Profile(profile.tables.df, profile.launches, profile.metadata | costs).save(f"{tmp_path}/trace/")
+    Profile(profile.tables.df, profile.launches, profile.metadata | costs).save(tmp_path / "trace.parquet")
     number = str(int(profile.df[flag[2:]].iloc[0]))
     assert shown("--format", "json", flag, number)["verdict"] == (shown("--format", "json")["verdict"])
     (whole,), (part,) = (shown("--format", "report", *words)["kernels"] for words in ([], [flag, number]))

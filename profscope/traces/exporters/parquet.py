@@ -16,4 +16,4 @@ __all__ = ["pieces"]
 
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes."""
-    return parquet_bytes(tables, tables.df)
+    return parquet_bytes(tables)

@@ -10,11 +10,10 @@ from pathlib import Path
 from profscope.errors import TraceError
 from profscope.schema import Tables
 from profscope.store.chunks import SUFFIX
-from profscope.traces.formats import PARTIAL, PROFILE, rank_folders
-from profscope.traces.importers.profscope_parquet import spans_in
+from profscope.traces.formats import PARTIAL, rank_folders
 from profscope.traces.loading import load_part
 from profscope.traces.merging import Part, merged
-from profscope.traces.trace_file import TraceFile, check_room
+from profscope.traces.trace_file import TraceFile
 
 __all__ = ["read", "recognises"]
 
@@ -27,12 +26,11 @@ def read(file: TraceFile) -> Tables:
     """Raises TraceError where none of the parts can be read."""
     parts: list[Part] = []
     notes: list[str] = []
-    check_room(str(file), sum(_spans_in(folders) for folders in rank_folders(file.path).values()))
     # Launches and variants have other numbers in the whole than in a part.
     only = replace(file.only, rank=None, launch=None, variant=None)
-    for rank, folders in sorted(rank_folders(file.path).items()):
+    for rank, folder in sorted(rank_folders(file.path).items()):
         try:
-            path = _part(folders)
+            path = _part(folder)
             if path is None:
                 notes.append(f"rank {rank} is missing: it has written nothing")
                 continue
@@ -52,20 +50,14 @@ def read(file: TraceFile) -> Tables:
     return merged(kept, [*notes, *_never_seen(file.path, kept)], samples_of=file.only.rank)
 
 
-def _part(folders: list[Path]) -> Path | None:
+def _part(folder: Path) -> Path | None:
     """What a rank has written; None where there is nothing. Raises TraceError where there is too much."""
-    written = [folder for folder in folders if (folder / PROFILE).exists()]
-    inside = [path for folder in folders if folder not in written for path in sorted(folder.iterdir())]
-    written += [path for path in inside if path.is_file() and path.suffix != SUFFIX]
+    inside = sorted(folder.iterdir())
+    written = [path for path in inside if path.is_file() and path.suffix != SUFFIX]
     if len(written) > 1:
         raise TraceError(f"it has written several parts: {', '.join(path.name for path in written)}")
-    cut_short = [path for path in [*folders, *inside] if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
+    cut_short = [path for path in [folder, *inside] if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
     return next(iter([*written, *cut_short]), None)
-
-
-def _spans_in(folders: list[Path]) -> int:
-    """Of a rank's part, where it is a folder in Parquet: of other files nobody knows before they are read."""
-    return sum(spans_in(TraceFile(folder)) for folder in folders if (folder / PROFILE).exists())
 
 
 def _of_one_run(parts: list[Part]) -> tuple[list[Part], list[Part]]:

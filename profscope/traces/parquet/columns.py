@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from profscope.schema import LAUNCH_DTYPES, PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names
+from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names
 from profscope.threads import worker_pool
 from profscope.traces.compact import categorical, categories
 from profscope.traces.profscope_object import object_text
@@ -21,10 +21,7 @@ from profscope.traces.profscope_object import object_text
 __all__ = [
     "GROUP_ROWS",
     "KEY",
-    "PART",
     "described",
-    "launch_bytes",
-    "no_rows",
     "parquet_bytes",
     "read_columns",
     "schema",
@@ -78,14 +75,6 @@ def schema(df: pd.DataFrame) -> pa.Schema:
             for name, dtype in df.dtypes.items()
         ]
     )
-
-
-def no_rows(about: dict[str, Any]) -> pa.Table:
-    """An empty table. about: what `described` said."""
-    payloads = {name: payload["dtype"] for name, payload in about["payloads"].items()}
-    return pa.schema(
-        [(name, _ARROW[dtype]) for name, dtype in (SPAN_DTYPES | payloads).items()]
-    ).empty_table()
 
 
 def write_options(df: pd.DataFrame) -> dict[str, Any]:
@@ -239,8 +228,6 @@ def _may_have(statistics: Any, values: NDArray[np.int64]) -> bool:
 
 KEY: Final = b"profscope"
 """Of the JSON in the file's metadata."""
-PART: Final = "part"
-"""Stands there in a file of one launch's spans."""
 
 
 class _Sink(io.RawIOBase):
@@ -261,32 +248,14 @@ class _Sink(io.RawIOBase):
         return b"".join(parts)
 
 
-def parquet_bytes(tables: Tables | None, df: pd.DataFrame) -> Iterator[bytes]:
-    """A file of these spans, a row group at a time. tables: what stands in its metadata; None for `PART`."""
+def parquet_bytes(tables: Tables) -> Iterator[bytes]:
+    """The file, a row group at a time; all but the spans stands in its metadata."""
+    df = tables.df
     columns = schema(df)
     sink = _Sink()
     with pq.ParquetWriter(sink, columns, **write_options(df)) as writer:
         for begin in range(0, len(df), GROUP_ROWS):
             writer.write_table(span_table(df.iloc[begin : begin + GROUP_ROWS], columns), GROUP_ROWS)
             yield sink.take()
-        writer.add_key_value_metadata({KEY: PART if tables is None else object_text(tables, described(df))})
+        writer.add_key_value_metadata({KEY: object_text(tables, described(df))})
     yield sink.take()
-
-
-def launch_bytes(tables: Tables, rows: list[list[int]]) -> bytes:
-    """A file with a row for each launch; its metadata have all of a profile but its spans. rows: the launches
-    that have spans, and how many."""
-    spans = sum(count for _, count in rows)
-    launches = tables.launches
-    arrays = [
-        pa.array(launches[name], from_pandas=dtype == "float64") for name, dtype in LAUNCH_DTYPES.items()
-    ]
-    about = object_text(tables, described(tables.df) | {"launches": rows, "rows": spans})
-    table = pa.table(arrays, names=list(LAUNCH_DTYPES))
-    sink = _Sink()
-    with pq.ParquetWriter(
-        sink, table.schema, compression="ZSTD", store_schema=False, write_page_checksum=True
-    ) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({KEY: about})
-    return sink.take()

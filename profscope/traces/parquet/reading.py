@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from numpy.typing import NDArray
 from profscope.errors import TraceError
 from profscope.schema import SPAN_DTYPES, Tables, spans_frame
 from profscope.store.file_checks import most_parquet_cells
-from profscope.traces.parquet.columns import KEY, PART, read_columns, selected
+from profscope.traces.parquet.columns import KEY, read_columns, selected
 from profscope.traces.profscope_object import object_tables
 from profscope.traces.trace_file import TraceFile, check_room
 
-__all__ = ["check_size", "columns_of", "frame", "opened", "read_rows", "stated", "tables_in_file"]
+__all__ = ["tables_in_file"]
 
 Ints = NDArray[np.int64]
 _REFERENCES = ("parent", "wait")
@@ -29,11 +28,11 @@ _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 @contextmanager
-def opened(file: TraceFile, path: Path, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of a trace; what is damaged in it becomes a TraceError that names it. metadata: the
-    file's, where they are known."""
+def _opened(file: TraceFile, metadata: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
+    """A Parquet file; what is damaged in it becomes a TraceError that names it. metadata: the file's, where
+    they are known."""
     try:
-        with path.open("rb") as content:
+        with file.path.open("rb") as content:
             metadata = metadata or pq.read_metadata(content)
             columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
             texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
@@ -44,16 +43,14 @@ def opened(file: TraceFile, path: Path, metadata: pq.FileMetaData | None = None)
     except TraceError:
         raise
     except _DAMAGE as error:
-        raise file.damaged(f"{path.name}: {error}") from error
+        raise file.damaged(f"{file.path.name}: {error}") from error
 
 
-def stated(file: TraceFile, read: pq.ParquetFile) -> Any:
+def _stated(file: TraceFile, read: pq.ParquetFile) -> Any:
     """The JSON document in a file's metadata. Raises TraceError where there is none."""
     text = (read.metadata.metadata or {}).get(KEY)
-    if text in (None, PART.encode()):
-        raise TraceError(
-            f"{file} is a Parquet file without a profile in it; of a folder that profscope wrote, load that"
-        )
+    if text is None:
+        raise TraceError(f"{file} is a Parquet file without a profile in it")
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -62,23 +59,23 @@ def stated(file: TraceFile, read: pq.ParquetFile) -> Any:
 
 def tables_in_file(file: TraceFile) -> Tables:
     """The profile in one file. Raises TraceError."""
-    with opened(file, file.path) as read:
+    with _opened(file) as read:
 
         def spans(tables: Tables, about: Any) -> pd.DataFrame:
             if about["rows"] != read.metadata.num_rows:
                 raise ValueError(f"it has {read.metadata.num_rows} rows, not {about['rows']}")
-            check_size(read, file.size)
+            _check_size(read, file.size)
             wanted = {} if file.only.is_all else {"launch": file.only.launches(tables.launches)}
             if wanted:
-                table, rows = read_rows(read, wanted | file.only.columns())
+                table, rows = _read_rows(read, wanted | file.only.columns())
                 if len(rows):
                     file.left_out = about["rows"] - len(rows)
-                    return frame(columns_of(table, about), rows, about["rows"])
+                    return _frame(_columns_of(table, about), rows, about["rows"])
             check_room(str(file), about["rows"], len(about["payloads"]))
             columns = read_columns(lambda name: _parts(file, read, name), about["rows"], about)
-            return frame(columns, None, about["rows"])
+            return _frame(columns, None, about["rows"])
 
-        return object_tables(file, stated(file, read), spans)
+        return object_tables(file, _stated(file, read), spans)
 
 
 def _parts(file: TraceFile, read: pq.ParquetFile, name: str) -> Iterator[pa.Array]:
@@ -89,22 +86,20 @@ def _parts(file: TraceFile, read: pq.ParquetFile, name: str) -> Iterator[pa.Arra
     """
     if name not in read.schema_arrow.names:
         raise KeyError(name)
-    with opened(file, file.path, read.metadata) as own:
+    with _opened(file, read.metadata) as own:
         for group in range(read.metadata.num_row_groups):
             yield from _column(own, group, name).chunks
 
 
-def check_size(read: pq.ParquetFile, size: int) -> None:
+def _check_size(read: pq.ParquetFile, size: int) -> None:
     """Raises ValueError where a file of so many bytes claims more than it can hold."""
     cells = read.metadata.num_rows * read.metadata.num_columns
     if cells > most_parquet_cells(size):
         raise ValueError(f"{cells} values in {size} bytes")
 
 
-def read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Table, Ints]:
+def _read_rows(read: pq.ParquetFile, wanted: Mapping[str, Ints]) -> tuple[pa.Table, Ints]:
     """The rows that have one of the wanted numbers in each of these columns, and which rows these are."""
-    if not wanted:
-        return read.read(), np.arange(read.metadata.num_rows)
     names = read.schema_arrow.names
     lengths = [read.metadata.row_group(group).num_rows for group in range(read.metadata.num_row_groups)]
     begins = np.cumsum([0, *lengths])
@@ -131,12 +126,12 @@ def _column(read: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:
     return column
 
 
-def columns_of(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
+def _columns_of(table: pa.Table, about: dict[str, Any]) -> dict[str, Any]:
     """The columns of what was read; see `read_columns`."""
     return read_columns(lambda name: table.column(name).chunks, len(table), about)
 
 
-def frame(columns: dict[str, Any], rows: Ints | None, of: int) -> pd.DataFrame:
+def _frame(columns: dict[str, Any], rows: Ints | None, of: int) -> pd.DataFrame:
     """The span table of these rows, of so many, None for all; rows that it names are numbered anew, those
     left out -1."""
     if rows is not None and len(rows) < of:
