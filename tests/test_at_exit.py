@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.traces.checks import validate
 from tests.support.forks import Forks
+from tests.support.validation import validate
 
 _LAST_MOMENTS = """
 import atexit, sys

@@ -17,10 +17,10 @@ from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from profscope.viewer.scopes import render_table, render_tree
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import session
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

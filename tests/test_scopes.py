@@ -29,11 +29,11 @@ from profscope.instrument_passes.ir.tokens import quote
 from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.scopes import Marker, marker_of, marker_text
 from profscope.options import Options
-from profscope.traces.checks import validate
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 from tests.support.builds import build, manifest, recording_builds
 from tests.support.processor import Processor
+from tests.support.validation import validate
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
 

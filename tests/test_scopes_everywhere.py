@@ -11,10 +11,10 @@ import pytest
 
 import profscope
 from profscope import emulator
-from profscope.traces.checks import validate
 from tests.kernels import attention, cases, control_flow, matmul
 from tests.support.quick import quick
 from tests.support.sessions import same_bits
+from tests.support.validation import validate
 
 CASES = {case.name: case for case in cases.cases("small")}
 MODULES = {

@@ -21,13 +21,13 @@ import profscope
 from profscope import emulator
 from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
-from profscope.traces.checks import validate
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.short_rings import short_rings
+from tests.support.validation import validate
 
 # Every kernel.
 

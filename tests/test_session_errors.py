@@ -14,9 +14,9 @@ import triton.language as tl
 
 import profscope
 from profscope.errors import OptionError, SessionError, TraceError
-from profscope.traces.checks import validate
 from tests.support.sessions import assert_equal, launch_add, session
 from tests.support.triton_globals import triton_globals
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

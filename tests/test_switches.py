@@ -8,10 +8,10 @@ import pytest
 
 import profscope
 from profscope.recording.open_sessions import OPEN
-from profscope.traces.checks import validate
 from tests.support.forks import Forks
 from tests.support.sessions import launch, launch_add, session
 from tests.support.triton_globals import triton_globals
+from tests.support.validation import validate
 
 
 def test_start_and_stop() -> None:

@@ -16,9 +16,9 @@ import triton.language as tl
 import profscope
 from profscope.analysis.variants import differing
 from profscope.recording.builds import build_of
-from profscope.traces.checks import validate
 from tests.support.kernel_files import defined
 from tests.support.sessions import session
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

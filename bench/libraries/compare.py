@@ -17,7 +17,7 @@ from triton import knobs
 import profscope
 from bench.libraries.calls import Call
 from bench.timing import synchronize, why
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 
 __all__ = ["Atomics", "Outcome", "atomics_of_loads", "compare"]
 

@@ -30,7 +30,6 @@ from profscope.viewer.flags import in_flags
 
 __all__ = [
     "add_flags",
-    "example",
     "main",
     "make_parser",
     "option_names",
@@ -262,12 +261,6 @@ def run_options(given: Mapping[str, Any]) -> Options:
 def add_flags(parser: argparse._ArgumentGroup) -> list[argparse.Action]:
     """Add the flags; returns their actions. What is not given has no entry in the namespace."""
     return [action for option in _options() for action in _add(parser, option)]
-
-
-def example(name: str) -> Any:
-    """The value in an option's own example."""
-    option = next(each for each in _options() if each.name == name)
-    return eval(option.metadata["example"].partition("=")[2])
 
 
 def spelled(options: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, one_line
 from profscope.traces.trace_filter import TraceFilter
 
-__all__ = ["Loaded", "load", "load_part", "load_selected"]
+__all__ = ["Loaded", "load_part", "load_selected"]
 
 FOREIGN_DAMAGE = (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
 """What an importer raises that meets content of another form than its tool writes."""
@@ -32,21 +32,17 @@ class Loaded(NamedTuple):
     left_out: int
 
 
-def load(path: str | Path, *, verify: bool = True) -> Tables:
-    """The profile in a trace file of whatever suffix; or in a spool, or its folder.
+def load_selected(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Tables:
+    """What is asked for of the profile in a trace file of whatever suffix, or in a spool, or its folder; a
+    note says what that is of.
 
     verify: refuse a trace of profscope's whose data are not those it was saved with, by their digest. Where
     that is not asked for, data are refused that no analysis can work with.
 
-    Raises TraceError, in one line saying what the file is, when it holds none that can be read. That takes
-    time and memory in proportion to the file's size, whatever the file says.
+    Raises TraceError, in one line saying what the file is, when it holds none that can be read, and where
+    there is nothing of the sort. That takes time and memory in proportion to the file's size, whatever the
+    file says.
     """
-    return load_part(path, TraceFilter(), verify=verify).tables
-
-
-def load_selected(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Tables:
-    """As `load`, of what is asked for alone; a note says what that is of. Raises TraceError where there is
-    nothing of the sort, too."""
     part = load_part(path, only, verify=verify)
     if only.is_all:
         return part.tables
@@ -57,7 +53,8 @@ def load_selected(path: str | Path, only: TraceFilter, *, verify: bool = True) -
 
 
 def load_part(path: str | Path, only: TraceFilter, *, verify: bool = True) -> Loaded:
-    """As `load`; of a large file that can be read in parts, all tables but no more spans than needed.
+    """As `load_selected`; of a large file that can be read in parts, no more spans than needed, and all
+    other tables.
 
     The spans that are asked for are there, and others may be. Where there are none, all are.
     """

@@ -14,9 +14,9 @@ from profscope.analysis.spans.corrections import CORRECTED, with_corrected
 from profscope.analysis.spans.rows import self_times
 from profscope.profiles import Profile
 from profscope.schema import spans_frame
-from profscope.traces.checks import validate
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.validation import validate
 
 READ, ROW = 2.0, 20.0
 METADATA: dict[str, Any] = {"clock": {"read_cycles": READ, "row_cycles": ROW, "basis": "measured"}}

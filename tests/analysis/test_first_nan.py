@@ -17,13 +17,13 @@ import profscope
 from profscope import emulator
 from profscope.analysis.values import value_problems
 from profscope.errors import OptionError
-from profscope.traces.checks import validate
 from profscope.viewer.first_screen import show_first_screen
 from tests.kernels.add import add_kernel
 from tests.kernels.dot import half_product_kernel
 from tests.support.profiles import regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import CASES, same_bits
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

@@ -7,8 +7,8 @@ import pytest
 
 from profscope.profiles import Profile
 from profscope.schema import KINDS
-from profscope.traces.checks import validate
 from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.validation import validate
 
 
 def test_a_sound_profile_has_no_problems() -> None:

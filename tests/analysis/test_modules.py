@@ -11,8 +11,8 @@ import pytest
 import profscope
 from profscope.analysis.variants import MODEL
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from tests.support.profiles import regular_profile
+from tests.support.validation import validate
 
 UP = {
     "module": "blocks.*.up",

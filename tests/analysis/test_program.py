@@ -11,9 +11,9 @@ from profscope.around.event_tables import enclosing
 from profscope.errors import OptionError
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from profscope.traces.checks import validate
 from tests.support.around import KERNEL, MAIN, program
 from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.validation import validate
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from profscope.analysis.findings import FINDING_DTYPES
 from profscope.analysis.questions import GROUPS, question_names
 from profscope.errors import OptionError
 from profscope.profiles import Profile, Questions
-from profscope.traces.checks import validate
 from tests.support.sessions import launch_add, session
+from tests.support.validation import validate
 
 ROOT = Path(__file__).parents[2]
 QUESTION = '''"""How many spans there are."""

@@ -12,10 +12,10 @@ from profscope.around.event_tables import with_events
 from profscope.around.host_tables import with_host
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from tests.support.around import MAIN, UNIX_NS, kineto, scopes
 from tests.support.profiles import profile_metadata
+from tests.support.validation import validate
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 _STEP_NS = 10_000_000

@@ -14,8 +14,8 @@ import torch
 import profscope
 from profscope.demo.kernels import matmul, matmul_kernel, softmax, softmax_kernel
 from profscope.errors import OptionError, RecordError
-from profscope.traces.checks import validate
 from tests.support.exported import Bytes, Exported
+from tests.support.validation import validate
 
 SOFTMAX = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
 MATMUL = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp16:16", "M": "i32:16", "N": "i32:16"}

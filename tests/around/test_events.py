@@ -25,9 +25,9 @@ from profscope.around.host_tables import with_host
 from profscope.errors import SessionError
 from profscope.profiles import Profile
 from profscope.schema import events_frame, host_frame
-from profscope.traces.checks import validate
 from tests.support.around import kineto as kineto_columns
 from tests.support.sessions import launch_add, session
+from tests.support.validation import validate
 
 CAPTURE = Path(__file__).parents[1] / "data" / "events"
 """Two steps of a GPT of one block under torch.compile: NVIDIA H200, Triton 3.6.0, torch 2.11.0."""

@@ -24,8 +24,8 @@ from profscope.around import host_scopes
 from profscope.around.host_scopes import HOST_THREADS, HostScopes
 from profscope.around.host_tables import innermost
 from profscope.errors import OptionError
-from profscope.traces.checks import validate
 from tests.support.sessions import launch_add, session
+from tests.support.validation import validate
 
 
 class Ranges:

@@ -11,7 +11,7 @@ import profscope
 from bench.cut import cut, main, moved
 from profscope.instrument_passes.kept_text import unpacked
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ import pytest
 import profscope
 from bench import overhead, programs, reading, two_runs
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from tests.support.profiles import regular_profile
+from tests.support.validation import validate
 
 
 @pytest.mark.exhaustive

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profscope.commands.run import add_flags, example, make_parser, option_names, run_options, spelled
+from profscope.commands.run import add_flags, make_parser, option_names, run_options, spelled
 from profscope.instrument_passes.passes.op_spans import OpSpans
 from profscope.options import Options
+from tests.support.option_examples import example
 
 PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
 

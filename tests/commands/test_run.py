@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import profscope
-from profscope.traces.checks import validate
 from tests.support.forks import Forks
+from tests.support.validation import validate
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}  # programs import from the checkout

@@ -14,9 +14,9 @@ from profscope.decoding.assemble import assemble
 from profscope.decoding.build import Mark, RawLaunch
 from profscope.instrument_passes.records import LAUNCH_HEADER
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from tests.support.programs import BODY, bodies, launches
 from tests.support.synth import Launch, Loop, Program, Scope, Work, launch, write_headers
+from tests.support.validation import validate
 
 LOOPS = (Scope((Work(5), Loop((3, 0), (*BODY, Loop((2, 1), BODY))))), Work(9))
 _NO_STAMPS = "made_up: prof.ctas has recorded CTAs only, because it was built without stamps"

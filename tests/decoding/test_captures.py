@@ -17,12 +17,12 @@ from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
 from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from tests.gpu.capture import capture
 from tests.kernels.cases import cases
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.programs import gaps, seen
 from tests.support.slow_decode import slow_decode
+from tests.support.validation import validate
 
 FILES = sorted((Path(__file__).parents[1] / "data").glob("*.npz"))
 assert FILES, "tests/data has no captured buffers"

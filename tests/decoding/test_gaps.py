@@ -18,11 +18,11 @@ from profscope.decoding.build import RawLaunch
 from profscope.decoding.decode import decode
 from profscope.profiles import Profile
 from profscope.schema import Tables
-from profscope.traces.checks import validate
 from tests.support.examples import examples
 from tests.support.processor import Processor
 from tests.support.programs import bodies, gaps, launches, nodes, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Scope, Seen, Work, launch
+from tests.support.validation import validate
 
 
 def check(made: Launch) -> None:

@@ -19,10 +19,10 @@ from profscope.decoding.in_flight import with_transactions
 from profscope.instrument_passes.manifest import Manifest, Span
 from profscope.instrument_passes.toolchain import triton_version
 from profscope.schema import Tables
-from profscope.traces.checks import validate
 from tests.kernels.cases import cases, check
 from tests.support.examples import examples
 from tests.support.quick import quick
+from tests.support.validation import validate
 
 ISSUE, MEMBER, OPEN, CLOSE, WAIT0, WAIT1, WAIT2, PHASE, OTHER = range(9)
 PARTS = ("issue", "member", "open", "close", "wait", "wait", "wait", "phase", "")

@@ -14,11 +14,11 @@ from profscope.instrument_passes.analyses.loop_stages import STAGES, stages
 from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.ir import parse
-from profscope.traces.checks import validate
 from tests.kernels import aot
 from tests.kernels.cases import cases
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
+from tests.support.validation import validate
 
 CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 # By kernel and target: how many iterations ahead the ops that start copies and tensor-core work run.

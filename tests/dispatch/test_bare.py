@@ -18,10 +18,10 @@ from triton.runtime.jit import JITFunction
 from profscope import emulator
 from profscope.errors import OptionError, SessionError
 from profscope.options import Options
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch, launch_add, launch_collatz, session
 from tests.support.triton_globals import triton_globals
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

@@ -19,10 +19,10 @@ from triton.runtime import _allocation, driver
 import profscope.compat.inductor
 from profscope import emulator
 from profscope.dispatch import inductor as profscope_inductor
-from profscope.traces.checks import validate
 from tests.support.fake_gpu import FakeHardware
 from tests.support.forks import Forks
 from tests.support.sessions import session
+from tests.support.validation import validate
 
 _GENERATED = """\
 import triton

@@ -19,8 +19,8 @@ from profscope import emulator
 from profscope.compat import compiling
 from profscope.compat.first_launch import FirstLaunch
 from profscope.instrument_passes.errors import PassError
-from profscope.traces.checks import validate
 from tests.support.sessions import parts_of_session, recording, session
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

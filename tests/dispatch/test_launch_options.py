@@ -13,13 +13,13 @@ import profscope
 from profscope.compat.programs import manifest_in
 from profscope.instrument_passes import LEVELS
 from profscope.options import Options
-from profscope.traces.checks import validate
 from tests.kernels import matmul, matmul_tma
 from tests.kernels.aot import ast_source, gpu_target
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.spec import CUDA90, CUDA100, Spec
 from tests.support.builds import recording_builds
 from tests.support.quick import quick
+from tests.support.validation import validate
 
 MATMUL, TMA = matmul.specs()[0], matmul_tma.specs()[0]
 DEPENDENT = Spec("dependent", dependent_kernel, {"x_ptr": "*fp32", "out_ptr": "*fp32"}, {"BLOCK": 128})

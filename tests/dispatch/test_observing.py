@@ -21,10 +21,10 @@ from profscope import emulator
 from profscope.dispatch import observing
 from profscope.options import Options
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support.fake_gpu import FakeHardware
 from tests.support.sessions import launch, parts_of_session, session
+from tests.support.validation import validate
 
 NAME = "add_kernel"
 X = torch.arange(40, dtype=torch.float32)

@@ -17,9 +17,9 @@ from triton.experimental.gluon import language as gl
 from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.jit import JITFunction
 
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support.sessions import launch, session
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 

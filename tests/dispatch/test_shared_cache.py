@@ -16,9 +16,9 @@ from triton import knobs
 
 import profscope
 from profscope import emulator
-from profscope.traces.checks import validate
 from tests.kernels import add
 from tests.support.sessions import session
+from tests.support.validation import validate
 
 N = 50
 THREADS = 4

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from triton.runtime import _allocation
 
-from profscope.traces.checks import validate
 from tests.support.sessions import session
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.exhaustive,  # seconds

@@ -19,10 +19,10 @@ from profscope.evidence import sample_tables as module
 from profscope.evidence.sample_tables import sample_tables, with_samples
 from profscope.profiles import Profile
 from profscope.schema import samples_frame
-from profscope.traces.checks import validate
 from tests.support.captures import CAPTURES, captured
 from tests.support.examples import examples
 from tests.support.profiles import launch_table
+from tests.support.validation import validate
 
 
 @cache

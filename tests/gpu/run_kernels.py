@@ -29,11 +29,11 @@ import torch
 import triton
 
 import profscope
-from profscope.traces.checks import validate
 from tests.gpu import capture, fla, liger
 from tests.kernels.cases import Case
 from tests.kernels.cases import cases as own_cases
 from tests.support.sessions import same_bits
+from tests.support.validation import validate
 
 __all__ = ["LEVELS", "Result", "all_cases", "measure"]
 

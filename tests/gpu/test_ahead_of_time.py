@@ -13,7 +13,7 @@ import triton
 
 import profscope
 from profscope.demo.kernels import softmax_kernel
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]

@@ -18,7 +18,7 @@ _PROGRAM = """
 import sys, warnings
 warnings.simplefilter("ignore")
 import torch, profscope
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 import triton.profiler as proton
 from tests.support.on_gpu import expected, launch_add
 

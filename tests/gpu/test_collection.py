@@ -12,10 +12,10 @@ import torch
 import triton
 
 import profscope
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.kernels.loops import count_kernel
 from tests.support.on_gpu import expected, launch_add
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.gpu,

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.gpu,

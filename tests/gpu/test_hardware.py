@@ -18,10 +18,10 @@ from triton.runtime import _allocation
 
 import profscope
 from profscope.analysis.limits import RESOURCES
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.support.on_gpu import expected, launch_add
+from tests.support.validation import validate
 
 # ruff: noqa: N803
 pytestmark = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import profscope
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,8 +10,8 @@ from triton.compiler import CompiledKernel
 from triton.runtime import _allocation
 
 import profscope
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,11 +10,11 @@ from triton.runtime import _allocation
 
 import profscope
 from profscope.instrument_passes import LEVELS
-from profscope.traces.checks import validate
 from tests.kernels.dependent import dependent_kernel, meeting_kernel
 from tests.kernels.matmul import matmul_kernel
 from tests.kernels.matmul_tma import matmul_tma_kernel
 from tests.support.sessions import recorded_binaries
+from tests.support.validation import validate
 
 _GPU = torch.cuda.is_available()
 _HOPPER = _GPU and torch.cuda.get_device_capability() >= (9, 0)

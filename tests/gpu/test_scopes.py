@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import profscope
-from profscope.traces.checks import validate
 from tests.kernels import scopes
 from tests.kernels.dot import half_product_kernel
+from tests.support.validation import validate
 
 _GPU = torch.cuda.is_available()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]

@@ -10,9 +10,9 @@ import torch
 import profscope
 from bench import kernels
 from bench.launch_spans import recorded, spans_row
-from profscope.traces.checks import validate
 from tests.gpu.run_kernels import all_cases
 from tests.support.sessions import same_bits
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.gpu,

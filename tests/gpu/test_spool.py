@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import profscope
-from profscope.traces.checks import validate
 from tests.support.on_gpu import expected, launch_add
+from tests.support.validation import validate
 
 pytestmark = [
     pytest.mark.gpu,

@@ -21,8 +21,8 @@ from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes import PassContext
 from profscope.instrument_passes.pipeline import PipelineError, parse_pipeline, run_pipeline
 from profscope.schema import SPAN_DTYPES, Tables
-from profscope.traces.checks import validate
 from tests.kernels.control_flow import branch_in_loop_kernel, nested_loops_kernel
+from tests.support.validation import validate
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "own_pass"

@@ -10,9 +10,9 @@ from triton import knobs
 from triton.runtime import _allocation
 
 import profscope
-from profscope.traces.checks import validate
 from tests.support.foreign import UserAllocator
 from tests.support.sessions import CASES, count, launch_add, session
+from tests.support.validation import validate
 
 
 def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:

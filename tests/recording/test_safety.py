@@ -23,11 +23,11 @@ from profscope.errors import SessionError
 from profscope.instrument_passes.records import MAX_CTAS
 from profscope.instrument_passes.selection import Selection
 from profscope.store.spool_reading import read
-from profscope.traces.checks import validate
 from tests.kernels.add import add_kernel
 from tests.support import standin
 from tests.support.sessions import launch_add, parts_of_session, session
 from tests.support.triton_globals import triton_globals
+from tests.support.validation import validate
 
 
 @triton.jit

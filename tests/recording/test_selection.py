@@ -12,9 +12,9 @@ from profscope import Profile
 from profscope.errors import OptionError
 from profscope.instrument_passes.records import LAUNCH_HEADER, STAMP, STAMPS_ALIGN, align
 from profscope.options import Options
-from profscope.traces.checks import validate
 from tests.support.quick import quick
 from tests.support.sessions import CASES, count, same_bits, session
+from tests.support.validation import validate
 
 CTAS = 600  # of one warp; the emulator has 16 SMs with room for 32 of them
 

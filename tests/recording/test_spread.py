@@ -22,9 +22,9 @@ from profscope import Profile
 from profscope.analysis.spans.rows import self_times
 from profscope.decoding.about import most_unseen
 from profscope.instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
-from profscope.traces.checks import validate
 from tests.kernels.cases import cases
 from tests.support.sessions import session
+from tests.support.validation import validate
 
 GRIDS = [(16, 64), (8, 16, 8), (128, 3)]
 

@@ -12,11 +12,11 @@ import torch
 import profscope
 from profscope.errors import SessionError, TraceError
 from profscope.recording.recorder import available_bytes
-from profscope.traces.checks import validate
 from tests.support.forks import Forks
 from tests.support.full_disk import full_disk
 from tests.support.quick import quick
 from tests.support.sessions import assert_equal, count, launch_add, parts_of_session, session, write_all
+from tests.support.validation import validate
 
 
 def work() -> None:

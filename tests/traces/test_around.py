@@ -13,10 +13,10 @@ import profscope
 from profscope.profiles import Profile
 from profscope.schema import events_frame, host_frame
 from profscope.traces.around_tracks import around_tracks
-from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from tests.support.around import UNIX_NS, program
 from tests.support.processor import Processor
+from tests.support.validation import validate
 
 SLICES = """
 select coalesce(thread.name, track.name), slice.name, slice.category, slice.ts, slice.dur, slice.depth

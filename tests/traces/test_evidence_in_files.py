@@ -14,7 +14,6 @@ from profscope.errors import TraceError
 from profscope.evidence.tables import Evidence, evidence, with_evidence
 from profscope.profiles import Profile
 from profscope.store.chunks import SpoolWriter
-from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from profscope.traces.selecting import selected
 from profscope.traces.trace_filter import TraceFilter
@@ -24,6 +23,7 @@ from tests.support.models import shown
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import changed
+from tests.support.validation import validate
 
 KEY = "the key"
 KERNEL = "matmul_kernel"

@@ -61,6 +61,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages with one exporter and one importer more."""
     tree = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "profscope", tree / "profscope", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests/support", tree / "tests/support")
     (tree / "profscope/traces/exporters/spans_csv.py").write_text(EXPORTER)
     (tree / "profscope/traces/importers/table.py").write_text(IMPORTER)
     return tree
@@ -102,7 +103,7 @@ def test_an_importer_is_one_file(tree: Path, tmp_path: Path) -> None:
     loaded = run(
         f"""
 import profscope
-from profscope.traces.checks import validate
+from tests.support.validation import validate
 prof = profscope.load({str(tmp_path / "kernels.txt")!r})
 found = prof.df["kernel"].tolist(), prof.df["duration_ns"].tolist(), validate(prof.tables)
 print(prof.metadata["tool"], *found)

@@ -18,10 +18,10 @@ from pandas.testing import assert_frame_equal
 import profscope.profiles
 from profscope.errors import TraceError
 from profscope.schema import KINDS
-from profscope.traces.checks import validate
 from profscope.traces.chrome.foreign import nest, untangle
 from tests.support.profiles import regular_profile
 from tests.support.trace_documents import signed
+from tests.support.validation import validate
 
 SAMPLES = Path(__file__).with_name("samples")
 

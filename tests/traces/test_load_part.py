@@ -10,8 +10,8 @@ import pytest
 import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.validation import validate
 
 NAMES = ("t.json", "t.pftrace.gz", "t.parquet")
 CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}

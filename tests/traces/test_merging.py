@@ -21,9 +21,9 @@ from profscope.errors import TraceError
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
-from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged, merged_notes
 from tests.support.profiles import profile_metadata, regular_profile
+from tests.support.validation import validate
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 import profscope.profiles
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from profscope.traces.perfetto.protobuf import read_varint
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
+from tests.support.validation import validate
 
 
 @given(profiles())

@@ -7,9 +7,10 @@ import shlex
 
 import pytest
 
-from profscope.commands.run import add_flags, example, option_names
+from profscope.commands.run import add_flags, option_names
 from profscope.options import Options
 from profscope.viewer.flags import in_flags
+from tests.support.option_examples import example
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from profscope.analysis.model.entries import LineEntry, Lines
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.cli import main
 from profscope.viewer.input import part_of
@@ -18,6 +17,7 @@ from profscope.viewer.kernels import render_lines
 from tests.support.models import kernels
 from tests.support.profiles import regular_profile
 from tests.support.samples import sample_rows
+from tests.support.validation import validate
 
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLE = sample_rows(

@@ -15,7 +15,6 @@ from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
 from profscope.errors import TraceError
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.cli import main
 from profscope.viewer.input import part_of
@@ -24,6 +23,7 @@ from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.sessions import launch_add, session
+from tests.support.validation import validate
 
 SPAN_CHOICES = ("launch", "cta", "sm", "warp")
 

@@ -17,7 +17,6 @@ from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
 from profscope.analysis.source_code.texts import source_lines
 from profscope.profiles import Profile
-from profscope.traces.checks import validate
 from profscope.traces.merging import Part, merged
 from profscope.viewer.grid import fit, fit_end
 from profscope.viewer.header import render_header
@@ -30,6 +29,7 @@ from tests.support.examples import examples
 from tests.support.models import groups, kernels, shown
 from tests.support.one_warp import story
 from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.validation import validate
 
 KERNELS = [Group("matmul_kernel")]
 

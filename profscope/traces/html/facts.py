@@ -28,7 +28,7 @@ from profscope.traces.html.sites import Sites
 from profscope.traces.html.spans import Ctas, chosen_ctas, ctas_of, kept_launches, span_columns
 from profscope.traces.tracks import drawn_name
 
-__all__ = ["best_places", "pack", "page_facts", "shown_ctas", "unpack"]
+__all__ = ["best_places", "pack", "page_facts", "shown_ctas"]
 
 _OF_LAUNCHES: Final = (
     "idle-sms", "tail", "load-imbalance", "low-occupancy", "register-spills", "tiny-ctas", "too-many-warps",
@@ -213,18 +213,6 @@ def pack(columns: Mapping[str, NDArray[Any]]) -> tuple[list[list[Any]], str]:
         parts.append(deflate.compress(planes.tobytes()))
         index.append([name, kind, len(data)])
     return index, base64.b64encode(b"".join(parts) + deflate.flush()).decode("ascii")
-
-
-def unpack(index: list[list[Any]], text: str) -> dict[str, NDArray[Any]]:
-    """The columns again, as the page's script reads them."""
-    data = zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
-    columns, at = {}, 0
-    for name, kind, count in index:
-        size = int(kind[1])
-        planes = np.frombuffer(data, np.uint8, count * size, at).reshape(size, count)
-        columns[name] = np.ascontiguousarray(planes.T).view(f"<{kind}").reshape(count)
-        at += count * size
-    return columns
 
 
 def _kind(values: NDArray[Any]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -15,6 +17,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from profscope.analysis.source_code.annotated import annotate
 from profscope.analysis.sources import sampled_code
@@ -26,7 +29,7 @@ from profscope.schema import Tables
 from profscope.threads import worker_pool
 from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.document import document, json_block
-from profscope.traces.html.facts import pack, unpack
+from profscope.traces.html.facts import pack
 from profscope.traces.html.figures import duration_text
 from profscope.traces.html.spans import chosen_ctas, ctas_of, times
 from tests.support.around import program
@@ -42,6 +45,18 @@ HOSTILE = st.sampled_from(
     ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", '" onmouseover="alert(1)', "<!--",
      "javascript:alert(1)", "&lt;b&gt;", "]]>", "\u202eevil", "\x00", "http://evil.example/x"]
 ) | st.text(max_size=6)  # fmt: skip
+
+
+def unpack(index: list[list[Any]], text: str) -> dict[str, NDArray[Any]]:
+    """Packed columns again, as the page's script reads them."""
+    data = zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
+    columns, at = {}, 0
+    for name, kind, count in index:
+        size = int(kind[1])
+        planes = np.frombuffer(data, np.uint8, count * size, at).reshape(size, count)
+        columns[name] = np.ascontiguousarray(planes.T).view(f"<{kind}").reshape(count)
+        at += count * size
+    return columns
 
 
 class Page(HTMLParser):
