@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation
 
+from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import clipped, plain
 from profscope.errors import DrawError
@@ -154,10 +154,13 @@ class Picked:
 
 
 def picked(tables: Tables, launch: int | None, kernels: str | None, what: str) -> Picked:
-    """The launch that is asked for, or else the kernel's of median length; see `Plots`. what: for errors."""
+    """The launch that is asked for, or else the kernel's of median length; see `Plots`. what: for errors.
+
+    Raises DrawError if there is none with spans, OptionError for what `kernels` cannot be.
+    """
     launches = _with_spans(tables, what)
     if kernels is not None:
-        launches = _of_kernels(launches, kernels, what)
+        launches = rows_of_kernels(launches, kernels, launches["kernel"])
     if launch is not None:
         own = launches[launches["launch"] == launch]
         if own.empty:
@@ -171,7 +174,7 @@ def picked(tables: Tables, launch: int | None, kernels: str | None, what: str) -
     return Picked(str(own["kernel"].iloc[0]), number, alone, *times(alone))
 
 
-def listed(values: list[int] | list[str]) -> str:
+def listed(values: list[int]) -> str:
     """The first of them, and how many more there are."""
     named = ", ".join(map(str, values[:_NAMED]))
     return named + (f" and {len(values) - _NAMED:,} more" if len(values) > _NAMED else "")
@@ -183,18 +186,6 @@ def _with_spans(tables: Tables, what: str) -> pd.DataFrame:
     if len(own):
         return own
     raise DrawError(f"{what} needs spans, and this profile has none")
-
-
-def _of_kernels(table: pd.DataFrame, kernels: str, what: str) -> pd.DataFrame:
-    """The rows of kernels whose names the regular expression matches."""
-    known = table["kernel"].drop_duplicates().astype("str").tolist()
-    try:
-        matching = [name for name in known if re.search(kernels, name)]
-    except re.error as error:
-        raise DrawError(f"{what}: kernels={kernels!r} is not a regular expression: {error}") from None
-    if not matching:
-        raise DrawError(f"{what}: kernels={kernels!r} matches none of them; there are {listed(known)}")
-    return table[table["kernel"].isin(matching)]
 
 
 def _heaviest(launches: pd.DataFrame) -> pd.DataFrame:

@@ -48,7 +48,8 @@ class Plots:
         colour of the scope that took most of it. Times are of the GPU, or cycles of the emulator's cost
         model, and then the title says so.
 
-        Raises DrawError if matplotlib is not installed, and if there is no such launch or CTA.
+        Raises DrawError if matplotlib is not installed, and if there is no such launch or CTA; OptionError if
+        `kernels` matches none.
         """
         require("plot", "prof.plot.timeline()", DrawError)
         from profscope.plotting.timeline import timeline
