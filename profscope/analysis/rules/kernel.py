@@ -223,7 +223,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     samples = samples[samples["binary"].astype("str") == "bare"]
     samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
     values = dict(zip(counters["counter"].astype("str"), counters["value"].astype(float), strict=True))
-    used = {name: float(use) for name, use in _used(judged, counters, counts).items() if np.isfinite(use)}
+    used = _used(judged, counters, counts)
     needed = [used.get(name, np.nan) for name in _NEEDED] + [
         values.get(name, np.nan) for name in _NEEDED_COUNTERS
     ]
@@ -295,7 +295,10 @@ def _used(judged: KernelAnalysis, counters: pd.DataFrame, counts: pd.DataFrame) 
     if len(counts) and (judged.emulated or not len(counters)):
         time = bare_time(judged.tables, judged.durations, judged.launches, key)
     limits = limits_of(counters, counts, {} if time is None else {key: time})
-    return dict(zip(limits["resource"].astype("str"), limits["peak_pct"] / 100, strict=True))
+    known = limits[np.isfinite(limits["peak_pct"])]
+    return {
+        str(name): float(pct) / 100 for name, pct in zip(known["resource"], known["peak_pct"], strict=True)
+    }
 
 
 def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
