@@ -2,6 +2,7 @@
 
 trace.json            the trace, written at the end
 trace.json.partial/   what has been recorded, while the program runs and if it is cut short
+trace.json.partial.1/ the same of a run before, which was killed
 
 A process of a job has these in a folder of its own: trace/rank=3/trace.json.
 """
@@ -32,13 +33,14 @@ FORMATS: Final = ".pftrace or .json, either with .gz, or .parquet"
 class Output:
     """path: of the trace, absolute, since the program may go to another folder. folder: of what is recorded
     until then. name, whole: of the trace, and of that of all ranks, as messages have them. lock: a descriptor
-    that holds the folder."""
+    that holds the folder. kept: where the launches of a run before are that was killed; "" if there are none."""
 
     name: str
     whole: str
     path: Path
     folder: Path
     lock: int
+    kept: str = ""
 
     def release(self) -> None:
         """The trace is written, or there is none: the folder goes."""
@@ -54,13 +56,15 @@ class Output:
     def remove_ranks_from(self, number: int) -> list[str]:
         """Remove the parts of these ranks and above, which an earlier run of more ranks has left.
 
-        Returns a note for each that stays: what is not profscope's was put there while the program ran.
+        Returns a note for each that stays: one with launches that are in no trace, or with what is not
+        profscope's, which was put there while the program ran.
         """
         notes = []
         for folder in _stale_parts(_whole(self.path), number):
             try:
-                foreign = remove_own(folder)
-                why = None if foreign is None else f"profscope did not write {str(foreign)!r}"
+                why = "it holds launches of a run that was killed" if _hold_launches(folder) else None
+                foreign = None if why else remove_own(folder)
+                why = why if foreign is None else f"profscope did not write {str(foreign)!r}"
             except OSError as error:
                 why = f"{error.filename or folder}: {error.strerror}"
             if why is not None:
@@ -149,8 +153,8 @@ def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
             return None
     except OSError as error:
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    lock = _locked(path, folder)
-    return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock)
+    lock, kept = _locked(path, folder)
+    return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock, kept)
 
 
 def check_place(path: Path, name: str) -> None:
@@ -163,13 +167,17 @@ def _folder(path: Path) -> Path:
     return path.with_name(f"{path.name}{PARTIAL}")
 
 
-def _locked(path: Path, folder: Path) -> int:
-    """A descriptor that holds a folder, which is emptied of what a run that was cut short has left."""
-    lock = _lock(folder)
-    if lock is None:
-        raise SessionError(f"another run is writing {str(path)!r}; give this one a name of its own")
+def _locked(path: Path, folder: Path) -> tuple[int, str]:
+    """A descriptor that holds a folder, which is empty, and the new name of the one that was there before, if
+    that has launches of a run that was killed."""
+    lock, kept = _lock_alone(path, folder), ""
     try:
         _check_own(folder, f"{str(folder)!r} is in the way")
+        if _hold_launches(folder):
+            kept = _set_aside(folder)
+            folder.mkdir()
+            before, lock = lock, _lock_alone(path, folder)
+            os.close(before)
         for file in folder.iterdir():
             file.unlink()
     except OSError as error:
@@ -178,18 +186,42 @@ def _locked(path: Path, folder: Path) -> int:
     except SessionError:
         os.close(lock)
         raise
+    return lock, kept
+
+
+def _hold_launches(folder: Path) -> bool:
+    """Whether spools at or below a folder have launches."""
+    from profscope.store.chunks import SUFFIX, may_hold_launches
+
+    return any(may_hold_launches(spool) for spool in folder.rglob(f"*{SUFFIX}"))
+
+
+def _set_aside(folder: Path) -> str:
+    """Rename a folder to the first free name, such as `t.json.partial.1`; returns that."""
+    names = (folder.with_name(f"{folder.name}.{number}") for number in count(1))
+    free = next(name for name in names if not os.path.lexists(name))
+    folder.rename(free)
+    return str(free)
+
+
+def _lock_alone(path: Path, folder: Path) -> int:
+    lock = _lock(folder)
+    if lock is None:
+        raise SessionError(f"another run is writing {str(path)!r}; give this one a name of its own")
     return lock
 
 
 def _lock(folder: Path) -> int | None:
-    """A descriptor that holds a folder until it is closed; None if another run holds it."""
+    """A descriptor that holds a folder until it is closed; None if another run holds or has renamed it."""
     lock = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), folder.stat()):
+            return lock
     except OSError:
-        os.close(lock)
-        return None
-    return lock
+        pass
+    os.close(lock)
+    return None
 
 
 def _check_stale(path: Path, ranks: int) -> None:

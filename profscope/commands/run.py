@@ -98,6 +98,10 @@ def _recorded(
     number = rank(os.environ)
     spool = None if options.spool is None else _spool(Path(options.spool))
     output = claim(given.output, number=number, of=ranks(os.environ))
+    if output.kept and sys.stderr is not None:
+        sys.stderr.write(
+            f"profscope run: what an earlier run recorded until it was killed is now in {output.kept}\n"
+        )
     options = replace(options, spool=spool or output.folder)
     report = None if given.quiet else _said_by(number)
     return RecordedRun(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK", "MAGIC", "SUFFIX", "VERSION", "Bytes", "Chunk", "SpoolWriter", "chunk_parts", "chunks",
-    "version_of",
+    "may_hold_launches", "version_of",
 ]  # fmt: skip
 
 SUFFIX: Final = ".spool"
@@ -194,6 +194,14 @@ def chunks(content: Bytes) -> Iterator[Chunk]:
         chunk = _chunk(content, begin)
         yield chunk
         begin = chunk.end
+
+
+def may_hold_launches(path: Path) -> bool:
+    """Whether a spool has a launch, or a damaged stretch that may have been one. Raises OSError."""
+    if not path.stat().st_size:
+        return False
+    content = np.memmap(path, np.uint8, "r")
+    return any(chunk.kind in ("launch", "") for chunk in chunks(content))
 
 
 def _chunk(content: Bytes, begin: int) -> Chunk:

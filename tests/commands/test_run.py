@@ -228,6 +228,18 @@ def test_what_a_killed_program_has_flushed_is_there(run: Run) -> None:
     )
 
 
+def test_what_a_killed_program_has_recorded_outlives_the_next_run(run: Run) -> None:
+    run("spooled(); os.kill(os.getpid(), signal.SIGKILL)")
+    Path("nothing.py").touch()
+    ran = run("", "nothing.py")
+    assert ran.stderr.splitlines() == [
+        "profscope run: what an earlier run recorded until it was killed is now in t.json.partial.1",
+        "profscope run: no Triton kernel was launched; nothing is written",
+    ]
+    assert sorted(os.listdir()) == ["nothing.py", "program.py", "t.json.partial.1"]
+    loaded("t.json.partial.1")
+
+
 _FORKS = """
 child = os.fork()
 if child == 0:

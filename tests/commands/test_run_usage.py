@@ -13,7 +13,7 @@ from profscope.around.job import rank
 from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import parse, program, program_parser
 from profscope.errors import SessionError
-from profscope.store.chunks import MAGIC
+from profscope.store.chunks import MAGIC, SpoolWriter, chunk_parts
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_two_runs_do_not_write_one_trace(script: Path) -> None:
 def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
     left = Path("t.json.partial")
     left.mkdir()
-    (left / "x.spool").write_bytes(MAGIC + b"of a run that was cut short")
+    SpoolWriter(left, {}).close()  # of a run that was killed before its first launch
     (left / "y.spool").touch()
     Path("t.json").write_text("of the run before")
     output = claim("t.json", number=None)
@@ -181,6 +181,30 @@ def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
     output.release()
     assert not left.exists()
     assert Path("t.json").read_text() == "of the run before", "until there is another trace"
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("number", [None, 0])
+def test_a_run_keeps_the_launches_of_one_that_was_killed(
+    script: Path, damaged: bool, number: int | None
+) -> None:
+    folder = with_rank("t.json", number).with_name(
+        "t.json.partial" if number is None else "trace.json.partial"
+    )
+    for killed in (1, 2, 4):
+        folder.mkdir(parents=True)
+        Path(f"{folder}.3").mkdir(exist_ok=True)
+        spool = b"".join(chunk_parts("launch", b"of a run that was killed"))
+        (folder / "x.spool").write_bytes(spool[:-40] if damaged else spool)
+        output = claim("t.json", number=number)
+        assert list(folder.iterdir()) == []
+        assert output.kept == f"{folder}.{killed}"
+        assert (Path(output.kept) / "x.spool").read_bytes() in spool
+        with pytest.raises(SessionError, match=r"^another run is writing"):
+            claim("t.json", number=number)
+        output.release()
+        assert not folder.exists()
+    assert claim("t.json", number=number).kept == ""
 
 
 @pytest.mark.parametrize("name", ["model.pt", "x.spool", "launch=0/spans.parquet"])
@@ -230,10 +254,24 @@ def test_a_job_does_not_remove_the_ranks_of_one_that_runs(script: Path) -> None:
     claim("t.json", number=0, of=2).release()
 
 
+def test_a_job_keeps_what_a_rank_recorded_until_it_was_killed(script: Path) -> None:
+    spools = [Path("t/rank=2.partial/x.spool"), Path("t/rank=3/trace.json.partial/x.spool")]
+    for spool in spools:
+        spool.parent.mkdir(parents=True)
+        spool.write_bytes(b"".join(chunk_parts("launch", b"of a run that was killed")))
+    output = claim("t/", number=0, of=2)
+    assert output.remove_ranks_from(2) == [
+        f"{name} of an earlier run is left: it holds launches of a run that was killed"
+        for name in ("rank=2.partial", "rank=3")
+    ]
+    assert all(spool.exists() for spool in spools)
+    output.release()
+
+
 def test_ranks_that_changed_while_the_program_ran_are_left(script: Path) -> None:
     Path("t/rank=2").mkdir(parents=True)
     Path("t/rank=3/x.json.partial").mkdir(parents=True)
-    Path("t/rank=3/x.json.partial/x.spool").write_bytes(MAGIC)
+    SpoolWriter(Path("t/rank=3/x.json.partial"), {}).close()
     output = claim("t.json", number=0, of=2)
     Path("t/rank=2/model.pt").write_text("saved by the program")
     theirs = Path("t/rank=2/model.pt").absolute()
