@@ -25,6 +25,7 @@ from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes import TRITONS, Pass, PassContext, passes, signature, spelled, summary
 from profscope.instrument_passes.pipeline import load_installed, parse_pipeline, run_pipeline
 from profscope.instrument_passes.toolchain import verify
+from profscope.traces.output import whole_file
 
 __all__ = ["main", "make_parser"]
 
@@ -58,6 +59,8 @@ def _arguments(argv: Sequence[str] | None, tool: str) -> argparse.Namespace:
     """Exits with 2 at options of which one would have no effect, or that name two Tritons."""
     parser = make_parser(tool)
     arguments = parser.parse_args(argv)
+    if not arguments.output:
+        parser.error("-o '': it is empty; name a file, or - for standard output")
     if arguments.list and (arguments.file != "-" or arguments.passes is not None):
         parser.error("--list is about all passes; leave the file and -p out")
     asked = {"--cost": arguments.cost, "--verify": arguments.verify}
@@ -186,11 +189,20 @@ def _emit(text: str, arguments: argparse.Namespace) -> int:
         sys.stdout.buffer.flush()
     else:
         try:
-            Path(path).write_bytes(text.encode())
+            _write(Path(path), text.encode())
         except OSError as error:
             _complain(arguments.tool, f"cannot write -o {path}: {error.strerror or error}")
             return 1
     return 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all; also to a device or a pipe, such as /dev/null. Raises OSError."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(data)
+        return
+    with whole_file(path) as file:
+        file.write(data)
 
 
 def _complain(tool: str, error: Exception | str) -> None:

@@ -33,7 +33,7 @@ FORMATS: Final = ".pftrace or .json, either with .gz, or .parquet"
 class Output:
     """path: of the trace, absolute, since the program may go to another folder. folder: of what is recorded
     until then. name, whole: of the trace, and of that of all ranks, as messages have them. lock: a descriptor
-    that holds the folder. kept: where the launches of a run before are that was killed; "" if there are none."""
+    that holds the folder. kept: where the launches of an earlier, killed run are; "" if there are none."""
 
     name: str
     whole: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from profscope.commands.opt import main
 from profscope.instrument_passes import LEVELS
 from profscope.instrument_passes.passes import TRITONS
 from profscope.instrument_passes.toolchain import triton_version
+from tests.support.full_disk import full_disk
 
 INPUTS = Path(__file__).parent.parent / "passes" / "inputs"
 ADD = INPUTS / "add.ttgir"
@@ -47,6 +49,25 @@ def test_odd_bytes_survive(tmp_path: Path) -> None:
     (tmp_path / "in.ttgir").write_bytes(text)
     assert main([str(tmp_path / "in.ttgir"), "-o", str(tmp_path / "out.ttgir")]) == 0
     assert (tmp_path / "out.ttgir").read_bytes() == text
+
+
+@pytest.mark.parametrize("is_input", [True, False])
+def test_a_disk_that_fills_up_leaves_the_file_as_it_was(
+    is_input: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "out.ttgir"
+    path.write_bytes(ADD.read_bytes())
+    with full_disk(1000):
+        assert main([str(path if is_input else ADD), "-p", "heavy", "-o", str(path)]) == 1
+    assert capfd.readouterr().err == f"profscope-opt: cannot write -o {path}: File too large\n"
+    assert path.read_bytes() == ADD.read_bytes()
+    assert os.listdir(tmp_path) == ["out.ttgir"]
+    assert main([str(path if is_input else ADD), "-p", "heavy", "-o", str(path)]) == 0
+    assert "profscope.begin" in path.read_text()
+
+
+def test_a_device_can_be_written_to() -> None:
+    assert main([str(ADD), "-o", os.devnull]) == 0
 
 
 def test_reads_standard_input(
@@ -83,7 +104,7 @@ def test_an_error_names_file_line_pass_and_op(tmp_path: Path, capfd: pytest.Capt
         (["-p", "kernel-span,"], 2, "the pipeline 'kernel-span,' ends with a comma"),
         (["-p", "kernel-span{"], 2, "cannot read the pipeline at 'kernel-span{'"),
         (["-p", "allocate-buffer"], 1, "add.ttgir:3: pass allocate-buffer: no manifest; run lower-records"),
-        (["-o", "/no/such/folder/out.ttgir"], 1, "cannot write -o /no/such/folder/out.ttgir: No such file"),
+        (["-o", "/no/such/folder/out.ttgir"], 1, "cannot write -o /no/such/folder/out.ttgir: there is no "),
         (["-p", "lower-records,op-spans"], 2, "op-spans cannot come after lower-records; put it before"),
         (["-p", "allocate-buffer,lower-records"], 2, "lower-records cannot come after allocate-buffer;"),
         (["-p", "light,kernel-span"], 2, "kernel-span is in the pipeline twice; leave one out"),
@@ -108,6 +129,7 @@ def test_errors_are_one_line(
         (["--triton", "new"], "argument --triton: 'new' is none of 3.6, 3.7, 3.8, 3.9"),
         (["--triton", "3.5"], "argument --triton: '3.5' is none of 3.6"),
         (["--triton", "3.10"], "argument --triton: '3.10' is none of 3.6"),
+        (["-o", ""], "-o '': it is empty; name a file, or - for standard output"),
         (["--no-such"], "unrecognized arguments: --no-such"),
         (["-p", "light", "-p", "op-spans"], "argument -p: given twice; join the passes with commas"),
         (["--list"], "--list is about all passes; leave the file and -p out"),
