@@ -17,6 +17,7 @@ __all__ = [
     "GzipFile",
     "PlainFile",
     "check_parent",
+    "check_writable",
     "gzip_end",
     "whole_file",
 ]
@@ -37,7 +38,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes `path`'s place when the body succeeds, and vanishes when it raises.
 
     It has the permissions of what it replaces. Of a link, that is what it leads to. Raises OSError when
-    `path`'s folder cannot be written.
+    `path`'s folder cannot be written, and when `path` is read-only.
     """
     check_name(path)
     path = followed(path)
@@ -46,6 +47,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is a device or a pipe")
+    check_writable(path)
     # Opened by name, not by tempfile, so that the file gets the permissions any new file would.
     part = path.with_name(f".profscope-{uuid.uuid4().hex}.part")
     try:
@@ -57,6 +59,15 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:  # Ctrl-C, too
         part.unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: Path, called: str = "it") -> None:
+    """Raises OSError for a file that this user may not write: to rename another one over it needs rights to
+    the folder that it is in only."""
+    if path.exists() and not os.access(path, os.W_OK):
+        raise PermissionError(
+            errno.EACCES, f"{called} is read-only; make it writable, or choose another name"
+        )
 
 
 def check_parent(path: Path) -> None:
