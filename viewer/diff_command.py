@@ -14,6 +14,7 @@ from profscope.viewer.option_types import (
     add_no_verify,
     add_width,
     check_apart,
+    check_page,
     check_there,
     count,
     pattern,
@@ -53,6 +54,7 @@ def diff_main(arguments: Sequence[str], tool: str) -> int:
     options = make_parser(tool).parse_args(arguments)
     check_there(options.a, options.b)
     check_apart(options.html, options.a, options.b)
+    check_page(options.html)
     from profscope.viewer.comparison import show  # behind the command line: pandas and rich take their time
 
     comparison = show(options)

@@ -28,6 +28,7 @@ __all__ = [
     "add_no_verify",
     "add_width",
     "check_apart",
+    "check_page",
     "check_there",
     "count",
     "parse_zoom",
@@ -218,3 +219,18 @@ def check_apart(output: str | None, *traces: str) -> None:
             from profscope.errors import OptionError
 
             raise OptionError(f"{output!r} is a trace that is read: name another file to write")
+
+
+def check_page(output: str | None) -> None:
+    """Raises OptionError if --html names a file that must stay; None if no page is written."""
+    if output is None:
+        return
+    from pathlib import Path
+
+    from profscope.errors import OptionError
+    from profscope.traces.own_files import check_replaceable
+
+    try:
+        check_replaceable(Path(output))
+    except OSError as error:
+        raise OptionError(f"cannot write --html {output}: {error.strerror}") from error

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from profscope.aot.decoding import COMPILED_IN, Description
 from profscope.errors import OptionError
 from profscope.installed import require
 from profscope.options import Options
 from profscope.traces.output import whole_file
+from profscope.traces.own_files import check_replaceable
 
 __all__ = ["export"]
+
+_SUFFIXES: Final = (".cubin", ".json", ".h")
 
 
 def export(
@@ -39,6 +43,8 @@ def export(
     target: "cuda:90"; the GPU that is there by default. num_warps, num_stages, num_ctas, maxnreg: as at a
     launch. options: those of `session()` that are compiled in: instrument, measure, sources.
 
+    Files that an earlier export wrote are replaced, others are an error.
+
     Returns what the JSON file says (see `Description`). `profscope.decode` reads what a launch wrote.
 
     Raises OptionError for a bad argument, CompileError where the kernel cannot be compiled, or cannot be
@@ -57,21 +63,35 @@ def export(
         "num_ctas": num_ctas,
         "maxnreg": maxnreg,
     }
+    path = _checked(path)
     function, said, binary = compiled(kernel, signature, target_of(target), chosen, configuration)
     cubin: bytes = binary.asm["cubin"]
-    path = Path(path)
     document = described(function, binary, said, chosen)
     document |= {"cubin": f"{path.name}.cubin", "sha256": hashlib.sha256(cubin).hexdigest()}
-    files = {
-        ".cubin": cubin,
-        ".json": json.dumps(document, indent=1).encode(),
-        ".h": _c_header(path.name, document).encode(),
-    }
+    header = _c_header(path.name, document)
+    contents = (cubin, json.dumps(document, indent=1).encode(), header.encode())
     path.parent.mkdir(parents=True, exist_ok=True)
-    for suffix, data in files.items():
-        with whole_file(path.with_name(path.name + suffix)) as file:
-            file.write(data)
+    with contextlib.ExitStack() as written:  # all of them, before the first takes its place
+        for suffix, data in zip(_SUFFIXES, contents, strict=True):
+            written.enter_context(whole_file(path.with_name(path.name + suffix))).write(data)
     return Description(document)
+
+
+def _checked(given: str | Path) -> Path:
+    """Where to write. Raises OptionError if no files can be there, or some that must stay are."""
+    path = Path(given)
+    if not path.name:
+        raise OptionError(f"export: {str(given)!r} has no name for the files; write it like build/softmax")
+    folder = next(each for each in path.parents if each.exists())
+    if not folder.is_dir():
+        raise OptionError(f"export: cannot write {str(given)!r}: {str(folder)!r} is a file, not a folder")
+    for suffix in _SUFFIXES:
+        file = path.with_name(path.name + suffix)
+        try:
+            check_replaceable(file)
+        except OSError as error:
+            raise OptionError(f"export: cannot write {str(file)!r}: {error.strerror}") from error
+    return path
 
 
 def _c_header(name: str, document: dict[str, Any]) -> str:

@@ -21,7 +21,7 @@ from typing import Final
 from profscope.errors import OptionError, SessionError
 from profscope.traces.formats import DEFAULT, GZIP, PARTIAL, own_suffix, rank_of, rank_paths
 from profscope.traces.output import check_parent
-from profscope.traces.own_files import first_foreign, remove_own
+from profscope.traces.own_files import check_replaceable, first_foreign, remove_own
 
 __all__ = ["FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
 
@@ -41,6 +41,11 @@ class Output:
     folder: Path
     lock: int
     kept: str = ""
+
+    def check(self) -> None:
+        """Raises OptionError if something is at the trace's path by now that must stay: the program may have
+        written it."""
+        check_place(self.path, self.name)
 
     def release(self) -> None:
         """The trace is written, or there is none: the folder goes."""
@@ -158,9 +163,12 @@ def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
 
 
 def check_place(path: Path, name: str) -> None:
-    """Raises OptionError where a folder is in the way."""
-    if path.is_dir():
-        raise OptionError(f"cannot write {name!r}: it is a folder")
+    """Raises OptionError if something must stay that is there: a folder, or a file that is read-only or not
+    profscope's."""
+    try:
+        check_replaceable(path)
+    except OSError as error:
+        raise OptionError(f"cannot write {name!r}: {error.strerror}") from error
 
 
 def _folder(path: Path) -> Path:

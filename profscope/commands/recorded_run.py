@@ -285,6 +285,7 @@ class RecordedRun:
             self._say(f"nothing is written: {'; '.join(profile.metadata['notes'])}")
             self._output.release()
             return
+        self._output.check()
         profile.save(self._output.path)
         count = ranks(os.environ)
         if self._rank == 0 and count is not None:

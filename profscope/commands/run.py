@@ -190,7 +190,7 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             "-o",
             "--output",
             metavar="FILE",
-            help=f"trace to write: {FORMATS}; replaced if it exists. The processes of a job "
+            help=f"trace to write: {FORMATS}; replaced if profscope wrote it. The processes of a job "
             f"write step.json to a folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
         ),
         of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),

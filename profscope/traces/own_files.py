@@ -1,17 +1,26 @@
 """Which files profscope wrote, by what is in them, and how to remove those and nothing else.
 
-A name proves nothing: a checkpoint may be in `rank=5/`. A file is profscope's if it has one of these marks:
+A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's if it has one of these marks:
 
     spool          `PSspool` at the start; an empty `.spool`, too: a run was killed before it wrote
     Chrome JSON    the first line that the exporter writes
     Perfetto       a packet with profscope's own field at the start
     Parquet        the key that profscope puts into the footer
+
+A command replaces these, empty files, and what else profscope writes, by these marks:
+
+    .html, .collapsed, .speedscope.json, .report.json    `_WRITTEN`, at the start
+    .json and .h of an export                            `_WRITTEN`, at the start
+    .cubin of an export                                  its digest in the `.json` next to it
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
+import hashlib
+import json
 import os
 import re
 import zlib
@@ -19,10 +28,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["first_foreign", "is_own_file", "remove_own"]
+from profscope.traces.output import check_writable, followed
 
-_HEAD_BYTES: Final = 256  # more than any mark takes
+__all__ = ["COLLAPSED", "check_replaceable", "first_foreign", "is_own_file", "remove_own"]
+
+COLLAPSED: Final = "profscope 0\n"
+"""The first line of a `.collapsed`, whose format has no comments: a stack that took no time."""
+
+_HEAD_BYTES: Final = 1024  # more than any mark takes
 _PARQUET_KEY: Final = b"\x18\x09profscope\x18"  # as Thrift writes a text, and that another follows
+_WRITTEN: Final = re.compile(
+    rb'<!doctype html>[^\0]{,800}<meta name="generator" content="profscope '
+    rb"|profscope 0\n"
+    rb'|\{"\$schema": "https://www\.speedscope\.app/file-format-schema\.json", "exporter": "profscope"'
+    rb'|\{\s*"schema": "profscope-model/'
+    rb'|\{\s*"tool": "profscope export"'
+    rb"|/\* \w+, instrumented by profscope "
+)
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _OWN_FOLDER: Final = re.compile(r"rank=\d+|.+\.partial")
 
@@ -69,6 +91,33 @@ def _head(path: Path) -> bytes:
         with gzip.open(path) as file, contextlib.suppress(EOFError, gzip.BadGzipFile, zlib.error):
             return file.read(_HEAD_BYTES)
     return head
+
+
+def check_replaceable(path: Path) -> None:
+    """Raises OSError for a file that must stay: a read-only one, or one that profscope cannot prove to have
+    written and that is not empty. Of a link, that is what it leads to."""
+    path = followed(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if not path.is_file():
+        return
+    check_writable(path)
+    if path.stat().st_size and not (is_own_file(path) or _is_written(path)):
+        raise OSError(
+            errno.EEXIST, "profscope did not write the file that is there; move it, or choose another name"
+        )
+
+
+def _is_written(path: Path) -> bool:
+    """Whether profscope wrote a file that is no trace."""
+    if _WRITTEN.match(_head(path)):
+        return True
+    try:
+        document = json.loads(path.with_suffix(".json").read_bytes()) if path.suffix == ".cubin" else None
+    except (OSError, ValueError):
+        return False
+    about = document if isinstance(document, dict) and document.get("tool") == "profscope export" else {}
+    return about.get("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def first_foreign(folder: Path) -> Path | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,12 +19,14 @@ from triton import knobs
 
 import profscope
 from profscope.__main__ import main
+from profscope.aot import exporting
 from profscope.aot.decoding import Description
 from profscope.demo import kernels
 from profscope.demo.kernels import softmax_kernel
 from profscope.device.sizing import needed_bytes
 from profscope.errors import CompileError, OptionError
 from profscope.instrument_passes.records import LaunchBits
+from profscope.traces.output import whole_file
 
 SIGNATURE = {"out_ptr": "*fp32:16", "in_ptr": "*fp32:16", "rows": "i32", "cols": "i32:16", "BLOCK": 64}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ahead_of_time"
@@ -161,6 +165,44 @@ def test_inside_a_session(tmp_path: Path) -> None:
     with profscope.session(backend="emulator"):
         profscope.export(softmax_kernel, SIGNATURE, tmp_path / "inside", target="cuda:90")
     assert (tmp_path / "inside.cubin").read_bytes() == (tmp_path / "outside.cubin").read_bytes()
+
+
+def test_an_export_replaces_the_one_before(tmp_path: Path) -> None:
+    profscope.export(softmax_kernel, SIGNATURE, tmp_path / "a.v2", target="cuda:90")
+    made = profscope.export(softmax_kernel, SIGNATURE | {"BLOCK": 128}, tmp_path / "a.v2", target="cuda:80")
+    assert Description.read(tmp_path / "a.v2.json").document["sha256"] == made.document["sha256"]
+    assert "for cuda:80" in (tmp_path / "a.v2.h").read_text()
+    (tmp_path / "a.v2.cubin").write_bytes(b"\x7fELF of another compiler")
+    with pytest.raises(OptionError, match=r"a\.v2\.cubin': profscope did not write"):
+        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "a.v2", target="cuda:90")
+
+
+@pytest.mark.parametrize("suffix", [".cubin", ".json", ".h"])
+def test_an_export_replaces_no_file_of_others(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / f"a{suffix}"
+    theirs.write_text("/* of the user */")
+    monkeypatch.setattr(triton, "compile", None)  # it is an error before
+    with pytest.raises(OptionError, match=rf"cannot write '{theirs}': profscope did not write the file"):
+        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "a", target="cuda:90")
+    assert theirs.read_text() == "/* of the user */"
+    assert os.listdir(tmp_path) == [theirs.name]
+
+
+def test_an_export_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profscope.export(softmax_kernel, SIGNATURE, tmp_path / "a", target="cuda:90")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def on_a_full_disk(path: Path) -> Any:
+        if path.suffix == ".h":
+            raise OSError(errno.ENOSPC, "no space")
+        return whole_file(path)
+
+    monkeypatch.setattr(exporting, "whole_file", on_a_full_disk)
+    with pytest.raises(OSError, match="no space"):
+        profscope.export(softmax_kernel, SIGNATURE, tmp_path / "a", target="cuda:80")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_nothing_is_left_installed(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from pandas.testing import assert_frame_equal
 import profscope
 from profscope.__main__ import main
 from profscope.profiles import Profile
+from profscope.traces import exporters
+from profscope.traces.formats import format_names
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import assert_same
 
@@ -33,6 +35,45 @@ def test_there_and_back_through_every_format_that_loads(profile: Profile) -> Non
         assert main(["convert", source, target]) == 0
         assert_same(profscope.load(target), profile)
     assert sorted(os.listdir()) == sorted(names)
+
+
+def test_what_profscope_wrote_and_what_is_empty_is_replaced(profile: Profile) -> None:
+    formats = format_names(exporters, exporters.OWN)
+    suffixes = [f".{name.replace('_', '.')}" for name in formats]
+    suffixes += [
+        f"{suffix}.gz" for suffix, name in zip(suffixes, formats, strict=True) if name not in exporters.PACKED
+    ]
+    Path("a.json").touch()
+    for suffix in suffixes:
+        for _ in range(2):
+            assert main(["convert", "t.json", f"a{suffix}"]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert", "t.json", "k.py", "--format", "json"],
+        ["convert", "t.json", "link.json"],
+        ["merge", "t.json", "-o", "k.json"],
+        ["diff", "t.json", "t.json", "--html", "k.py"],
+        ["run", "-o", "k.json", "k.py"],
+        ["run", "-o", "link.json", "k.py"],
+    ],
+)
+def test_what_profscope_did_not_write_is_not_replaced(
+    profile: Profile, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("k.py", "k.json"):
+        Path(name).write_text("print('of the user')")
+    Path("link.json").symlink_to("k.py")
+    before = sorted(Path().iterdir())
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "profscope did not write the file that is there; move it, or choose another name\n" in error
+    assert error.count("\n") == 1
+    assert any(name in error for name in words[1:])
+    assert Path("k.py").read_text() == Path("k.json").read_text() == "print('of the user')"
+    assert sorted(Path().iterdir()) == before
 
 
 def collapsed(path: str) -> dict[str, int]:

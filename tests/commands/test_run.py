@@ -240,6 +240,16 @@ def test_what_a_killed_program_has_recorded_outlives_the_next_run(run: Run) -> N
     loaded("t.json.partial.1")
 
 
+def test_a_file_that_the_program_writes_is_not_replaced(run: Run) -> None:
+    ran = run("open('t.json', 'w').write('of the program')")
+    assert ran.returncode == 1
+    assert Path("t.json").read_text() == "of the program"
+    (line,) = ran.stderr.splitlines()
+    assert "cannot write 't.json': profscope did not write the file that is there" in line
+    assert line.endswith("; what was recorded is in t.json.partial")
+    loaded("t.json.partial")
+
+
 _FORKS = """
 child = os.fork()
 if child == 0:

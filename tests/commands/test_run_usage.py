@@ -14,6 +14,7 @@ from profscope.commands.output import claim, free_for_ranks, with_rank
 from profscope.commands.program import parse, program, program_parser
 from profscope.errors import SessionError
 from profscope.store.chunks import MAGIC, SpoolWriter, chunk_parts
+from profscope.traces.chrome.text import FIRST_LINE_START
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "cannot write 'no/such/t.json': there is no folder 'no/such'",
         ),
         (["-o", "link.json", "never.py"], 1, "cannot write 'link.json': there is no folder '"),
+        (["-o", "there.json", "never.py"], 2, "cannot write 'there.json': profscope did not write the file"),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
     ],
 )
@@ -173,14 +175,14 @@ def test_a_run_replaces_what_it_is_told_to(script: Path) -> None:
     left.mkdir()
     SpoolWriter(left, {}).close()  # of a run that was killed before its first launch
     (left / "y.spool").touch()
-    Path("t.json").write_text("of the run before")
+    Path("t.json").write_bytes(FIRST_LINE_START)
     output = claim("t.json", number=None)
     assert list(left.iterdir()) == []
     with pytest.raises(BlockingIOError):
         fcntl.flock(os.open(left, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
     output.release()
     assert not left.exists()
-    assert Path("t.json").read_text() == "of the run before", "until there is another trace"
+    assert Path("t.json").read_bytes() == FIRST_LINE_START, "until there is another trace"
 
 
 @pytest.mark.parametrize("damaged", [False, True])

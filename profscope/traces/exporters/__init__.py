@@ -6,7 +6,8 @@
 
 The file's name is the suffix, with `_` for a dot: `speedscope_json.py` writes `.speedscope.json`. Adding the
 file makes the format known; it is imported when something is saved in it, and no other is then. A format that
-has the name of an extra of the distribution (profscope.installed) needs that extra.
+has the name of an extra of the distribution (profscope.installed) needs that extra. Commands replace a file
+only if it has a mark in `profscope.traces.own_files`.
 """
 
 from __future__ import annotations

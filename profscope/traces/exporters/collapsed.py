@@ -1,6 +1,9 @@
 """`.collapsed`: stacks and their time, a line each, for flamegraph.pl, inferno and speedscope.
 
+profscope 0
 matmul_kernel;loop L22;dot (matmul.py:27) 52835
+
+The first line is the mark of profscope's files.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from profscope.analysis.spans.rows import row_scales, self_times
 from profscope.analysis.texts import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
+from profscope.traces.own_files import COLLAPSED
 
 __all__ = ["Frame", "pieces", "text_of", "unit", "weights"]
 
@@ -86,7 +90,7 @@ def _spans(tables: Tables, named: str) -> pd.DataFrame:
 
 def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes; weights are nanoseconds of warp time, or cycles where no times are known."""
-    yield text_of(tables).encode("utf-8", "replace")
+    yield (COLLAPSED + text_of(tables)).encode("utf-8", "replace")
 
 
 def text_of(tables: Tables) -> str:
