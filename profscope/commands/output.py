@@ -105,12 +105,16 @@ def free_for_ranks() -> str:
     return next(name for name in _candidates(None) if not with_rank(name, 0).parents[1].exists())
 
 
-def claim(given: str | None, *, number: int | None, of: int | None = None) -> Output:
+def claim(
+    given: str | None, *, number: int | None, of: int | None = None, spool: Path | None = None
+) -> Output:
     """Claim a place for the trace of this process, rank `number` of a job `of` so many.
 
     given: where the trace takes the place of what is there; None for the first free name of the default's.
+    spool: the folder of --spool.
 
-    Raises OptionError if a folder is in the way or the suffix says no format; SessionError if another run
+    Raises OptionError if a folder is in the way, the suffix says no format, or the spool is where the trace
+    is to be; SessionError if another run
     writes there, if nothing can be written, or if something would have to go that profscope did not write.
     """
     for name in _candidates(given):
@@ -121,6 +125,7 @@ def claim(given: str | None, *, number: int | None, of: int | None = None) -> Ou
         if number == 0 and of is not None:
             for stale in _stale_parts(whole, of):
                 _check_stale(stale, of)
+        _check_spool(spool, path)
         output = _claim(path, whole, must=given is not None)
         if output is not None:
             return output
@@ -160,6 +165,18 @@ def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
         raise SessionError(f"cannot write {str(path)!r}: {error.strerror}") from error
     lock, kept = _locked(path, folder)
     return Output(str(path), str(whole), path.absolute(), folder.absolute(), lock, kept)
+
+
+def _check_spool(spool: Path | None, path: Path) -> None:
+    """Raises OptionError if a spool would be in a folder that the run removes, or where the trace is to be."""
+    if spool is None:
+        return
+    for taken in (_folder(path), path):
+        if spool.resolve().is_relative_to(taken.resolve()):
+            raise OptionError(
+                f"--spool {spool}: the run writes the trace to {str(path)!r} and uses {str(_folder(path))!r} "
+                "until then; choose a folder outside both"
+            )
 
 
 def check_place(path: Path, name: str) -> None:

@@ -76,6 +76,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     given, chosen = parse(parser, words, actions)
     options = {name: value for name, value in vars(given).items() if name in option_names()}
     checked = run_options(options)
+    if given.output == "":
+        raise OptionError(f"-o '': it is empty; name a trace: {FORMATS}")
     if given.switch is not None:
         signal_of(given.switch)  # says what is wrong with it
     if checked.backend == "gpu" and not _has_gpu():
@@ -96,8 +98,9 @@ def _recorded(
     chosen: Program, given: argparse.Namespace, options: Options, *, emulated: bool
 ) -> Callable[[], None]:
     number = rank(os.environ)
-    spool = None if options.spool is None else _spool(Path(options.spool))
-    output = claim(given.output, number=number, of=ranks(os.environ))
+    asked = None if options.spool is None else Path(options.spool)
+    spool = None if asked is None else _spool(asked)
+    output = claim(given.output, number=number, of=ranks(os.environ), spool=asked)
     if output.kept and sys.stderr is not None:
         sys.stderr.write(
             f"profscope run: what an earlier run recorded until it was killed is now in {output.kept}\n"

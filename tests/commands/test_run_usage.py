@@ -49,6 +49,29 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (["-o", "link.json", "never.py"], 1, "cannot write 'link.json': there is no folder '"),
         (["-o", "there.json", "never.py"], 2, "cannot write 'there.json': profscope did not write the file"),
+        *(
+            (
+                ["-o", "t.json", "--spool", spool, "never.py"],
+                2,
+                f"--spool {spool}: the run writes the trace to 't.js",
+            )
+            for spool in ("t.json.partial", "t.json.partial/x", "folder/../t.json.partial", "t.json")
+        ),
+        (
+            ["-o", "t/", "--spool", "t/spool", "never.py"],
+            2,
+            "--spool t/spool: the run writes the trace to 't' and",
+        ),
+        (
+            ["--spool", "profscope.pftrace.gz.partial", "never.py"],
+            2,
+            "--spool profscope.pftrace.gz.partial: the run writes the trace to 'profscope.pftrace.gz'",
+        ),
+        (
+            ["-o", "", "never.py"],
+            2,
+            "-o '': it is empty; name a trace: .pftrace or .json, either with .gz, .parq",
+        ),
         (["-o", "/proc/t.json", "never.py"], 1, "cannot write '/proc/t.json': "),
     ],
 )
