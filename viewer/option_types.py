@@ -230,6 +230,8 @@ def check_page(output: str | None) -> None:
     from profscope.errors import OptionError
     from profscope.traces.own_files import check_replaceable
 
+    if not output:
+        raise OptionError("--html '': it is empty; name a file, such as changes.html")
     try:
         check_replaceable(Path(output))
     except OSError as error:

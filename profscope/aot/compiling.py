@@ -25,6 +25,7 @@ __all__ = ["Signature", "compiled", "described", "target_of"]
 
 _ENTRY: Final = re.compile(r"\.visible \.entry (\w+)\(([^)]*)\)", re.DOTALL)
 _PARAMETER: Final = re.compile(r"\.param (?:\.align \d+ )?\.[busf](\d+)")
+_CAPABILITIES: Final = (70, 75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121)
 _HIDDEN: Final = ("global_scratch", "profile_scratch")
 
 
@@ -67,7 +68,7 @@ def compiled(
 
 def target_of(said: str | None) -> GPUTarget:
     """The target that a name says; that of the GPU that is there for None. Raises OptionError for what is no
-    GPU of NVIDIA's."""
+    GPU of NVIDIA's, or none that Triton compiles for: its own error would be the whole assembly."""
     if said is None:
         try:
             active = driver.active.get_current_target()
@@ -77,6 +78,9 @@ def target_of(said: str | None) -> GPUTarget:
     backend, _, arch = said.partition(":") if isinstance(said, str) else ("", "", "")
     if backend != "cuda" or not arch.isdigit():
         raise OptionError(f'target={said!r}: kernels are exported for NVIDIA GPUs, such as target="cuda:90"')
+    if int(arch) not in _CAPABILITIES:
+        known = ", ".join(map(str, _CAPABILITIES))
+        raise OptionError(f"target={said!r}: Triton compiles for cuda: and one of {known}")
     return GPUTarget("cuda", int(arch), 32)
 
 

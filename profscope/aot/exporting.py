@@ -81,16 +81,20 @@ def _checked(given: str | Path) -> Path:
     """Where to write. Raises OptionError if no files can be there, or some that must stay are."""
     path = Path(given)
     if not path.name:
-        raise OptionError(f"export: {str(given)!r} has no name for the files; write it like build/softmax")
+        raise OptionError(
+            f"path={str(given)!r}: there is no name for the files in it; write one like build/softmax"
+        )
     folder = next(each for each in path.parents if each.exists())
     if not folder.is_dir():
-        raise OptionError(f"export: cannot write {str(given)!r}: {str(folder)!r} is a file, not a folder")
+        raise OptionError(
+            f"path={str(given)!r}: {str(folder)!r} is a file; choose a name in a folder, like build/softmax"
+        )
     for suffix in _SUFFIXES:
         file = path.with_name(path.name + suffix)
         try:
             check_replaceable(file)
         except OSError as error:
-            raise OptionError(f"export: cannot write {str(file)!r}: {error.strerror}") from error
+            raise OptionError(f"path={str(given)!r}: cannot write {str(file)!r}: {error.strerror}") from error
     return path
 
 

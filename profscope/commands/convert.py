@@ -19,10 +19,7 @@ if TYPE_CHECKING:  # the commands' words are checked before pandas is loaded
 
 __all__ = ["CONVERT", "MERGE", "main", "make_parser"]
 
-_OUT: Final = (
-    f"file to write: {FORMATS}; or .html and others, which cannot be read back; "
-    "replaced if profscope wrote it"
-)
+_OUT: Final = f"file to write: {FORMATS}; or .html and others, written only; replaced if profscope wrote it"
 _EXIT: Final = exit_status("written", "a trace that cannot be read or written")
 CONVERT: Final = f"""\
 examples:

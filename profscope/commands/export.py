@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from profscope.viewer.flags import in_flags
 __all__ = ["main", "make_parser"]
 
 _CONFIGURATION: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+_FLAGS: Final = {"path": "-o ", "target": "--target "}
+_ARGUMENT: Final = re.compile(r"(?<!\w)(path|target)=(?=['\"])")
 _EPILOG: Final = f"""\
 examples:
   profscope export kernels.py:softmax_kernel -o build/softmax \\
@@ -35,7 +38,12 @@ multiple of 16, or a constant.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    return run_command("profscope export", lambda: _export(words), says=in_flags)
+    return run_command("profscope export", lambda: _export(words), says=_in_flags)
+
+
+def _in_flags(text: str) -> str:
+    """An error with flags in place of the function's arguments."""
+    return in_flags(_ARGUMENT.sub(lambda match: _FLAGS[match[1]], text))
 
 
 def _export(words: list[str]) -> int:

@@ -168,7 +168,7 @@ def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
 
 
 def _check_spool(spool: Path | None, path: Path) -> None:
-    """Raises OptionError if a spool would be in a folder that the run removes, or where the trace is to be."""
+    """Raises OptionError if a spool would be in a folder that the run removes, or where the trace goes."""
     if spool is None:
         return
     for taken in (_folder(path), path):

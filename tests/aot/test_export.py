@@ -93,6 +93,45 @@ def test_a_kernel_that_is_not_there_is_one_line(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-o", ""], "-o '': there is no name for the files in it; write one like build/softmax"),
+        (["-o", "k.c/x"], "-o 'k.c/x': 'k.c' is a file; choose a name in a folder, like build/softmax"),
+        (
+            ["-o", "k"],
+            "-o 'k': cannot write 'k.h': profscope did not write the file that is there; move it, or",
+        ),
+        (
+            ["-o", "x", "--target", "cuda:9999"],
+            "--target 'cuda:9999': Triton compiles for cuda: and one of 70, ",
+        ),
+        (
+            ["-o", "x", "--target", "gpu"],
+            "--target 'gpu': kernels are exported for NVIDIA GPUs, such as --target ",
+        ),
+    ],
+)
+def test_an_error_names_the_flag(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    monkeypatch.chdir(tmp_path)
+    for name in ("k.c", "k.h"):
+        Path(name).write_text("of the user")
+    command = ["export", f"{kernels.__file__}:softmax_kernel", "--target", "cuda:90", *words]
+    assert main([*command, "--signature", "*fp32:16, *fp32:16, i32, i32:16, 64"]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith(f"profscope export: {said}")
+    assert error.count("\n") == 1
+    assert sorted(os.listdir()) == ["k.c", "k.h"]
+
+
 @needs_cc
 def test_the_header_says_what_the_record_format_does(folder: Path, tmp_path: Path) -> None:
     calls = "".join(
@@ -138,14 +177,20 @@ def test_sources_can_be_left_out(tmp_path: Path) -> None:
         ({"signature": "*fp32,*fp32"}, "must be a dict"),
         ({"target": "hip:gfx942"}, "exported for NVIDIA GPUs"),
         ({"target": 90}, "target=90: kernels are exported for NVIDIA GPUs"),
+        ({"target": "cuda:9999"}, r"target='cuda:9999': Triton compiles for cuda: and one of 70, 75, 80, "),
+        ({"path": ""}, "path='': there is no name for the files in it; write one like build/softmax"),
+        (
+            {"path": f"{__file__}/x"},
+            f"path='{__file__}/x': '{__file__}' is a file; choose a name in a folder",
+        ),
         ({"ctas": 64}, "no option 'ctas'; there are instrument"),
         ({"kernel": print}, "is not a @triton.jit"),
     ],
 )
 def test_bad_arguments(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    given = {"kernel": softmax_kernel, "signature": SIGNATURE, "target": "cuda:90"} | change
+    given = {"kernel": softmax_kernel, "signature": SIGNATURE, "target": "cuda:90", "path": tmp_path / "x"}
     with pytest.raises(OptionError, match=says):
-        profscope.export(path=tmp_path / "x", **given)
+        profscope.export(**given | change)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -466,6 +466,12 @@ def test_a_diff_is_a_page_for_a_browser_too(trace: str, tmp_path: Path) -> None:
     assert "What has changed" in page.read_text()
 
 
+def test_a_page_without_a_name_is_refused(trace: str) -> None:
+    told = run("diff", trace, trace, "--html", "")
+    assert told.returncode == 2
+    assert told.stderr.endswith("--html '': it is empty; name a file, such as changes.html\n")
+
+
 def test_no_page_takes_the_place_of_its_trace(trace: str, tmp_path: Path) -> None:
     before = Path(trace).read_bytes()
     (tmp_path / "link").symlink_to(trace)
