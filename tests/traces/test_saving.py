@@ -151,22 +151,17 @@ def test_what_is_replaced_keeps_its_permissions(name: str, tmp_path: Path) -> No
         os.umask(before)
 
 
-@pytest.mark.parametrize(
-    ("name", "read_only"), [("t.json", "t.json"), ("t/", "t"), ("t/", "t/_profile.parquet")]
-)
-def test_what_is_read_only_is_not_replaced(name: str, read_only: str, tmp_path: Path) -> None:
+def test_what_is_read_only_is_not_replaced(tmp_path: Path) -> None:
     before = regular_profile(launches=1, ctas=1)
-    before.save(f"{tmp_path}/{name}")
-    (tmp_path / read_only).chmod(0o500 if read_only == "t" else 0o400)
+    before.save(tmp_path / "t.json")
+    (tmp_path / "t.json").chmod(0o400)
     with unprivileged_in(tmp_path):
-        with pytest.raises(
-            TraceError, match=r"^cannot write t(\.json: it|: it|: '_profile.parquet' in it) is read-only; "
-        ):
-            regular_profile(launches=2, ctas=1).save(name)
-        assert_same(profscope.load(name.rstrip("/")), before)
-        assert os.listdir() == [name.rstrip("/")]
-        Path(read_only).chmod(0o700)
-        regular_profile(launches=2, ctas=1).save(name)
+        with pytest.raises(TraceError, match=r"^cannot write t\.json: it is read-only; "):
+            regular_profile(launches=2, ctas=1).save("t.json")
+        assert_same(profscope.load("t.json"), before)
+        assert os.listdir() == ["t.json"]
+        Path("t.json").chmod(0o700)
+        regular_profile(launches=2, ctas=1).save("t.json")
 
 
 def mode(path: Path) -> int:
