@@ -23,6 +23,7 @@ CLEAN = (
 LAUNCHES = 40
 
 
+@pytest.mark.filterwarnings("ignore::profscope.errors.DistrustWarning")
 def test_clean_kernels_are_mostly_to_be_trusted() -> None:
     verdicts = {}
     for case in cases("real"):
