@@ -69,7 +69,7 @@ def test_records_name_a_binary_by_its_checksum(capture: Path) -> None:
 def test_who_loads_the_library_of_counters_has_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupti, "HAS_SAMPLED", set())
     cupti.Library(library_path(""))
-    assert cupti.HAS_SAMPLED == {os.getpid()}
+    assert os.getpid() in cupti.HAS_SAMPLED
 
 
 def test_the_library_that_is_loaded_comes_first() -> None:
