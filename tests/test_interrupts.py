@@ -64,7 +64,7 @@ def python_raises_at_ctrl_c() -> Iterator[None]:
 
 def interrupted(ctrl_c: CtrlC, phase: str, folder: Path) -> tuple[profscope.Session, bool]:
     """A session that is interrupted while it opens or closes, and whether KeyboardInterrupt was raised."""
-    prof = session(instrument=["kernel-span"], spool=folder)
+    prof, before = session(instrument=["kernel-span"], spool=folder), sys.gettrace()
     try:
         sys.settrace(ctrl_c.trace if phase == "opens" else None)
         with prof:
@@ -75,7 +75,7 @@ def interrupted(ctrl_c: CtrlC, phase: str, folder: Path) -> tuple[profscope.Sess
     except KeyboardInterrupt:
         return prof, True
     finally:
-        sys.settrace(None)
+        sys.settrace(before)
     return prof, False
 
 

@@ -20,7 +20,8 @@ def add_arguments(
     func: Op, arguments: Sequence[tuple[str, str]], operands: Mapping[Op, Sequence[str]]
 ) -> None:
     """Add arguments, given as (name, type); `operands` has every call of the function with what it passes."""
-    _check(func)
+    if func.name != "tt.func" or not func.regions:
+        raise func.error("expected a tt.func with a body")
     if not arguments:
         return
     typed = [f"{name}: {kind}" for name, kind in arguments]
@@ -38,7 +39,6 @@ def add_results(
 
     Returns the names of the new results of each call.
     """
-    _check(func)
     if not kinds:
         return [[] for _ in callers]
     header = func.header
@@ -55,11 +55,6 @@ def add_results(
         added.append([call.module.fresh() for _ in kinds])
         call.splice([edit.add_results(call.header, added[-1]), *edit.add_signature_types(call, [], kinds)])
     return added
-
-
-def _check(func: Op) -> None:
-    if func.name != "tt.func" or not func.regions:
-        raise func.error("expected a tt.func with a body")
 
 
 def _parentheses(op: Op) -> int:

@@ -34,7 +34,7 @@ LAUNCHERS: Final = (
 
 _TRACES: Final = (".pftrace", ".pftrace.gz", ".json", ".json.gz", ".parquet")
 _RUN_MODULE: Final[Callable[..., None]] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
-_OURS: Final = str(Path(__file__).parents[1])
+_OURS: Final = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @dataclass(frozen=True)

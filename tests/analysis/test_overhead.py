@@ -135,6 +135,13 @@ def test_what_the_hardware_timed_bare_says_what_recording_cost() -> None:
     assert 1 < column["slowdown_low"] < column["slowdown_high"]
 
 
+@pytest.mark.parametrize("end", [0, 16_383])
+def test_counters_say_nothing_of_launches_that_began_or_ended_nobody_knows_when(end: int) -> None:
+    tables = profscope.load(EVIDENCE / "gather.pftrace.gz").tables
+    cut = replace(tables, ctas=tables.ctas[tables.ctas["cta"] != end])
+    assert only(Profile.of(cut).overhead())["basis"] == "estimated"
+
+
 def test_counters_say_nothing_of_a_launch_that_is_shorter_than_what_they_add() -> None:
     recorded = profscope.load(EVIDENCE / "column.pftrace.gz")
     shorter = 500 / recorded.overhead()["instrumented_ns"].iloc[0]

@@ -11,6 +11,7 @@ from profscope.analysis.findings import findings, findings_with
 from profscope.analysis.kernels import kernel_analysis as judging_module
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
 from profscope.analysis.spans import pieces as module
+from profscope.analysis.spans.corrections import CORRECTED, narrow_durations, with_corrected
 from profscope.analysis.spans.pieces import pieces
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary
@@ -64,6 +65,17 @@ def test_no_span_is_in_another_piece_than_its_parent(tables: Tables, monkeypatch
     for part in cut:
         parent = df["parent"].to_numpy()[part]
         assert ((parent < 0) | ((parent >= part.start) & (parent < part.stop))).all()
+
+
+def test_one_piece_of_longer_spans_makes_durations_of_all_wide(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    df = tables.df.copy()
+    df.loc[df["parent"] < 0, "duration_cycles"] += (1 << 32) * (df["launch"] == 1)
+    expected = with_corrected(df, CLOCK)
+    monkeypatch.setattr(module, "PIECE_ROWS", 50)
+    for name, values in zip(CORRECTED, narrow_durations(df, CLOCK), strict=True):
+        assert values.tolist() == expected[name].tolist()
 
 
 def test_rows_that_name_others_far_away_are_one_piece(

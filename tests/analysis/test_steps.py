@@ -127,11 +127,12 @@ def test_collectives_are_matched_within_a_process_group() -> None:
             call = 10 * (number + 1)
             launched = -500_000 + 1000 * number
             events += [
+                ("c10d::allreduce_", "op", MAIN, launched - 100, launched + 600, call + 2),  # of no group
                 ("record_param_comms", "op", MAIN, launched, launched + 500, call),
                 ("cudaLaunchKernelExC", "call", MAIN, launched + 100, launched + 200, call + 1),
                 (REDUCE, "collective", 9, begin + (late_ns if number == 0 else 0), end, call + 1),
             ]
-        raw = kineto(*events) | {"group": [groups[0], "", "", groups[1], "", ""]}
+        raw = kineto(*events) | {"group": ["", groups[0], "", "", "", groups[1], "", ""]}
         job = {"id": "j", "rank": rank, "world_size": 4, "boot": "b", "began_unix_ns": 0, "clock": []}
         parts.append(with_events(Tables(metadata=profile_metadata(job=job)), raw))
     profile = together(*parts)

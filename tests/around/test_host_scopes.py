@@ -114,8 +114,8 @@ def test_spool_has_them(tmp_path: Path) -> None:
     with session(spool=tmp_path) as prof:
         with profscope.scope("first", loss=math.nan, bound=math.inf):
             launch_add()
-        prof.flush()
-        killed = profscope.load(prof.spool)  # type: ignore[arg-type]
+            prof.flush()
+            killed = profscope.load(prof.spool)  # type: ignore[arg-type]
         with profscope.scope("second"):
             launch_add()
     assert killed.host["scope"].tolist() == ["first"]

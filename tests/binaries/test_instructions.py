@@ -188,6 +188,44 @@ def test_registers_are_those_of_nvdisasms_life_ranges(tmp_path: Path) -> None:
     assert found > 500
 
 
+def test_predicates_moved_together_are_those_of_the_mask() -> None:
+    assert access(split(0, "P2R R23, PR, RZ, 0x29")).reads == {"P0", "P3", "P5"}
+    assert access(split(0, "R2P PR, R23, 0x6")).writes == {"P1", "P2"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "kinds", "a", "b"),
+    [
+        ("m16n8k16", "s32.s8.s8.s32", 2, 1),
+        ("m16n8k32", "s32.s8.s8.s32", 4, 2),
+        ("m16n8k16", "f32.f16.f16.f32", 4, 2),
+        ("m16n8k8", "f32.f16.f16.f32", 2, 1),
+    ],
+)
+def test_registers_of_an_mma_are_those_of_its_ptx(
+    shape: str, kinds: str, a: int, b: int, tmp_path: Path
+) -> None:
+    names = [f"%r{at}" for at in range(a + b + 4)]
+    of_a, of_b, of_c = (f"{{{', '.join(own)}}}" for own in (names[:a], names[a : a + b], names[a + b :]))
+    loads = "\n".join(f"ld.global.b32 {name}, [%a+{4 * at}];" for at, name in enumerate(names))
+    (tmp_path / "k.ptx").write_text(f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) {{
+.reg .b32 %r<12>; .reg .b64 %a;
+ld.param.u64 %a, [p];
+{loads}
+mma.sync.aligned.{shape}.row.col.{kinds} {of_c}, {of_a}, {of_b}, {of_c};
+st.global.v4.b32 [%a], {of_c};
+ret;
+}}""")
+    command = [knobs.nvidia.ptxas.path, "-arch=sm_80", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k")]
+    subprocess.run(command, check=True)
+    listing = read_listing(nvdisasm((tmp_path / "k").read_bytes(), tmp_path, "-c", "-hex"))
+    (mma,) = (access(each) for each in listing.instructions if "MMA" in each.name)
+    assert (len(mma.reads), len(mma.writes)) == (a + b + 4, 4)
+
+
 def life_ranges(text: str) -> list[tuple[int, str, set[str], set[str]]]:
     """pc, sass, and the registers that are assigned (^, x) and used (v, x), by columns of a table."""
     banks = {"GPR": "R", "PRED": "P", "UGPR": "UR", "UPRED": "UP"}

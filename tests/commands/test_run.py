@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import profscope
+from profscope.commands.program import without_ours
 from tests.support.forks import Forks
 from tests.support.validation import validate
 
@@ -149,6 +150,15 @@ def test_what_cuts_a_program_short(
     assert "profscope" not in ran.stderr
     if code == 1:
         assert ran.stderr == _RAISED.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train.py", "profscope_train.py"])
+def test_a_program_beside_the_installed_package_has_its_own_traceback(name: str) -> None:
+    file = Path(profscope.__file__).parents[1] / name
+    with pytest.raises(ValueError, match="oh") as raised:
+        exec(compile('raise ValueError("oh")', file, "exec"))
+    (trace,) = (each for each in raised.traceback if Path(each.path) == file)
+    assert without_ours(trace._rawentry) is trace._rawentry
 
 
 _NEW = """["python", "-c", "print('new'); raise SystemExit(3)"]"""

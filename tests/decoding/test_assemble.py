@@ -39,6 +39,12 @@ def test_any_program_gives_sound_tables(body: tuple[object, ...], options: dict[
     assert (profile.df["kind"] != "gap").sum() == len(made.spans)
 
 
+def test_what_does_not_fit_the_model_is_noted_once() -> None:
+    long = launch([Program((Scope((Work(1 << 32),)),))])
+    notes = assembled([long, long]).metadata["notes"]
+    assert len([note for note in notes if "may have run for more than 2^32 cycles" in note]) == 1
+
+
 def test_every_span_is_a_row_under_its_parent() -> None:
     made = launch([Program(LOOPS, 2)], ctas=3)
     df = assembled([made]).df

@@ -130,6 +130,12 @@ def test_code_that_did_not_run_stays_that_where_the_clock_wraps() -> None:
     assert len(decoded.span) == len(again.spans)
 
 
+def test_a_mark_that_did_not_run_is_not_doubted_if_the_clock_wraps_before_the_clock_in_front_of_it() -> None:
+    mark = Branch((False,), (Scope(),))
+    made = launch([Program((Scope((Work(9),)), mark, *BODY))], start_clock=(7 << 32) + 100)
+    assert check(made, -1).anomalies == ()
+
+
 @pytest.mark.parametrize("start", [5 << 30, (7 << 32) + (1 << 25)])
 def test_where_no_clock_wraps_a_span_without_end_is_left_out(start: int) -> None:
     made = launch([Program(BODY)], start_clock=start)

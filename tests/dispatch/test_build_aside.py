@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from triton import knobs
 from profscope.compat import compiling
 from profscope.dispatch import running
 from profscope.dispatch.build_aside import GIVEN_UP, Build, BuildAside, Job
+from profscope.options import Options
 from tests.support.sessions import parts_of_session, session
 
 _GENERATED = """\
@@ -90,6 +92,13 @@ def builds(aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch) -> li
 
     monkeypatch.setattr(BuildAside, "begin", begin)
     return begun
+
+
+def test_other_processes_build_for_gpus_unless_launches_wait() -> None:
+    gpu, cpu = (SimpleNamespace(device_type=kind) for kind in ("cuda", "cpu"))
+    assert isinstance(running.builds_aside(Options(), gpu), BuildAside)  # type: ignore[arg-type]
+    assert running.builds_aside(Options(wait=True), gpu) is None  # type: ignore[arg-type]
+    assert running.builds_aside(Options(), cpu) is None  # type: ignore[arg-type]
 
 
 def answer(aside: NotingBuildAside) -> str:

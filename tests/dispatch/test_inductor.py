@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 from unittest import mock
 
@@ -157,16 +158,23 @@ def test_kernels_that_do_not_match_are_left_alone(inductor: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
-def test_a_launch_that_has_to_run_bare_is_named(inductor: Any) -> None:
-    tuner = inductor.Tuner()
-    tuner.inductor_meta["store_cubin"] = True
-    tuner.save_gpu_kernel = lambda stream, launcher: None
+@pytest.mark.parametrize(
+    ("names", "named"), [("d", "d"), ("dcba", "a, b, c, ...")], ids=["one", "more than are named"]
+)
+def test_a_launch_that_has_to_run_bare_is_named(inductor: Any, names: str, named: str) -> None:
+    plain = inductor.triton_poi_double.fn
     with session() as prof:
-        tuner.launch()
-        tuner.launch()
+        for name in names:
+            kernel = FunctionType(plain.__code__, plain.__globals__, name)
+            kernel.__annotations__ = plain.__annotations__
+            tuner = inductor.Tuner(kernel=triton.jit(kernel))
+            tuner.inductor_meta["store_cubin"] = True
+            tuner.save_gpu_kernel = lambda stream, launcher: None
+            tuner.launch()
+            tuner.launch()
     assert prof.metadata["notes"] == [
-        "2 launches by torch.compile ran bare, and are in no figure: their binaries were written to a file, "
-        "for C++ to launch (triton_poi_double)"
+        f"{2 * len(names)} launches by torch.compile ran bare, and are in no figure: their binaries were "
+        f"written to a file, for C++ to launch ({named})"
     ]
 
 

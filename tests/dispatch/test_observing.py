@@ -196,15 +196,15 @@ def test_tensors_of_which_nothing_is_known_are_launched_all_the_same(gpu: FakeHa
         def data_ptr(self) -> int:
             return int(X.data_ptr())
 
-    out = torch.empty_like(X)
+    out = torch.empty(50)
     with session(hardware=["counts"]) as prof:
         for _ in range(3):
             out.zero_()
             add_kernel[(1,)](Foreign(), X, out, 40, BLOCK=1024)
-    assert torch.equal(out, 2 * X)
+    assert torch.equal(out[:40], 2 * X)
     assert observed(prof) == {"counts": 1}
     (entry,) = prof.metadata["hardware"]["tensors"]
-    assert list(entry["bytes"].values()) == [160, 160]
+    assert entry["bytes"] == {"y_ptr": 160, "out_ptr": 200}
 
 
 def test_integers_that_change_between_passes_are_noted(gpu: FakeHardware) -> None:

@@ -110,10 +110,14 @@ def test_divisions_of_float32_have_the_slots_that_ptxas_gives_them(division: str
     assert sum(ptx_slots(f"div.{division}.f32").values()) == slots
 
 
-def test_an_int64_division_issues_its_instructions() -> None:
-    _, totals = emulated("mul.wide.u32 %q1, %t, 9;\ndiv.s64 %q2, %q1, %a;\nst.global.b64 [%a], %q2;")
-    assert waits(totals)["div.s64", "selected"] == 86
-    assert waits(totals)["st.global.b64", "wait"] > 86
+@pytest.mark.parametrize(
+    ("opcode", "slots"), [("div.s64", 86), ("div.u64", 70), ("rem.s64", 80), ("rem.u64", 66)]
+)
+def test_an_int64_division_issues_its_instructions(opcode: str, slots: int) -> None:
+    """As ptxas of CUDA 12.8 makes them for sm_80."""
+    _, totals = emulated(f"mul.wide.u32 %q1, %t, 9;\n{opcode} %q2, %q1, %a;\nst.global.b64 [%a], %q2;")
+    assert waits(totals)[opcode, "selected"] == slots
+    assert waits(totals)["st.global.b64", "wait"] > slots
 
 
 BUSY = "mov.u32 %r1, %laneid;\n" + "mad.lo.s32 %r1, %r1, 3, 1;\n" * 200

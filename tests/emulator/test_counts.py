@@ -108,6 +108,16 @@ def test_a_swizzled_column_has_no_conflict() -> None:
     assert (found["wavefronts"], found["wavefronts_ideal"]) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("access", "wavefronts"), [("b32 %r6", 8), ("b64 %q2", 16), ("v4.b32 {%r6, %r7, %r8, %r9}", 32)]
+)
+def test_wider_accesses_go_in_halves_and_quarters_of_a_warp(access: str, wavefronts: int) -> None:
+    """Eight lanes each stand in one column, 16 bytes from the next eight: what goes together differs."""
+    body = SHARED_AT.format(stride=128) + "shr.u32 %r4, %r1, 3;\nmad.lo.u32 %r2, %r4, 16, %r2;\n"
+    found = counts(body + f"ld.shared.{access}, [%r2];", declarations=IN_SHARED)
+    assert found["ld.shared." + access.split()[0]][0]["wavefronts"] == wavefronts
+
+
 def test_only_active_lanes_take_sectors() -> None:
     body = AT.format(stride=4) + "setp.lt.u32 %p1, %r1, 9;\n@%p1 ld.global.b32 %r2, [%q1];"
     (found,) = counts(body, ctas=2)["ld.global.b32"]

@@ -54,6 +54,21 @@ def test_fns(mask: Words, base: Words, offset: Words) -> None:
     assert got.tolist() == [find_nth_set(*row) for row in triples]
 
 
+@given(x=words(np.uint32))
+@settings(max_examples=examples(20))
+def test_a_store_of_16_bits_has_the_low_ones_of_a_float(x: Words) -> None:
+    low = np.zeros(LANES, np.uint16)
+    body = """
+  .reg .f32 %f<2>;
+  mad.wide.u32 %q1, %t, 4, %a;
+  mad.wide.u32 %q2, %t, 2, %out;
+  ld.global.f32 %f1, [%q1];
+  neg.f32 %f1, %f1;
+  st.global.b16 [%q2], %f1;"""
+    run(body, x, low)
+    assert low.tolist() == (x & 0xFFFF).tolist()
+
+
 def test_fns_by_the_manuals_examples() -> None:
     for base, offset, position in ((3, 1, 3), (3, -1, 3), (2, 1, 3), (2, -1, 1)):
         got = execute(f"fns.b32 {{d}}, 0xaaaaaaaa, {base}, {offset}", [], U32)

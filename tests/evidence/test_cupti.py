@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,12 @@ def test_records_name_a_binary_by_its_checksum(capture: Path) -> None:
     held = np.load(capture)
     library = ctypes.CDLL(str(library_path("")))
     assert np.unique(held["rows"]["cubin_crc"]).tolist() == [cubin_crc(library, held["cubin"].tobytes())]
+
+
+def test_who_loads_the_library_of_counters_has_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupti, "HAS_SAMPLED", set())
+    cupti.Library(library_path(""))
+    assert os.getpid() in cupti.HAS_SAMPLED
 
 
 def test_the_library_that_is_loaded_comes_first() -> None:

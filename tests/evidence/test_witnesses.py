@@ -129,6 +129,7 @@ def test_metrics_that_a_chip_lacks_are_left_out_but_not_those_a_user_adds() -> N
         lacks=["dram__bytes_read.sum", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"]
     )
     selection = counters(cupti).selection
+    assert cupti.said.count("ProfilerHostDeinitialize") == cupti.said.count("ProfilerHostInitialize") - 1
     assert selection.left_out == ("tma_load",)
     assert "dram__bytes_op_read.sum" in selection.metrics
     with pytest.raises(SamplerError, match=r"no metric 'dram__bytes_read\.sum_'"):

@@ -77,6 +77,14 @@ def test_a_ring_that_dropped_rows_is_full(body: tuple[Any, ...], options: dict[s
     assert has_full_ring(made.buffer, made.manifest) or not made.dropped
 
 
+def test_they_are_learned_of_what_has_run_before_a_capture() -> None:
+    with parts_of_session(instrument="heavy") as parts:
+        count(100)
+        assert parts.recorder.log.ring_log2 == {}  # the next launch would wait for the first one
+        parts.recorder.routes.settle()
+        assert list(parts.recorder.log.ring_log2.values()) == [7]  # 128 rows for 100
+
+
 def test_on_a_gpu_they_are_learned_again_once_records_have_drained() -> None:
     """Nothing waits for it in the launch path."""
     short, long = (synth.Program((Loop((trips,), BODY),)) for trips in (10, 100))

@@ -38,6 +38,8 @@ def drawn(width: int) -> list[str]:
 
 def test_columns_are_left_out_before_names_are_cut_short() -> None:
     assert drawn(60)[1] == "kernel_of_a_long_name  1234  5678  9012"
+    assert drawn(39)[1] == "kernel_of_a_long_name  1234  5678  9012"
+    assert drawn(38)[1] == "kernel_of_a_long_name 1234 5678 9012"
     assert drawn(34)[1] == "kernel_of_a_long_n… 1234 5678 9012"
     assert drawn(30)[1] == "kernel_of_a_long_na… 5678 9012"
     assert drawn(22)[1] == "kernel_of_a_long… 5678"

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ from profscope.schema import Tables
 from profscope.threads import worker_pool
 from profscope.traces.html.comparison import comparison_page, side_by_side
 from profscope.traces.html.document import document, json_block
-from profscope.traces.html.facts import pack
+from profscope.traces.html.facts import best_places, pack
 from profscope.traces.html.figures import duration_text
+from profscope.traces.html.sites import known_sites
 from profscope.traces.html.spans import chosen_ctas, ctas_of, times
 from tests.support.around import program
 from tests.support.captures import captured
@@ -229,6 +231,24 @@ def test_a_larger_profile_shows_a_stated_selection() -> None:
     assert len(chosen_ctas(ctas, group, [], most=int(ctas.rows.sum()))) == len(ctas)
 
 
+def test_a_finding_is_shown_in_a_cta_of_its_own_kernel() -> None:
+    """Another kernel has ops at the line. This one has a loop there, the longest in the last CTA."""
+    tables = regular_profile(2, 3, 1, 2).tables
+    df, names = tables.df, np.array(["matmul_kernel", "other_kernel"])
+    is_loop, launch = (df["kind"] == "loop").to_numpy(), df["launch"].to_numpy()
+    line = df["line"].where(launch == 0, 22)
+    df = df.assign(kernel=pd.Categorical(names[launch]), line=line)
+    tables = replace(tables, df=df, launches=tables.launches.assign(kernel=pd.Categorical(names)))
+    start, duration = times(tables)
+    duration = np.where(is_loop & (df["cta"] < 2), duration // 2, duration)
+    finding = SimpleNamespace(finding="exposed-load", line=22, file=df["file"][0])
+    entry = SimpleNamespace(findings=[finding])
+    kernel: Any = SimpleNamespace(kernel="matmul_kernel", variant=0, entry=entry)
+    ctas, sites = ctas_of(tables, start, duration), known_sites(tables, duration)
+    (place,) = best_places(kernel, ctas, tables.launches, sites, duration)
+    assert (place["cta"], ctas.launch[place["at"]]) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
@@ -249,8 +269,14 @@ def test_a_histogram_is_of_what_is_judged(tmp_path: Path) -> None:
     profile = regular_profile(4, 2, 1, 3)
     launches = profile.launches.assign(variant=np.array([0, 0, 1, 1], np.int32))
     page = page_of(Profile.of(replace(profile.tables, launches=launches)), tmp_path)
-    counts = [sum(sum(each[2]) for each in kernel["histograms"]) for kernel in page.facts["kernels"]]
-    assert sorted(counts) == [len(profile.df) // 2, len(profile.df) // 2]
+    configurations = [profile.df["launch"] < 2, profile.df["launch"] >= 2]
+    assert len(page.facts["kernels"]) == 2
+    for kernel, own in zip(page.facts["kernels"], configurations, strict=True):
+        told: Counter[int] = Counter()
+        for _, first, counts in kernel["histograms"]:
+            told.update({first + at: count for at, count in enumerate(counts) if count})
+        eighths = np.rint(8 * np.log2(np.maximum(profile.df["duration_ns"][own], 1)))  # of a doubling
+        assert told == Counter(eighths.astype(int).tolist())
 
 
 def test_shares_say_that_they_are_percent_and_little_is_not_nothing(tmp_path: Path) -> None:
