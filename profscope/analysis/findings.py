@@ -57,9 +57,9 @@ def findings(tables: Tables) -> pd.DataFrame:
     kernel, variant: as in the summary. finding: a fixed name (docs/findings.md). file, line: where.
     evidence: a sentence with figures. evidence_values: these figures by name, each with its value and unit,
     such as {"waiting": {"value": 90.4, "unit": "% of samples"}}. advice: what to try. gain_pct: what is
-    expected to be saved, in percent of the kernel's time, 0 to 100 (`diagnosis/gains.py`), 0 for a roof that
-    is reached ("dram-bound"); on the emulator, of the cycles of its cost model. gain_low_pct, gain_high_pct:
-    between what it is, by what is uncertain of the evidence. program_pct: gain_pct in
+    expected to be saved, in percent of the kernel's time, 0 to 100, 0 for a roof that is reached
+    ("dram-bound"), missing if it is unknown, as on the emulator. gain_low_pct, gain_high_pct: a 90 % interval
+    (`rules/intervals.py`); the upper end alone if it is too wide to state a gain. program_pct: gain_pct in
     percent of the time of all kernels' recorded launches, missing if that time is not known. confidence:
     "high", "medium" or "low".
 

@@ -90,7 +90,7 @@ _SHARED_STALLS: Final = ("not_selected", "math_pipe_throttle", "mio_throttle", "
 """On the emulator, those that are longer the more warps an SM has."""
 _ALONE: Final = ("dram_read_alone", "dram_write_alone")
 ATTAINED: Final[Mapping[str, float]] = dict.fromkeys(RESOURCES, 0.95) | {"dram": 0.89, "tensor": 0.8}
-"""By resource, what part of its peak good kernels reach if it binds them (`diagnosis.thresholds`)."""
+"""By resource, what part of its peak good kernels reach if it binds them (`rules.thresholds`)."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,9 @@ class Edit:
     """The table without a cause.
 
     removed: the part of the time in which the cause holds warps up. left: by row, what part of the
-    instructions stays; None if all do. sectors, wavefronts: by row, what they move then; None if as much as
-    what is left of them did. kept: by resource, the part of its use that stays, if no row has it.
+    instructions stays; None if all do. sectors, wavefronts: by row, what they move then; if None, L1 and
+    shared memory move as much as what is left did, and L2 and DRAM as much as before. kept: by resource, the
+    part of its use that stays, if no row has it.
     """
 
     removed: float

@@ -99,7 +99,7 @@ def _uneven_ctas(kernel: Kernel) -> Iterator[Where]:
 
 
 def _uneven_loops(kernel: Kernel) -> set[int]:
-    """The lines of loops whose upper bound depends on the program's id."""
+    """The lines of loops of which a bound depends on the program's id."""
     loops = kernel.graph.named(r"^scf\.for$")
     return {
         loop.line for loop in loops if any(kernel.graph.depends(each).axes for each in loop.operands[:2])

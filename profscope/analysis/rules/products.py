@@ -43,8 +43,7 @@ _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 class Summed:
     """The lines of multiplications whose results are summed, by a reduction or by additions, with the lines
     of these sums; and the lines that convert and load what is multiplied. Each factor of a product of
-    matrices lacks an axis that the other one has: with one such axis it is a matrix times a vector. are_slow:
-    whether these take much of the instructions."""
+    matrices lacks an axis that the other one has: with one such axis it is a matrix times a vector."""
 
     sums: set[int]
     casts: set[int]

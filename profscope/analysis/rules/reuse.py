@@ -52,7 +52,7 @@ def repeated_loads(kernel: Kernel) -> dict[int, _Repeated]:
         counts = node.line > 0 and (bool(node.loops) or node.line not in in_loops)
         loads[node.line] += counts
         alike = earlier.setdefault(graph.number(pointer), [])
-        before = next((other.line for other in alike if _runs_before(other, node)), None)
+        before = next((other.line for other in alike if other.line and _runs_before(other, node)), None)
         varies = graph.depends(pointer).varies_in
         if counts and before is not None:
             again.setdefault(node.line, []).append(before)
