@@ -22,7 +22,8 @@ _INTRODUCTION: Final = """\
 What each op of Triton 3.6 to 3.9 is to profscope. `op-spans{classes=...}` takes the classes; those marked
 *default* are recorded unless told otherwise, those marked *never* have no time of their own. A span around an
 op ends at its **issue**, when the warp goes on while the effect is under way, or at its **completion**, where
-the op itself waits. An op that starts asynchronous work names the ops that finish it.
+the op itself waits. An op that starts asynchronous work names the ops that finish it. An op is *shown as* the
+last part of its name, unless another label is given.
 
 *Bytes* tells which type gives the bytes that one CTA moves, *FLOPs* by which rule its operations are counted
 (2 M N K of a dot, in whatever types); masks are not known, so both are those of a full tile. Triton has no op
@@ -49,16 +50,35 @@ def ops_page() -> str:
 
 
 def _table(ops: dict[str, OpInfo]) -> str:
-    rows = ["\n| op | shown as | a span ends at | finished by | bytes | FLOPs |\n|---|---|---|---|---|---|\n"]
-    for name, info in ops.items():
-        end = "completion" if info.completes else "issue"
-        partners = ", ".join(f"`{partner}`" for partner in info.partners)
-        rows.append(f"| `{name}` | {info.label} | {end} | {partners} | {info.moves} | {info.flops} |\n")
-    return "".join(rows)
+    """With the columns in which the ops of a class differ; a list if they are alike."""
+    ends = {name: "completion" if info.completes else "issue" for name, info in ops.items()}
+    columns = {
+        "shown as": {name: info.label for name, info in ops.items()},
+        "a span ends at": ends if len(set(ends.values())) > 1 else {},
+        "finished by": {name: ", ".join(f"`{each}`" for each in info.partners) for name, info in ops.items()},
+        "bytes": {name: info.moves for name, info in ops.items()},
+        "FLOPs": {name: info.flops for name, info in ops.items()},
+    }
+    told = {title: column for title, column in columns.items() if any(column.values())}
+    said = "" if told.get("a span ends at") else f"\nA span ends at its {next(iter(ends.values()))}.\n"
+    if list(told) == ["shown as"]:
+        return said + _names(ops)
+    rows = [[f"`{name}`", *(column[name] for column in told.values())] for name in ops]
+    lines = [f"| {' | '.join(cells)} |\n" for cells in [["op", *told], *rows]]
+    return "".join([said, "\n", lines[0], f"|{'---|' * (1 + len(told))}\n", *lines[1:]])
 
 
 def _names(ops: dict[str, OpInfo]) -> str:
-    return "\n" + ", ".join(f"`{name}`" for name in ops) + "\n"
+    """Each with what it is shown as, unless that is the last part of its name."""
+    told = [
+        f"`{name}`" + (f" ({info.label})" if info.cls in SPANNABLE and _last(name) != info.label else "")
+        for name, info in ops.items()
+    ]
+    return f"\n{', '.join(told)}\n"
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2].replace("_", " ")
 
 
 # Passes of installed packages are documented by those.
