@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import re
 import sys
 import traceback
@@ -33,6 +34,7 @@ from bench.advised_kernels import KERNELS
 from bench.libraries.calls import is_installed
 from bench.library_launches import Kernel, Launch, launch_of
 from bench.timing import device_us, why
+from profscope.analysis.cause import between_text, gain_text
 from profscope.profiles import Profile
 
 __all__ = ["main"]
@@ -179,9 +181,13 @@ def _text(row: Mapping[str, Any]) -> Iterator[str]:
     low, high = row["quartiles_us"]
     yield f"== {row['name']}: {row['bare_us']:.1f} us bare ({low:.1f} to {high:.1f})"
     for each in row["findings"]:
-        between = f"{each['gain_low_pct']:.0f} to {each['gain_high_pct']:.0f}"
+        expected, *bounds = (
+            math.nan if each[name] is None else each[name]
+            for name in ("gain_pct", "gain_low_pct", "gain_high_pct")
+        )
         at = f"{Path(each['file']).name}:{each['line']}" if each["file"] else "the launch"
-        yield f"   {each['gain_pct']:5.1f} % ({between}) {each['finding']} at {at} ({each['confidence']})"
+        known = ", ".join(filter(None, (between_text(*bounds), each["confidence"])))
+        yield f"   {gain_text(expected)} {each['finding']} at {at} ({known})"
         yield f"           {each['evidence']}"
         yield f"           {each['advice']}"
     yield from (f"   {text}" for text in row["other"])
@@ -197,7 +203,7 @@ def _text(row: Mapping[str, Any]) -> Iterator[str]:
 
 def _gain(row: Mapping[str, Any]) -> float | None:
     """How many times faster the best change is; None if no finding promises enough."""
-    if not any(each["gain_pct"] > _LEAST_GAIN_PCT for each in row["findings"]):
+    if not any((each["gain_pct"] or 0.0) > _LEAST_GAIN_PCT for each in row["findings"]):
         return None
     right = [each["us"] for each in row["changes"] if each.get("same_results")]
     return max(1.0, row["bare_us"] / min(right)) if right else 1.0
