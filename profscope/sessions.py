@@ -9,8 +9,6 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
-from operator import attrgetter
 from pathlib import Path
 from types import FrameType, MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -271,21 +269,50 @@ class Session(Questions):
         """The launches so far, for what `Questions` ask."""
         return self.profile.tables
 
-    if TYPE_CHECKING:  # the tables of `profile`, and its metadata
-        df: pd.DataFrame
-        launches: pd.DataFrame
-        ctas: pd.DataFrame
-        samples: pd.DataFrame
-        counts: pd.DataFrame
-        counters: pd.DataFrame
-        host: pd.DataFrame
-        events: pd.DataFrame
-        metadata: dict[str, Any]
+    @property
+    def df(self) -> pd.DataFrame:
+        """One row per span; see `Profile`."""
+        return self.profile.df
 
+    @property
+    def launches(self) -> pd.DataFrame:
+        """One row per launch; see `Profile`."""
+        return self.profile.launches
 
-for _each in fields(Tables):
-    _of_profile = property(attrgetter(f"profile.{_each.name}"), doc=f"`{_each.name}` of `profile`.")
-    setattr(Session, _each.name, _of_profile)
+    @property
+    def ctas(self) -> pd.DataFrame:
+        """One row per CTA: when it began and ended, and on which SM; see `Profile`."""
+        return self.profile.ctas
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """Where launches under the hardware's sampler stood, and why; see `Profile`."""
+        return self.profile.samples
+
+    @property
+    def counts(self) -> pd.DataFrame:
+        """How often each instruction ran, in bare launches or on the emulator; see `Profile`."""
+        return self.profile.counts
+
+    @property
+    def counters(self) -> pd.DataFrame:
+        """Hardware counters of bare launches; see `Profile`."""
+        return self.profile.counters
+
+    @property
+    def host(self) -> pd.DataFrame:
+        """One row per scope of the host's code; see `Profile`."""
+        return self.profile.host
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """With `events=True` one row per kernel, copy and operator of the whole program; see `Profile`."""
+        return self.profile.events
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Backend, device, versions, options, and notes on what is missing; see `Profile`."""
+        return self.profile.metadata
 
 
 def leave_inherited() -> None:
