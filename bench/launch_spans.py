@@ -11,7 +11,6 @@ launch is out of bounds. Needs a GPU; with --tiny it runs without one, on the em
 
 from __future__ import annotations
 
-import argparse
 import re
 import statistics
 import sys
@@ -26,6 +25,7 @@ import torch
 import profscope
 from bench import kernels
 from bench.kernels import Workload
+from bench.on_gpu import arguments
 from bench.overhead import kernel_times
 from bench.timing import synchronize
 
@@ -125,17 +125,10 @@ def rates_row(name: str, source: str, rates: Sequence[float]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.launch_spans", description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--rows", default="", metavar="REGEX", help="only kernels that it matches")
-    parser.add_argument("--tiny", action="store_true", help="small sizes; without a GPU on the emulator")
-    options = parser.parse_args(argv)
-    on_gpu = torch.cuda.is_available()
-    if not on_gpu and not options.tiny:
-        print("bench.launch_spans: no GPU is active; --tiny shows that it runs", file=sys.stderr)
+    options = arguments("bench.launch_spans", __doc__, argv)
+    if options is None:
         return 1
+    on_gpu = torch.cuda.is_available()
     chosen = [each for each in workloads(tiny=options.tiny) if re.search(options.rows, each.name)]
     spans, rates, passed = [], [], True
     with kernels.surroundings():

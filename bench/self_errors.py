@@ -10,7 +10,6 @@ one, on the emulator, to show that it runs.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ import pandas as pd
 import torch
 
 import profscope
+from bench.on_gpu import arguments
 from profscope.profiles import Profile
 from tests.kernels.cases import Case, cases
 
@@ -63,17 +63,10 @@ def compared(every: Profile, other: Profile) -> pd.DataFrame:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.self_errors", description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--rows", default="", metavar="REGEX", help="only kernels that it matches")
-    parser.add_argument("--tiny", action="store_true", help="small sizes; without a GPU on the emulator")
-    options = parser.parse_args(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cpu" and not options.tiny:
-        print("bench.self_errors: no GPU is active; --tiny shows that it runs", file=sys.stderr)
+    options = arguments("bench.self_errors", __doc__, argv)
+    if options is None:
         return 1
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     rows = beyond = by_chance = 0
     print(f"{'kernel':18}{'rows':>6}{'beyond':>8}{'runs':>6}  most beyond: difference, 3 errors, share, row")
     for case in cases("small" if options.tiny else "real"):

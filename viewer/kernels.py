@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
-from profscope.analysis.cause import FINDINGS_TITLE, between_text, program_text
+from profscope.analysis.cause import FINDINGS_TITLE, qualified_text
 from profscope.analysis.findings import OF_THE_EMULATOR
 from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
 from profscope.analysis.model.labels import differs_text
@@ -159,10 +159,8 @@ def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator
     first = rows[0]
     heading = [first.own.finding, *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"])]
     own = first.own
-    between = between_text(own.gain.low, own.gain.high) if own.gain_pct != 0 else ""
-    of_all = program_text(own.gain_pct, own.program_pct)
-    known = [text for text in (between, of_all, f"confidence: {_confidence(rows)}") if text]
-    for at, text in enumerate(wrap([*heading, f"({', '.join(known)})"], width - 6)):
+    known = qualified_text(own.gain_pct, own.gain.low, own.gain.high, own.program_pct, _confidence(rows))
+    for at, text in enumerate(wrap([*heading, f"({known})"], width - 6)):
         yield Text(f"{_saved(first)}  {text}" if not at else f"      {text}", style="bold")
     told = ""
     for row in rows[: most or None]:

@@ -232,7 +232,4 @@ def check_page(output: str | None) -> None:
 
     if not output:
         raise OptionError("--html '': it is empty; name a file, such as changes.html")
-    try:
-        check_replaceable(Path(output))
-    except OSError as error:
-        raise OptionError(f"cannot write --html {output}: {error.strerror}") from error
+    check_replaceable(Path(output), f"cannot write --html {output}")

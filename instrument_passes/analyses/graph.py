@@ -192,7 +192,7 @@ class Graph:
     def affine(self, value: Value) -> dict[Value | None, int] | None:
         """A value as a sum: by value its integer factor, by None the constant; None if it is no such sum of
         what is neither loaded nor computed otherwise."""
-        return self._sums.get(value, {value: 1, None: 0})
+        return self._sums.get(value, _term(value))
 
     @cached_property
     def _sums(self) -> dict[Value, dict[Value | None, int] | None]:
@@ -200,7 +200,7 @@ class Graph:
         own, as an argument is."""
         found: dict[Value, dict[Value | None, int] | None] = {}
         for node in self.nodes:
-            given = [found.get(value, {value: 1, None: 0}) for value in node.operands]
+            given = [found.get(value, _term(value)) for value in node.operands]
             for value in node.results:
                 found[value] = _sum_of(node, value, given)
         return found
@@ -221,6 +221,11 @@ _MOVES: Final = re.compile(
 )
 
 
+def _term(value: Value) -> dict[Value | None, int]:
+    """The sum that is a value alone."""
+    return {value: 1, None: 0}
+
+
 def _sum_of(
     node: Node, value: Value, given: list[dict[Value | None, int] | None]
 ) -> dict[Value | None, int] | None:
@@ -231,14 +236,14 @@ def _sum_of(
     if node.name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui"):
         return given[0]
     if node.name not in ("arith.addi", "arith.subi", "arith.muli", "tt.addptr") or len(given) < 2:
-        return {value: 1, None: 0}
+        return _term(value)
     first, second = given[:2]
     if first is None or second is None:
         return None
     if node.name == "arith.muli":
         factor, other = (first, second) if len(first) == 1 else (second, first)
         if len(factor) > 1:
-            return {value: 1, None: 0}
+            return _term(value)
         return {key: each * factor[None] for key, each in other.items()}
     sign = -1 if node.name == "arith.subi" else 1
     total = {key: first.get(key, 0) + sign * second.get(key, 0) for key in {**first, **second}}
@@ -312,7 +317,9 @@ def _link_branch(graph: Graph, node: Node) -> None:
     names = dict(zip(node.op.operands, node.operands, strict=False))
     for label, passed in node.op.successors:
         _link(graph.block_arguments(region, label), [names[name] for name in passed if name in names])
-    for value in graph.block_arguments(region) if node.name != "cf.br" else ():
+    if node.name == "cf.br":
+        return
+    for value in graph.block_arguments(region):
         value.sources += node.operands[:1]  # which block a value comes from may rest on any condition
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.cause import FINDINGS_TITLE, between_text, program_text
+from profscope.analysis.cause import FINDINGS_TITLE, qualified_text
 from profscope.analysis.texts import joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
@@ -150,9 +150,7 @@ def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
     kernel = row["kernel"] + f" #{row['variant']}" * (row["variant"] > 0)
     where = ", ".join(filter(None, [row["finding"], kernel, source_text(row["file"], row["line"])]))
     gain, low, high = (row[f"gain_{name}pct"] for name in ("", "low_", "high_"))
-    between = between_text(low, high) if gain else ""  # of a roof that is reached there is nothing to save
-    of_all = program_text(gain, row["program_pct"])
-    said = ", ".join(filter(None, [between, of_all, f"confidence: {row['confidence']}"]))
+    said = qualified_text(gain, low, high, row["program_pct"], row["confidence"])
     saved = "   ?" if math.isnan(gain) else f"{gain:4.0f} %"
     yield f"{saved}  {where} ({said})"
     for text in (row["evidence"], f"Try: {row['advice']}."):

@@ -24,7 +24,7 @@ __all__ = [
     "of_instructions",
     "of_peak",
     "of_samples",
-    "program_text",
+    "qualified_text",
 ]
 
 Confidence = Literal["high", "medium", "low"]
@@ -59,7 +59,7 @@ FINDINGS_TITLE: Final = "Findings, and how much of the kernel's time fixing each
 """What the percentages of findings are of, in every view."""
 
 
-def program_text(gain_pct: float | None, program_pct: float | None) -> str:
+def _program_text(gain_pct: float | None, program_pct: float | None) -> str:
     """A gain of a kernel's time as one of the program's, to be said beside it: "23 % of all kernels' time".
     "" if that is unknown, or the same number."""
     if gain_pct is None or program_pct is None or math.isnan(program_pct):
@@ -73,6 +73,16 @@ def between_text(low: float, high: float) -> str:
     if math.isnan(low):
         return "" if math.isnan(high) else f"at most {high:.0f} %"
     return f"{low:.0f} to {high:.0f} %"
+
+
+def qualified_text(
+    gain_pct: float | None, low: float, high: float, program_pct: float | None, confidence: str
+) -> str:
+    """What is said of a gain in brackets: "20 to 35 %, 23 % of all kernels' time, confidence: high". Of a
+    roof that is reached there is nothing to save, so it has no bounds."""
+    between = between_text(low, high) if gain_pct != 0 else ""
+    parts = (between, _program_text(gain_pct, program_pct), f"confidence: {confidence}")
+    return ", ".join(filter(None, parts))
 
 
 NO_GAIN = Gain(0.0, 0.0, 0.0)

@@ -7,13 +7,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from profscope.analysis.answers import answer_frame
 from profscope.analysis.estimates import LAYOUT_NOISE, ratio_of
 from profscope.analysis.spans.corrections import record_cost
 from profscope.analysis.spans.ctas import knows_ends
-from profscope.analysis.spans.rows import ended, not_samples
+from profscope.analysis.spans.rows import Floats, ended, not_samples
 from profscope.schema import Tables
 
 __all__ = [
@@ -25,8 +24,6 @@ __all__ = [
     "timed_entry",
     "variant_entry",
 ]
-
-Floats = NDArray[np.float64]
 
 _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "instructions")
 

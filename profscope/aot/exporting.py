@@ -91,10 +91,7 @@ def _checked(given: str | Path) -> Path:
         )
     for suffix in _SUFFIXES:
         file = path.with_name(path.name + suffix)
-        try:
-            check_replaceable(file)
-        except OSError as error:
-            raise OptionError(f"path={str(given)!r}: cannot write {str(file)!r}: {error.strerror}") from error
+        check_replaceable(file, f"path={str(given)!r}: cannot write {str(file)!r}")
     return path
 
 

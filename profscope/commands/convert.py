@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from profscope.commands.output import FORMATS, check_place
+from profscope.commands.output import FORMATS
 from profscope.errors import OptionError, exit_status, run_command
 from profscope.traces.formats import exporter_named, format_names
+from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
 from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
 
@@ -135,5 +136,5 @@ def _formats() -> list[str]:
 def _check(given: argparse.Namespace, traces: Sequence[str]) -> None:
     """What is wrong with the output, before anything is read. Raises OptionError."""
     exporter_named(given.output, given.format)
-    check_place(Path(given.output), given.output)
+    check_replaceable(Path(given.output), f"cannot write {given.output!r}")
     check_apart(given.output, *traces)

@@ -23,7 +23,7 @@ from profscope.traces.formats import DEFAULT, GZIP, PARTIAL, own_suffix, rank_of
 from profscope.traces.output import check_parent
 from profscope.traces.own_files import check_replaceable, first_foreign, remove_own
 
-__all__ = ["FORMATS", "Output", "check_place", "claim", "free_for_ranks", "with_rank"]
+__all__ = ["FORMATS", "Output", "claim", "free_for_ranks", "with_rank"]
 
 FORMATS: Final = ".pftrace or .json, either with .gz, or .parquet"
 """What the commands say of a trace that they write."""
@@ -45,7 +45,7 @@ class Output:
     def check(self) -> None:
         """Raises OptionError if something is at the trace's path by now that must stay: the program may have
         written it."""
-        check_place(self.path, self.name)
+        check_replaceable(self.path, f"cannot write {self.name!r}")
 
     def release(self) -> None:
         """The trace is written, or there is none: the folder goes."""
@@ -150,7 +150,7 @@ def _claim(path: Path, whole: Path, *, must: bool) -> Output | None:
     """None where the name is taken and need not be had."""
     if not must and (path.exists() or _folder(path).exists()):
         return None
-    check_place(path, str(path))
+    check_replaceable(path, f"cannot write {str(path)!r}")
     folder = _folder(path)
     try:
         check_parent(whole)
@@ -177,15 +177,6 @@ def _check_spool(spool: Path | None, path: Path) -> None:
                 f"--spool {spool}: the run writes the trace to {str(path)!r} and uses {str(_folder(path))!r} "
                 "until then; choose a folder outside both"
             )
-
-
-def check_place(path: Path, name: str) -> None:
-    """Raises OptionError if something must stay that is there: a folder, or a file that is read-only or not
-    profscope's."""
-    try:
-        check_replaceable(path)
-    except OSError as error:
-        raise OptionError(f"cannot write {name!r}: {error.strerror}") from error
 
 
 def _folder(path: Path) -> Path:

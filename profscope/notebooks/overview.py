@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
-from profscope.analysis.cause import FINDINGS_TITLE, between_text, gain_text, program_text
+from profscope.analysis.cause import FINDINGS_TITLE, gain_text, qualified_text
 from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
@@ -116,9 +116,7 @@ def _findings(entry: KernelEntry) -> Markup:
         return joined([tag("p", entry.clean)] if entry.clean else [])
     items = []
     for own in entry.findings[:_FINDINGS]:
-        between = between_text(own.gain.low, own.gain.high) if own.gain_pct != 0 else ""
-        of_all = program_text(own.gain_pct, own.program_pct)
-        known = ", ".join(filter(None, (between, of_all, f"confidence: {own.confidence}")))
+        known = qualified_text(own.gain_pct, own.gain.low, own.gain.high, own.program_pct, own.confidence)
         items.append(
             tag("li", tag("b", gain_text(own.gain.expected), " ", own.finding),
                 f" at {_place(own)} ({known}). {own.evidence}. ", tag("i", "Try: "), own.advice)

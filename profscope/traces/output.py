@@ -61,13 +61,11 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def check_writable(path: Path, called: str = "it") -> None:
+def check_writable(path: Path) -> None:
     """Raises OSError for a file that this user may not write: to rename another one over it needs rights to
     the folder that it is in only."""
     if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(
-            errno.EACCES, f"{called} is read-only; make it writable, or choose another name"
-        )
+        raise PermissionError(errno.EACCES, "it is read-only; make it writable, or choose another name")
 
 
 def check_parent(path: Path) -> None:

@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from profscope.errors import OptionError
 from profscope.traces.output import check_writable, followed
 
 __all__ = ["COLLAPSED", "check_replaceable", "first_foreign", "is_own_file", "remove_own"]
@@ -93,10 +94,17 @@ def _head(path: Path) -> bytes:
     return head
 
 
-def check_replaceable(path: Path) -> None:
-    """Raises OSError for a file that must stay: a read-only one, or one that profscope cannot prove to have
-    written and that is not empty. Of a link, that is what it leads to."""
-    path = followed(path)
+def check_replaceable(path: Path, refusal: str) -> None:
+    """Raises OptionError for what must stay: a folder, a read-only file, or one that profscope cannot prove
+    to have written and that is not empty. Of a link, that is what it leads to. refusal: how the error begins,
+    such as "cannot write 't.json'"."""
+    try:
+        _check_replaceable(followed(path))
+    except OSError as error:
+        raise OptionError(f"{refusal}: {error.strerror}") from error
+
+
+def _check_replaceable(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
     if not path.is_file():

@@ -9,6 +9,7 @@ from typing import Final
 
 from profscope.analysis.cause import UNKNOWN_GAIN, Evidence, Finding, cited, of_peak
 from profscope.analysis.limits import being
+from profscope.analysis.resources import Edit
 from profscope.analysis.rules import (
     arithmetic,
     exchange,
@@ -90,25 +91,16 @@ def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:
 
 
 def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
-    """What a rule says of a place. On the emulator, whose cycles are a model, it has no gain. Its weight is
-    then that of the cycles that wait at its line, if the edit takes away enough of anything; what is of the
-    launch as a whole comes last, with low confidence, as launches are small and the device is a choice."""
-    name, table = where.name or rule.name, kernel.table
+    """What a rule says of a place."""
+    name = where.name or rule.name
     evidence = cited(where.text or rule.text, **where.cites)
     finding = Finding(
         name, *where.place, evidence, where.advice or rule.advice, UNKNOWN_GAIN, rule.confidence
     )
     edit = rule.removed(kernel, where)
     if kernel.emulated:
-        left = min(1 - edit.removed, *kernel.resources.kept(edit).values())
-        if 100 * (1 - left) < thresholds.NOISE_PCT:
-            return finding
-        here = table.at_lines(where.place[0], {where.place[1]})
-        at_line = 100 * max(table.waits(here), table.samples_at(here))
-        if where.rows is None:
-            return replace(finding, weight=thresholds.NOISE_PCT, confidence="low")
-        return replace(finding, weight=max(at_line, thresholds.NOISE_PCT))
-    sampled = table.sampled if "samples" in rule.needs else 0.0
+        return _weighed(kernel, finding, where, edit)
+    sampled = kernel.table.sampled if "samples" in rule.needs else 0.0
     weight, roof = 100 * kernel.resources.saved(edit), kernel.resources.binding
     gain = interval(name, weight, sampled)
     is_low = gain.low < thresholds.NOISE_PCT
@@ -116,6 +108,21 @@ def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
         gain = gain._replace(expected=math.nan, low=math.nan)
     gain = gain._replace(roof=roof, left=kernel.resources.kept(edit).get(roof, 1.0))
     return replace(finding, gain=gain, weight=weight, confidence="low" if is_low else rule.confidence)
+
+
+def _weighed(kernel: Kernel, finding: Finding, where: Where, edit: Edit) -> Finding:
+    """On the emulator, whose cycles are a model, a finding has no gain. Its weight is that of the cycles that
+    wait at its line, if the edit takes away enough of anything; what is of the launch as a whole comes last,
+    with low confidence, as launches are small and the device is a choice."""
+    left = min(1 - edit.removed, *kernel.resources.kept(edit).values())
+    if 100 * (1 - left) < thresholds.NOISE_PCT:
+        return finding
+    if where.rows is None:
+        return replace(finding, weight=thresholds.NOISE_PCT, confidence="low")
+    table = kernel.table
+    here = table.at_lines(where.place[0], {where.place[1]})
+    at_line = 100 * max(table.waits(here), table.samples_at(here))
+    return replace(finding, weight=max(at_line, thresholds.NOISE_PCT))
 
 
 def _takes_from_roof(finding: Finding) -> bool:

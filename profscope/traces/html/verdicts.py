@@ -7,7 +7,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.breakdown import OTHER, UNKNOWN, basis_text
-from profscope.analysis.cause import FINDINGS_TITLE, between_text, gain_text, program_text
+from profscope.analysis.cause import FINDINGS_TITLE, gain_text, qualified_text
 from profscope.analysis.model.entries import Account, FindingEntry, KernelEntry, ProfileModel
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.traces.html.figures import count_text, duration_text, percent_text
@@ -127,8 +127,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
 
 def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
     place, gain = source_text(own.file, own.line), own.gain_pct or 0.0
-    between = between_text(own.gain.low, own.gain.high) if own.gain_pct != 0 else ""
-    of_all = program_text(own.gain_pct, own.program_pct)
+    known = qualified_text(own.gain_pct, own.gain.low, own.gain.high, own.program_pct, own.confidence)
     go: list[Child] = []
     if own.line:
         go.append(
@@ -148,7 +147,7 @@ def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
         tag(
             "div",
             tag("h3", own.finding, " ", tag("span", place, class_="place"),
-                tag("small", ", ".join(filter(None, (between, of_all, f"confidence: {own.confidence}"))))),
+                tag("small", known)),
             tag("p", own.evidence),
             tag("p", tag("b", "Try: "), own.advice, class_="advice"),
             tag("p", *go, class_="go") if go else None,
