@@ -1,0 +1,172 @@
+"""Other addresses for one access: as many bytes, neighbouring lanes at neighbouring elements.
+
+The elements of a tile are numbered in the order of its layout. Where a tile begins follows from the program
+and from the steps of the loops in which the access moves. All addresses stay within the memory behind the
+argument, and what was masked off stays so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from profscope.instrument_passes.analyses.graph import AXES, Graph, Node
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Module
+from profscope.instrument_passes.ir.signature import element_type, elements, with_element
+
+__all__ = ["replace_addresses", "why_fixed"]
+
+_ACCESSES: Final = re.compile(r"((?:tt\.(?:load|store)|ttg\.async_copy_global_to_local) )%[\w:#-]+")
+_TENSOR: Final = re.compile(r"tensor<((?:\d+x)+)(.*), (#.*)>$", re.DOTALL)
+_ORDER: Final = re.compile(r"order = \[([\d, ]+)\]")
+_SLICE: Final = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$", re.DOTALL)
+_MOST_ELEMENTS: Final = 1 << 30
+_RESIDENT_TILES: Final = 8
+_STEPS: Final = 61  # tiles between those of neighbouring programs, if loops move the access, too
+
+
+def why_fixed(graph: Graph, node: Node, memory: Mapping[int, int]) -> str:
+    """Why an access keeps its addresses; "" if they can be replaced. memory: see `replace_addresses`."""
+    if not _ACCESSES.search(node.text):
+        return "its addresses are not pointers"
+    pointer = node.operands[0]
+    if _TENSOR.match(pointer.type) is None:
+        return "it is one element"
+    if any(each.name == "ttg.warp_specialize" for each in node.around):
+        return "it is in a partition"
+    if " private " in node.around[-1].op.first_line:
+        return "it is in a function that is not inlined"
+    arguments = graph.depends(pointer).arguments
+    if arguments is None or len(arguments) != 1:
+        return "its memory is not that of one argument"
+    if _fitting(pointer.type, memory.get(next(iter(arguments)), 0)) < elements(pointer.type):
+        return "the memory behind the argument is smaller than a tile, or its size is not known"
+    return ""
+
+
+def replace_addresses(graph: Graph, node: Node, memory: Mapping[int, int], *, resident: bool) -> None:
+    """memory: bytes behind each of the kernel's arguments, by position. resident: a program stays in one of
+    eight tiles.
+
+    Raises PassError as `why_fixed` says.
+    """
+    op, pointer = node.op, node.operands[0]
+    if why := why_fixed(graph, node, memory):
+        raise PassError(f"{op.name}: {why}", op.module.filename, op.line)
+    module = op.module
+    argument = next(iter(graph.depends(pointer).arguments or ()))
+    base = node.around[-1].op.regions[0].entry.args[argument]
+    begin, lines = _begin(graph, node, _fitting(pointer.type, memory[argument]), resident=resident)
+    index, more = _positions(module, pointer.type)
+    lines += more
+    scalar, element = element_type(pointer.type), base.name
+    if base.type != scalar:
+        element = module.fresh("ablate")
+        lines.append(f"{element} = tt.bitcast {base.name} : {base.type} -> {scalar}")
+    first, tile, result = module.fresh("ablate"), module.fresh("ablate"), module.fresh("ablate")
+    kind = with_element(pointer.type, "i32")
+    lines += [
+        f"{first} = tt.addptr {element}, {begin} : {scalar}, i32",
+        f"{tile} = tt.splat {first} : {scalar} -> {pointer.type}",
+        f"{result} = tt.addptr {tile}, {index} : {pointer.type}, {kind}",
+    ]
+    op.insert_before("\n".join(lines))
+    op.replace_header(_ACCESSES.sub(rf"\g<1>{result}", op.text, count=1))
+
+
+def _fitting(kind: str, nbytes: int) -> int:
+    """The largest power of two of elements in that many bytes."""
+    match = re.search(r"!tt\.ptr<[a-zA-Z]+(\d+)", kind)
+    count = nbytes * 8 // int(match[1]) if match else 0
+    return min(1 << count.bit_length() - 1, _MOST_ELEMENTS) if count else 0
+
+
+def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[str, list[str]]:
+    """The number of a tile's first element, and the ops that compute it."""
+    module, dependence = node.op.module, graph.depends(node.operands[0])
+    lines: list[str] = []
+
+    def put(text: str) -> str:
+        name = module.fresh("ablate")
+        lines.append(f"{name} = {text}")
+        return name
+
+    tile = put("arith.constant 0 : i32")
+    for axis in reversed(AXES):
+        if axis in dependence.axes:
+            count, own = put(f"tt.get_num_programs {axis} : i32"), put(f"tt.get_program_id {axis} : i32")
+            tile = put(f"arith.muli {tile}, {count} : i32")
+            tile = put(f"arith.addi {tile}, {own} : i32")
+    if resident:
+        few = put(f"arith.constant {_RESIDENT_TILES} : i32")
+        tile = put(f"arith.remui {tile}, {few} : i32")
+    for loop in () if resident else node.loops:
+        if loop not in dependence.varies_in or loop.name != "scf.for":
+            continue
+        counter = loop.op.regions[0].entry.args[0]
+        steps = put(f"arith.constant {_STEPS} : i32")
+        tile = put(f"arith.muli {tile}, {steps} : i32")
+        step = counter.name
+        if counter.type != "i32":
+            cast = "arith.index_cast" if counter.type == "index" else "arith.trunci"
+            step = put(f"{cast} {counter.name} : {counter.type} to i32")
+        tile = put(f"arith.addi {tile}, {step} : i32")
+    size = put(f"arith.constant {elements(node.operands[0].type)} : i32")
+    begin = put(f"arith.muli {tile}, {size} : i32")
+    if fitting < _MOST_ELEMENTS << 1:
+        most = put(f"arith.constant {fitting} : i32")
+        begin = put(f"arith.remui {begin}, {most} : i32")
+    return begin, lines
+
+
+def _positions(module: Module, kind: str) -> tuple[str, list[str]]:
+    """The number of each element of a tile, as i32, and the ops that compute it."""
+    match = _TENSOR.match(kind)
+    assert match is not None
+    sizes, layout = [int(each) for each in match[1].split("x")[:-1]], match[3]
+    full = with_element(kind, "i32")
+    lines: list[str] = []
+    total, stride = "", 1
+    for axis in _fastest_first(module, layout, len(sizes)):
+        name = module.fresh("ablate")
+        others = [each for each in range(len(sizes)) if each != axis]
+        layouts = [layout]
+        for other in reversed(others):  # a slice without each of the other axes, the last axis first
+            layouts.append(f"#ttg.slice<{{dim = {other}, parent = {layouts[-1]}}}>")
+        shape = [sizes[axis]]
+        own = f"tensor<{sizes[axis]}xi32, {layouts.pop()}>"
+        lines.append(f"{name} = tt.make_range {{end = {sizes[axis]} : i32, start = 0 : i32}} : {own}")
+        for other in others:
+            wider, before = module.fresh("ablate"), own
+            shape.insert(other, 1)
+            own = f"tensor<{'x'.join(map(str, shape))}xi32, {layouts.pop()}>"
+            lines.append(f"{wider} = tt.expand_dims {name} {{axis = {other} : i32}} : {before} -> {own}")
+            name = wider
+        if stride > 1:
+            factor, scaled = module.fresh("ablate"), module.fresh("ablate")
+            lines.append(f"{factor} = arith.constant dense<{stride}> : {own}")
+            lines.append(f"{scaled} = arith.muli {name}, {factor} : {own}")
+            name = scaled
+        if own != full:
+            wide = module.fresh("ablate")
+            lines.append(f"{wide} = tt.broadcast {name} : {own} -> {full}")
+            name = wide
+        if total:
+            both = module.fresh("ablate")
+            lines.append(f"{both} = arith.addi {total}, {name} : {full}")
+            name = both
+        total, stride = name, stride * sizes[axis]
+    return total, lines
+
+
+def _fastest_first(module: Module, layout: str, rank: int) -> list[int]:
+    """The axes of a tensor, first the one along which neighbouring lanes lie; the last one if unknown."""
+    if match := _SLICE.match(layout):
+        dropped = int(match[1])
+        around = _fastest_first(module, match[2], rank + 1)
+        return [axis - (axis > dropped) for axis in around if axis != dropped]
+    order = _ORDER.search(module.aliases.get(layout, layout))
+    found = [int(each) for each in order[1].split(",")] if order else []
+    return found if len(found) == rank else list(reversed(range(rank)))

@@ -1,0 +1,86 @@
+"""ablate: what a kernel would take without an op, or with other addresses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from profscope.instrument_passes.ablation.addresses import replace_addresses
+from profscope.instrument_passes.ablation.condition import Conditions
+from profscope.instrument_passes.ablation.groups import group_of
+from profscope.instrument_passes.ablation.leave_out import leave_out
+from profscope.instrument_passes.ablation.protected import Protected, why_refused
+from profscope.instrument_passes.analyses.graph import Graph, Node
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.ir import Module
+from profscope.instrument_passes.passes import Pass, PassContext, register
+
+__all__ = ["HOW", "Ablate"]
+
+OFF: Final = "off"
+HOW: Final = (OFF, "contiguous", "resident")
+
+
+@register
+@dataclass(frozen=True)
+class Ablate(Pass):
+    """Leaves ops out, or replaces their addresses, to measure what they cost. The results are wrong.
+
+    An op is meant if it meets every condition given; give one at least. An op that control flow, addresses,
+    masks or barriers rest on is refused.
+
+    ops: names of ops, such as tt.load.
+
+    lines: numbers of source lines.
+
+    numbers: positions among all ops of the module, from 0.
+
+    how: "off"; of loads and stores also "contiguous", the same bytes at neighbouring addresses, and
+    "resident", a few KiB of each CTA again and again.
+
+    memory: for these two the bytes behind each pointer, by the argument's position: "0:4096;1:65536".
+    """
+
+    name: ClassVar[str] = "ablate"
+    ops: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    how: str = OFF
+    memory: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.how not in HOW:
+            raise ValueError(f"how={self.how} is none of {', '.join(HOW)}")
+        if not (self.ops or self.lines or self.numbers):
+            raise ValueError("which ops? choose them by ops=, lines= or numbers=")
+        sizes = [half for each in self.memory for half in each.split(":", 1)]
+        wrong = [each for each in (*self.lines, *self.numbers, *sizes) if not each.isdecimal()]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is not a number")
+
+    def apply(self, module: Module, context: PassContext) -> None:
+        graph = Graph(module)
+        if why := why_refused(graph):
+            raise PassError(why, module.filename)
+        chosen = [node for at, node in enumerate(graph.nodes) if self._means(at, node)]
+        if not chosen:
+            raise PassError("no op is chosen", module.filename)
+        protected = Protected(graph)
+        for node in chosen:
+            if why := protected.why_not(node):
+                raise PassError(f"{node.name}: {why}", module.filename, node.op.line)
+        memory = {int(at): int(nbytes) for at, nbytes in (each.split(":") for each in self.memory)}
+        conditions = Conditions(module)
+        for node in chosen:
+            if self.how == OFF:
+                leave_out(node.op, conditions.at(node.op))
+            else:
+                replace_addresses(graph, node, memory, resident=self.how == "resident")
+
+    def _means(self, at: int, node: Node) -> bool:
+        return (
+            bool(group_of(node.op))
+            and (not self.ops or node.name in self.ops)
+            and (not self.lines or str(node.line) in self.lines)
+            and (not self.numbers or str(at) in self.numbers)
+        )
