@@ -17,6 +17,7 @@ from profscope.instrument_passes.ir.signature import element_type
 __all__ = ["Protected", "why_refused"]
 
 _POLLS: Final = re.compile(r"tt\.atomic_(cas|poll)$|amdg\.buffer_atomic_cas$|lock_(acquire|release)$")
+_NUMBERS: Final = ("i1", "i32", "i64", "index")
 _ASSERTS: Final = ("tt.assert", "cf.assert")
 _TO_GLOBAL: Final = re.compile(
     r"tt\.(store|atomic_\w+|descriptor_(store|scatter|reduce))$|async_tma_(copy_local_to_global|scatter|reduce)$"
@@ -25,7 +26,7 @@ _TO_GLOBAL: Final = re.compile(
 
 
 def why_refused(graph: Graph) -> str:
-    """Why no experiment is made with a kernel: it waits for others, so it might not end. "" if it does not."""
+    """Why no experiment is made with a kernel: it waits for others and might not end. "" if it does not."""
     for node in graph.nodes:
         if _POLLS.search(node.name):
             return f"{_at(node)}it waits for other programs ({node.name})"
@@ -94,7 +95,7 @@ def _roots(graph: Graph) -> Iterator[tuple[str, list[Value]]]:
             if info.cls in ("barrier", "wait", "descriptor"):
                 yield (
                     f"a barrier or descriptor{_line(node)} rests on it",
-                    [each for each in operands if not each.type.startswith("tensor<")],
+                    [each for each in operands if _is_pointer(each) or each.type in _NUMBERS],
                 )
             elif info.cls in ("load", "store", "atomic", "async_copy", "local", "mma", "view"):
                 yield (
@@ -114,7 +115,7 @@ def _is_position(node: Node, value: Value) -> bool:
         return not node.name.startswith("tt.store") or value in node.operands[2:]
     if node.name == "tt.addptr" or (value.type.startswith("tensor<") and not _gathers(node)):
         return False
-    return kind in ("i32", "i64", "index")
+    return kind in _NUMBERS
 
 
 def _gathers(node: Node) -> bool:
