@@ -100,8 +100,7 @@ def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[s
             tile = put(f"arith.muli {tile}, {count} : i32")
             tile = put(f"arith.addi {tile}, {own} : i32")
     if resident:
-        few = put(f"arith.constant {_RESIDENT_TILES} : i32")
-        tile = put(f"arith.remui {tile}, {few} : i32")
+        fitting = min(fitting, _RESIDENT_TILES * elements(node.operands[0].type))
     for loop in () if resident else node.loops:
         if loop not in dependence.varies_in or loop.name != "scf.for":
             continue
@@ -113,12 +112,10 @@ def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[s
             cast = "arith.index_cast" if counter.type == "index" else "arith.trunci"
             step = put(f"{cast} {counter.name} : {counter.type} to i32")
         tile = put(f"arith.addi {tile}, {step} : i32")
-    size = put(f"arith.constant {elements(node.operands[0].type)} : i32")
-    begin = put(f"arith.muli {tile}, {size} : i32")
-    if fitting < _MOST_ELEMENTS << 1:
-        most = put(f"arith.constant {fitting} : i32")
-        begin = put(f"arith.remui {begin}, {most} : i32")
-    return begin, lines
+    size = elements(node.operands[0].type)
+    tiles, count = put(f"arith.constant {fitting // size} : i32"), put(f"arith.constant {size} : i32")
+    tile = put(f"arith.remui {tile}, {tiles} : i32")
+    return put(f"arith.muli {tile}, {count} : i32"), lines  # a multiple, so that accesses stay vectors
 
 
 def _positions(module: Module, kind: str) -> tuple[str, list[str]]:

@@ -15,10 +15,12 @@ from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Module
 from profscope.instrument_passes.passes import Pass, PassContext, register
 
-__all__ = ["HOW", "Ablate"]
+__all__ = ["CONTIGUOUS", "OFF", "RESIDENT", "Ablate"]
 
 OFF: Final = "off"
-HOW: Final = (OFF, "contiguous", "resident")
+CONTIGUOUS: Final = "contiguous"
+RESIDENT: Final = "resident"
+_HOW: Final = (OFF, CONTIGUOUS, RESIDENT)
 
 
 @register
@@ -49,8 +51,8 @@ class Ablate(Pass):
     memory: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.how not in HOW:
-            raise ValueError(f"how={self.how} is none of {', '.join(HOW)}")
+        if self.how not in _HOW:
+            raise ValueError(f"how={self.how} is none of {', '.join(_HOW)}")
         if not (self.ops or self.lines or self.numbers):
             raise ValueError("which ops? choose them by ops=, lines= or numbers=")
         sizes = [half for each in self.memory for half in each.split(":", 1)]
@@ -75,7 +77,7 @@ class Ablate(Pass):
             if self.how == OFF:
                 leave_out(node.op, conditions.at(node.op))
             else:
-                replace_addresses(graph, node, memory, resident=self.how == "resident")
+                replace_addresses(graph, node, memory, resident=self.how == RESIDENT)
 
     def _means(self, at: int, node: Node) -> bool:
         return (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 
-__all__ = ["DIFFERENT", "TOLERANCE", "Arguments", "bytes_reached"]
+__all__ = ["DIFFERENT", "TOLERANCE", "Arguments", "bytes_behind", "bytes_reached"]
 
 BIT_EQUAL: Final = "bit-equal"
 CLOSE: Final = "close"
@@ -83,6 +83,22 @@ class Arguments:
         """ "bit-equal", "close" (TOLERANCE) or "different": what is there now, against the kept result."""
         found = {_compared(memory) for memory in self._memories}
         return next((each for each in (DIFFERENT, CLOSE) if each in found), BIT_EQUAL)
+
+
+def bytes_behind(compiled: Any, given: Mapping[str, Any]) -> dict[int, int]:
+    """The bytes from a tensor's first element to the end of its storage, by the number of the compiled
+    kernel's parameter. given: arguments by name. Parameters behind a tuple or descriptor are left out.
+    """
+    found: dict[int, int] = {}
+    parameters = ((name, kind) for name, kind in compiled.src.signature.items() if kind != "constexpr")
+    for at, (name, kind) in enumerate(parameters):
+        if not isinstance(kind, str) or kind.startswith("tensordesc"):
+            break
+        tensor = given.get(name)
+        if isinstance(tensor, torch.Tensor):
+            storage = tensor.untyped_storage()
+            found[at] = storage.data_ptr() + storage.nbytes() - tensor.data_ptr()
+    return found
 
 
 def bytes_reached(values: Iterable[Any]) -> int:

@@ -15,6 +15,7 @@ from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
 from profscope.profiles import Profile
 from profscope.tuning.arguments import DIFFERENT, TOLERANCE
+from profscope.tuning.experiments.table import experiments_text
 from profscope.tuning.remedies import REMEDIES
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 
@@ -40,6 +41,8 @@ class Explanation:
     none; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
     thousands of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles.
     attrs["left_out"]: what `limit_s` left no time for.
+
+    experiments: what each line costs, measured by leaving it out; see `experiments_table`.
     """
 
     kernel: str
@@ -49,6 +52,7 @@ class Explanation:
     tries: pd.DataFrame
     launched: str
     note: str
+    experiments: pd.DataFrame
 
     @property
     def best(self) -> str:
@@ -75,6 +79,7 @@ class Explanation:
         yield from textwrap.wrap(self.note, _WIDTH)
         yield from self._account()
         yield from self._findings(most)
+        yield from experiments_text(self.experiments)
         yield from self._tries(unit)
 
     def _account(self) -> Iterator[str]:

@@ -19,7 +19,9 @@ from profscope.options import Options
 from profscope.profiles import Profile
 from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
-from profscope.tuning.arguments import Arguments
+from profscope.tuning.arguments import Arguments, bytes_behind
+from profscope.tuning.experiments.running import Result, run
+from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
 from profscope.tuning.launches import Launch, Launcher, configurations, options_text
 from profscope.tuning.remedies import Chosen, steps_for
@@ -56,12 +58,14 @@ def explained(
         if launch.tuner is None:
             base, first = _base(launch, trials)
             recorded = _recorded(launch, arguments, machine)
+            measured = _experiments(launch, launch, base.compiled, timer, limit_s)
             tried = [first, *_search(launch, base, list(recorded.findings["finding"]), vary, trials)]
             subject = first
         else:
             base, best, tried = _configurations(launch, trials)
             subject, chosen = best
             recorded = _recorded(chosen, arguments, machine)
+            measured = _experiments(launch, chosen, chosen(), timer, limit_s)
     return Explanation(
         kernel=recorded.kernel,
         variant=recorded.variant,
@@ -70,7 +74,15 @@ def explained(
         tries=tries_table(tried, timer.unit, trials.left_out),
         launched=subject.options,
         note=note,
+        experiments=experiments_table(measured, recorded.kernel, recorded.variant, timer.unit),
     )
+
+
+def _experiments(
+    launch: Launch, launcher: Launcher, compiled: Any, timer: PairTimer, limit_s: float
+) -> list[Result]:
+    """Of a launch and what launches it, which differ if a configuration was chosen."""
+    return run(compiled, launcher, bytes_behind(compiled, launch.given), timer, limit_s / 2)
 
 
 def _copied(launch: Launch) -> Arguments:

@@ -95,15 +95,16 @@ class PairTimer:
         """As of `LaunchTimer`."""
         return self._timer.unit
 
-    def pairs(self, first: Launcher, second: Launcher) -> Pairs:
-        """Both launched in turn, and who goes first in turn, too. Both have been launched before.
+    def pairs(self, first: Launcher, second: Launcher, enough_s: float = _ENOUGH_S) -> Pairs:
+        """Both launched in turn, and who goes first in turn, too. Both have been launched before. enough_s:
+        after so long no more pairs are made than the fewest.
 
         Raises SessionError if a launch waits for the device itself, so that its time cannot be known.
         """
         least, most = (_FEWEST_PAIRS, _MOST_PAIRS) if self._on_gpu else (1, 1)
         begun = time.monotonic()
         times: list[tuple[float, float]] = []
-        while len(times) < least or (len(times) < most and time.monotonic() - begun < _ENOUGH_S):
+        while len(times) < least or (len(times) < most and time.monotonic() - begun < enough_s):
             if len(times) % 2:
                 late = self.once(second)
                 times.append((self.once(first), late))

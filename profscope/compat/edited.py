@@ -1,0 +1,103 @@
+"""Kernels compiled from an edited TTGIR module, and launched in place of the kernel that it was printed of.
+
+Used of Triton 3.6 to 3.9: `triton.compile` of a file, and `CompiledKernel.src`, `metadata`, `_init_handles`,
+`packed_metadata` and `function`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections import namedtuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import CompiledKernel
+
+from profscope.compat.compiling import unheard
+from profscope.compat.patches import patched_property
+from profscope.errors import CompileError
+
+__all__ = ["Instead", "Options", "build", "loaded", "options_of"]
+
+_REGISTER_UNIT: Final = 8  # of a thread
+_NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
+
+
+class Options(NamedTuple):
+    """What a module is compiled with: the target's backend, architecture and warp size, and the options."""
+
+    target: tuple[str, Any, int]
+    given: dict[str, Any]
+
+
+def options_of(kernel: CompiledKernel) -> Options:
+    """Those that a loaded kernel was compiled with, and as many registers at most; they can be pickled."""
+    target = kernel.metadata.target
+    given = {name: _plain(value) for name, value in kernel.metadata._asdict().items() if name != "target"}
+    libraries = given.get("extern_libs") or ()
+    given["extern_libs"] = tuple((name, path) for name, path in libraries if os.path.isfile(path))
+    registers = int(getattr(kernel, "n_regs", 0) or 0)
+    if registers and not given.get("maxnreg"):  # so that as many CTAs fit on an SM
+        given["maxnreg"] = -(-registers // _REGISTER_UNIT) * _REGISTER_UNIT
+    warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
+    if warps is not None:  # the metadata count the warps of partitions, too
+        given["num_warps"] = int(warps[1])
+    return Options((target.backend, target.arch, target.warp_size), given)
+
+
+def build(path: str, options: Options) -> CompiledKernel:
+    """Compile a module, or find it in Triton's cache. Raises what Triton does."""
+    with unheard():
+        return triton.compile(path, target=GPUTarget(*options.target), options=dict(options.given))
+
+
+def loaded(kernel: CompiledKernel, bare: CompiledKernel) -> CompiledKernel:
+    """A kernel that `build` made, loaded so that it takes the arguments of `bare`.
+
+    Raises CompileError if it takes others, and what loading does.
+    """
+    if kernel.name != bare.name:
+        raise CompileError(f"compiled from TTGIR, it is called {kernel.name} and not {bare.name}")
+    own = kernel.metadata._asdict()
+    missing = {name: value for name, value in bare.metadata._asdict().items() if name not in own}
+    metadata: Mapping[str, Any] = missing | own
+    kernel.src = bare.src
+    kernel.metadata = namedtuple("KernelMetadata", sorted(metadata))(**metadata)
+    kernel._init_handles()
+    return kernel
+
+
+class Instead:
+    """Launches of a kernel go to another one, or to itself. kernel: the one to launch, None for itself."""
+
+    def __init__(self, bare: CompiledKernel) -> None:
+        self.bare = bare
+        self.kernel: CompiledKernel | None = None
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        """For the body of a with statement."""
+        original = vars(CompiledKernel)["run"]
+
+        def get(kernel: CompiledKernel) -> Any:
+            run = original.__get__(kernel, CompiledKernel)
+            other = self.kernel
+            if kernel is not self.bare or other is None:
+                return run
+            launcher: Any = other._run
+
+            def launch(x: int, y: int, z: int, stream: int, _: Any, __: Any, *rest: Any) -> Any:
+                return launcher(x, y, z, stream, other.function, other.packed_metadata, *rest)
+
+            return launch
+
+        with patched_property(CompiledKernel, "run", get):
+            yield
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value

@@ -1,0 +1,124 @@
+"""Edited kernels, compiled by other processes: a compiler that crashes ends a process and not the program.
+
+Each answers what it was given with the instructions of the binary; the binary itself is in Triton's cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from profscope.compat.edited import Options
+from profscope.compat.triton_parts import knobs
+from profscope.threads import WorkerPool
+
+__all__ = ["Builds", "Built", "Job"]
+
+_MOST_WORKERS: Final = 4
+_LONGEST_S: Final = 120.0
+_PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
+_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@dataclass(frozen=True)
+class Job:
+    """cache, libdevice: of Triton's knobs. path: of the module."""
+
+    path: str
+    options: Options
+    cache: str
+    libdevice: str | None
+
+
+@dataclass(frozen=True)
+class Built:
+    """failed: why it could not be built, else "". instructions: how many of each kind the binary has."""
+
+    path: str
+    failed: str = ""
+    instructions: dict[str, int] | None = None
+
+
+class Builds:
+    """Of one kernel's modules, in the background."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._folder = tempfile.TemporaryDirectory(prefix="profscope-")
+        self._count = 0
+        cores = len(os.sched_getaffinity(0))
+        self._pool = WorkerPool(min(_MOST_WORKERS, max(1, cores - 1)), "profscope-build")
+        self._idle: list[subprocess.Popen[bytes]] = []
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Builds]:
+        """For the body of a with statement; what has not begun then is not built."""
+        try:
+            yield self
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+            for process in self._idle:
+                _ended(process)
+            self._folder.cleanup()
+
+    def begin(self, text: str) -> Future[Built]:
+        """Have a module built."""
+        self._count += 1
+        path = Path(self._folder.name) / f"{self._count}.ttgir"
+        path.write_text(text)
+        job = Job(str(path), self._options, knobs.cache.dir, knobs.nvidia.libdevice_path)
+        return self._pool.submit(self._built, job)
+
+    def _built(self, job: Job) -> Built:
+        process = self._idle.pop() if self._idle else _started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as its answer tells
+            pickle.dump(job, process.stdin)
+            process.stdin.flush()
+        line = process.stdout.readline()
+        if not line.endswith(b"\n"):
+            return Built(job.path, _why_ended(_ended(process)))
+        self._idle.append(process)
+        answer: dict[str, Any] = json.loads(line)
+        return Built(job.path, answer["failed"], answer["instructions"])
+
+
+def _started() -> subprocess.Popen[bytes]:
+    start = f"import sys; sys.path[:] = {sys.path!r}; {_PROGRAM}"
+    return subprocess.Popen(
+        [sys.executable, "-c", start],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, **_ONE_THREAD},
+        start_new_session=True,  # a Ctrl-C is the program's
+    )  # fmt: skip
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Close the pipes, on which the process ends; its exit status."""
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(OSError):
+            pipe.close()
+    try:
+        return process.wait(_LONGEST_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _why_ended(status: int) -> str:
+    if status < 0:
+        return f"the compiler crashed on it (signal {-status}, {signal.Signals(-status).name})"
+    return f"the compiler ended with status {status}"

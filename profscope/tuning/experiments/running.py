@@ -1,0 +1,170 @@
+"""Runs experiments on a launch, within a time limit: groups, then lines of groups that cost something."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+from profscope.compat.edited import Instead, build, loaded, options_of
+from profscope.instrument_passes.analyses.occupancy import limits_of
+from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.passes.ablate import OFF
+from profscope.recording.diagnostics import reason
+from profscope.tuning.experiments.builds import Builds, Built
+from profscope.tuning.experiments.plan import Experiment, Plan
+from profscope.tuning.launches import Launcher
+from profscope.tuning.timing import Pairs, PairTimer
+
+__all__ = ["Result", "run"]
+
+_WORTH_PCT: Final = 5.0
+_MOST_TIMES: Final = 10
+_ENOUGH_S: Final = 0.3  # for the pairs of one experiment
+_SAME_INSTRUCTIONS: Final = (
+    "global load", "global store", "shared load", "shared store", "local load", "local store", "atomic",
+    "async copy", "tma", "mma", "special function", "warp exchange",
+)  # fmt: skip
+_OF_ADDRESSES: Final = ("global load", "global store", "async copy", "special function", "warp exchange")
+"""What other addresses may change: wider accesses, and a division that is no longer needed."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """pairs: bare and edited times, None if it was not timed. changed: what else differs from the bare
+    kernel, "" if nothing does. why_not: why it was not made, else ""."""
+
+    experiment: Experiment
+    pairs: Pairs | None = None
+    changed: str = ""
+    why_not: str = ""
+
+    @property
+    def saved_pct(self) -> float:
+        """Of the bare time; 0 if not timed."""
+        return 0.0 if self.pairs is None else 100 * (1 - self.pairs.ratio.ratio)
+
+
+def run(
+    compiled: Any, launch: Launcher, memory: dict[int, int], timer: PairTimer, limit_s: float
+) -> list[Result]:
+    """compiled: the kernel that `launch` launches. memory: see `Plan`. limit_s: for all of them."""
+    end = time.monotonic() + limit_s
+    plan = Plan(compiled.asm["ttgir"], memory)
+    if plan.refused:
+        whole = Experiment(OFF, (), "", "all experiments", why_not=plan.refused)
+        return [Result(whole, why_not=plan.refused)]
+    instead = Instead(compiled)
+    builds = Builds(options_of(compiled))
+    with builds.open(), instead.installed():
+        runner = _Runner(plan, builds, instead, launch, timer, end)
+        return list(runner.results())
+
+
+class _Runner:
+    def __init__(
+        self, plan: Plan, builds: Builds, instead: Instead, launch: Launcher, timer: PairTimer, end: float
+    ) -> None:
+        self._plan = plan
+        self._builds = builds
+        self._instead = instead
+        self._launch = launch
+        self._timer = timer
+        self._end = end
+        self._unedited = builds.begin(instead.bare.asm["ttgir"])
+        self._begun: dict[Experiment, Future[Built] | str] = {}
+
+    def results(self) -> Iterator[Result]:
+        plan = self._plan
+        lines = sorted(plan.lines, key=lambda each: -each.depth)
+        for experiment in (*plan.groups, *lines):
+            self._begin(experiment)
+        bare = self._timer.once(self._launch)
+        groups = [self._made(each, bare) for each in plan.groups]
+        yield from groups
+        cheap = {each.experiment.group for each in groups if not self._is_worth(each)}
+        done = [self._made(each, bare) for each in lines if each.group not in cheap]
+        yield from done
+        costly = sorted((each for each in done if self._is_worth(each)), key=lambda each: -each.saved_pct)
+        more = [
+            other
+            for each in costly
+            if each.experiment.group == "memory"
+            for other in plan.addresses(each.experiment)
+        ]
+        for experiment in more:
+            self._begin(experiment)
+        for experiment in more:
+            yield self._made(experiment, bare)
+
+    def _is_worth(self, result: Result) -> bool:
+        return result.pairs is not None and 100 * (1 - result.pairs.ratio.low) >= _WORTH_PCT
+
+    def _begin(self, experiment: Experiment) -> None:
+        if experiment.why_not or experiment in self._begun:
+            return
+        try:
+            self._begun[experiment] = self._builds.begin(self._plan.edited(experiment))
+        except PassError as error:
+            self._begun[experiment] = error.message
+
+    def _made(self, experiment: Experiment, bare: float) -> Result:
+        """One experiment: built, checked, timed."""
+        if experiment.why_not:
+            return Result(experiment, why_not=experiment.why_not)
+        begun = self._begun[experiment]
+        if isinstance(begun, str):
+            return Result(experiment, why_not=begun)
+        if time.monotonic() > self._end:
+            return Result(experiment, why_not="out of time (limit_s=)")
+        built, unedited = begun.result(), self._unedited.result()
+        if built.failed:
+            return Result(experiment, why_not=built.failed)
+        try:
+            kernel = loaded(build(built.path, options_of(self._instead.bare)), self._instead.bare)
+            pairs = self._timed(kernel, bare)
+        except Exception as error:  # noqa: BLE001  a row says why; the others go on
+            return Result(experiment, why_not=reason(error))
+        if pairs is None:
+            return Result(experiment, why_not=f"a launch took more than {_MOST_TIMES} times the bare time")
+        return Result(experiment, pairs, self._changed(experiment, kernel, built, unedited))
+
+    def _timed(self, kernel: Any, bare: float) -> Pairs | None:
+        def edited() -> Any:
+            self._instead.kernel = kernel
+            try:
+                return self._launch()
+            finally:
+                self._instead.kernel = None
+
+        if self._timer.once(edited) > _MOST_TIMES * bare:
+            return None
+        return self._timer.pairs(self._launch, edited, _ENOUGH_S)
+
+    def _changed(self, experiment: Experiment, kernel: Any, built: Built, unedited: Built) -> str:
+        """What else than its ops an experiment changed."""
+        bare = self._instead.bare
+        was, now = (_resident(each) for each in (bare, kernel))
+        if was != now:
+            return f"{now} CTAs on an SM instead of {was}"
+        spills = [int(getattr(each, "n_spills", 0) or 0) for each in (bare, kernel)]
+        if spills[0] != spills[1]:
+            return f"{spills[1]} bytes spilled instead of {spills[0]}"
+        before, after = unedited.instructions or {}, built.instructions or {}
+        for kind in sorted({*before, *after}):
+            was, now = before.get(kind, 0), after.get(kind, 0)
+            if was == now or not kind.startswith(_SAME_INSTRUCTIONS):
+                continue
+            if experiment.how == OFF or not kind.startswith(_OF_ADDRESSES):
+                return f"{now} instead of {was} instructions of {kind}"
+        return ""
+
+
+def _resident(kernel: Any) -> int:
+    """CTAs that an SM has room for, by warps, registers and shared memory; 0 if not known."""
+    metadata = kernel.metadata
+    limits = limits_of(f"{metadata.target.backend}:{metadata.target.arch}")
+    registers = int(getattr(kernel, "n_regs", 0) or 0)
+    return limits.fit(metadata.num_warps, registers, metadata.shared) if limits is not None else 0
