@@ -28,7 +28,7 @@ _TMA_LOAD: Final = "ttng.async_tma_copy_global_to_local"
 _ACCUMULATOR: Final = {"tt.dot": 2, "ttng.warp_group_dot": 2, "tt.dot_scaled": 2}
 _NO_BRANCH: Final = re.compile(
     r"ttng\.(tc_gen5|tmem|async_tma_gather|async_shared_store|clc)|async_wait$|store_wait$|dot_wait$"
-    r"|wait_barrier$|arrive|barrier_expect|(init|inval)_barrier|commit_group$|tdm|local_alloc$|cluster"
+    r"|wait_barrier$|arrive|barrier_expect|(init|inval)_barrier|commit_group$|tdm|cluster"
 )
 """What others wait for, or hand tokens to: left out, they would wait for ever."""
 _RESULTS: Final = re.compile(r"(\s*)(%[\w-]+)(:\d+)? = ")
@@ -40,6 +40,8 @@ def why_stays(op: Op) -> str:
         return "" if _expects(op) else "the barrier that it arrives at is not known"
     if op.name in _MASKED:
         return ""
+    if op.name.endswith("_alloc"):
+        return "it makes the buffer that others use"
     if _NO_BRANCH.search(op.name):
         return "others wait for its end"
     for result in op.results:

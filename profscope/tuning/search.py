@@ -20,6 +20,7 @@ from profscope.profiles import Profile
 from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
 from profscope.tuning.arguments import Arguments, bytes_behind
+from profscope.tuning.experiments.builds import Builds
 from profscope.tuning.experiments.running import Result, run
 from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
@@ -82,7 +83,8 @@ def _experiments(
     launch: Launch, launcher: Launcher, compiled: Any, timer: PairTimer, limit_s: float
 ) -> list[Result]:
     """Of a launch and what launches it, which differ if a configuration was chosen."""
-    return run(compiled, launcher, bytes_behind(compiled, launch.given), timer, limit_s / 2)
+    with Builds().open() as builds:
+        return run(compiled, launcher, bytes_behind(compiled, launch.given), timer, builds, limit_s / 2)
 
 
 def _copied(launch: Launch) -> Arguments:

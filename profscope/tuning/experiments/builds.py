@@ -25,7 +25,7 @@ from profscope.threads import WorkerPool
 
 __all__ = ["Builds", "Built", "Job"]
 
-_MOST_WORKERS: Final = 4
+_MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 120.0
 _PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -51,10 +51,9 @@ class Built:
 
 
 class Builds:
-    """Of one kernel's modules, in the background."""
+    """Builds modules in the background."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="profscope-")
         self._count = 0
         cores = len(os.sched_getaffinity(0))
@@ -72,12 +71,12 @@ class Builds:
                 _ended(process)
             self._folder.cleanup()
 
-    def begin(self, text: str) -> Future[Built]:
+    def begin(self, text: str, options: Options) -> Future[Built]:
         """Have a module built."""
         self._count += 1
         path = Path(self._folder.name) / f"{self._count}.ttgir"
         path.write_text(text)
-        job = Job(str(path), self._options, knobs.cache.dir, knobs.nvidia.libdevice_path)
+        job = Job(str(path), options, knobs.cache.dir, knobs.nvidia.libdevice_path)
         return self._pool.submit(self._built, job)
 
     def _built(self, job: Job) -> Built:

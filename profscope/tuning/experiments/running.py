@@ -22,7 +22,7 @@ __all__ = ["Result", "run"]
 
 _WORTH_PCT: Final = 5.0
 _MOST_TIMES: Final = 10
-_ENOUGH_S: Final = 0.3  # for the pairs of one experiment
+_ENOUGH_S: Final = 0.2  # for the pairs of one experiment
 _SAME_INSTRUCTIONS: Final = (
     "global load", "global store", "shared load", "shared store", "local load", "local store", "atomic",
     "async copy", "tma", "mma", "special function", "warp exchange",
@@ -48,7 +48,7 @@ class Result:
 
 
 def run(
-    compiled: Any, launch: Launcher, memory: dict[int, int], timer: PairTimer, limit_s: float
+    compiled: Any, launch: Launcher, memory: dict[int, int], timer: PairTimer, builds: Builds, limit_s: float
 ) -> list[Result]:
     """compiled: the kernel that `launch` launches. memory: see `Plan`. limit_s: for all of them."""
     end = time.monotonic() + limit_s
@@ -57,8 +57,7 @@ def run(
         whole = Experiment(OFF, (), "", "all experiments", why_not=plan.refused)
         return [Result(whole, why_not=plan.refused)]
     instead = Instead(compiled)
-    builds = Builds(options_of(compiled))
-    with builds.open(), instead.installed():
+    with instead.installed():
         runner = _Runner(plan, builds, instead, launch, timer, end)
         return list(runner.results())
 
@@ -73,7 +72,8 @@ class _Runner:
         self._launch = launch
         self._timer = timer
         self._end = end
-        self._unedited = builds.begin(instead.bare.asm["ttgir"])
+        self._options = options_of(instead.bare)
+        self._unedited = builds.begin(instead.bare.asm["ttgir"], self._options)
         self._begun: dict[Experiment, Future[Built] | str] = {}
 
     def results(self) -> Iterator[Result]:
@@ -106,7 +106,7 @@ class _Runner:
         if experiment.why_not or experiment in self._begun:
             return
         try:
-            self._begun[experiment] = self._builds.begin(self._plan.edited(experiment))
+            self._begun[experiment] = self._builds.begin(self._plan.edited(experiment), self._options)
         except PassError as error:
             self._begun[experiment] = error.message
 
@@ -123,7 +123,7 @@ class _Runner:
         if built.failed:
             return Result(experiment, why_not=built.failed)
         try:
-            kernel = loaded(build(built.path, options_of(self._instead.bare)), self._instead.bare)
+            kernel = loaded(build(built.path, self._options), self._instead.bare)
             pairs = self._timed(kernel, bare)
         except Exception as error:  # noqa: BLE001  a row says why; the others go on
             return Result(experiment, why_not=reason(error))
