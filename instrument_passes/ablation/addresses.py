@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from profscope.instrument_passes.analyses.graph import AXES, Graph, Node
+from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Graph, Node, Value
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Module
 from profscope.instrument_passes.ir.signature import element_type, elements, with_element
@@ -34,6 +34,8 @@ def why_fixed(graph: Graph, node: Node, memory: Mapping[int, int]) -> str:
     pointer = node.operands[0]
     if _TENSOR.match(pointer.type) is None:
         return "it is one element"
+    if _are_neighbours(graph, pointer):
+        return "neighbouring lanes have neighbouring elements already"
     if any(each.name == "ttg.warp_specialize" for each in node.around):
         return "it is in a partition"
     if " private " in node.around[-1].op.first_line:
@@ -94,16 +96,18 @@ def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[s
         return name
 
     tile = put("arith.constant 0 : i32")
+    loops = [each for each in node.loops if each in dependence.varies_in and each.name == "scf.for"]
+    counters = [graph.arguments(each)[0] for each in loops]
+    counted = graph.depends(*counters).axes  # a loop over the tiles of a program begins with its number
     for axis in reversed(AXES):
-        if axis in dependence.axes:
+        if axis in dependence.axes - counted:
             count, own = put(f"tt.get_num_programs {axis} : i32"), put(f"tt.get_program_id {axis} : i32")
             tile = put(f"arith.muli {tile}, {count} : i32")
             tile = put(f"arith.addi {tile}, {own} : i32")
     if resident:
         fitting = min(fitting, _RESIDENT_TILES * elements(node.operands[0].type))
-    for loop in () if resident else node.loops:
-        if loop not in dependence.varies_in or loop.name != "scf.for":
-            continue
+        loops = []
+    for loop in loops:
         counter = loop.op.regions[0].entry.args[0]
         steps = put(f"arith.constant {_STEPS} : i32")
         tile = put(f"arith.muli {tile}, {steps} : i32")
@@ -116,6 +120,47 @@ def _begin(graph: Graph, node: Node, fitting: int, *, resident: bool) -> tuple[s
     tiles, count = put(f"arith.constant {fitting // size} : i32"), put(f"arith.constant {size} : i32")
     tile = put(f"arith.remui {tile}, {tiles} : i32")
     return put(f"arith.muli {tile}, {count} : i32"), lines  # a multiple, so that accesses stay vectors
+
+
+def _are_neighbours(graph: Graph, pointer: Value) -> bool:
+    """Whether elements that follow each other along the fastest axis lie one behind the other."""
+    match = _TENSOR.match(pointer.type)
+    if match is None:
+        return False
+    fastest = _fastest_first(graph.module, match[3], match[1].count("x"))[0]
+    found = False
+    terms = list((graph.affine(pointer) or {}).items())
+    while terms:
+        term, factor = terms.pop()
+        if term is None or fastest not in _axes_of(term.type) or not graph.depends(term).lanes:
+            continue
+        made = term.maker
+        if made is None and factor == 1 and term.around is not None and term.around.name in LOOPS:
+            begins_with = term.sources[0]
+            terms += (graph.affine(begins_with) or {begins_with: 0}).items()
+        elif made is not None and factor == 1 and made.name in ("arith.remsi", "arith.remui"):
+            terms += (graph.affine(made.operands[0]) or {made.operands[0]: 0}).items()
+        elif found or factor != 1 or made is None or made.name != "tt.make_range":
+            return False
+        else:
+            found = True
+    return found
+
+
+def _axes_of(kind: str) -> list[int]:
+    """The axes, of the tensor that a type is a slice of, along which it has several elements."""
+    match = _TENSOR.match(kind)
+    if match is None:
+        return []
+    sizes, layout = [int(each) for each in match[1].split("x")[:-1]], match[3]
+    dropped = []
+    while of := _SLICE.match(layout):
+        dropped.append(int(of[1]))
+        layout = of[2]
+    axes = list(range(len(sizes) + len(dropped)))
+    for axis in reversed(dropped):  # the outermost slice was made last
+        axes.pop(axis)
+    return [axis for axis, size in zip(axes, sizes, strict=True) if size > 1]
 
 
 def _positions(module: Module, kind: str) -> tuple[str, list[str]]:

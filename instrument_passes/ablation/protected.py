@@ -18,6 +18,7 @@ __all__ = ["Protected", "why_refused"]
 
 _POLLS: Final = re.compile(r"tt\.atomic_(cas|poll)$|amdg\.buffer_atomic_cas$|lock_(acquire|release)$")
 _NUMBERS: Final = ("i1", "i32", "i64", "index")
+_ADDRESSES: Final = ("load", "store", "atomic", "async_copy", "local", "mma", "view", "reduce")
 _ASSERTS: Final = ("tt.assert", "cf.assert")
 _TO_GLOBAL: Final = re.compile(
     r"tt\.(store|atomic_\w+|descriptor_(store|scatter|reduce))$|async_tma_(copy_local_to_global|scatter|reduce)$"
@@ -97,7 +98,7 @@ def _roots(graph: Graph) -> Iterator[tuple[str, list[Value]]]:
                     f"a barrier or descriptor{_line(node)} rests on it",
                     [each for each in operands if _is_pointer(each) or each.type in _NUMBERS],
                 )
-            elif info.cls in ("load", "store", "atomic", "async_copy", "local", "mma", "view"):
+            elif info.cls in _ADDRESSES:
                 yield (
                     f"an address or a mask{_line(node)} rests on it",
                     [each for each in operands if _is_pointer(each) or _is_position(node, each)],
@@ -119,7 +120,7 @@ def _is_position(node: Node, value: Value) -> bool:
 
 
 def _gathers(node: Node) -> bool:
-    return "gather" in node.name or "scatter" in node.name or node.name.startswith("amdg.buffer")
+    return re.search(r"gather|scatter|histogram|^amdg\.buffer", node.name) is not None
 
 
 def _reads(node: Node) -> bool:

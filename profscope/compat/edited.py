@@ -23,7 +23,6 @@ from profscope.errors import CompileError
 
 __all__ = ["Instead", "Options", "build", "loaded", "options_of"]
 
-_REGISTER_UNIT: Final = 8  # of a thread
 _NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
 
 
@@ -35,14 +34,11 @@ class Options(NamedTuple):
 
 
 def options_of(kernel: CompiledKernel) -> Options:
-    """Those that a loaded kernel was compiled with, and as many registers at most; they can be pickled."""
+    """Those that a kernel was compiled with; they can be pickled."""
     target = kernel.metadata.target
     given = {name: _plain(value) for name, value in kernel.metadata._asdict().items() if name != "target"}
     libraries = given.get("extern_libs") or ()
     given["extern_libs"] = tuple((name, path) for name, path in libraries if os.path.isfile(path))
-    registers = int(getattr(kernel, "n_regs", 0) or 0)
-    if registers and not given.get("maxnreg"):  # so that as many CTAs fit on an SM
-        given["maxnreg"] = -(-registers // _REGISTER_UNIT) * _REGISTER_UNIT
     warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
     if warps is not None:  # the metadata count the warps of partitions, too
         given["num_warps"] = int(warps[1])

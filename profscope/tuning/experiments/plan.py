@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from profscope.instrument_passes.ablation.addresses import why_fixed
 from profscope.instrument_passes.ablation.groups import GROUPS, group_of
@@ -18,6 +19,9 @@ from profscope.instrument_passes.passes.ablate import CONTIGUOUS, OFF, RESIDENT,
 from profscope.instrument_passes.pipeline import run_pipeline
 
 __all__ = ["Experiment", "Plan"]
+
+_MOST_REGISTERS: Final = "ttg.maxnreg"
+_REGISTER_UNIT: Final = 8  # of a thread
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,14 @@ class Experiment:
 
 
 class Plan:
-    """Of one module's text. memory: bytes behind each of the kernel's pointers, by argument.
+    """Of one module's text. memory: bytes behind each of the kernel's pointers, by argument. registers: of a
+    thread of the kernel, which experiments may not exceed, so that as many CTAs fit on an SM; 0 if unknown.
 
     refused: why there is none at all, else "".
     """
 
-    def __init__(self, text: str, memory: Mapping[int, int]) -> None:
-        self._text = text
+    def __init__(self, text: str, memory: Mapping[int, int], registers: int) -> None:
+        self._text = _with_registers(text, registers)
         self._memory = memory
         self._graph = Graph(parse(text))
         self.refused = why_refused(self._graph)
@@ -57,6 +62,11 @@ class Plan:
         places would wait for each other, so they are not made resident."""
         is_store = any("store" in self._graph.nodes[number].name for number in line.numbers)
         return [self._checked(line, how) for how in ((CONTIGUOUS,) if is_store else (CONTIGUOUS, RESIDENT))]
+
+    @property
+    def unedited(self) -> str:
+        """The module's text without an experiment."""
+        return self._text
 
     def edited(self, experiment: Experiment) -> str:
         """The module's text with the experiment. Raises PassError if it cannot be made."""
@@ -99,6 +109,13 @@ class Plan:
             how, free or line.numbers, line.group, line.op, line.file, line.line, line.depth,
             "" if free else why[0],
         )  # fmt: skip
+
+
+def _with_registers(text: str, registers: int) -> str:
+    module = parse(text)
+    if registers and module.attr(_MOST_REGISTERS) is None:
+        module.set_attr(_MOST_REGISTERS, f"{-(-registers // _REGISTER_UNIT) * _REGISTER_UNIT} : i32")
+    return str(module)
 
 
 def _shown(node: Node) -> str:

@@ -52,7 +52,7 @@ def run(
 ) -> list[Result]:
     """compiled: the kernel that `launch` launches. memory: see `Plan`. limit_s: for all of them."""
     end = time.monotonic() + limit_s
-    plan = Plan(compiled.asm["ttgir"], memory)
+    plan = Plan(compiled.asm["ttgir"], memory, int(getattr(compiled, "n_regs", 0) or 0))
     if plan.refused:
         whole = Experiment(OFF, (), "", "all experiments", why_not=plan.refused)
         return [Result(whole, why_not=plan.refused)]
@@ -73,7 +73,7 @@ class _Runner:
         self._timer = timer
         self._end = end
         self._options = options_of(instead.bare)
-        self._unedited = builds.begin(instead.bare.asm["ttgir"], self._options)
+        self._unedited = builds.begin(plan.unedited, self._options)
         self._begun: dict[Experiment, Future[Built] | str] = {}
 
     def results(self) -> Iterator[Result]:
