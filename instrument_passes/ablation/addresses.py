@@ -27,20 +27,20 @@ _RESIDENT_TILES: Final = 8
 _STEPS: Final = 61  # tiles between those of neighbouring programs, if loops move the access, too
 
 
-def why_fixed(graph: Graph, node: Node, memory: Mapping[int, int]) -> str:
+def why_fixed(graph: Graph, node: Node, memory: Mapping[int, int], *, resident: bool) -> str:
     """Why an access keeps its addresses; "" if they can be replaced. memory: see `replace_addresses`."""
     if not _ACCESSES.search(node.text):
         return "its addresses are not pointers"
     pointer = node.operands[0]
     if _TENSOR.match(pointer.type) is None:
         return "it is one element"
-    if _are_neighbours(graph, pointer):
+    if not resident and _are_neighbours(graph, pointer):
         return "neighbouring lanes have neighbouring elements already"
     if any(each.name == "ttg.warp_specialize" for each in node.around):
         return "it is in a partition"
     if " private " in node.around[-1].op.first_line:
         return "it is in a function that is not inlined"
-    arguments = graph.depends(pointer).arguments
+    arguments = graph.positions(pointer).arguments
     if arguments is None or len(arguments) != 1:
         return "its memory is not that of one argument"
     if _fitting(pointer.type, memory.get(next(iter(arguments)), 0)) < elements(pointer.type):
@@ -55,10 +55,10 @@ def replace_addresses(graph: Graph, node: Node, memory: Mapping[int, int], *, re
     Raises PassError as `why_fixed` says.
     """
     op, pointer = node.op, node.operands[0]
-    if why := why_fixed(graph, node, memory):
+    if why := why_fixed(graph, node, memory, resident=resident):
         raise PassError(f"{op.name}: {why}", op.module.filename, op.line)
     module = op.module
-    argument = next(iter(graph.depends(pointer).arguments or ()))
+    argument = next(iter(graph.positions(pointer).arguments or ()))
     base = node.around[-1].op.regions[0].entry.args[argument]
     begin, lines = _begin(graph, node, _fitting(pointer.type, memory[argument]), resident=resident)
     index, more = _positions(module, pointer.type)

@@ -7,14 +7,19 @@ from typing import Final
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Block, Module, Op, warp_specialize
 from profscope.instrument_passes.ir.model import Value
+from profscope.instrument_passes.ir.tokens import unquote
 
 __all__ = ["Conditions"]
 
-_LEAST: Final = -(2**31) + 1
+_LEAST: Final = -1_000_000
+_MOVES: Final = {
+    "cuda": '"mov.b32 $0, $1;" {constraints = "=r,r"',
+    "hip": '"v_mov_b32 $0, $1" {constraints = "=v,v"',
+}
 
 
 class Conditions:
-    """Of a module: one i1 value for each function and partition in which an op asks for it.
+    """Of a module.
 
     A pointer is never negative, on any GPU; an integer argument is taken if there is no pointer, as it is
     hardly ever the least one.
@@ -22,24 +27,41 @@ class Conditions:
 
     def __init__(self, module: Module) -> None:
         self._module = module
-        self._of_block: dict[Block, str] = {}
+        target = unquote(module.attr("ttg.target") or '""')
+        self._move = _MOVES[target.partition(":")[0]]
+        self._signs: dict[Block, str] = {}
 
-    def at(self, op: Op) -> str:
-        """The name of the condition for an op. Raises PassError if the function has no fitting argument."""
+    def before(self, op: Op) -> str:
+        """Compute the condition in front of an op; its name. It is computed anew at each place, by assembly:
+        of a condition that is the same in all steps of a loop LLVM would make two loops.
+
+        Raises PassError if the function has no fitting argument.
+        """
+        sign, name = self._sign(op), self._module.fresh("ablate")
+        op.insert_before(
+            f"{name}_moved = tt.elementwise_inline_asm {self._move}, packed_element = 1 : i32, "
+            f"pure = false}} {sign} : i32 -> i32\n"
+            f"{name}_least = arith.constant {_LEAST} : i32\n"
+            f"{name} = arith.cmpi slt, {name}_moved, {name}_least : i32"
+        )
+        return name
+
+    def _sign(self, op: Op) -> str:
+        """An i32 of the function or partition that an op is in, which is never below `_LEAST`."""
         block = _entry(op)
-        if block not in self._of_block:
-            self._of_block[block] = self._captured(block) or self._computed(block, op)
-        return self._of_block[block]
+        if block not in self._signs:
+            self._signs[block] = self._captured(block) or self._computed(block, op)
+        return self._signs[block]
 
     def _captured(self, block: Block) -> str:
-        """The condition of the function, handed to a partition; "" outside of partitions."""
+        """That of the function, handed to a partition; "" outside of partitions."""
         specialize = block.parent_op
         if specialize is None or specialize.name != "ttg.warp_specialize":
             return ""
-        names = warp_specialize.add_capture(specialize, self.at(specialize), "i1")
+        names = warp_specialize.add_capture(specialize, self._sign(specialize), "i32")
         for partition, name in zip(warp_specialize.partitions(specialize), names, strict=True):
-            self._of_block[partition.region.entry] = name
-        return self._of_block[block]
+            self._signs[partition.region.entry] = name
+        return self._signs[block]
 
     def _computed(self, block: Block, op: Op) -> str:
         """From an argument of the function."""
@@ -50,14 +72,17 @@ class Conditions:
                 self._module.filename,
                 op.line,
             )
+        if argument.type == "i32":
+            return argument.name
         name = self._module.fresh("ablate")
-        number, kind, bound, lines = argument.name, argument.type, _LEAST, []
+        lines, number = [], argument.name
         if argument.type.startswith("!tt.ptr"):
-            number, kind, bound = f"{name}_at", "i64", 0
+            number = f"{name}_at"
             lines = [f"{number} = tt.ptr_to_int {argument.name} : {argument.type} -> i64"]
         lines += [
-            f"{name}_least = arith.constant {bound} : {kind}",
-            f"{name} = arith.cmpi slt, {number}, {name}_least : {kind}",
+            f"{name}_bits = arith.constant 32 : i64",
+            f"{name}_high = arith.shrsi {number}, {name}_bits : i64",
+            f"{name} = arith.trunci {name}_high : i64 to i32",
         ]
         block.prepend("\n".join(lines))
         return name

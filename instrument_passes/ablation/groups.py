@@ -17,7 +17,7 @@ GROUPS: Final[Mapping[str, str]] = {
     "math": "all slow math",
     "exchange": "all exchange between threads",
 }
-"""By name, what it has. exchange: reductions, layout conversions, shared memory, barriers."""
+"""By name, what it has: float64 is math; reductions, layout conversions and shared memory are exchange."""
 
 _OF_CLASS: Final[Mapping[str, str]] = {
     "load": "memory", "store": "memory", "atomic": "memory", "async_copy": "memory",

@@ -67,13 +67,12 @@ class Protected:
         read: set[int] = set()
         for node, _ in list(self._why.items()):
             if _reads(node):
-                arguments = self._graph.depends(*node.operands).arguments
-                read |= arguments or set()
+                read |= self._graph.positions(*node.operands).arguments or set()
         for node in self._graph.nodes:
             if not _TO_GLOBAL.search(node.name) or node in self._why:
                 continue
             pointers = [each for each in node.operands if _is_pointer(each)]
-            written = self._graph.depends(*pointers).arguments if pointers else None
+            written = self._graph.positions(*pointers).arguments if pointers else None
             if read and (written is None or written & read):
                 reason = "what it writes is read again, and an address or a branch rests on it"
                 self._why[node] = reason

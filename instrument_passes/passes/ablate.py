@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -55,8 +56,10 @@ class Ablate(Pass):
             raise ValueError(f"how={self.how} is none of {', '.join(_HOW)}")
         if not (self.ops or self.lines or self.numbers):
             raise ValueError("which ops? choose them by ops=, lines= or numbers=")
-        sizes = [half for each in self.memory for half in each.split(":", 1)]
-        wrong = [each for each in (*self.lines, *self.numbers, *sizes) if not each.isdecimal()]
+        unread = [each for each in self.memory if not re.fullmatch(r"\d+:\d+", each)]
+        if unread:
+            raise ValueError(f"memory={unread[0]} is not argument:bytes")
+        wrong = [each for each in (*self.lines, *self.numbers) if not each.isdecimal()]
         if wrong:
             raise ValueError(f"{wrong[0]!r} is not a number")
 
@@ -75,7 +78,7 @@ class Ablate(Pass):
         conditions = Conditions(module)
         for node in chosen:
             if self.how == OFF:
-                leave_out(node.op, conditions.at(node.op))
+                leave_out(node.op, conditions.before(node.op))
             else:
                 replace_addresses(graph, node, memory, resident=self.how == RESIDENT)
 

@@ -21,7 +21,6 @@ from profscope.instrument_passes.pipeline import run_pipeline
 __all__ = ["Experiment", "Plan"]
 
 _MOST_REGISTERS: Final = "ttg.maxnreg"
-_REGISTER_UNIT: Final = 8  # of a thread
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Experiment:
 
 
 class Plan:
-    """Of one module's text. memory: bytes behind each of the kernel's pointers, by argument. registers: of a
-    thread of the kernel, which experiments may not exceed, so that as many CTAs fit on an SM; 0 if unknown.
+    """Of one module's text. memory: bytes behind each of the kernel's pointers, by argument. registers: of
+    a thread, the most that experiments may take; 0 if unknown.
 
     refused: why there is none at all, else "".
     """
@@ -103,7 +102,8 @@ class Plan:
 
     def _checked(self, line: Experiment, how: str) -> Experiment:
         nodes = [self._graph.nodes[number] for number in line.numbers]
-        why = [why_fixed(self._graph, node, self._memory) for node in nodes]
+        resident = how == RESIDENT
+        why = [why_fixed(self._graph, node, self._memory, resident=resident) for node in nodes]
         free = tuple(number for number, reason in zip(line.numbers, why, strict=True) if not reason)
         return Experiment(
             how, free or line.numbers, line.group, line.op, line.file, line.line, line.depth,
@@ -114,7 +114,7 @@ class Plan:
 def _with_registers(text: str, registers: int) -> str:
     module = parse(text)
     if registers and module.attr(_MOST_REGISTERS) is None:
-        module.set_attr(_MOST_REGISTERS, f"{-(-registers // _REGISTER_UNIT) * _REGISTER_UNIT} : i32")
+        module.set_attr(_MOST_REGISTERS, f"{registers} : i32")
     return str(module)
 
 

@@ -66,9 +66,10 @@ def experiments_text(table: pd.DataFrame) -> Iterator[str]:
     shown = timed[timed["saved_pct"].abs() >= _SHOWN_PCT][:_MOST_ROWS]
     for row in shown.to_dict("records"):
         place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
-        between = f"{row['low_pct']:.0f} to {row['high_pct']:.0f}"
+        between = f"({row['low_pct']:.0f} to {row['high_pct']:.0f})"
+        told = "" if "kcycles" in table else f"{between:<14}"  # cycles are the same each time
         doubt = "" if row["valid"] else f"  [{row['why_not']}]"
-        yield f"{row['saved_pct']:6.1f} %  ({between:>9})  {row['experiment']:<10}  {row['op']}{place}{doubt}"
+        yield f"{row['saved_pct']:6.1f} %  {told}{row['experiment']:<10}  {row['op']}{place}{doubt}"
     if len(timed) > len(shown):
         yield f"{len(timed) - len(shown)} more save less than {_SHOWN_PCT:.0f} %; all in .experiments"
     yield from textwrap.wrap(_conclusion(timed), _WIDTH)
