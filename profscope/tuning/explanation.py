@@ -33,8 +33,10 @@ class Explanation:
     findings: of it, as `prof.findings()`, and two columns more. tries: a row for each try, the fastest first.
     launched: which of these is the launch. note: what differs from the program's launch, else "".
 
-    findings["tried"]: the best of the tries that a finding's advice names, "" if there is none with the same
-    results; measured_pct: what it saved of the bare time, in percent, missing if nothing was tried.
+    findings["tried"]: the best of the tries that a finding's advice names with the same results, else the
+    experiment that tests it, "" if there is neither; measured_pct: what it saved of the bare time, in
+    percent, missing if nothing was tried. If an experiment does what a repair would, its saving is the gain.
+    findings.attrs["refuted"]: findings that experiments refute, a line each.
 
     tries: options; us, low_us, high_us: the bare time and its 95 % interval; same_results: "bit-equal",
     "close" (attrs["tolerance"]) or "different", as the first launch; finding: whose advice it is, "" if
@@ -110,6 +112,8 @@ class Explanation:
                 yield from textwrap.wrap(text, _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 7)
         if most is not None and len(self.findings) > most:
             yield f"{len(self.findings) - most} more in .findings"
+        for text in self.findings.attrs.get("refuted", ()):
+            yield from textwrap.wrap(f"refuted by experiment: {text}", _WIDTH)
 
     def _tries(self, unit: str) -> Iterator[str]:
         shown = [

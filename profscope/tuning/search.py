@@ -21,6 +21,7 @@ from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
 from profscope.tuning.arguments import Arguments, bytes_behind
 from profscope.tuning.experiments.builds import Builds
+from profscope.tuning.experiments.checked import checked
 from profscope.tuning.experiments.running import Result, run
 from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
@@ -67,15 +68,16 @@ def explained(
             subject, chosen = best
             recorded = _recorded(chosen, arguments, machine)
             measured = _experiments(launch, chosen, chosen(), timer, limit_s)
+    experiments = experiments_table(measured, recorded.kernel, recorded.variant, timer.unit)
     return Explanation(
         kernel=recorded.kernel,
         variant=recorded.variant,
         profile=recorded.profile,
-        findings=with_measured(recorded.findings, tried),
+        findings=checked(with_measured(recorded.findings, tried), experiments),
         tries=tries_table(tried, timer.unit, trials.left_out),
         launched=subject.options,
         note=note,
-        experiments=experiments_table(measured, recorded.kernel, recorded.variant, timer.unit),
+        experiments=experiments,
     )
 
 
