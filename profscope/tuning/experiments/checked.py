@@ -38,8 +38,8 @@ _TESTS: Final[Mapping[str, _Test]] = {
 
 def checked(findings: pd.DataFrame, experiments: pd.DataFrame) -> pd.DataFrame:
     """The findings; if an experiment at its line tests one, `tried` and `measured_pct` say which and what it
-    saved. If it does what a repair would, its saving and interval are the gain; else the gain is at most that.
-    Cycles of the emulator are no gain.
+    saved. If it does what a repair would, its saving and interval are the gain; else the gain is at most
+    that. Cycles of the emulator are no gain.
 
     A finding whose experiment saves nothing is left out: attrs["refuted"] has a line for each.
     """
