@@ -92,7 +92,7 @@ class Questions(abc.ABC):
 
     @property
     def program(self) -> Program:
-        """Questions about the program around the kernels: `prof.program.steps()`."""
+        """Questions about the program around the kernels: `prof.program.host_scopes()`."""
         return Program(lambda: self.tables)
 
     @property

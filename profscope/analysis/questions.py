@@ -57,7 +57,6 @@ class Program(Group):
         def host_scopes(self) -> pd.DataFrame: ...
         def host_times(self, *, kernels: str | None = None) -> pd.DataFrame: ...
         def modules(self) -> pd.DataFrame: ...
-        def steps(self, scope: str = "step") -> pd.DataFrame: ...
 
 
 class Ranks(Group):
@@ -95,7 +94,7 @@ _CHOICE: Final = inspect.Parameter(
 _NOT_OF_KERNELS: Final = frozenset(
     (
         ".report", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
-        "program.modules", "program.steps", "ranks.collectives", "ranks.summary",
+        "program.modules", "ranks.collectives", "ranks.summary",
     )
 )  # fmt: skip
 """Questions with other rows, by group and name."""
