@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
+from profscope.analysis.breakdown import Account, bar_of, bar_symbols, basis_text
 from profscope.analysis.cause import FINDINGS_TITLE, qualified_text
 from profscope.analysis.findings import OF_THE_EMULATOR
-from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
+from profscope.analysis.model.entries import KernelEntry, KernelFinding, LineEntry
 from profscope.analysis.model.labels import differs_text
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, fit_end, fit_middle, grid, heading, pad, words, wrap

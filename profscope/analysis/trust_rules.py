@@ -41,7 +41,8 @@ FAR: Final = 0.30
 """Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
 
 
-class Reason(NamedTuple):
+@dataclass(frozen=True)
+class Reason:
     """Why: the rule's name, what follows (CARE or DISTRUST), and a sentence with the figures."""
 
     rule: str

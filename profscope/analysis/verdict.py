@@ -66,14 +66,6 @@ class KernelVerdict:
         lines += [f"  {reason.rule}: {reason.text}" for reason in self.reasons]
         return lines + [f"  not measured: {text}" for text in self.not_measured if text not in told]
 
-    def described(self) -> dict[str, Any]:
-        """JSON-able."""
-        return {
-            "label": self.label,
-            "reasons": [reason._asdict() for reason in self.reasons],
-            "not_measured": list(self.not_measured),
-        }
-
 
 class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     """By kernel and variant, in the order of their first launch; `str()` has all reasons in full.

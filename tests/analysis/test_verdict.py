@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -205,11 +204,6 @@ def test_in_brief_tells_of_the_kernel_that_matters_most() -> None:
 def test_nothing_was_launched() -> None:
     assert Profile().verdict.label == "nothing recorded"
     assert dict(Profile().verdict) == {}
-
-
-def test_it_is_json() -> None:
-    (judged,) = profile(dropped=1).verdict.values()
-    assert json.loads(json.dumps(judged.described()))["reasons"][0]["rule"] == "drops"
 
 
 def test_every_rule_is_in_the_docs_and_the_other_way_round() -> None:

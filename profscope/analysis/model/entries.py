@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from profscope.analysis.breakdown import UNKNOWN
+from profscope.analysis.breakdown import Account
 from profscope.analysis.cause import Gain
-from profscope.analysis.model.header_entries import Header, Program
+from profscope.analysis.model.header import Header, Program
+from profscope.analysis.trust_rules import Reason
 
 __all__ = [
     "SCHEMA",
-    "Account",
     "Configuration",
     "Ctas",
     "EvidenceValue",
@@ -41,20 +41,10 @@ __all__ = [
     "StallShare",
     "Tail",
     "VerdictEntry",
-    "VerdictReason",
     "Work",
 ]
 
 SCHEMA: Final = "profscope-model/1"
-
-
-@dataclass(frozen=True)
-class VerdictReason:
-    """Why figures need care: the rule's name, what follows from it, and a sentence with the figures."""
-
-    rule: str
-    label: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -137,26 +127,6 @@ class Source:
     file: str
     line: int
     sha256: str
-
-
-@dataclass(frozen=True)
-class Account:
-    """Where the launches' time goes: at most six shares, in whole tenths of a percent, which add up to 1.
-
-    basis: what they are from. advice: what makes the unknown share smaller, "" if it is small.
-    """
-
-    shares: Mapping[str, float]
-    basis: tuple[str, ...]
-    advice: str
-    not_measured: tuple[str, ...]
-
-    @property
-    def caveats(self) -> list[str]:
-        """What the shares do not tell, and what would: a sentence each."""
-        told = [f"{UNKNOWN}: {self.advice}"] if self.advice else []
-        split = (text.rpartition(": ") for text in self.not_measured if text.startswith("idle-sms"))
-        return told + [f"{parts} are not in the bar: {why}" for parts, _, why in split]
 
 
 @dataclass(frozen=True)
@@ -340,7 +310,7 @@ class KernelEntry:
     resources: Resources
     records: Records
     verdict: str
-    reasons: tuple[VerdictReason, ...]
+    reasons: tuple[Reason, ...]
     verdict_not_measured: tuple[str, ...]
     limits: Limits | None
     account: Account | None
