@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from profscope.analysis.spans.pieces import each_piece, pieces
 from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
 from profscope.analysis.spans.share_errors import share_errors
 from profscope.analysis.spans.summing import SummedSpans, summed_spans
-from profscope.analysis.texts import count_text, tag
+from profscope.analysis.texts import Markup, count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
@@ -30,6 +30,7 @@ __all__ = [
     "Verdict",
     "is_open_to_doubt",
     "verdict",
+    "verdict_html",
     "verdict_of",
 ]
 
@@ -140,16 +141,21 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """For notebooks: the label, the reasons of each kernel behind it; those of several unfold."""
-        items = [
-            tag("li", f"{each.kernel} #{each.variant}: ", tag("b", reason.rule), f" {reason.text}")
-            for each in self.values()
-            for reason in each.reasons
-        ]
-        head = "Verdict: ", tag("b", self.label), self.headline.removeprefix(self.label)
-        if not items:
-            return tag("p", *head)
-        return tag("details", tag("summary", *head), tag("ul", *items), open=len(self) == 1)
+        reasons = {f"{each.kernel} #{each.variant}": each.reasons for each in self.values()}
+        return verdict_html(self.label, self.headline, reasons)
+
+
+def verdict_html(label: str, headline: str, reasons: Mapping[str, Sequence[Reason]]) -> Markup:
+    """For notebooks: the label, and by kernel the reasons behind it; those of several unfold."""
+    items = [
+        tag("li", f"{name}: ", tag("b", reason.rule), f" {reason.text}")
+        for name, own in reasons.items()
+        for reason in own
+    ]
+    head = "Verdict: ", tag("b", label), headline.removeprefix(label)
+    if not items:
+        return tag("p", *head)
+    return tag("details", tag("summary", *head), tag("ul", *items), open=len(reasons) == 1)
 
 
 def verdict(tables: Tables) -> Verdict:

@@ -16,6 +16,7 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
 from profscope.analysis.texts import Child, Markup, clipped, joined, source_text, tag
+from profscope.analysis.verdict import verdict_html
 from profscope.errors import DrawError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -51,7 +52,8 @@ def overview(tables: Tables, held: str) -> Markup:
     head = tag("p", tag("b", "profscope"), " ", held, on)
     if not model.kernels:
         return tag("div", head)
-    parts: list[Child] = [head, _verdict(model)]
+    reasons = {entry.name: entry.reasons for entry in model.kernels}
+    parts: list[Child] = [head, verdict_html(model.verdict.label, model.verdict.headline, reasons)]
     if len(model.kernels) > 1:
         parts.append(_kernels(model))
     if is_large:
@@ -69,20 +71,6 @@ def overview(tables: Tables, held: str) -> Markup:
             style=_QUIET)
     )  # fmt: skip
     return tag("div", *parts)
-
-
-def _verdict(model: ProfileModel) -> Markup:
-    """The label, and the reasons of each kernel behind it; those of several unfold."""
-    items = [
-        tag("li", f"{entry.name}: ", tag("b", reason.rule), f" {reason.text}")
-        for entry in model.kernels
-        for reason in entry.reasons
-    ]
-    verdict = model.verdict
-    head = "Verdict: ", tag("b", verdict.label), verdict.headline.removeprefix(verdict.label)
-    if not items:
-        return tag("p", *head)
-    return tag("details", tag("summary", *head), tag("ul", *items), open=len(model.kernels) == 1)
 
 
 def _kernels(model: ProfileModel) -> Markup:

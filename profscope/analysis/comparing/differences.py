@@ -86,7 +86,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     corrected = are_corrected(a) and are_corrected(b)
     sides = Side(a, unit, corrected=corrected), Side(b, unit, corrected=corrected)
     with worker_pool(2) as pool:  # beside each other: numpy lets threads run
-        list(pool.map(Side.add_up, sides))
+        list(pool.map(lambda side: side.spans, sides))
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
     lines = Lines(*sources)
     if not all(sources):
@@ -170,7 +170,7 @@ def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand] |
     if a.empty or b.empty:
         texts = [_recorded_text(side, launches) for side, launches in zip(sides, of_all, strict=True)]
         return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same ctas="
-    return _operand(pair, sides[0], a), _operand(pair, sides[1], b)
+    return _operand(sides[0], a), _operand(sides[1], b)
 
 
 def _chose_alike(sides: tuple[Side, Side], a: pd.DataFrame, b: pd.DataFrame) -> bool:
@@ -192,9 +192,9 @@ def _recorded_text(side: Side, launches: pd.DataFrame) -> str:
     return f"{recorded} of {count_text(grid, 'CTA')} (ctas={chosen})"
 
 
-def _operand(pair: Pair, side: Side, launches: pd.DataFrame) -> Operand:
+def _operand(side: Side, launches: pd.DataFrame) -> Operand:
     launches = side.warm(launches)
-    return Operand(side.figures(pair.kernel, launches), side.durations(launches))
+    return Operand(side.figures(launches), side.durations(launches))
 
 
 def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
