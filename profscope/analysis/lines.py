@@ -34,7 +34,7 @@ from profscope.analysis.timeline.distances import compared
 from profscope.errors import OptionError
 from profscope.schema import Tables
 
-__all__ = ["LINE_COLUMNS", "line_counts", "lines", "lines_alone", "lines_of"]
+__all__ = ["LINE_COLUMNS", "line_counts", "lines", "lines_of"]
 
 _DTYPES = {
     "kernel": "str",
@@ -118,8 +118,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     the summary's `share` says of the scopes there.
     Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
 
-    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"]: the
-    rows of `prof.timeline.distances()`, a list of dicts.
+    attrs["not_measured"]: a list of texts, what could not be told and why.
     Raises OptionError for a bad `top`.
     """
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
@@ -130,15 +129,9 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     return table[table.groupby(CONFIGURATION).cumcount() < top].reset_index(drop=True)
 
 
-def lines_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
-    """`lines` of tables whose witnesses are known."""
-    result, apart = lines_alone(tables, known)
-    result.attrs["distances"] = _plain(apart)
-    return result
-
-
-def lines_alone(tables: Tables, known: TimeSources) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`lines` with attrs["not_measured"] alone, and what `distances` returns."""
+def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
+    """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
+    apart = compared(known, tables.metadata) if apart is None else apart
     bare, recorded = known.counts["bare"], known.counts["spans"]
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
@@ -156,19 +149,9 @@ def lines_alone(tables: Tables, known: TimeSources) -> tuple[pd.DataFrame, pd.Da
     columns |= _work(rows, known.summary) | _counts(rows, counted)
     columns |= {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
-    apart = compared(known, tables.metadata)
-    result.attrs["not_measured"] = [
-        *_not_measured(tables, rows, known.times),
-        *apart.attrs["not_measured"],
-    ]
-    return result, apart
-
-
-def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(name): None if pd.isna(value) else value for name, value in row.items()}
-        for row in table.astype(object).to_dict("records")
-    ]
+    missing = _not_measured(tables, rows, known.times)
+    result.attrs["not_measured"] = [*missing, *apart.attrs["not_measured"]]
+    return result
 
 
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -165,20 +165,21 @@ def verdict(tables: Tables) -> Verdict:
     "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
     """
-    apart = distances(tables).to_dict("records") if len(tables.samples) else []
+    apart = distances(tables) if len(tables.samples) else pd.DataFrame()
     return verdict_of(tables, overhead(tables), apart, partial(summed_spans, tables))
 
 
 def verdict_of(
     tables: Tables,
     costs: pd.DataFrame,
-    apart: list[dict[Any, Any]],
+    apart: pd.DataFrame,
     spans: Callable[[], SummedSpans],
 ) -> Verdict:
-    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead`
-    returns, and the rows of `distances`. spans: of the tables, asked for if only some CTAs were recorded."""
+    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead` and
+    `distances` return. spans: of the tables, asked for if only some CTAs were recorded."""
     launches = tables.launches
-    rows, said = costs.to_dict("records"), costs.attrs["not_measured"]
+    rows, pairs = costs.to_dict("records"), apart.to_dict("records")
+    said = costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
     is_sampled = bool((grid_scales(launches) != 1).any()) and len(tables.df) > 0
     errors = share_errors(tables, spans()) if is_sampled else {}
@@ -191,7 +192,7 @@ def verdict_of(
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_median(clocks, of_variant),
-            distances=[row for row in apart if (row["kernel"], row["variant"]) == (kernel, variant)],
+            distances=[row for row in pairs if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
             share_error=errors.get((kernel, variant)),
             tool=str(tables.metadata.get("tool") or ""),

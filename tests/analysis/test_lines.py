@@ -81,7 +81,6 @@ def test_spans_alone() -> None:
     assert table[["share_samples", "share_samples_recorded"]].isna().all(axis=None)
     assert table["samples"].sum() == 0
     assert table.attrs["not_measured"] == ["no samples: session(hardware=True) takes some"]
-    assert table.attrs["distances"] == []
 
 
 def test_samples_rank_lines_and_say_why_they_wait() -> None:

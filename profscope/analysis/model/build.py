@@ -11,7 +11,7 @@ import pandas as pd
 from profscope.analysis.breakdown import time_accounts
 from profscope.analysis.limits import limits_of
 from profscope.analysis.line_rows import TimeSources, witnesses
-from profscope.analysis.lines import lines_alone
+from profscope.analysis.lines import lines_of
 from profscope.analysis.model.entries import SCHEMA, LeftOutOfModel, ProfileModel, VerdictEntry
 from profscope.analysis.model.header import header_of, program_of
 from profscope.analysis.model.judgement import Judgement, judgement_of
@@ -56,23 +56,23 @@ class ModelSources:
         return witnesses(self.tables, self.summary)
 
     @cached_property
-    def _lines_and_distances(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        lines, distances = lines_alone(self.tables, self.time_sources)
-        self.lines_not_measured: list[str] = lines.attrs["not_measured"]
+    def distances(self) -> pd.DataFrame:
+        return compared(self.time_sources, self.tables.metadata)
+
+    @cached_property
+    def _lines(self) -> tuple[pd.DataFrame, list[str]]:
+        lines = lines_of(self.tables, self.time_sources, self.distances)
+        missing = lines.attrs["not_measured"]
         lines.attrs = {}  # pandas copies them, deeply, with whatever is asked of a table
-        return lines, distances
+        return lines, missing
 
     @property
     def lines(self) -> pd.DataFrame:
-        return self._lines_and_distances[0]
+        return self._lines[0]
 
-    @cached_property
-    def distances(self) -> list[dict[Any, Any]]:
-        if not len(self.tables.samples):
-            return []
-        known = vars(self).get("_lines_and_distances")
-        table = known[1] if known else compared(self.time_sources, self.tables.metadata)
-        return table.to_dict("records")
+    @property
+    def lines_not_measured(self) -> list[str]:
+        return self._lines[1]
 
 
 def profile_model(
@@ -105,7 +105,8 @@ def profile_model(
             time_accounts(judged, of_whole.time_sources, shown) if "accounts" in parts and shown else {}
         )
         costs = overhead(judged)
-        verdict = verdict_of(judged, costs, of_whole.distances, lambda: of_whole.spans)
+        apart = of_whole.distances if len(judged.samples) else pd.DataFrame()
+        verdict = verdict_of(judged, costs, apart, lambda: of_whole.spans)
         judgement = asked.result() if asked else judgement
     assert judgement is not None
     summary = sources.summary if {*parts} & {"lines", "work"} else pd.DataFrame()
