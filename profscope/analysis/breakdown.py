@@ -175,7 +175,7 @@ def breakdown_answers(
 ) -> Iterator[Answer]:
     """The rows of each configuration, or only of these kernels and variants."""
     spans, samples, launches = (
-        dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
+        dict(configurations(table)) for table in (known.times, known.samples, tables.launches)
     )
     basis = "model" if tables.emulated else "samples"
     refused = refused_evidence(tables.metadata)

@@ -48,9 +48,7 @@ _DTYPES = {
     "share_samples": "Float64",
     "share_samples_low": "Float64",
     "share_samples_high": "Float64",
-    "share_samples_recorded": "Float64",
     "samples": "int64",
-    "samples_recorded": "int64",
     "stalls": "str",
     "waits_for": "str",
     "bytes_at_most": "Int64",
@@ -89,8 +87,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     | `self_error_pct` | Float64 | standard error of that time in percent, as in the summary |
     | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
     | `share_samples_low`, `share_samples_high` | Float64 | the interval of 95 % for it (`shares_between`) |
-    | `share_samples_recorded` | Float64 | of the binary that records |
-    | `samples`, `samples_recorded` | int64 | how many there were |
+    | `samples` | int64 | how many there were |
     | `stalls` | str | the top reasons why warps did not go on: "long_scoreboard 62 %, wait 11 %" |
     | `waits_for` | str | on what: "long_scoreboard on load x, line 46 (62 %)" |
     | `bytes_at_most`, `flops` | Int64 | as in the summary, of the ops there; bytes of global memory alone |
@@ -116,7 +113,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
     the summary's `share` says of the scopes there.
-    Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
+    Samples, stalls, waits and instructions are of the bare binary.
 
     attrs["not_measured"]: a list of texts, what could not be told and why.
     Raises OptionError for a bad `top`.
@@ -132,20 +129,18 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
 def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
     """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
     apart = compared(known, tables.metadata) if apart is None else apart
-    bare, recorded = known.counts["bare"], known.counts["spans"]
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
-    paths = [table[[*ROW, "call_path"]] for table in (inside, bare, recorded, counted)]
+    paths = [table[[*ROW, "call_path"]] for table in (inside, known.samples, counted)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     rows["self_share"], took = _shares(rows, known.times, "self_time")
     rows["self_error_pct"] = _errors(tables, rows, took)
-    for name, table in (("samples", bare), ("samples_recorded", recorded)):
-        share, rows[name] = _shares(rows, table, "samples")
-        enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
-        rows[f"share_{name}"] = share.where(enough)
+    share, rows["samples"] = _shares(rows, known.samples, "samples")
+    enough = rows.groupby(CONFIGURATION)["samples"].transform("sum") >= FEWEST_SAMPLES
+    rows["share_samples"] = share.where(enough)
     rows = _with_intervals(rows)
     rows = _ranked(rows, tables, inside)
-    columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
+    columns = {**rows.reset_index(), **_reasons(rows, known.samples, Sources(tables.metadata))}
     columns |= _work(rows, known.summary) | _counts(rows, counted)
     columns |= {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
@@ -217,16 +212,13 @@ def _ranked(rows: pd.DataFrame, tables: Tables, times: pd.DataFrame) -> pd.DataF
     return rows.iloc[order.sort_values(by, ascending=ascending, kind="stable").index]
 
 
-def _reasons(
-    rows: pd.DataFrame, bare: pd.DataFrame, recorded: pd.DataFrame, sources: Sources
-) -> dict[str, list[Any]]:
-    was_sampled = rows.groupby(CONFIGURATION)["samples"].transform("sum") > 0
-    groups = {True: dict(iter(bare.groupby(ROW))), False: dict(iter(recorded.groupby(ROW)))}
+def _reasons(rows: pd.DataFrame, samples: pd.DataFrame, sources: Sources) -> dict[str, list[Any]]:
+    groups = dict(iter(samples.groupby(ROW)))
     columns: dict[str, list[Any]] = {
         name: [] for name in ("source", "stalls", "waits_for", "stall_counts", "waits")
     }
-    for key, is_bare in zip(rows.index, was_sampled, strict=True):
-        own = groups[bool(is_bare)].get(key)
+    for key in rows.index:
+        own = groups.get(key)
         counts = [] if own is None else stall_counts(own)
         waits = [] if own is None else wait_counts(own, sources)
         columns["source"].append(sources.text(key[2], key[3]))
@@ -260,8 +252,7 @@ def _counts(rows: pd.DataFrame, counted: pd.DataFrame) -> dict[str, Any]:
 
 def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
-    bare_last = sorted(binaries, key=lambda entry: bool(entry["binary"] == "bare"))
-    chosen = {(entry["kernel"], entry["variant"]): entry["instructions"] for entry in bare_last}
+    chosen = {(entry["kernel"], entry["variant"]): entry["instructions"] for entry in binaries}
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
     for configuration, places in chosen.items():
         for file, line, path, classes in places:
@@ -283,9 +274,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
     for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
         name = f"{kernel} #{variant}" if variant else str(kernel)
         bare = int(group["samples"].sum())
-        if len(tables.samples) and not bare:
-            texts.append(f"{name}: no launch of its bare binary was sampled")
-        elif 0 < bare < FEWEST_SAMPLES:
+        if 0 < bare < FEWEST_SAMPLES:
             texts.append(f"{name}: {bare} samples, fewer than {FEWEST_SAMPLES}, rank no lines")
         if group["self_share"].isna().all():
             texts.append(f"{name}: no launch was recorded, so there are samples alone")

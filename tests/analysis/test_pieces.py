@@ -7,9 +7,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profscope.analysis.findings import findings, findings_with
+from profscope.analysis.findings import findings
 from profscope.analysis.kernels import kernel_analysis as judging_module
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.model.judgement import judgement_of
 from profscope.analysis.spans import pieces as module
 from profscope.analysis.spans.corrections import CORRECTED, narrow_durations, with_corrected
 from profscope.analysis.spans.pieces import pieces
@@ -45,7 +46,7 @@ def test_findings_are_the_same_where_the_summary_is_known(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(judging_module, "MOST_SPANS", most)
-    told = findings_with(tables, summed_spans(tables))
+    told = judgement_of(tables, (), summed_spans(tables)).findings
     pd.testing.assert_frame_equal(told, findings(tables))
     assert told.attrs == findings(tables).attrs
     known = kernel_analyses(tables, known=summed_spans(tables))

@@ -25,7 +25,7 @@ from profscope.analysis.comparing.operands import (
     option_notes,
     unit_of,
 )
-from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
+from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.rows import grid_ctas, grid_scales
@@ -120,7 +120,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     if not parts:
         why = "; ".join(joined([Said(each.pair.name, each.why_not) for each in groups]))
         raise DiffError(f"the kernels of both profiles cannot be compared: {why}")
-    table = _in_order(_judged(parts))
+    table = _in_order(_tested(parts))
     table = table[list(DTYPES)].astype(DTYPES)
     durations = "corrected" if corrected else "raw"
     table.attrs = {"unit": unit, "emulated": a.emulated, "durations": durations}
@@ -197,7 +197,7 @@ def _operand(side: Side, launches: pd.DataFrame) -> Operand:
     return Operand(side.figures(launches), side.durations(launches))
 
 
-def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
+def _tested(parts: Sequence[Rows]) -> pd.DataFrame:
     """The rows with what tests tell of them, all at once, and a status that follows it."""
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
     a, b = (
@@ -310,35 +310,24 @@ def program(a: Side, b: Side, groups: Sequence[ComparedKernel], table: pd.DataFr
     """
     rows = table[(table["kind"] == LAUNCH) & (table["status"] == "changed")]
     changed = set(rows[list(COMPARED)].itertuples(index=False, name=None))
-    took = [
-        (_took(a, each.pair.kernel, each.pair.a), _took(b, each.pair.kernel, each.pair.b)) for each in groups
+    result: dict[str, Any] = {}
+    open_groups: list[dict[str, Any]] = [
+        {"name": each.pair.name, "why": each.why_not} for each in groups if each.why_not
     ]
-    result: dict[str, Any] = {
-        "launches_a": sum(_launches(a, each.pair.kernel, each.pair.a) for each in groups),
-        "launches_b": sum(_launches(b, each.pair.kernel, each.pair.b) for each in groups),
-    }
-    for side, times in zip("ab", zip(*took, strict=True), strict=True):
+    for name, side in zip("ab", (a, b), strict=True):
+        launches = [side.all_launches(each.pair.kernel, getattr(each.pair, name)) for each in groups]
+        times = [float(side.durations(own).took.sum()) for own in launches]
         total = sum(times)
-        open_time = sum(time for time, each in zip(times, groups, strict=True) if each.why_not)
-        other = sum(time for time, each in zip(times, groups, strict=True) if each.pair.names in changed)
-        result[f"total_{side}"] = total
-        result[f"changed_{side}"] = (open_time + other) / total if total else 0.0
-        result[f"not_judged_{side}"] = open_time / total if total else 0.0
-    result["not_judged"] = [
-        {"name": each.pair.name, "why": each.why_not}
-        | {side: time / (result[f"total_{side}"] or 1.0) for side, time in zip("ab", times, strict=True)}
-        for each, times in zip(groups, took, strict=True)
-        if each.why_not
-    ]
-    return result
-
-
-def _took(side: Side, kernel: str, group: LaunchGroup | None) -> float:
-    return 0.0 if group is None else float(side.durations(side.all_launches(kernel, group)).took.sum())
-
-
-def _launches(side: Side, kernel: str, group: LaunchGroup | None) -> int:
-    return 0 if group is None else len(side.all_launches(kernel, group))
+        parts = [time / (total or 1.0) for time in times]
+        is_open = [bool(each.why_not) for each in groups]
+        is_other = [each.pair.names in changed or bool(each.why_not) for each in groups]
+        result[f"launches_{name}"] = sum(map(len, launches))
+        result[f"total_{name}"] = total
+        result[f"changed_{name}"] = float(np.dot(parts, is_other))
+        result[f"not_judged_{name}"] = float(np.dot(parts, is_open))
+        for group, part in zip(open_groups, np.compress(is_open, parts), strict=True):
+            group[name] = float(part)
+    return result | {"not_judged": open_groups}
 
 
 # Words of a comparison that the terminal and the page share.

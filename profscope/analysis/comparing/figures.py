@@ -74,8 +74,10 @@ class Side:
         self.unit = unit
         self._scales = launch_scales(tables)
 
-    def all_launches(self, kernel: str, group: LaunchGroup) -> pd.DataFrame:
-        """The launches of a group that count."""
+    def all_launches(self, kernel: str, group: LaunchGroup | None) -> pd.DataFrame:
+        """The launches of a group that count; none if there is none."""
+        if group is None:
+            return self.tables.launches.iloc[:0]
         return self._groups.get((kernel, group.variant, *group.grid), self.tables.launches.iloc[:0])
 
     @cached_property

@@ -184,8 +184,7 @@ class LineEntry:
     """A source line, all call paths to it together.
 
     self_share, self_time: of its spans, over the kernel's warp time; spans: how many, of the scope that is
-    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence;
-    share_samples_recorded: of those of launches that recorded.
+    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence.
     """
 
     id: str
@@ -200,7 +199,6 @@ class LineEntry:
     share_samples: float | None
     share_samples_low: float | None
     share_samples_high: float | None
-    share_samples_recorded: float | None
     samples: int
     stalls: tuple[StallShare, ...]
     waits_for: str

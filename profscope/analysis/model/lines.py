@@ -41,7 +41,7 @@ def lines_entry(
 ) -> Lines:
     """rows: of one configuration, of `lines`; spans: of its summary."""
     own = _spans_at_lines(spans, unit)
-    timed = rows[(rows["samples"] > 0) | (rows["samples_recorded"] > 0) | _is_in(rows, own)]
+    timed = rows[(rows["samples"] > 0) | _is_in(rows, own)]
     samples = int(rows["samples"].sum())
     names = _short_names(timed["file"])
     entries = [
@@ -112,7 +112,6 @@ def merged_line(
         share_samples=share,
         share_samples_low=low,
         share_samples_high=high,
-        share_samples_recorded=total_of(path["share_samples_recorded"] for path in paths),
         samples=here,
         stalls=_stalls(counts),
         waits_for=wait_text(_merged_waits(path["waits"] for path in paths), stalled),

@@ -169,7 +169,7 @@ def _records(table: Any) -> Iterator[dict[str, Any]]:
 
 def _has_time(row: dict[str, Any], timed: set[tuple[Any, Any]]) -> bool:
     """Whether spans or samples say something of a row of lines(): of others only instructions are counted."""
-    return bool(row["samples"] or row["samples_recorded"]) or (row["file"], row["line"]) in timed
+    return bool(row["samples"]) or (row["file"], row["line"]) in timed
 
 
 class _Maker:

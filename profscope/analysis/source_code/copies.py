@@ -25,8 +25,6 @@ class Flight:
 
     scope: str
     line: int
-    wait: str
-    wait_line: int
     count: int
     ahead: int | None
     others: bool
@@ -69,10 +67,10 @@ def flights(tables: Tables) -> dict[tuple[str, int], Flights]:
     made: dict[tuple[str, int], dict[tuple[str, int], list[Flight]]] = {}
     for key, rows in table.groupby(["kernel", "variant", "scope", "wait", *_PLACES], sort=False):
         names: Any = key
-        kernel, variant, scope, wait, _, line, wait_file, wait_line = names
+        kernel, variant, scope, _, _, line, wait_file, wait_line = names
         middle = rows["ahead"].median()
         flight = Flight(
-            scope, int(line), wait, int(wait_line), len(rows),
+            scope, int(line), len(rows),
             None if np.isnan(middle) else round(middle), bool(rows["others"].any()),
         )  # fmt: skip
         of_kernel = made.setdefault((kernel, int(variant)), {})
