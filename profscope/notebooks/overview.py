@@ -39,17 +39,17 @@ _QUIET: Final = "opacity: 0.75"
 _LEFT: Final = "text-align: left; white-space: nowrap; color: inherit"
 
 
-def overview(tables: Tables, held: str) -> Markup:
+def overview(tables: Tables, described: str) -> Markup:
     """The verdict, kernels, and of the longest where their time goes, findings and the lines that take most.
 
-    held: what there is.
+    described: what the profile holds.
     """
     is_large = len(tables.df) > MOST_SPANS
     parts_of_model = () if is_large else ("accounts", "findings", "lines")
     model = profile_model(tables, parts=parts_of_model, detailed=_DETAILED)
     device = model.header.device.name
     on = f", {device}" if device and not model.emulated else ""
-    head = tag("p", tag("b", "profscope"), " ", held, on)
+    head = tag("p", tag("b", "profscope"), " ", described, on)
     if not model.kernels:
         return tag("div", head)
     reasons = {entry.name: entry.reasons for entry in model.kernels}
