@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -19,9 +19,6 @@ from profscope.schema import Tables
 __all__ = [
     "CONFIGURATION",
     "GAP",
-    "ISSUED",
-    "LEAST_SHARE",
-    "MOST_STALLS",
     "PLACE",
     "ROW",
     "TimeSources",
@@ -30,6 +27,7 @@ __all__ = [
     "folded_path",
     "placed",
     "stall_counts",
+    "stall_shares",
     "stall_text",
     "wait_counts",
     "wait_text",
@@ -145,11 +143,17 @@ def stall_counts(rows: pd.DataFrame) -> list[list[Any]]:
     return [[str(stall), int(count)] for stall, count in counts.items()]
 
 
-def stall_text(counts: list[list[Any]]) -> str:
-    """ "long_scoreboard 62 %, wait 11 %": of all samples of the line, those that went on among them."""
+def stall_shares(counts: list[list[Any]]) -> list[tuple[str, float]]:
+    """Why warps did not go on, as far as it is worth a word: of all samples of the line, those that went on
+    among them."""
     total = sum(count for _, count in counts)
-    told = [(stall, count) for stall, count in counts if stall != ISSUED and count >= LEAST_SHARE * total]
-    return ", ".join(f"{stall} {_percent(count, total)}" for stall, count in told[:MOST_STALLS])
+    shares = [(stall, count / total) for stall, count in counts if stall != ISSUED]
+    return [(stall, share) for stall, share in shares if share >= LEAST_SHARE][:MOST_STALLS]
+
+
+def stall_text(shares: Iterable[tuple[str, float]]) -> str:
+    """ "long_scoreboard 62 %, wait 11 %"."""
+    return ", ".join(f"{stall} {100 * share:.0f} %" for stall, share in shares)
 
 
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:

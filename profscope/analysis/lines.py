@@ -21,6 +21,7 @@ from profscope.analysis.line_rows import (
     folded_path,
     placed,
     stall_counts,
+    stall_shares,
     stall_text,
     wait_counts,
     wait_text,
@@ -222,7 +223,7 @@ def _reasons(rows: pd.DataFrame, samples: pd.DataFrame, sources: Sources) -> dic
         counts = [] if own is None else stall_counts(own)
         waits = [] if own is None else wait_counts(own, sources)
         columns["source"].append(sources.text(key[2], key[3]))
-        columns["stalls"].append(stall_text(counts))
+        columns["stalls"].append(stall_text(stall_shares(counts)))
         columns["waits_for"].append(wait_text(waits, sum(count for _, count in counts)))
         columns["stall_counts"].append(counts)
         columns["waits"].append(waits)

@@ -45,8 +45,7 @@ _LEAST_SPREAD: Final = 1e-3
 """Relative: a few launches may agree better than that by chance, for clocks count in steps."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
+class Sample(NamedTuple):
     """One side's figures, by row: their mean, the variance of this mean, and its degrees of freedom.
 
     variance is NaN where one launch of one CTA says nothing of it.
@@ -55,9 +54,6 @@ class Sample:
     mean: Floats
     variance: Floats
     freedom: Floats
-
-    def __len__(self) -> int:
-        return len(self.mean)
 
 
 def sample_of_launches(figures: Floats) -> Sample:

@@ -14,7 +14,6 @@ from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import (
     LAUNCH,
     Operand,
-    Rows,
     Said,
     joined,
     missing_of,
@@ -76,7 +75,6 @@ DTYPES: Final[dict[str, Any]] = {
 }
 """The columns of the table."""
 
-_SAMPLE: Final = ("mean", "variance", "freedom")
 _ORDER: Final = ("kernel", "group", "row", "async", "noise", "change")
 
 
@@ -92,7 +90,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     if not all(sources):
         notes.append("a profile has no source texts: lines are matched by number, and edits are not followed")
     notes += option_notes(a, b)
-    parts: list[Rows] = []
+    parts: list[pd.DataFrame] = []
     noted: list[Said] = []
     missing: list[Said] = []
     groups: list[ComparedKernel] = []
@@ -149,7 +147,7 @@ def _floor(pair: Pair, sides: tuple[Side, Side], *, single: bool) -> Floor:
     return floor_of(emulated=sides[0].tables.emulated, same_build=pair.same_build, single=single)
 
 
-def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[Rows]:
+def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[pd.DataFrame]:
     """The row of launches that one side has; none if both have them."""
     if pair.a is not None and pair.b is not None:
         return []
@@ -197,21 +195,19 @@ def _operand(side: Side, launches: pd.DataFrame) -> Operand:
     return Operand(side.figures(launches), side.durations(launches))
 
 
-def _tested(parts: Sequence[Rows]) -> pd.DataFrame:
+def _tested(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The rows with what tests tell of them, all at once, and a status that follows it."""
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    table = pd.concat(parts, ignore_index=True)
     a, b = (
-        Sample(*(np.concatenate([getattr(each, name) for each in side]) for name in _SAMPLE))
-        for side in ([part.a for part in parts], [part.b for part in parts])
+        Sample(*(table[f"{name}_{side}"].to_numpy(np.float64) for name in Sample._fields)) for side in "ab"
     )
-    test = compared(a, b, np.concatenate([part.floor for part in parts]))
-    comparable = np.concatenate([np.full(len(part.floor), part.comparable) for part in parts])
-    significant = benjamini_hochberg(np.where(comparable, test.probability, 1.0))
-    status = np.where((columns["status"] == "same") & significant, "changed", columns["status"])
+    test = compared(a, b, table["floor"].to_numpy(np.float64))
+    significant = benjamini_hochberg(np.where(table["comparable"], test.probability, 1.0))
+    status = table["status"].mask((table["status"] == "same") & significant, "changed")
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(a.mean > 0, 100 * test.change / a.mean, np.nan)
     told = {"change": test.change, "low": test.low, "high": test.high, "percent": percent}
-    return pd.DataFrame(columns | told | {"status": status, "significant": significant})
+    return table.assign(**told, status=status, significant=significant)
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:

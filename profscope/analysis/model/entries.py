@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from profscope.analysis.breakdown import Account
 from profscope.analysis.cause import Gain
+from profscope.analysis.line_rows import stall_text
 from profscope.analysis.model.header import Header, Program
 from profscope.analysis.trust_rules import Reason
 
@@ -212,8 +213,7 @@ class LineEntry:
 
     @property
     def stalls_text(self) -> str:
-        """ "long_scoreboard 62 %, wait 11 %"."""
-        return ", ".join(f"{each.stall} {100 * each.share:.0f} %" for each in self.stalls)
+        return stall_text((each.stall, each.share) for each in self.stalls)
 
 
 @dataclass(frozen=True)

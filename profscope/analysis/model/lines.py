@@ -15,7 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.estimates import shares_between
-from profscope.analysis.line_rows import GAP, ISSUED, LEAST_SHARE, MOST_STALLS, wait_text
+from profscope.analysis.line_rows import GAP, stall_shares, wait_text
 from profscope.analysis.model.entries import LineEntry, Lines, StallShare
 from profscope.analysis.model.numbers import known_count, known_number
 
@@ -113,18 +113,11 @@ def merged_line(
         share_samples_low=low,
         share_samples_high=high,
         samples=here,
-        stalls=_stalls(counts),
+        stalls=tuple(StallShare(*each) for each in stall_shares(counts)),
         waits_for=wait_text(_merged_waits(path["waits"] for path in paths), stalled),
         bytes_at_most=known_count(total_of(path["bytes_at_most"] for path in paths)),
         flops=known_count(total_of(path["flops"] for path in paths)),
     )
-
-
-def _stalls(counts: list[list[Any]]) -> tuple[StallShare, ...]:
-    """Why warps did not go on, as far as it is worth a word."""
-    total = sum(count for _, count in counts)
-    told = [(stall, count) for stall, count in counts if stall != ISSUED and count >= LEAST_SHARE * total]
-    return tuple(StallShare(stall, count / total) for stall, count in told[:MOST_STALLS])
 
 
 def _by_line(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], list[dict[Hashable, Any]]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.line_rows import stall_counts, stall_text
+from profscope.analysis.line_rows import stall_counts, stall_shares, stall_text
 from profscope.analysis.overhead import variant_entry
 from profscope.analysis.sources import sampled_code
 from profscope.binaries.ptx import read_ptx
@@ -117,7 +117,7 @@ def _sass(tables: Tables, kernel: str, variant: int) -> Listing:
     for pc, text, file, line in instructions:
         part = by_pc.get(pc)
         count = 0 if part is None else int(part["samples"].sum())
-        stalls = "" if part is None else stall_text(stall_counts(part))
+        stalls = "" if part is None else stall_text(stall_shares(stall_counts(part)))
         share = count / total if total else None
         code.setdefault((file, line), []).append(Instruction(pc, True, text, share, count, stalls))
     return Listing(code, [f"{kernel}: SASS of the bare binary, with its {total:,} samples"])

@@ -5,7 +5,6 @@ Every view asks here, so that tails, waves, idle SMs and launch times are the sa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ import pandas as pd
 
 from profscope.analysis.spans.corrections import are_corrected, weighed
 from profscope.analysis.spans.rows import (
-    GROUP_COLUMNS,
     Floats,
     Ints,
     ended,
@@ -306,18 +304,11 @@ def whole_warps(tables: Tables, unit: str) -> pd.DataFrame:
 
 
 def recorded_counts(tables: Tables) -> pd.DataFrame:
-    """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of; int64."""
-    df, key = tables.df, list(GROUP_COLUMNS)
-    roots = df[["kernel", *_WARP]].iloc[outermost(df)]
-    number, groups = launch_groups(replace(tables, df=roots))
-    # Numbers in place of names, which take pandas long to tell apart; a launch has one variant.
-    warps = roots.assign(kernel=roots["kernel"].cat.codes, group=number).drop_duplicates()
-    ctas = warps.drop_duplicates(["kernel", "group", "launch", "cta"])
-    launches = ctas.drop_duplicates(["kernel", "group", "launch"])
-    parts = {"launches": launches, "ctas": ctas, "warps": warps}
-    counts = pd.DataFrame({name: rows.groupby(["kernel", "group"]).size() for name, rows in parts.items()})
-    counts = counts.reset_index()
-    names = roots["kernel"].cat.categories[counts["kernel"]].astype("str")
-    variant = groups["variant"].to_numpy()[counts["group"]]
-    both = counts[[*parts]].assign(kernel=names, variant=variant)
-    return both.groupby(key, as_index=False).sum().astype(dict.fromkeys(parts, "int64"))
+    """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of."""
+    roots = tables.df[_WARP].iloc[outermost(tables.df)]
+    number, groups = launch_groups(tables.launches)
+    warps = roots.assign(group=number.of(roots["launch"].to_numpy())).drop_duplicates()
+    ctas = warps.drop_duplicates(["launch", "cta"])
+    parts = {"launches": ctas.drop_duplicates("launch"), "ctas": ctas, "warps": warps}
+    counts = {name: np.bincount(rows["group"], minlength=len(groups)) for name, rows in parts.items()}
+    return groups.assign(**counts)
