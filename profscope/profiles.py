@@ -9,7 +9,14 @@ from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from profscope.analysis.questions import Program, Ranks, Timeline, find_question, places, question_names
+from profscope.analysis.questions import (
+    Program,
+    Ranks,
+    Timeline,
+    find_question,
+    nearest_question,
+    question_names,
+)
 from profscope.errors import DiffError, OptionError
 from profscope.progress import working
 from profscope.schema import Tables
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from profscope.analysis.verdict import Verdict
     from profscope.plotting.plots import Plots
 
-__all__ = ["Profile", "Questions", "diff", "held", "load"]
+__all__ = ["Profile", "Questions", "describe", "diff", "load"]
 
 
 class Questions(abc.ABC):
@@ -88,11 +95,11 @@ class Questions(abc.ABC):
         """What a notebook shows of it (docs/views.md)."""
         from profscope.notebooks.overview import overview
 
-        return overview(self.tables, held(self.tables))
+        return overview(self.tables, describe(self.tables))
 
     @property
     def program(self) -> Program:
-        """Questions about the program around the kernels: `prof.program.steps()`."""
+        """Questions about the program around the kernels: `prof.program.host_scopes()`."""
         return Program(lambda: self.tables)
 
     @property
@@ -122,7 +129,7 @@ class Questions(abc.ABC):
             question = find_question(name)
             if question is None:
                 raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute {name!r}{places(name)}"
+                    f"{type(self).__name__!r} object has no attribute {name!r}{nearest_question(name)}"
                 )
             return MethodType(question, self.tables)
 
@@ -176,10 +183,10 @@ class Profile(Tables, Questions):
         return Profile(**{each.name: getattr(tables, each.name) for each in fields(Tables)})
 
     def __repr__(self) -> str:
-        return f"<Profile: {held(self.tables)}>"
+        return f"<Profile: {describe(self.tables)}>"
 
 
-def held(tables: Tables) -> str:
+def describe(tables: Tables) -> str:
     """What a profile holds, in a few words: "2 kernels, 3 launches, 4,096 spans, 0 dropped records, gpu"."""
     counts = (
         (_kernel_count(tables), "kernel", "kernels"),

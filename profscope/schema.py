@@ -13,13 +13,12 @@ at a root. `wait` is the row of the span whose return ended an async span, -1 wh
 from its first warp's begin to its last warp's end, or, where it has no spans, from its first warp's begin to
 that warp's end. `recorded` says whether it has spans. CTAs that did not come to their end have no row.
 
-`samples` says where the hardware found warps, and why they did not go on. `launch` is that of the table of
-launches, -1 for those of the bare binary, which have no row there; `binary` says which ran: "bare" or
-"spans". `samples` warps stood at the instruction `pc`, bytes from the function's start, for the reason
-`stall`, and of these the instruction `blamed_pc` is the cause; where a stall has several causes, whole
-samples are divided among them. `file`, `line`, `call_path` and `class` are those of `pc`, `blamed_file`,
-`blamed_line` and `blamed_class` those of `blamed_pc`; a class says what an instruction is
-(docs/source-view.md), "" where that is not known.
+`samples` says where the hardware found warps, and why they did not go on. They are of launches of the
+`binary` "bare", which have no row in the table of launches: their `launch` is -1. `samples` warps stood at
+the instruction `pc`, bytes from the function's start, for the reason `stall`, and of these the instruction
+`blamed_pc` is the cause; where a stall has several causes, whole samples are divided among them. `file`,
+`line`, `call_path` and `class` are those of `pc`, `blamed_file`, `blamed_line` and `blamed_class` those of
+`blamed_pc`; a class says what an instruction is (docs/source-view.md), "" where that is not known.
 
 `counts` has one row per instruction of a configuration's bare binary, and how often it ran, summed over
 `launches`: `executed` counts warps, `threads` those of their threads that are not predicated off, `sectors`

@@ -17,7 +17,7 @@ from profscope.emulator import say_how
 from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError, SessionError
 from profscope.installed import require
 from profscope.options import Options
-from profscope.profiles import Profile, Questions, held
+from profscope.profiles import Profile, Questions, describe
 from profscope.progress import working
 from profscope.recording.open_sessions import OPEN
 from profscope.schema import Tables
@@ -56,10 +56,10 @@ class Session(Questions):
     def __repr__(self) -> str:
         if self._open:  # to count what has come since would mean to wait for the device
             last = None if self._profile is None else self._profile[1].tables
-            so_far = "not read yet" if last is None else f"{held(last)} when last read"
+            so_far = "not read yet" if last is None else f"{describe(last)} when last read"
             return f"<Session: open, {so_far}>"
         try:
-            return f"<Session: closed, {held(self.tables)}>"
+            return f"<Session: closed, {describe(self.tables)}>"
         except ProfscopeError as error:
             return f"<Session: {error}>"
 

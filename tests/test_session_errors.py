@@ -6,7 +6,6 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import triton
@@ -121,10 +120,3 @@ def test_loading_what_is_no_trace(small: profscope.Profile, tmp_path: Path) -> N
         assert "\n" not in str(caught.value)
     with pytest.raises(TraceError, match=r"missing\.json"):
         profscope.load(tmp_path / "missing.json")
-
-
-def test_summary_adds_up(small: profscope.Profile) -> None:
-    summary = small.summary()
-    roots = small.df[small.df["depth"] == 0]
-    assert summary["self_cycles"].sum() == roots["corrected_cycles"].sum()
-    assert np.isclose(summary["share"].sum(), 1.0)

@@ -12,7 +12,7 @@ from typing import Any
 from rich.text import Text
 
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
-from profscope.analysis.model.header_entries import Header, Program
+from profscope.analysis.model.header import Header, Program
 from profscope.analysis.model.labels import differs_text, short_name
 from profscope.analysis.texts import UNSEEN, clipped
 from profscope.analysis.trust_rules import DISTRUST

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from profscope.analysis.breakdown import bar_of, bar_symbols, basis_text
+from profscope.analysis.breakdown import Account, bar_of, bar_symbols, basis_text
 from profscope.analysis.cause import FINDINGS_TITLE, qualified_text
 from profscope.analysis.findings import OF_THE_EMULATOR
-from profscope.analysis.model.entries import Account, KernelEntry, KernelFinding, LineEntry
+from profscope.analysis.model.entries import KernelEntry, KernelFinding, LineEntry
 from profscope.analysis.model.labels import differs_text
 from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, fit_end, fit_middle, grid, heading, pad, words, wrap
@@ -44,10 +44,10 @@ MOST_FINDINGS = 5
 MOST_PLACES = 3
 """Of each, the places that are shown."""
 
-_SHARES = {"self_share": "spans", "share_samples": "samples", "share_samples_recorded": "recorded"}
+_SHARES = {"self_share": "spans", "share_samples": "samples"}
 
 _WIDE = 120
-"""Below this, the text of a line is worth more than its stalls and what recording has changed."""
+"""Below this, the text of a line is worth more than its stalls."""
 
 _LONGEST_PLACE = 20
 
@@ -215,10 +215,7 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
     assert entry.lines is not None
     rows = entry.lines.rows
     shares = {
-        name: head
-        for name, head in _SHARES.items()
-        if any(getattr(row, name) is not None for row in rows)
-        and (width >= _WIDE or name != "share_samples_recorded")
+        name: head for name, head in _SHARES.items() if any(getattr(row, name) is not None for row in rows)
     }
     why = {}
     if width >= _WIDE and any(row.stalls for row in rows):
@@ -244,7 +241,6 @@ def render_lines(entry: KernelEntry, width: int, told: Collection[str] = ()) -> 
     about = ["lines by their own time", f"share of warp time{_sampled(entry.lines.samples)}"]
     if {"self_share", "share_samples"} <= shares.keys():
         about.append("a load's wait is in samples at its first use, in spans at the loop or def")
-    about += ["recorded: by samples of launches that recorded"] * ("share_samples_recorded" in shares)
     lines = heading(printable(entry.name), about, width)
     lines += grid(columns, cells, [""] * len(cells), width)
     if entry.left_out.lines:

@@ -1,6 +1,6 @@
 """Where the time of launches goes, in parts that add up to all of it.
 
-`breakdown` has them by line; a `TimeAccount` has at most six shares, for a view with room for one bar.
+`breakdown` has them by line; an `Account` has at most six shares, for a view with room for one bar.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "OTHER",
     "PARTS",
     "UNKNOWN",
-    "TimeAccount",
+    "Account",
     "apportioned",
     "bar_of",
     "bar_symbols",
@@ -175,7 +175,7 @@ def breakdown_answers(
 ) -> Iterator[Answer]:
     """The rows of each configuration, or only of these kernels and variants."""
     spans, samples, launches = (
-        dict(configurations(table)) for table in (known.times, known.counts["bare"], tables.launches)
+        dict(configurations(table)) for table in (known.times, known.samples, tables.launches)
     )
     basis = "model" if tables.emulated else "samples"
     refused = refused_evidence(tables.metadata)
@@ -297,6 +297,7 @@ _CELL_OF: Final = {UNKNOWN: "·", OTHER: "-"}
 _MOST_SHARES: Final = 6
 _SMALL: Final = 0.02
 _MUCH_UNKNOWN: Final = 0.3
+_TENTHS: Final = 1000
 _WORK_MISSING: Final = "issuing, waiting: "  # begins what the breakdown says if there are too few PC samples
 _BASES: Final = {"ctas": "CTA times", "samples": "PC samples", "model": "the cost model", "spans": "spans"}
 
@@ -307,30 +308,34 @@ def basis_text(basis: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class TimeAccount:
+class Account:
     """Where the time of one configuration's launches goes.
 
-    shares: by name, such as "waiting: memory" or "tail", at most six that add up to 1, the largest first and
-    "other" last; "unknown" has a share of its own. basis: what the shares are from, as in `breakdown`.
-    not_measured: which parts are missing, and why. advice: what makes the unknown share smaller, if it is
-    above 0.3; else "".
+    shares: by name, such as "waiting: memory" or "tail", at most six, in whole tenths of a percent, which add
+    up to 1, the largest first and "other" last; "unknown" has a share of its own. basis: what the shares are
+    from, as in `breakdown`. advice: what makes the unknown share smaller, if it is above 0.3; else "".
+    not_measured: which parts are missing, and why.
     """
 
-    kernel: str
-    variant: int
     shares: Mapping[str, float]
     basis: tuple[str, ...]
-    not_measured: tuple[str, ...]
     advice: str
+    not_measured: tuple[str, ...]
+
+    @property
+    def caveats(self) -> list[str]:
+        """What the shares do not tell, and what would: a sentence each."""
+        told = [f"{UNKNOWN}: {self.advice}"] if self.advice else []
+        split = (text.rpartition(": ") for text in self.not_measured if text.startswith("idle-sms"))
+        return told + [f"{parts} are not in the bar: {why}" for parts, _, why in split]
 
 
 def time_accounts(
     tables: Tables, known: TimeSources, of: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], TimeAccount]:
+) -> dict[tuple[str, int], Account]:
     """The accounts of these kernels and variants. known: what spans and samples say of the tables."""
-    answers = breakdown_answers(tables, known, of)
-    accounts = (_account(answer) for answer in answers if answer.rows)
-    return {(account.kernel, account.variant): account for account in accounts}
+    answers = [answer for answer in breakdown_answers(tables, known, of) if answer.rows]
+    return {(each.rows[0]["kernel"], each.rows[0]["variant"]): _account(each) for each in answers}
 
 
 def apportioned(shares: Collection[float], whole: int) -> list[int]:
@@ -355,15 +360,19 @@ def bar_of(shares: Mapping[str, float], cells: int) -> str:
     return "".join(symbols[name] * count for name, count in counts)
 
 
-def _account(answer: Answer) -> TimeAccount:
-    first = answer.rows[0]
-    kernel, variant = first["kernel"], first["variant"]
+def _account(answer: Answer) -> Account:
+    kernel, variant = answer.rows[0]["kernel"], answer.rows[0]["variant"]
     missing = tuple(text.removeprefix(f"{kernel} #{variant}: ") for text in answer.not_measured)
     shares = _folded(_by_name(answer.rows))
     asks = shares.get(UNKNOWN, 0.0) > _MUCH_UNKNOWN
     why = next((text[len(_WORK_MISSING) :] for text in missing if text.startswith(_WORK_MISSING)), "")
-    basis = tuple(dict.fromkeys(row["basis"] for row in answer.rows))
-    return TimeAccount(kernel, variant, shares, basis, missing, why if asks else "")
+    tenths = apportioned(shares.values(), _TENTHS)
+    return Account(
+        shares={name: count / _TENTHS for name, count in zip(shares, tenths, strict=True)},
+        basis=tuple(dict.fromkeys(row["basis"] for row in answer.rows)),
+        advice=why if asks else "",
+        not_measured=missing,
+    )
 
 
 def _by_name(rows: list[dict[str, Any]]) -> dict[str, float]:

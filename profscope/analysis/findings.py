@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -24,8 +24,10 @@ __all__ = [
     "findings",
     "findings_frame",
     "findings_of",
-    "findings_with",
+    "of_each_kernel",
 ]
+
+T = TypeVar("T")
 
 FINDING_DTYPES: Final = {
     "kernel": "str",
@@ -71,14 +73,16 @@ def findings(tables: Tables) -> pd.DataFrame:
     "kernel #variant" where it has several, what is known of those without a finding. attrs["launches"]:
     how many were recorded.
     """
-    return findings_with(tables, None)
+    return findings_frame(tables, of_each_kernel(tables, partial(findings_of, tables)))
 
 
-def findings_with(tables: Tables, known: SummedSpans | None) -> pd.DataFrame:
-    """`findings`, with what the summary adds up, where that is known."""
-    judged = kernel_analyses(tables, known=known)
-    with worker_pool() as pool:  # a configuration is judged while the next one's spans are taken
-        return findings_frame(tables, list(in_order(pool, partial(findings_of, tables), judged)))
+def of_each_kernel(
+    tables: Tables, ask: Callable[[KernelAnalysis | SkippedKernel], T], known: SummedSpans | None = None
+) -> list[T]:
+    """What is asked of the analysis of each configuration, while that of the next one is made. known: what
+    the summary adds up, if known."""
+    with worker_pool() as pool:
+        return list(in_order(pool, ask, kernel_analyses(tables, known=known)))
 
 
 class FindingsOf(NamedTuple):
@@ -89,22 +93,22 @@ class FindingsOf(NamedTuple):
     clean: str
 
 
-def findings_of(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> FindingsOf:
+def findings_of(tables: Tables, analysis: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration of the tables."""
     # Here, since they read the TTGIR, and a trace is shown without its parser if findings are not asked for.
     from profscope.analysis.rules.diagnose import diagnose, silent_rules
     from profscope.analysis.rules.kernel import kernel_of, missing
 
-    kernel, variant = judged.kernel, judged.variant
+    kernel, variant = analysis.kernel, analysis.variant
     name = _name(tables, kernel, variant)
-    if isinstance(judged, SkippedKernel):
-        return _not_judged(name, judged.why)
+    if isinstance(analysis, SkippedKernel):
+        return _not_judged(name, analysis.why)
     if is_part(tables.metadata, kernel, variant):
         return _not_judged(name, refused_evidence(tables.metadata), "not judged")
-    seen = kernel_of(judged)
+    seen = kernel_of(analysis)
     if seen is None:
         return _not_judged(name, "the size of its grid is not known")
-    said = [f"{name}: {text}" for text in (*_overwritten(judged), *missing(seen), *silent_rules(seen))]
+    said = [f"{name}: {text}" for text in (*_overwritten(analysis), *missing(seen), *silent_rules(seen))]
     rows = [_row(tables, kernel, variant, each) for each in diagnose(seen)]
     return FindingsOf(Answer(rows, said), name, "" if rows else _clean(seen.known, tables.emulated))
 
@@ -113,9 +117,9 @@ def _not_judged(name: str, why: str, what: str = _NOT_LOOKED_FOR) -> FindingsOf:
     return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{what}: {why}")
 
 
-def _overwritten(judged: KernelAnalysis) -> list[str]:
-    lost = judged.spans.own[judged.of_kind("gap")].sum()
-    if lost <= _MOST_OVERWRITTEN * judged.warp_cycles:
+def _overwritten(analysis: KernelAnalysis) -> list[str]:
+    lost = analysis.spans.own[analysis.of_kind("gap")].sum()
+    if lost <= _MOST_OVERWRITTEN * analysis.warp_cycles:
         return []
     return ["iterations whose records were overwritten (a larger memory= keeps more)"]
 

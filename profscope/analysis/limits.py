@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from profscope.analysis.answers import refused_evidence
+from profscope.analysis.answers import answer_frame, refused_evidence
 from profscope.analysis.kernels.devices import PIPES, max_resident_ctas, peak_of, slots_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
@@ -29,7 +29,6 @@ __all__ = [
     "being",
     "binding",
     "bound_by",
-    "bound_of",
     "limits",
     "limits_of",
 ]
@@ -38,14 +37,14 @@ BOUND_PCT: Final = 60.0
 """Below this, no resource is said to bind a kernel: Nsight Compute's guide calls it bound by latency."""
 
 LIMITS_DTYPES: Final[Mapping[str, str]] = {
-    "kernel": "category",
+    "kernel": "str",
     "variant": "int32",
-    "resource": "category",
+    "resource": "str",
     "used": "float64",
-    "unit": "category",
+    "unit": "str",
     "peak": "float64",
     "peak_pct": "float64",
-    "basis": "category",
+    "basis": "str",
 }
 
 RESOURCES: Final[Mapping[str, tuple[str, str]]] = {
@@ -110,12 +109,12 @@ def limits(tables: Tables) -> pd.DataFrame:
 
     | column | dtype | |
     |---|---|---|
-    | `kernel`, `variant` | category, int32 | as in the summary |
-    | `resource` | category | dram, l2, l1, shared, issue, tensor, fma, alu, fp64, xu or lsu |
-    | `used`, `unit` | float64, category | on average over the launch; null if unknown |
+    | `kernel`, `variant` | str, int32 | as in the summary |
+    | `resource` | str | dram, l2, l1, shared, issue, tensor, fma, alu, fp64, xu or lsu |
+    | `used`, `unit` | float64, str | on average over the launch; null if unknown |
     | `peak` | float64 | the most that the resource can do, in `unit` |
     | `peak_pct` | float64 | `used` of `peak`, in percent |
-    | `basis` | category | what says so: "counters", "counts" or "types"; "" if nothing does |
+    | `basis` | str | what says so: "counters", "counts" or "types"; "" if nothing does |
 
     counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
     executed instructions and wavefronts, at published rates of the architecture (compute capability 8.0, 8.6,
@@ -130,31 +129,23 @@ def limits(tables: Tables) -> pd.DataFrame:
     why.
     """
     times = _times(tables)
-    table = limits_of(tables.counters, tables.counts, times)
-    of_counts = {key: times[key] for key in _by_counts(table)}
-    done = set(zip(table["kernel"], table["variant"].tolist(), strict=True))
+    rows = _of_evidence(tables.counters, tables.counts, times)
+    of_counts = dict.fromkeys((row["kernel"], row["variant"]) for row in rows if row["basis"] == "counts")
+    done = {(row["kernel"], row["variant"]) for row in rows}
     launched = zip(tables.launches["kernel"], tables.launches["variant"].tolist(), strict=True)
     by_types = not done.issuperset(launched)  # else what types cannot say is not missed
     roofs = roof_table(tables)
-    rows: list[dict[str, Any]] = []
     for kernel in roofs[roofs["of"] == "kernel"].to_dict("records"):
         key = kernel["kernel"], kernel["variant"]
         if key not in done:
             rows += _rows(key, _of_types(kernel, tables), "types")
             done.add(key)
-    table = pd.concat([table.astype(_TEXTS), _frame(rows).astype(_TEXTS)], ignore_index=True)
-    table = table.astype(dict(LIMITS_DTYPES))
-    bound = [[kernel, variant, text] for (kernel, variant), text in bound_of(table).items()]
     refused = refused_evidence(tables.metadata)
-    table.attrs["bound"] = bound
     missing = [*([refused] if refused else []), *(roofs.attrs["not_measured"] if by_types else ())]
-    table.attrs["not_measured"] = [*missing, *_unknown(of_counts)]
+    table = answer_frame(rows, LIMITS_DTYPES, [*missing, *_unknown({key: times[key] for key in of_counts})])
+    groups = table.groupby(["kernel", "variant"], sort=False)
+    table.attrs["bound"] = [[kernel, variant, bound_by(group)] for (kernel, variant), group in groups]
     return table
-
-
-def _by_counts(table: pd.DataFrame) -> list[tuple[str, int]]:
-    of = table.loc[table["basis"] == "counts", ["kernel", "variant"]].drop_duplicates()
-    return [(str(kernel), int(variant)) for kernel, variant in of.itertuples(index=False, name=None)]
 
 
 def _unknown(times: Mapping[tuple[str, int], BareTime]) -> list[str]:
@@ -185,10 +176,15 @@ def limits_of(
 
     counters, counts: the tables of these names. times: by kernel and variant.
     """
+    return answer_frame(_of_evidence(counters, counts, times or {}), LIMITS_DTYPES)
+
+
+def _of_evidence(
+    counters: pd.DataFrame, counts: pd.DataFrame | None, times: Mapping[tuple[str, int], BareTime]
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     done = set()
     alone: dict[Any, float] = {}
-    known_times: Mapping[Any, BareTime] = times or {}
     for key, group in counters.groupby(["kernel", "variant"], observed=True, sort=False):
         columns = (group[name].tolist() for name in ("counter", "value", "unit", "peak_pct"))
         known = {counter: row for counter, *row in zip(*columns, strict=True)}
@@ -199,15 +195,10 @@ def limits_of(
         done.add(key)
     if counts is not None:
         for key, group in counts.groupby(["kernel", "variant"], observed=True, sort=False):
-            time = known_times.get(key)
+            time = times.get(_configuration(key))
             if key not in done and time is not None:
                 rows += _rows(key, _of_counts(group, time, alone.get(key, 0.0)), "counts")
-    return _frame(rows)
-
-
-def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=list(LIMITS_DTYPES))
-    return table.astype(_TEXTS).astype(dict(LIMITS_DTYPES))
+    return rows
 
 
 def _times(tables: Tables) -> dict[tuple[str, int], BareTime]:
@@ -281,7 +272,7 @@ def _of_types(kernel: Mapping[Any, Any], tables: Tables) -> dict[str, tuple[floa
 
 def _rows(key: tuple[Any, ...], found: Mapping[str, Any], basis: str) -> list[dict[str, Any]]:
     """found: by resource used, unit, peak and peak_pct; None where unknown."""
-    kernel, variant = key
+    kernel, variant = _configuration(key)
     rows = []
     for resource in RESOURCES:
         row = {"kernel": kernel, "variant": variant, "resource": resource, **_UNKNOWN}
@@ -339,14 +330,6 @@ def _of_counts(
     }
 
 
-def bound_of(table: pd.DataFrame) -> dict[tuple[str, int], str]:
-    """By kernel and variant, what binds it. table: the rows of `limits`."""
-    return {
-        _configuration(key): bound_by(group)
-        for key, group in table.groupby(["kernel", "variant"], observed=True, sort=False)
-    }
-
-
 def bound_by(of_configuration: pd.DataFrame) -> str:
     """One line for the limits of one configuration: `bound by L2 (83 %)`."""
     known = of_configuration.dropna(subset="peak_pct")
@@ -374,7 +357,6 @@ def binding(peak_pct: Mapping[str, float]) -> str:
     return next((name for name in _CLOSEST if peak_pct.get(name, 0.0) >= alike), "")
 
 
-_TEXTS: Final = {name: "str" for name, dtype in LIMITS_DTYPES.items() if dtype == "category"}
 _UNKNOWN: Final = {"used": math.nan, "unit": "", "peak": math.nan, "peak_pct": math.nan, "basis": ""}
 
 

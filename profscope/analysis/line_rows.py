@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from profscope.analysis.sources import Sources
-from profscope.analysis.spans.rows import launch_groups, self_times, sites
 from profscope.analysis.summary import summary
 from profscope.binaries.blame import CHARGED
 from profscope.instrument_passes.manifest import PATH_SEPARATOR
@@ -22,9 +19,6 @@ from profscope.schema import Tables
 __all__ = [
     "CONFIGURATION",
     "GAP",
-    "ISSUED",
-    "LEAST_SHARE",
-    "MOST_STALLS",
     "PLACE",
     "ROW",
     "TimeSources",
@@ -33,6 +27,7 @@ __all__ = [
     "folded_path",
     "placed",
     "stall_counts",
+    "stall_shares",
     "stall_text",
     "wait_counts",
     "wait_text",
@@ -46,60 +41,33 @@ ROW = [*CONFIGURATION, *PLACE]
 
 GAP = "gap"
 
-_BINARIES = ("bare", "spans")
-
 _STEP = re.compile(r"(?P<function>\w+ )?(?P<line>.+?:\d+)(?::\d+)?", re.DOTALL)
 
 
-@dataclass(frozen=True, eq=False)
-class TimeSources:
+class TimeSources(NamedTuple):
     """What each says of a profile's lines.
 
     times: of spans, one row per scope: ROW, call_path, kind, scope and self_time, in the tables' unit.
-    Asynchronous work takes no time of a warp and has no row. counts: by "bare" and "spans", the rows of
-    `samples` of that binary, with ROW. summary: of the profile. sampled:
-    as times, of those launches alone that were sampled meanwhile.
+    Asynchronous work takes no time of a warp and has no row. samples: the table of samples, with ROW.
+    summary: of the profile.
     """
 
     times: pd.DataFrame
-    counts: Mapping[str, pd.DataFrame]
+    samples: pd.DataFrame
     summary: pd.DataFrame
-    sampled: pd.DataFrame
 
 
 def witnesses(tables: Tables, table: pd.DataFrame | None = None) -> TimeSources:
     """Those of a profile. table: its summary, where that is known."""
     table = summary(tables) if table is None else table
-    spans = _times(table, tables.unit)
-    binary = tables.samples["binary"]
-    if len(tables.samples):
-        counts = {name: placed(tables.samples[binary == name]) for name in _BINARIES}
-    else:  # as in most profiles: pandas takes its time for tables without rows, too
-        counts = dict.fromkeys(_BINARIES, placed(tables.samples))
-    chosen = tables.samples.loc[binary == "spans", "launch"].unique()
-    sampled = _times(_sampled_spans(tables, chosen), tables.unit) if len(chosen) else spans.iloc[:0]
-    return TimeSources(spans, counts, table, sampled)
+    return TimeSources(_times(table, tables.unit), placed(tables.samples), table)
 
 
 def _times(rows: pd.DataFrame, unit: str) -> pd.DataFrame:
-    """Rows of scopes as those of `Witnesses.times`."""
-    if "kind" in rows:
-        rows = rows[rows["kind"] != "async"]
+    """Rows of the summary as those of `TimeSources.times`."""
+    rows = rows[rows["kind"] != "async"]
     rows = placed(rows).rename(columns={f"self_{unit}": "self_time"})
     return rows[[*ROW, "call_path", "kind", "scope", "self_time"]]
-
-
-def _sampled_spans(tables: Tables, chosen: NDArray[np.integer]) -> pd.DataFrame:
-    """CONFIGURATION, SITE_COLUMNS and self time by scope, of some launches with spans."""
-    df = tables.df
-    rows = np.flatnonzero(df["launch"].isin(chosen).to_numpy() & (df["kind"] != "async").to_numpy())
-    site, places = sites(df)
-    group, groups = launch_groups(tables)
-    key, keys = pd.factorize(site[rows] * max(1, len(groups)) + group[rows])
-    table = places.iloc[keys // max(1, len(groups))].reset_index(drop=True)
-    variants = groups["variant"].to_numpy()[keys % max(1, len(groups))]
-    took = np.bincount(key, self_times(df, f"duration_{tables.unit}")[rows], minlength=len(keys))
-    return table.assign(variant=variants.astype(np.int32), **{f"self_{tables.unit}": took.astype(np.int64)})
 
 
 def configurations(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
@@ -175,11 +143,17 @@ def stall_counts(rows: pd.DataFrame) -> list[list[Any]]:
     return [[str(stall), int(count)] for stall, count in counts.items()]
 
 
-def stall_text(counts: list[list[Any]]) -> str:
-    """ "long_scoreboard 62 %, wait 11 %": of all samples of the line, those that went on among them."""
+def stall_shares(counts: list[list[Any]]) -> list[tuple[str, float]]:
+    """Why warps did not go on, as far as it is worth a word: of all samples of the line, those that went on
+    among them."""
     total = sum(count for _, count in counts)
-    told = [(stall, count) for stall, count in counts if stall != ISSUED and count >= LEAST_SHARE * total]
-    return ", ".join(f"{stall} {_percent(count, total)}" for stall, count in told[:MOST_STALLS])
+    shares = [(stall, count / total) for stall, count in counts if stall != ISSUED]
+    return [(stall, share) for stall, share in shares if share >= LEAST_SHARE][:MOST_STALLS]
+
+
+def stall_text(shares: Iterable[tuple[str, float]]) -> str:
+    """ "long_scoreboard 62 %, wait 11 %"."""
+    return ", ".join(f"{stall} {100 * share:.0f} %" for stall, share in shares)
 
 
 def wait_counts(rows: pd.DataFrame, sources: Sources) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from profscope.analysis.line_rows import (
     folded_path,
     placed,
     stall_counts,
+    stall_shares,
     stall_text,
     wait_counts,
     wait_text,
@@ -34,7 +35,7 @@ from profscope.analysis.timeline.distances import compared
 from profscope.errors import OptionError
 from profscope.schema import Tables
 
-__all__ = ["LINE_COLUMNS", "line_counts", "lines", "lines_alone", "lines_of"]
+__all__ = ["LINE_COLUMNS", "line_counts", "lines", "lines_of"]
 
 _DTYPES = {
     "kernel": "str",
@@ -48,9 +49,7 @@ _DTYPES = {
     "share_samples": "Float64",
     "share_samples_low": "Float64",
     "share_samples_high": "Float64",
-    "share_samples_recorded": "Float64",
     "samples": "int64",
-    "samples_recorded": "int64",
     "stalls": "str",
     "waits_for": "str",
     "bytes_at_most": "Int64",
@@ -89,8 +88,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     | `self_error_pct` | Float64 | standard error of that time in percent, as in the summary |
     | `share_samples` | Float64 | of the samples of the bare binary; missing below 200 of a kernel |
     | `share_samples_low`, `share_samples_high` | Float64 | the interval of 95 % for it (`shares_between`) |
-    | `share_samples_recorded` | Float64 | of the binary that records |
-    | `samples`, `samples_recorded` | int64 | how many there were |
+    | `samples` | int64 | how many there were |
     | `stalls` | str | the top reasons why warps did not go on: "long_scoreboard 62 %, wait 11 %" |
     | `waits_for` | str | on what: "long_scoreboard on load x, line 46 (62 %)" |
     | `bytes_at_most`, `flops` | Int64 | as in the summary, of the ops there; bytes of global memory alone |
@@ -116,10 +114,9 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     Shares are missing (NA) where there is no such witness, and 0 where there is one that saw nothing there.
     Time whose records were overwritten stands at no line, and is in the warp time: so `self_share` is what
     the summary's `share` says of the scopes there.
-    Stalls, waits and instructions are of the bare binary; where it was not sampled, of the recorded one.
+    Samples, stalls, waits and instructions are of the bare binary.
 
-    attrs["not_measured"]: a list of texts, what could not be told and why. attrs["distances"]: the
-    rows of `prof.timeline.distances()`, a list of dicts.
+    attrs["not_measured"]: a list of texts, what could not be told and why.
     Raises OptionError for a bad `top`.
     """
     if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
@@ -130,45 +127,27 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     return table[table.groupby(CONFIGURATION).cumcount() < top].reset_index(drop=True)
 
 
-def lines_of(tables: Tables, known: TimeSources) -> pd.DataFrame:
-    """`lines` of tables whose witnesses are known."""
-    result, apart = lines_alone(tables, known)
-    result.attrs["distances"] = _plain(apart)
-    return result
-
-
-def lines_alone(tables: Tables, known: TimeSources) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """`lines` with attrs["not_measured"] alone, and what `distances` returns."""
-    bare, recorded = known.counts["bare"], known.counts["spans"]
+def lines_of(tables: Tables, known: TimeSources, apart: pd.DataFrame | None = None) -> pd.DataFrame:
+    """`lines` of tables whose witnesses are known. apart: what `distances` returns, if known."""
+    apart = compared(known, tables.metadata) if apart is None else apart
     inside = known.times[known.times["kind"] != GAP]
     counted = placed(tables.counts[tables.counts["executed"] > 0])
-    paths = [table[[*ROW, "call_path"]] for table in (inside, bare, recorded, counted)]
+    paths = [table[[*ROW, "call_path"]] for table in (inside, known.samples, counted)]
     rows = pd.concat(paths).drop_duplicates(ROW).set_index(ROW)
     rows["self_share"], took = _shares(rows, known.times, "self_time")
     rows["self_error_pct"] = _errors(tables, rows, took)
-    for name, table in (("samples", bare), ("samples_recorded", recorded)):
-        share, rows[name] = _shares(rows, table, "samples")
-        enough = rows.groupby(CONFIGURATION)[name].transform("sum") >= FEWEST_SAMPLES
-        rows[f"share_{name}"] = share.where(enough)
+    share, rows["samples"] = _shares(rows, known.samples, "samples")
+    enough = rows.groupby(CONFIGURATION)["samples"].transform("sum") >= FEWEST_SAMPLES
+    rows["share_samples"] = share.where(enough)
     rows = _with_intervals(rows)
     rows = _ranked(rows, tables, inside)
-    columns = {**rows.reset_index(), **_reasons(rows, bare, recorded, Sources(tables.metadata))}
+    columns = {**rows.reset_index(), **_reasons(rows, known.samples, Sources(tables.metadata))}
     columns |= _work(rows, known.summary) | _counts(rows, counted)
     columns |= {"instructions": _instructions(rows, tables.metadata)}
     result = pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in _DTYPES.items()})
-    apart = compared(known, tables.metadata)
-    result.attrs["not_measured"] = [
-        *_not_measured(tables, rows, known.times),
-        *apart.attrs["not_measured"],
-    ]
-    return result, apart
-
-
-def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {str(name): None if pd.isna(value) else value for name, value in row.items()}
-        for row in table.astype(object).to_dict("records")
-    ]
+    missing = _not_measured(tables, rows, known.times)
+    result.attrs["not_measured"] = [*missing, *apart.attrs["not_measured"]]
+    return result
 
 
 def _shares(rows: pd.DataFrame, table: pd.DataFrame, weight: str) -> tuple[pd.Series, pd.Series]:
@@ -234,20 +213,17 @@ def _ranked(rows: pd.DataFrame, tables: Tables, times: pd.DataFrame) -> pd.DataF
     return rows.iloc[order.sort_values(by, ascending=ascending, kind="stable").index]
 
 
-def _reasons(
-    rows: pd.DataFrame, bare: pd.DataFrame, recorded: pd.DataFrame, sources: Sources
-) -> dict[str, list[Any]]:
-    was_sampled = rows.groupby(CONFIGURATION)["samples"].transform("sum") > 0
-    groups = {True: dict(iter(bare.groupby(ROW))), False: dict(iter(recorded.groupby(ROW)))}
+def _reasons(rows: pd.DataFrame, samples: pd.DataFrame, sources: Sources) -> dict[str, list[Any]]:
+    groups = dict(iter(samples.groupby(ROW)))
     columns: dict[str, list[Any]] = {
         name: [] for name in ("source", "stalls", "waits_for", "stall_counts", "waits")
     }
-    for key, is_bare in zip(rows.index, was_sampled, strict=True):
-        own = groups[bool(is_bare)].get(key)
+    for key in rows.index:
+        own = groups.get(key)
         counts = [] if own is None else stall_counts(own)
         waits = [] if own is None else wait_counts(own, sources)
         columns["source"].append(sources.text(key[2], key[3]))
-        columns["stalls"].append(stall_text(counts))
+        columns["stalls"].append(stall_text(stall_shares(counts)))
         columns["waits_for"].append(wait_text(waits, sum(count for _, count in counts)))
         columns["stall_counts"].append(counts)
         columns["waits"].append(waits)
@@ -277,8 +253,7 @@ def _counts(rows: pd.DataFrame, counted: pd.DataFrame) -> dict[str, Any]:
 
 def _instructions(rows: pd.DataFrame, metadata: dict[str, Any]) -> list[dict[str, int]]:
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
-    bare_last = sorted(binaries, key=lambda entry: bool(entry["binary"] == "bare"))
-    chosen = {(entry["kernel"], entry["variant"]): entry["instructions"] for entry in bare_last}
+    chosen = {(entry["kernel"], entry["variant"]): entry["instructions"] for entry in binaries}
     counts: dict[tuple[Any, ...], dict[str, int]] = {}
     for configuration, places in chosen.items():
         for file, line, path, classes in places:
@@ -300,9 +275,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
     for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):
         name = f"{kernel} #{variant}" if variant else str(kernel)
         bare = int(group["samples"].sum())
-        if len(tables.samples) and not bare:
-            texts.append(f"{name}: no launch of its bare binary was sampled")
-        elif 0 < bare < FEWEST_SAMPLES:
+        if 0 < bare < FEWEST_SAMPLES:
             texts.append(f"{name}: {bare} samples, fewer than {FEWEST_SAMPLES}, rank no lines")
         if group["self_share"].isna().all():
             texts.append(f"{name}: no launch was recorded, so there are samples alone")

@@ -17,7 +17,16 @@ from profscope.schema import Tables
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["GROUPS", "Group", "Program", "Ranks", "Timeline", "find_question", "places", "question_names"]
+__all__ = [
+    "GROUPS",
+    "Group",
+    "Program",
+    "Ranks",
+    "Timeline",
+    "find_question",
+    "nearest_question",
+    "question_names",
+]
 
 
 class Group:
@@ -41,7 +50,7 @@ class Group:
         def __getattr__(self, name: str) -> Any:
             question = find_question(name, self.name)
             if question is None:
-                raise AttributeError(f"prof.{self.name} has no question {name!r}{places(name)}")
+                raise AttributeError(f"prof.{self.name} has no question {name!r}{nearest_question(name)}")
             return MethodType(question, self._read())
 
 
@@ -57,7 +66,6 @@ class Program(Group):
         def host_scopes(self) -> pd.DataFrame: ...
         def host_times(self, *, kernels: str | None = None) -> pd.DataFrame: ...
         def modules(self) -> pd.DataFrame: ...
-        def steps(self, scope: str = "step") -> pd.DataFrame: ...
 
 
 class Ranks(Group):
@@ -95,7 +103,7 @@ _CHOICE: Final = inspect.Parameter(
 _NOT_OF_KERNELS: Final = frozenset(
     (
         ".report", "program.gpu_gaps", "program.gpu_time", "program.host_scopes",
-        "program.modules", "program.steps", "ranks.collectives", "ranks.summary",
+        "program.modules", "ranks.collectives", "ranks.summary",
     )
 )  # fmt: skip
 """Questions with other rows, by group and name."""
@@ -142,7 +150,7 @@ def find_question(name: str, group: str = "") -> Callable[..., Any] | None:
     return answered
 
 
-def places(name: str) -> str:
+def nearest_question(name: str) -> str:
     """The end of an error on an unknown question: the question of nearest name, "" if none is near."""
     if name.startswith("_"):  # asked by notebooks and copies, not by people
         return ""

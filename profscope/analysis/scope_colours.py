@@ -76,27 +76,27 @@ def site_colours(sites: pd.DataFrame, among: pd.DataFrame | None = None, *, dark
     them: colours are the same in every view then. dark: for a dark page, where kernels, loops and iterations
     are dark, too, and bear white letters.
     """
-    turns = _turns(sites if among is None else among)
+    numbers = _places_in_family(sites if among is None else among)
     colours = []
     for kernel, scope, kind, line in _rows(sites):
         if kind in FRAMES:
             colours.append(frame_colour(kind, dark=dark))
             continue
         shown = _family_of(scope).colours
-        colours.append(_hex(*shown[turns.get((kernel, scope, line), 0) % len(shown)]))
+        colours.append(_hex(*shown[numbers.get((kernel, scope, line), 0) % len(shown)]))
     return colours
 
 
-def _turns(sites: pd.DataFrame) -> dict[tuple[str, str, int], int]:
+def _places_in_family(sites: pd.DataFrame) -> dict[tuple[str, str, int], int]:
     """By kernel, scope and line: how many of the kernel's scopes of that family come before it."""
     known = {(kernel, line, scope) for kernel, scope, kind, line in _rows(sites) if kind not in FRAMES}
     taken: dict[tuple[str, Family], int] = {}
-    turns = {}
+    numbers = {}
     for kernel, line, scope in sorted(known, key=lambda row: (row[2].endswith(_DRAIN), row)):
         of = (kernel, _family_of(scope))
-        turns[kernel, scope, line] = taken.get(of, 0)
-        taken[of] = turns[kernel, scope, line] + 1
-    return turns
+        numbers[kernel, scope, line] = taken.get(of, 0)
+        taken[of] = numbers[kernel, scope, line] + 1
+    return numbers
 
 
 def _rows(sites: pd.DataFrame) -> list[tuple[str, str, str, int]]:

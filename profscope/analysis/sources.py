@@ -97,19 +97,12 @@ class Instruction(NamedTuple):
     line: int
 
 
-def sampled_code(
-    metadata: dict[str, Any], kernel: str, variant: int, binary: str = ""
-) -> tuple[str, list[Instruction]] | None:
-    """Which binary of a kernel's variant it is, "bare" or "spans", and its instructions in order.
+def sampled_code(metadata: dict[str, Any], kernel: str, variant: int) -> list[Instruction] | None:
+    """The instructions of the bare binary of a kernel's variant, in order.
 
-    binary: that one alone; "": the one whose samples `lines()` ranks by, the bare one, else one that records.
     None where the profile keeps none. Raises IRError or ValueError where what is kept cannot be read.
     """
     binaries = (metadata.get("sampler") or {}).get("binaries") or []
-    own = [each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant)]
-    own = [each for each in own if binary in ("", each["binary"])]
-    own.sort(key=lambda each: bool(each["binary"] != "bare"))
+    own = (each for each in binaries if (each["kernel"], each["variant"]) == (kernel, variant))
     entry = next((each for each in own if each.get("sass")), None)
-    if entry is None:
-        return None
-    return str(entry["binary"]), [Instruction(*row[:4]) for row in json.loads(unpacked(entry["sass"]))]
+    return None if entry is None else [Instruction(*row[:4]) for row in json.loads(unpacked(entry["sass"]))]

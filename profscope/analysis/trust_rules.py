@@ -41,7 +41,8 @@ FAR: Final = 0.30
 """Between the shares of lines by spans and by samples (total variation, 0 to 1), beyond the noise."""
 
 
-class Reason(NamedTuple):
+@dataclass(frozen=True)
+class Reason:
     """Why: the rule's name, what follows (CARE or DISTRUST), and a sentence with the figures."""
 
     rule: str
@@ -144,8 +145,7 @@ def short_spans(facts: Facts) -> Reason | None:
 def samples_disagree(facts: Facts) -> Reason | None:
     for row in facts.distances:
         if row["distance"] > row["noise"] + FAR:
-            pair = f"{row['first']} and {row['second']}"
-            why = f"{pair} put {row['distance']:.0%} of the time on different lines"
+            why = f"spans and samples put {row['distance']:.0%} of the time on different lines"
             why += f" ({row['noise']:.0%} would be noise)"
             return Reason("samples", CARE, why)
     return None

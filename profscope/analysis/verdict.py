@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from profscope.analysis.spans.pieces import each_piece, pieces
 from profscope.analysis.spans.rows import Ints, begins_of_runs, grid_scales, not_samples
 from profscope.analysis.spans.share_errors import share_errors
 from profscope.analysis.spans.summing import SummedSpans, summed_spans
-from profscope.analysis.texts import count_text, tag
+from profscope.analysis.texts import Markup, count_text, tag
 from profscope.analysis.timeline.distances import distances
 from profscope.analysis.trust_rules import CARE, DISTRUST, NEAR_RECORDS, RULES, Facts, Reason
 from profscope.schema import Tables
@@ -30,6 +30,7 @@ __all__ = [
     "Verdict",
     "is_open_to_doubt",
     "verdict",
+    "verdict_html",
     "verdict_of",
 ]
 
@@ -65,14 +66,6 @@ class KernelVerdict:
         lines = [f"{self.kernel} #{self.variant}: {self.label}"]
         lines += [f"  {reason.rule}: {reason.text}" for reason in self.reasons]
         return lines + [f"  not measured: {text}" for text in self.not_measured if text not in told]
-
-    def described(self) -> dict[str, Any]:
-        """JSON-able."""
-        return {
-            "label": self.label,
-            "reasons": [reason._asdict() for reason in self.reasons],
-            "not_measured": list(self.not_measured),
-        }
 
 
 class Verdict(Mapping[tuple[str, int], KernelVerdict]):
@@ -148,16 +141,21 @@ class Verdict(Mapping[tuple[str, int], KernelVerdict]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """For notebooks: the label, the reasons of each kernel behind it; those of several unfold."""
-        items = [
-            tag("li", f"{each.kernel} #{each.variant}: ", tag("b", reason.rule), f" {reason.text}")
-            for each in self.values()
-            for reason in each.reasons
-        ]
-        head = "Verdict: ", tag("b", self.label), self.headline.removeprefix(self.label)
-        if not items:
-            return tag("p", *head)
-        return tag("details", tag("summary", *head), tag("ul", *items), open=len(self) == 1)
+        reasons = {f"{each.kernel} #{each.variant}": each.reasons for each in self.values()}
+        return verdict_html(self.label, self.headline, reasons)
+
+
+def verdict_html(label: str, headline: str, reasons: Mapping[str, Sequence[Reason]]) -> Markup:
+    """For notebooks: the label, and by kernel the reasons behind it; those of several unfold."""
+    items = [
+        tag("li", f"{name}: ", tag("b", reason.rule), f" {reason.text}")
+        for name, own in reasons.items()
+        for reason in own
+    ]
+    head = "Verdict: ", tag("b", label), headline.removeprefix(label)
+    if not items:
+        return tag("p", *head)
+    return tag("details", tag("summary", *head), tag("ul", *items), open=len(reasons) == 1)
 
 
 def verdict(tables: Tables) -> Verdict:
@@ -167,20 +165,21 @@ def verdict(tables: Tables) -> Verdict:
     "do not trust" where one reason forbids it, "trust with care" where one asks for care, else "trust";
     "emulated" for a profile of the emulator's, whatever else there is. The rules are in docs/verdict.md.
     """
-    apart = distances(tables).to_dict("records") if len(tables.samples) else []
+    apart = distances(tables) if len(tables.samples) else pd.DataFrame()
     return verdict_of(tables, overhead(tables), apart, partial(summed_spans, tables))
 
 
 def verdict_of(
     tables: Tables,
     costs: pd.DataFrame,
-    apart: list[dict[Any, Any]],
+    apart: pd.DataFrame,
     spans: Callable[[], SummedSpans],
 ) -> Verdict:
-    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead`
-    returns, and the rows of `distances`. spans: of the tables, asked for if only some CTAs were recorded."""
+    """`verdict` if it is known what recording cost and how far witnesses are apart: what `overhead` and
+    `distances` return. spans: of the tables, asked for if only some CTAs were recorded."""
     launches = tables.launches
-    rows, said = costs.to_dict("records"), costs.attrs["not_measured"]
+    rows, pairs = costs.to_dict("records"), apart.to_dict("records")
+    said = costs.attrs["not_measured"]
     short, clocks = _short_spans(tables), _clock_changes(tables)
     is_sampled = bool((grid_scales(launches) != 1).any()) and len(tables.df) > 0
     errors = share_errors(tables, spans()) if is_sampled else {}
@@ -193,7 +192,7 @@ def verdict_of(
             builds=variant_entry(tables.metadata, kernel, variant).get("builds") or [],
             short=_mean(short, of_variant),
             clock_change=_median(clocks, of_variant),
-            distances=[row for row in apart if (row["kernel"], row["variant"]) == (kernel, variant)],
+            distances=[row for row in pairs if (row["kernel"], row["variant"]) == (kernel, variant)],
             scaled=kernel not in not_samples(tables.metadata),
             share_error=errors.get((kernel, variant)),
             tool=str(tables.metadata.get("tool") or ""),

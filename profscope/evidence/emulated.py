@@ -136,7 +136,7 @@ def _samples(
         about[kernel.kernel, variant, "bare"] = {
             "kernel": kernel.kernel, "variant": variant, "key": kernel.key, "binary": "bare",
             "launches": kernel.totals.launches, "samples": int(rows["samples"].sum()), "dropped": 0,
-            "period_cycles": [1], "apart": None, "timed": [], "sass": "",
+            "period_cycles": [1], "apart": None, "sass": "",
             "instructions": classes_by_place(known.drop_duplicates("pc")),
         }  # fmt: skip
     return summed_samples(parts), sampler_metadata(about, [])

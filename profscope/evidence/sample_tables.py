@@ -28,13 +28,11 @@ __all__ = [
     "sample_tables",
     "sampler_metadata",
     "summed_samples",
-    "timed_ranges",
     "with_samples",
 ]
 
 _MOST_PLACES: Final = 1000  # of one binary that are told one by one: a large kernel has some hundreds
 GOLDEN: Final = 0.6180339887498949  # its multiples spread evenly over 0 to 1
-_CLOCK: Final = "SR_CLOCKLO"
 _ONE: Final = ["kernel", "variant", "launch", "binary", "pc", "stall", "blamed_pc"]
 
 # metadata["variants"]: by kernel its configurations, each at its number.
@@ -48,7 +46,6 @@ class _Binary:
     places: pd.DataFrame
     shares: pd.DataFrame
     instructions: list[list[Any]]
-    timed: list[list[Any]]
     sass: str
     notes: list[str]
 
@@ -76,9 +73,7 @@ def sample_tables(
                         `launches`, `samples`, `dropped`, `period_cycles`; `apart`, [seen, expected]: the mean
                         distance by line of one launch from the next, and that expected of such counts
                         (`analysis.estimates`), null for a single launch; and of the last such binary
-                        `instructions`, for each place [file, line, call path, {class: how many}], and
-                        `timed`, which instructions spans have inside: [pc, pc, file, line, call path] for
-                        each two clock reads that follow one another at one place; none of a bare one;
+                        `instructions`, for each place [file, line, call path, {class: how many}],
                         and `sass`, its instructions, a JSON list of [pc, text, file, line, call path] that
                         `instrument_passes.kept_text` has packed; "" where the binary cannot be read
 
@@ -105,7 +100,6 @@ def sample_tables(
             entry = about.setdefault(key, _nothing(launch, variant))
             _add(entry, launch, int(rows["samples"].sum()))
             entry["instructions"] = binary.instructions
-            entry["timed"] = [] if launch.binary == "bare" else binary.timed
             entry["sass"] = binary.sass
             by_line.setdefault(key, []).append(rows.groupby(["file", "line"])["samples"].sum())
         callees = sum(launch.in_callees for launch in of_binary)
@@ -165,7 +159,7 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
     except (OptionError, ToolchainError) as error:
         shares = stalls[["pc", "stall"]].drop_duplicates()
         shares = shares.assign(blamed_pc=shares["pc"], share=1.0)
-        return _Binary(_places(None, shares), shares, [], [], "", [f"samples have no lines: {error}"])
+        return _Binary(_places(None, shares), shares, [], "", [f"samples have no lines: {error}"])
     blamed = blame(df, stalls)
     total = blamed.groupby(["pc", "stall"], observed=True)["samples"].transform("sum")
     shares = blamed.assign(stall=blamed["stall"].astype("str"), share=blamed["samples"] / total)
@@ -175,18 +169,7 @@ def _read(cubin: bytes, ptx: str, stalls: pd.DataFrame) -> _Binary:
         lost = int(stalls.loc[outside, "samples"].sum())
         notes.append(f"{lost} samples are at no instruction of the binary, such as those of other functions")
     shares = shares.drop(columns="samples")
-    return _Binary(_places(df, shares), shares, classes_by_place(df), timed_ranges(df), _sass(df), notes)
-
-
-def timed_ranges(df: pd.DataFrame) -> list[list[Any]]:
-    """The pcs of two clock reads that follow one another at one place, and that place."""
-    reads = df[df["sass"].str.contains(_CLOCK, regex=False)]
-    columns = (reads[name].tolist() for name in ("pc", "file", "line", "call_path"))
-    return [
-        [first, pc, *place]
-        for (first, *before), (pc, *place) in pairwise(zip(*columns, strict=True))
-        if place == before
-    ]
+    return _Binary(_places(df, shares), shares, classes_by_place(df), _sass(df), notes)
 
 
 def _sass(df: pd.DataFrame) -> str:

@@ -16,6 +16,7 @@ from profscope.analysis.model.build import profile_model
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, LineEntry, ProfileModel
 from profscope.analysis.model.lines import SAMPLES
 from profscope.analysis.texts import Child, Markup, clipped, joined, source_text, tag
+from profscope.analysis.verdict import verdict_html
 from profscope.errors import DrawError
 from profscope.schema import Tables
 from profscope.threads import worker_pool
@@ -38,20 +39,21 @@ _QUIET: Final = "opacity: 0.75"
 _LEFT: Final = "text-align: left; white-space: nowrap; color: inherit"
 
 
-def overview(tables: Tables, held: str) -> Markup:
+def overview(tables: Tables, described: str) -> Markup:
     """The verdict, kernels, and of the longest where their time goes, findings and the lines that take most.
 
-    held: what there is.
+    described: what the profile holds.
     """
     is_large = len(tables.df) > MOST_SPANS
     parts_of_model = () if is_large else ("accounts", "findings", "lines")
     model = profile_model(tables, parts=parts_of_model, detailed=_DETAILED)
     device = model.header.device.name
     on = f", {device}" if device and not model.emulated else ""
-    head = tag("p", tag("b", "profscope"), " ", held, on)
+    head = tag("p", tag("b", "profscope"), " ", described, on)
     if not model.kernels:
         return tag("div", head)
-    parts: list[Child] = [head, _verdict(model)]
+    reasons = {entry.name: entry.reasons for entry in model.kernels}
+    parts: list[Child] = [head, verdict_html(model.verdict.label, model.verdict.headline, reasons)]
     if len(model.kernels) > 1:
         parts.append(_kernels(model))
     if is_large:
@@ -69,20 +71,6 @@ def overview(tables: Tables, held: str) -> Markup:
             style=_QUIET)
     )  # fmt: skip
     return tag("div", *parts)
-
-
-def _verdict(model: ProfileModel) -> Markup:
-    """The label, and the reasons of each kernel behind it; those of several unfold."""
-    items = [
-        tag("li", f"{entry.name}: ", tag("b", reason.rule), f" {reason.text}")
-        for entry in model.kernels
-        for reason in entry.reasons
-    ]
-    verdict = model.verdict
-    head = "Verdict: ", tag("b", verdict.label), verdict.headline.removeprefix(verdict.label)
-    if not items:
-        return tag("p", *head)
-    return tag("details", tag("summary", *head), tag("ul", *items), open=len(model.kernels) == 1)
 
 
 def _kernels(model: ProfileModel) -> Markup:

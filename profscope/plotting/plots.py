@@ -40,12 +40,11 @@ class Plots:
         cta: its number; without it, the launch's CTA of median length. launch: a number of `prof.launches`;
         without it, the kernel's launch of median length, cold ones left aside. kernels: a regular expression;
         if it matches several kernels, the one whose launches took longest is drawn. between: a part of the
-        CTA's time, from and to, in the unit of the axis. ax: the axes to draw into; without them, those of a
-        new figure. pyplot is not used, and none of its state is changed.
+        CTA's time, from and to, since the launch began, in ns, or in cycles of the emulator. ax: the axes to
+        draw into; without them, those of a new figure. pyplot is not used, and none of its state is changed.
 
         Thin grey strips are the kernel, its loops and their iterations; narrow bars below a warp are
-        asynchronous work that it has in flight. If bars are narrower than a dot of print, a dot has the
-        colour of the scope that took most of it. Times are of the GPU, or cycles of the emulator's cost
+        asynchronous work that it has in flight. Times are of the GPU, or cycles of the emulator's cost
         model, and then the title says so.
 
         Raises DrawError if matplotlib is not installed, and if there is no such launch or CTA; OptionError if

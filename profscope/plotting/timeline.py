@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -12,56 +13,56 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
+from profscope.analysis.answers import rows_of_kernels
 from profscope.analysis.scope_colours import FRAMES, IN_FLIGHT, frame_colour, site_colours
 from profscope.analysis.spans.rows import Floats, Ints, sites
-from profscope.analysis.texts import plain
+from profscope.analysis.texts import clipped, plain
 from profscope.errors import DrawError
-from profscope.plotting.canvas import (
-    INK,
-    Picked,
-    axes_for,
-    label_time,
-    legend_below,
-    listed,
-    picked,
-    set_text,
-    short_name,
-    title,
-    unit_scale,
-)
 from profscope.schema import Tables
+from profscope.traces.html.spans import ctas_of, times
 from profscope.traces.tracks import interval_slots
 
-__all__ = ["DOTS", "drawn_bars", "timeline"]
+__all__ = ["timeline"]
 
+_ASKED: Final = "prof.plot.timeline()"
 _FRAME, _OP, _FLIGHT, _APART = 0.2, 1.0, 0.3, 0.4  # heights of rows, and what lies between two warps
 _INCHES: Final = 0.2  # of a row of height 1
 _MOST_ROWS: Final = 40.0
-_IN_LEGEND: Final = 14
 _WIDTH: Final = 10.0
+_BELOW: Final = 0.45  # inches from the axes to the legend, for the axis of time
+_DPI: Final = 110
+_IN_LEGEND: Final = 14
 _LETTER: Final = 0.0062  # of the width of the axes, for a letter in a bar
-_FEWEST_LETTERS, _MOST_NAMES = 3, 400
-_GREY: Final = frame_colour("loop")
+_FEWEST_LETTERS, _MOST_NAMES, _MOST_LETTERS = 3, 400, 48
+_MOST_LISTED: Final = 5
+_INK, _DIM = "#1b2230", "#5a6474"
 
 
-DOTS: Final = 1600
-"""Across a figure's width: what is narrower than one of them is drawn as a part of it."""
+class _Drawing(Figure):
+    """A matplotlib Figure that a notebook shows, whether or not pyplot was imported there."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=_DPI)
+        return buffer.getvalue()
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """Where bars lie. row: of each span; y: by row its top; height: by row; warps: names and middles."""
+class _Bars:
+    """The spans of a CTA, one element each: begin and end since the launch began, the row they lie in, and
+    the number of their site. y, height: by row, its top; warps: names and middles."""
 
+    begin: Floats
+    end: Floats
     row: Ints
+    site: Ints
     y: Floats
     height: Floats
     warps: list[tuple[str, float]]
-
-    @property
-    def whole(self) -> float:
-        return float((self.y + self.height).max(initial=1.0))
 
 
 def timeline(
@@ -74,68 +75,91 @@ def timeline(
     ax: Axes | None,
 ) -> Figure:
     """See `Plots.timeline`."""
-    chosen = picked(tables, launch, kernels, "prof.plot.timeline()")
-    at = _cta(chosen, cta)
-    rows = slice(int(chosen.ctas.first[at]), int(chosen.ctas.first[at] + chosen.ctas.rows[at]))
-    df, start, duration = chosen.tables.df.iloc[rows], chosen.start[rows], chosen.duration[rows]
-    scale, unit = unit_scale(float((start + duration).max()), chosen.unit)
-    begin, end = start / scale, (start + duration) / scale
-    window = _window(between, float(begin.min()), float(end.max()))
+    chosen = _launch(tables, launch, kernels)
+    number, kernel = int(chosen.launches["launch"].iloc[0]), str(chosen.launches["kernel"].iloc[0])
+    start, duration = times(chosen)
+    ctas = ctas_of(chosen, start, duration)
+    at = _median(ctas.duration) if cta is None else int(np.append(np.flatnonzero(ctas.cta == cta), -1)[0])
+    if at < 0:
+        known = _listed(np.sort(ctas.cta).tolist())
+        raise DrawError(f"{_ASKED}: launch {number} has no spans of CTA {cta}; it has those of {known}")
+    rows = slice(int(ctas.first[at]), int(ctas.first[at] + ctas.rows[at]))
+    df = chosen.df.iloc[rows]
     site, table = sites(df)
-    colours = np.array(site_colours(table, sites(tables.df)[1]))
-    lay = _rows(df, start, duration)
-    figure, ax = axes_for(ax, _WIDTH, 1.6 + _INCHES * min(_MOST_ROWS, lay.whole))
-    solid = (df["kind"] != "mark").to_numpy()
-    bars = drawn_bars(lay.row[solid], begin[solid], end[solid], site[solid], window)
-    ax.add_collection(_rectangles(lay, bars, colours))
-    marks = np.flatnonzero(~solid & (begin >= window[0]) & (begin <= window[1]))
-    top = lay.y[lay.row[marks]]
-    ax.vlines(begin[marks], top, top + lay.height[lay.row[marks]], color=INK, linewidth=0.8)
-    _write_names(ax, lay, bars, table, window)
-    ax.set_xlim(*window)
-    ax.set_ylim(lay.whole + 0.2, -0.2)
-    ax.set_yticks([middle for _, middle in lay.warps], [plain(name) for name, _ in lay.warps])
-    for label in ax.get_yticklabels():
-        label.set_parse_math(False)
-    ax.tick_params(axis="y", length=0, labelsize=8)
-    label_time(ax, unit)
-    # What is in flight takes no time of the warp, and would come first.
-    inside = np.minimum(end, window[1]) - np.maximum(begin, window[0])
-    _legend(ax, site, table, np.where(df["kind"] == "async", 1e-9, np.maximum(inside, 0)), colours)
-    where = f"CTA {int(chosen.ctas.cta[at])}" if chosen.ctas.cta[at] >= 0 else "spans"
-    where += f" on SM {int(chosen.ctas.sm[at])}" if chosen.ctas.sm[at] >= 0 else ""
-    title(ax, f"{short_name(chosen.kernel)}, launch {chosen.launch}, {where}", emulated=tables.emulated)
+    bars = _bars(df, site, start[rows], duration[rows])
+    low, high = _window(between, float(bars.begin.min()), float(bars.end.max()))
+    figure, ax = _axes(ax, 1.6 + _INCHES * min(_MOST_ROWS, float((bars.y + bars.height).max())))
+    _draw(ax, bars, df, table, np.array(site_colours(table, sites(tables.df)[1])), (low, high))
+    formatter, scale = (EngFormatter("cycles"), 1.0) if tables.emulated else (EngFormatter("s"), 1e-9)
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: formatter(value * scale)))
+    where = f"CTA {int(ctas.cta[at])}" if ctas.cta[at] >= 0 else "spans"
+    where += f" on SM {int(ctas.sm[at])}" if ctas.sm[at] >= 0 else ""
+    said = f"{clipped(kernel, _MOST_LETTERS)}, launch {number}, {where}"
+    said += " (emulated: cycles of a cost model)" * tables.emulated
+    ax.set_title(_named(said), loc="left", fontsize=10, color=_INK, parse_math=False)
     return figure
 
 
-def _cta(chosen: Picked, cta: int | None) -> int:
-    """The row of the CTA among those of the launch."""
-    ctas = chosen.ctas
-    if cta is None:
-        order = np.argsort(ctas.duration, kind="stable")
-        return int(order[(len(order) - 1) // 2])
-    rows = np.flatnonzero(ctas.cta == cta)
-    if not len(rows):
-        known = listed(np.sort(ctas.cta).tolist())
-        raise DrawError(
-            f"prof.plot.timeline(): launch {chosen.launch} has no spans of CTA {cta}; it has those of {known}"
-        )
-    return int(rows[0])
+def _launch(tables: Tables, launch: int | None, kernels: str | None) -> Tables:
+    """The launch that is asked for, or else the kernel's of median length, alone; `parent` and `wait` are of
+    the whole table."""
+    launches = tables.launches
+    own = launches[launches["launch"].isin(np.unique(tables.df["launch"].to_numpy()))]
+    if not len(own):
+        raise DrawError(f"{_ASKED} needs spans, and this profile has none")
+    if kernels is not None:
+        own = rows_of_kernels(own, kernels, own["kernel"])
+    if launch is None:
+        took = own["end_ns"] - own["start_ns"]
+        own = own[own["kernel"] == took.groupby(own["kernel"], sort=False).sum().idxmax()]
+        own = own if own["cold"].all() else own[~own["cold"]]
+        at = _median(took[own.index].to_numpy())
+        launch = int(own["launch"].iloc[at])
+    alone = own[own["launch"] == launch].reset_index(drop=True)
+    if alone.empty:
+        whose, known = "" if kernels is None else f" of {kernels}", _listed(own["launch"].tolist())
+        raise DrawError(f"{_ASKED}: no launch {launch}{whose} has spans; there are {known}")
+    first, last = np.searchsorted(tables.df["launch"].to_numpy(), [launch, launch + 1])
+    return replace(tables, df=tables.df.iloc[first:last], launches=alone)
+
+
+def _median(values: Ints) -> int:
+    """The place of the median, of an even number the smaller one."""
+    return int(np.argsort(values, kind="stable")[(len(values) - 1) // 2])
+
+
+def _listed(values: list[int]) -> str:
+    """The first of them, and how many more there are."""
+    named = ", ".join(map(str, values[:_MOST_LISTED]))
+    return named + (f" and {len(values) - _MOST_LISTED:,} more" if len(values) > _MOST_LISTED else "")
 
 
 def _window(between: tuple[float, float] | None, low: float, high: float) -> tuple[float, float]:
     if between is None:
-        return low, max(high, low + 1e-9)
+        return low, max(high, low + 1)
     first, last = between
     if not (first < last and first < high and last > low):
         raise DrawError(
-            f"prof.plot.timeline(): between={between!r} holds nothing of the CTA's time, {low:,.6g} to "
-            f"{high:,.6g}"
+            f"{_ASKED}: between={between!r} holds nothing of the CTA's time, {low:,.6g} to {high:,.6g}"
         )
     return first, last
 
 
-def _rows(df: pd.DataFrame, start: Ints, duration: Ints) -> _Rows:
+def _axes(ax: Axes | None, height: float) -> tuple[Figure, Axes]:
+    """The axes to draw into and their figure; a new one of this height in inches if none are given."""
+    if ax is not None:
+        figure = ax.get_figure(root=True)
+        assert figure is not None
+        return figure, ax
+    figure = _Drawing(figsize=(_WIDTH, height), dpi=_DPI, layout="constrained", facecolor="white")
+    ax = figure.add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[:].set_color(_DIM)
+    ax.tick_params(colors=_INK, labelsize=8, color=_DIM)
+    return figure, ax
+
+
+def _bars(df: pd.DataFrame, site: Ints, start: Ints, duration: Ints) -> _Bars:
     """For each warp: thin rows for the kernel and its loops, one for ops, more for those inside of ops, and
     narrow ones for what is in flight."""
     warp = df["warp"].to_numpy().astype(np.int64)
@@ -154,12 +178,13 @@ def _rows(df: pd.DataFrame, start: Ints, duration: Ints) -> _Rows:
     of_warp = warp[first]
     apart = np.append(0.0, np.where(of_warp[1:] != of_warp[:-1], _APART, 0.0))
     y = np.cumsum(height + apart) - height
-    names = _names(df, warp)
+    names = _warp_names(df, warp)
     warps = []
     for each in np.unique(of_warp).tolist():
         own = np.flatnonzero(of_warp == each)
         warps.append((names(each), float(y[own[0]] + y[own[-1]] + height[own[-1]]) / 2))
-    return _Rows(row.astype(np.int64), y, height, warps)
+    begin = start.astype(np.float64)
+    return _Bars(begin, begin + duration, row.astype(np.int64), site, y, height, warps)
 
 
 def _nesting(df: pd.DataFrame, frame: NDArray[np.bool_]) -> tuple[Ints, Ints]:
@@ -175,7 +200,7 @@ def _nesting(df: pd.DataFrame, frame: NDArray[np.bool_]) -> tuple[Ints, Ints]:
     return frames, ops
 
 
-def _names(df: pd.DataFrame, warp: Ints) -> Callable[[int], str]:
+def _warp_names(df: pd.DataFrame, warp: Ints) -> Callable[[int], str]:
     """What warps are called: in a warp-specialised kernel by the partition that they run, too."""
     roots = np.flatnonzero(df["depth"].to_numpy() == 0)
     first = roots[np.unique(warp[roots], return_index=True)[1]]
@@ -190,111 +215,85 @@ def _names(df: pd.DataFrame, warp: Ints) -> Callable[[int], str]:
     return lambda each: f"{short.get(each, '')}, warp {each}"
 
 
-def _rectangles(
-    lay: _Rows, bars: tuple[Ints, Floats, Floats, Ints], colours: NDArray[np.str_]
-) -> PolyCollection:
-    row, begin, end, site = bars
-    top, bottom = lay.y[row], lay.y[row] + 0.94 * lay.height[row]
-    corners = np.stack([begin, top, begin, bottom, end, bottom, end, top], axis=1).reshape(-1, 4, 2)
+def _draw(
+    ax: Axes,
+    bars: _Bars,
+    df: pd.DataFrame,
+    table: pd.DataFrame,
+    colours: NDArray[np.str_],
+    window: tuple[float, float],
+) -> None:
+    """table: the sites, colours: by site."""
+    low, high = window
+    begin, end = np.clip(bars.begin, low, high), np.clip(bars.end, low, high)
+    mark, in_flight = (df["kind"] == "mark").to_numpy(), (df["kind"] == "async").to_numpy()
+    seen = np.flatnonzero((end > begin) & ~mark)
+    row, x0, x1 = bars.row[seen], begin[seen], end[seen]
+    y0, y1 = bars.y[row], bars.y[row] + 0.94 * bars.height[row]
+    corners = np.stack([x0, y0, x0, y1, x1, y1, x1, y0], axis=1).reshape(-1, 4, 2)
     # The edge of a bar that is wide enough parts it from the next one.
-    return PolyCollection(list(corners), facecolors=colours[site], edgecolors="white", linewidths=0.15)
+    edge = np.where(x1 - x0 > (high - low) / 800, 0.15, 0.0)
+    faces = colours[bars.site[seen]]
+    ax.add_collection(PolyCollection(list(corners), facecolors=faces, edgecolors="white", linewidths=edge))
+    marks = np.flatnonzero(mark & (bars.begin >= low) & (bars.begin <= high))
+    top = bars.y[bars.row[marks]]
+    ax.vlines(bars.begin[marks], top, top + bars.height[bars.row[marks]], color=_INK, linewidth=0.8)
+    ax.set_xlim(low, high)
+    _write_names(ax, bars, seen, (x0 + x1) / 2, (x1 - x0) / (high - low), table)
+    ax.set_ylim(float((bars.y + bars.height).max()) + 0.2, -0.2)
+    ticks = [middle for _, middle in bars.warps]
+    ax.set_yticks(ticks, [_named(name) for name, _ in bars.warps], parse_math=False)
+    ax.tick_params(axis="y", length=0, labelsize=8)
+    ax.set_xlabel("time since the launch began", fontsize=9, color=_INK)
+    ax.xaxis.set_major_locator(MaxNLocator(8))
+    # What is in flight takes no time of the warp, and would come first.
+    _legend(ax, bars.site, table, np.where(in_flight, 1e-9, end - begin), colours)
 
 
 def _write_names(
-    ax: Axes,
-    lay: _Rows,
-    bars: tuple[Ints, Floats, Floats, Ints],
-    table: pd.DataFrame,
-    window: tuple[float, float],
+    ax: Axes, bars: _Bars, seen: Ints, middle: Floats, part: Floats, table: pd.DataFrame
 ) -> None:
-    """The scope's name in bars of ops that have room for it; the longest bars first."""
-    row, begin, end, site = bars
+    """The scope's name in bars of ops that have room for it, the longest bars first. middle, part: by bar
+    that is seen, where it is, and which part of the axis it takes."""
     names = table["scope"].astype("str").tolist()
-    part = (end - begin) / (window[1] - window[0])
-    room = (part / _LETTER).astype(np.int64)
     order = np.argsort(-part, kind="stable")
-    for at in order[(lay.height[row[order]] == _OP) & (room[order] >= _FEWEST_LETTERS)][
-        :_MOST_NAMES
-    ].tolist():
-        name = names[int(site[at])]
-        if len(name) > room[at]:
-            continue
-        y = lay.y[row[at]] + 0.49 * lay.height[row[at]]
-        text = ax.text(
-            (begin[at] + end[at]) / 2, y, "", ha="center", va="center", fontsize=6.5, color=INK, clip_on=True
-        )
-        set_text(text, name)
+    of_ops = bars.height[bars.row[seen[order]]] == _OP
+    for at in order[of_ops & (part[order] >= _FEWEST_LETTERS * _LETTER)][:_MOST_NAMES].tolist():
+        span = int(seen[at])
+        name = names[int(bars.site[span])]
+        if len(name) * _LETTER <= part[at]:
+            y = bars.y[bars.row[span]] + 0.49 * _OP
+            text = ax.text(middle[at], y, _named(name), ha="center", va="center", fontsize=6.5, clip_on=True)
+            text.set(color=_INK, parse_math=False)
 
 
 def _legend(ax: Axes, site: Ints, table: pd.DataFrame, seen: Floats, colours: NDArray[np.str_]) -> None:
-    """Scopes in order of the time that is seen of them; what is in flight is as what started it."""
+    """Under the axis of time, scopes in order of the time that is seen of them; what is in flight is as what
+    started it."""
     total = np.bincount(site, seen, len(table))
     shown: dict[str, str] = {}
     for at in np.argsort(-total, kind="stable").tolist():
         row = table.iloc[at]
         if total[at] > 0 and row["kind"] not in FRAMES:
             line = f", line {row['line']}" if row["line"] else ""
-            name = short_name(str(row["scope"]).removesuffix(IN_FLIGHT)) + line
+            name = clipped(str(row["scope"]).removesuffix(IN_FLIGHT), _MOST_LETTERS) + line
             shown.setdefault(name, str(colours[at]))
     left = len(shown) - _IN_LEGEND
-    entries = [*list(shown.items())[:_IN_LEGEND], ("kernel, loops, iterations", _GREY)]
+    entries = [*list(shown.items())[:_IN_LEGEND], ("kernel, loops, iterations", frame_colour("loop"))]
     entries += [(f"and {left} more", "none")] if left > 0 else []
-    legend_below(ax, [Patch(facecolor=colour) for _, colour in entries], [name for name, _ in entries])
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    # In inches: the axes get their height when the figure is laid out.
+    below = ax.transAxes + ScaledTranslation(0, -_BELOW, figure.dpi_scale_trans)
+    # A label that begins with an underscore would be left out.
+    legend = ax.legend(
+        [Patch(facecolor=colour) for _, colour in entries], [f" {_named(name)}" for name, _ in entries],
+        loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below, ncols=4, fontsize=8, frameon=False,
+        handlelength=1.2, borderaxespad=0, labelcolor=_INK, columnspacing=1.6,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)  # a name may hold what matplotlib takes for a formula
 
 
-def drawn_bars(
-    row: Ints, start: Floats, end: Floats, paint: Ints, window: tuple[float, float]
-) -> tuple[Ints, Floats, Floats, Ints]:
-    """Row, begin, end and paint of the rectangles to draw, for bars that do not overlap within their row.
-
-    window: the times that are seen; others are cut off. Bars of at least two dots stay as they are. Of the
-    others, each dot of a row has the paint that takes most of it, where bars take at least half of it;
-    neighbouring dots of one paint are one rectangle. So a row has at most DOTS rectangles.
-    """
-    low, high = window
-    dot = max((high - low) / DOTS, 1e-9)
-    seen = (end > low) & (start < high)
-    row, paint = row[seen], paint[seen]
-    start, end = np.maximum(start[seen], low), np.minimum(end[seen], high)
-    wide = end - start >= 2 * dot
-    fine = ~wide
-    rows, begins, ends, paints = _dots(
-        row[fine], (start[fine] - low) / dot, (end[fine] - low) / dot, paint[fine]
-    )
-    return (
-        np.concatenate([row[wide], rows]),
-        np.concatenate([start[wide], low + dot * begins]),
-        np.concatenate([end[wide], low + dot * ends]),
-        np.concatenate([paint[wide], paints]),
-    )
-
-
-def _dots(row: Ints, start: Floats, end: Floats, paint: Ints) -> tuple[Ints, Floats, Floats, Ints]:
-    """Rectangles of whole dots, for bars of less than two, in dots."""
-    first = np.floor(start).astype(np.int64)
-    # A bar of less than two dots lies in at most three.
-    dots = (first[:, None] + np.arange(3)).ravel()
-    cover = np.minimum(end[:, None], first[:, None] + np.arange(1, 4)) - np.maximum(
-        start[:, None], first[:, None] + np.arange(3)
-    )
-    cover, rows, paints = np.maximum(cover.ravel(), 0.0), np.repeat(row, 3), np.repeat(paint, 3)
-    part = np.flatnonzero((cover > 0) & (dots < DOTS))
-    if not len(part):
-        return row[:0], start[:0], end[:0], paint[:0]
-    colours = int(paint.max()) + 1
-    place = rows[part] * DOTS + dots[part]
-    key, number = np.unique(place * colours + paints[part], return_inverse=True)
-    covered = np.bincount(number, cover[part])
-    # Of each dot the paint that takes most of it: the last of the dot's, in order of what they take.
-    order = np.lexsort((covered, key // colours))
-    at, paint_of = (key // colours)[order], (key % colours)[order]
-    last = np.append(at[1:] != at[:-1], True)
-    whole = np.bincount(np.cumsum(np.append(True, at[1:] != at[:-1])) - 1, covered[order])
-    at, paint_of = at[last][whole >= 0.5], paint_of[last][whole >= 0.5]
-    if not len(at):
-        return row[:0], start[:0], end[:0], paint[:0]
-    same = (at[1:] == at[:-1] + 1) & (paint_of[1:] == paint_of[:-1]) & (at[1:] % DOTS != 0)
-    opening = np.flatnonzero(np.append(True, ~same))
-    closing = np.append(opening[1:], len(at)) - 1
-    begins = (at[opening] % DOTS).astype(np.float64)
-    return at[opening] // DOTS, begins, (at[closing] % DOTS + 1).astype(np.float64), paint_of[opening]
+def _named(name: str) -> str:
+    return plain(name).replace("\n", " ")

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from profscope.analysis.kernels.work import works
-from profscope.analysis.spans.rows import SITE_COLUMNS, Floats, counted, grid_scales, row_scales
+from profscope.analysis.spans.rows import SITE_COLUMNS, Floats, counted, grid_scales, scales
 from profscope.schema import Tables
 from profscope.traces.overview import Bars, WarpRuns, drawn_findings, warp_runs
 from profscope.traces.tracks import Tracks
@@ -164,8 +164,8 @@ def _bytes(tables: Tables, numbered: tuple[Ints, pd.DataFrame], flying: Ints) ->
     total = [
         known.get((*places[each // len(groups)], groups[each % len(groups)]), 0.0) for each in op.tolist()
     ]
-    scale = row_scales(tables)
-    weight = np.ones(len(some)) if scale is None else scale[flying[some]]
+    scale = scales(tables)
+    weight = np.ones(len(some)) if scale is None else scale.of(tables.df["launch"].to_numpy())[flying[some]]
     moved[some] = (total / np.bincount(which.reshape(-1), weight, len(op)))[which.reshape(-1)]
     return moved
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.breakdown import TimeAccount, apportioned, basis_text, time_accounts
+from profscope.analysis.breakdown import Account, apportioned, basis_text, time_accounts
 from profscope.analysis.cause import FINDINGS_TITLE, between_text, gain_text
 from profscope.analysis.estimates import ratio_of
 from profscope.analysis.line_rows import witnesses
@@ -198,7 +198,7 @@ def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFram
     return told
 
 
-def _bar(account: TimeAccount) -> Iterator[str]:
+def _bar(account: Account) -> Iterator[str]:
     cells = apportioned(account.shares.values(), _WIDTH)
     symbols = [_CELLS[at % len(_CELLS)] for at in range(len(cells))]
     yield "".join(symbol * count for symbol, count in zip(symbols, cells, strict=True))

@@ -1,4 +1,4 @@
-"""The parts of launches' time: they add up, and what is unknown is charged to nobody."""
+"""The parts of launches' time, and accounts: they add up, and what is unknown is charged to nobody."""
 
 from __future__ import annotations
 
@@ -19,7 +19,17 @@ from hypothesis import strategies as st
 
 import profscope
 from bench.corpus.recording import RECORDINGS
-from profscope.analysis.breakdown import PARTS, breakdown, sm_time
+from profscope.analysis.breakdown import (
+    OTHER,
+    PARTS,
+    UNKNOWN,
+    Account,
+    apportioned,
+    breakdown,
+    sm_time,
+    time_accounts,
+)
+from profscope.analysis.line_rows import witnesses
 from profscope.binaries.listing import CLASSES
 from profscope.evidence.sample_tables import sample_tables
 from profscope.schema import Tables
@@ -74,6 +84,7 @@ def test_shares_of_each_configuration_add_up_to_one(profile: profscope.Profile) 
     assert set(table["part"]) <= set(PARTS)
     assert (table["share"] > 0).all()
     assert (table.loc[table["part"] == "unknown", "file"] == "").all()
+    accounts_of(profile.tables)
 
 
 @triton.jit
@@ -117,6 +128,8 @@ def test_the_emulator_says_what_its_warps_wait_for() -> None:
     assert load["stalls"].startswith("long_scoreboard ")
     assert load["waits_for"].startswith("long_scoreboard on load")
     assert load["share_samples_low"] <= load["share_samples"] <= load["share_samples_high"]
+    (account,) = accounts_of(prof.tables)
+    assert (account.basis, account.advice) == (("ctas", "model"), "")
 
 
 def test_idle_sms_are_known_if_each_cta_is_whether_it_recorded_or_not() -> None:
@@ -148,11 +161,15 @@ def of_samples(samples: pd.DataFrame, sampler: dict[str, Any]) -> Tables:
 
 def test_a_pointer_chase_waits_for_memory() -> None:
     """What an H200's sampler saw of it: 98 % long scoreboards, at the line of its load."""
-    table = breakdown(of_samples(*sample_tables([captured("chase")])))
+    tables = of_samples(*sample_tables([captured("chase")]))
+    table = breakdown(tables)
     by_reason = table[table["basis"] == "samples"].groupby(["part", "reason"])["share"].sum()
     assert by_reason["waiting", "memory"] / by_reason.sum() > 0.9
     assert (by_reason["issuing"] > 0).any()
     assert "unknown" not in set(table["part"])
+    (account,) = accounts_of(tables)
+    assert "samples" in account.basis
+    assert account.advice == ""
 
 
 def no_grid(tables: Tables) -> Tables:
@@ -227,3 +244,64 @@ def test_the_page_tells_what_every_stall_is_a_wait_for() -> None:
     found = {(stalls[line], reason) for line, reason in zip(waiting["line"], waiting["reason"], strict=True)}
     assert {reason for _, reason in found} == set(row_of)
     assert {(stall, row_of[reason]) for stall, reason in found} == documented
+
+
+# Accounts: the breakdown in few shares, from which nothing is lost.
+
+
+def accounts_of(tables: Tables) -> list[Account]:
+    """Each has what the breakdown has of its configuration."""
+    launches, table = tables.launches, breakdown(tables)
+    keys = {*zip(launches["kernel"].astype("str"), launches["variant"].tolist(), strict=True)}
+    accounts = time_accounts(tables, witnesses(tables), keys)
+    assert len(accounts) == table.groupby(["kernel", "variant"]).ngroups
+    for (kernel, variant), account in accounts.items():
+        check(account, table[(table["kernel"] == kernel) & (table["variant"] == variant)])
+    return list(accounts.values())
+
+
+def check(account: Account, own: pd.DataFrame) -> None:
+    shares = account.shares
+    assert 1 <= len(shares) <= 6
+    assert sum(shares.values()) == pytest.approx(1.0)
+    names = own["part"] + (": " + own["reason"]).where(own["reason"] != "", "")
+    whole = own["share"].groupby(names).sum()
+    for name in shares.keys() - {OTHER}:
+        assert shares[name] == pytest.approx(whole[name], abs=1e-3)
+    assert (UNKNOWN in shares) == (UNKNOWN in whole.index)
+    named = [share for name, share in shares.items() if name != OTHER]
+    assert named == sorted(named, reverse=True)
+    assert OTHER not in shares or list(shares)[-1] == OTHER
+    left = [share for name, share in whole.items() if name not in shares]
+    assert all(share <= min(named) + 1e-3 or share < 0.02 or UNKNOWN in shares for share in left)
+    assert set(account.basis) == set(own["basis"])
+
+
+def test_a_matmul_of_an_h200_without_samples_says_how_to_know_more() -> None:
+    (account,) = accounts_of(profscope.load(DATA / "diff" / "matmul-1-stage.pftrace.gz").tables)
+    assert account.shares[UNKNOWN] > 0.3
+    assert "session(hardware=True)" in account.advice
+
+
+def test_little_that_is_unknown_needs_no_advice() -> None:
+    (account,) = accounts_of(profscope.load(DATA / "findings" / "starving-partition.json.gz").tables)
+    assert 0 < account.shares[UNKNOWN] < 0.3
+    assert account.advice == ""
+    assert list(account.shares)[-1] == OTHER
+
+
+def test_too_few_samples_ask_for_launches() -> None:
+    samples, sampler = sample_tables([captured("chase")])
+    tables = of_samples(samples.iloc[:1].assign(samples=12), sampler)
+    (account,) = accounts_of(replace(tables, df=tables.df.iloc[:0]))
+    assert account.advice.startswith("12 PC samples of the 200 ")
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any), st.integers(1, 10_000))
+def test_integers_add_up_and_are_near(weights: list[int], whole: int) -> None:
+    shares = [weight / sum(weights) for weight in weights]
+    counts = apportioned(shares, whole)
+    assert sum(counts) == whole
+    for count, share in zip(counts, shares, strict=True):
+        assert abs(count - share * whole) < 1 + 1e-6
+        assert count >= 0

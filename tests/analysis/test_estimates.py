@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profscope.analysis.estimates import expected_distance, shares_between, variation_distance
+from profscope.analysis.estimates import expected_distance, ratio_of, shares_between, variation_distance
 from tests.support.examples import examples
 
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any)
@@ -53,3 +53,34 @@ def test_distances_are_between_0_and_1(weights: list[int], random: object) -> No
     assert distance == pytest.approx(variation_distance(other, first))
     assert variation_distance(first, 3 * first) == pytest.approx(0)
     assert variation_distance(np.array([1, 0]), np.array([0, 5])) == 1
+
+
+# The ratio of recorded to bare times, from pairs.
+
+
+def pair(ratio: float, count: int, spread: float = 0.0, seed: int = 0) -> tuple[list[float], list[float]]:
+    """Bare times that wander by 20 % with the GPU's clock, and recorded ones `ratio` times as long."""
+    rng = np.random.default_rng(seed)
+    bare = 1e5 * (1 + 0.2 * np.sin(np.arange(count)))
+    recorded = bare * ratio * np.exp(spread * rng.standard_normal(count))
+    return bare.tolist(), recorded.tolist()
+
+
+def test_what_the_gpu_varies_by_is_not_in_it() -> None:
+    ratio, low, high = ratio_of(*pair(1.1, 20))
+    assert (ratio, low, high) == (pytest.approx(1.1), pytest.approx(1.1), pytest.approx(1.1))
+
+
+@pytest.mark.parametrize("count", [6, 10, 40])
+def test_the_interval_holds_what_is_true_nearly_always(count: int) -> None:
+    made = [ratio_of(*pair(1.05, count, spread=0.02, seed=seed)) for seed in range(300)]
+    assert np.mean([low <= 1.05 <= high for _, low, high in made]) >= 0.92
+    assert np.median([high - low for _, low, high in made]) < 3.5 * 0.02 / np.sqrt(count) * 2
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_of_few_pairs_it_holds_all(count: int) -> None:
+    few = pair(1.0, count, spread=0.1)
+    ratios = np.asarray(few[1]) / few[0]
+    _, low, high = ratio_of(*few)
+    assert (low, high) == (pytest.approx(ratios.min()), pytest.approx(ratios.max()))

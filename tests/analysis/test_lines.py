@@ -6,18 +6,22 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from profscope.analysis.line_rows import folded_path
+from profscope.analysis.line_rows import folded_path, placed
+from profscope.analysis.lines import LINE_COLUMNS, line_counts
 from profscope.analysis.lines import lines as line_table
 from profscope.analysis.op_labels import hides_copies
 from profscope.analysis.sources import Sources
 from profscope.evidence.sample_tables import sample_tables
+from profscope.evidence.tables import counts_table
 from profscope.profiles import Profile
 from tests.support.captures import captured
 from tests.support.examples import examples
+from tests.support.h200_evidence import counted, number
 from tests.support.profiles import profiles, regular_profile
 from tests.support.samples import sample_rows
 
@@ -78,10 +82,9 @@ def test_spans_alone() -> None:
     assert by_line(table)["self_share"].to_dict() == pytest.approx(own.to_dict())
     assert table["self_share"].sum() == pytest.approx(1)
     assert table["self_share"].is_monotonic_decreasing
-    assert table[["share_samples", "share_samples_recorded"]].isna().all(axis=None)
+    assert table["share_samples"].isna().all()
     assert table["samples"].sum() == 0
     assert table.attrs["not_measured"] == ["no samples: session(hardware=True) takes some"]
-    assert table.attrs["distances"] == []
 
 
 def test_samples_rank_lines_and_say_why_they_wait() -> None:
@@ -150,112 +153,60 @@ def test_samples_alone() -> None:
     assert any(said.startswith("other: ") for said in table.attrs["not_measured"])
 
 
-def test_a_distance_names_the_line_that_differs_most() -> None:
-    moved = sample_rows(
-        {23: {"wait": 50}, 26: {"wait": 500}, 27: {"wait": 450}, 30: {"wait": 7}}, binary="spans"
-    )
-    (row,) = profile(BARE, moved).timeline.distances().query("second == 'spans samples'").to_dict("records")
-    assert row["distance"] == pytest.approx(200 / 1007)
-    assert (row["line"], row["difference"]) == (26, pytest.approx(-200 / 1007))
-    assert (row["first_samples"], row["second_samples"], row["lines"]) == (1007, 1007, 4)
-    assert 0.01 < row["noise"] < 0.03 < row["distance"]
-    assert pd.isna(row["noise_seen"])
-    binaries = [
-        {
-            "kernel": "matmul_kernel",
-            "variant": 0,
-            "binary": "bare",
-            "apart": [0.03, 0.01],
-            "instructions": [],
-        },
-        {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "apart": None, "instructions": []},
-    ]
-    (seen,) = profile(BARE, moved, sampler={"binaries": binaries}).timeline.distances()["noise_seen"].head(1)
-    assert seen == pytest.approx(3 * row["noise"])
+CLASSES = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
+
+
+def as_spans() -> tuple[pd.Series, int]:
+    """By line the nanoseconds of ops, and all others."""
+    summary = SPANS.summary()
+    is_op = summary["kind"] == "op"
+    return summary[is_op].groupby("line")["self_ns"].sum(), int(summary.loc[~is_op, "self_ns"].sum())
+
+
+def distance(
+    counts: dict[int, dict[str, int]], classes: dict[int, str] = CLASSES, **metadata: Any
+) -> dict[Any, Any]:
+    (row,) = profile(sample_rows(counts, classes=classes), **metadata).timeline.distances().to_dict("records")
+    return row
 
 
 def test_spans_are_compared_where_ops_have_some() -> None:
     """As many samples at each op's line as it has nanoseconds, and the rest anywhere: no distance."""
-    summary = SPANS.summary()
-    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
-    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
+    ops, rest = as_spans()
     counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest - 7}, 0: {"wait": 7}}
-    classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
-    (row,) = profile(sample_rows(counts, classes=classes)).timeline.distances().to_dict("records")
-    assert (row["first"], row["second"]) == ("bare samples", "spans")
+    row = distance(counts)
     assert row["distance"] == pytest.approx(0)
-    assert row["lines"] == len(ops) + 1
+    assert (row["lines"], row["samples"]) == (len(ops) + 1, ops.sum() + rest)
+    row = distance(counts, CLASSES | {27: "conversion"})  # which is not what a dot is made of
+    assert (row["line"], row["distance"]) == (27, pytest.approx(row["difference"]))
+    assert row["elsewhere"] == pytest.approx(-row["difference"])
     counts[99] = {"wait": rest // 2}
-    (row,) = profile(sample_rows(counts, classes=classes)).timeline.distances().to_dict("records")
+    row = distance(counts)
     assert row["elsewhere"] == pytest.approx(row["distance"])
     assert row["line"] == max(ops.index, key=ops.get)
-    counts[99] = {"wait": rest - 7}
-    (row,) = (
-        profile(sample_rows(counts, classes=classes | {27: "conversion"}))
-        .timeline.distances()
-        .to_dict("records")
-    )
-    assert (row["line"], row["distance"]) == (27, pytest.approx(row["difference"])), (
-        "not what a dot is made of"
-    )
-    assert row["elsewhere"] == pytest.approx(-row["difference"])
+    assert 0 < row["noise"] < row["distance"]
+    assert pd.isna(row["noise_seen"])
+    entry = {"kernel": "matmul_kernel", "variant": 0, "binary": "bare", "instructions": []}
+    seen = distance(counts, sampler={"binaries": [{**entry, "apart": [0.03, 0.01]}]})
+    assert seen["noise_seen"] == pytest.approx(3 * row["noise"])
 
 
 def test_who_waits_for_copies_is_in_the_span_of_that_wait() -> None:
     """A warp is seen at the instruction behind the wait, which may be of any line."""
     scopes = SPANS.df["scope"].cat.rename_categories({"wait": "async wait a"})
     spans = replace(SPANS, df=SPANS.df.assign(scope=scopes))
-    summary = SPANS.summary()
-    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
-    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
+    ops, rest = as_spans()
     counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest}}
     counts[77] = {"long_scoreboard": counts.pop(26)["wait"]}
-    classes = {23: "global load", 24: "global load", 27: "mma", 40: "global store", 77: "integer"}
-    distance = {
+    classes = CLASSES | {77: "integer"}
+    found = {
         cause: profile(sample_rows(counts, classes=classes, blamed={77: (26, cause)}), tables=spans)
         .timeline.distances()["distance"]
         .item()
         for cause in ("async copy", "global load")
     }
-    assert distance["async copy"] == pytest.approx(0)
-    assert distance["global load"] == pytest.approx(ops[26] / (ops.sum() + rest))
-
-
-def test_a_span_has_inside_what_stands_between_its_clock_reads() -> None:
-    """The clock that ends the copy's span is read late, and something of line 99 is done meanwhile."""
-    summary = SPANS.summary()
-    ops = summary[summary["kind"] == "op"].groupby("line")["self_ns"].sum()
-    rest = int(summary.loc[summary["kind"] != "op", "self_ns"].sum())
-    counts = {line: {"wait": int(ns)} for line, ns in ops.items()} | {99: {"wait": rest}}
-    table = sample_rows(counts, classes=dict.fromkeys(counts, "move"), binary="spans", launch=0)
-    of_23, of_99 = table["line"] == 23, table["line"] == 99
-    table.loc[of_23, ["pc", "line"]] = 4016, 99
-    place = table["file"].iloc[0], 23, ""
-    clocks = [[16 * line, 16 * line, place[0], line, ""] for line in ops.index if line != 23]
-    clocks = [[begin - 16, end, *at] for begin, end, *at in clocks]
-
-    def distance(timed: list[list[Any]]) -> float:
-        entry = {"kernel": "matmul_kernel", "variant": 0, "binary": "spans", "instructions": []}
-        prof = profile(table, sampler={"binaries": [{**entry, "timed": timed}]})
-        return float(prof.timeline.distances().query("second == 'spans'")["distance"].iloc[0])
-
-    exact = distance([*clocks, [4000, 4016, *place]])
-    table.loc[of_99, "pc"] = 4032
-    assert distance([*clocks, [4000, 4016, *place]]) == exact, "behind the clock read that ends it"
-    assert exact < distance(clocks) < distance([])
-
-
-def test_samples_of_a_launch_are_compared_with_its_own_spans() -> None:
-    df = SPANS.df
-    own = df[(df["launch"] == 1) & (df["kind"] == "op")].groupby("line")["duration_ns"].sum()
-    rest = df.loc[(df["launch"] == 1) & (df["depth"] == 0), "duration_ns"].sum() - own.sum()
-    counts = {line: {"wait": int(ns)} for line, ns in own.items()} | {99: {"wait": int(rest)}}
-    classes = {23: "global load", 24: "global load", 26: "barrier", 27: "mma", 40: "global store"}
-    table = sample_rows(counts, classes=classes, binary="spans", launch=1)
-    (row,) = profile(table).timeline.distances().to_dict("records")
-    assert (row["first"], row["second"], row["distance"]) == ("spans samples", "spans", pytest.approx(0))
-    (row,) = profile(table.assign(binary="bare", launch=-1)).timeline.distances().to_dict("records")
-    assert row["distance"] > 0, "which is of all launches"
+    assert found["async copy"] == pytest.approx(0)
+    assert found["global load"] == pytest.approx(ops[26] / (ops.sum() + rest))
 
 
 def test_functions_of_triton_belong_to_the_line_that_calls_them() -> None:
@@ -328,3 +279,59 @@ def test_a_capture_says_what_its_lines_wait_for() -> None:
     assert first["waits_for"].startswith("long_scoreboard on load, line 53 (9")
     assert first["instructions"]["global load"] >= 1
     assert table["share_samples"].sum() == pytest.approx(1)
+
+
+# Instruction counts by source line, of kernels that an H200 counted.
+
+
+def test_the_line_of_a_gather_touches_eight_times_the_sectors() -> None:
+    counts, _ = counts_table([counted("gather")], number)
+    lines = line_counts(placed(counts)).reset_index()
+    worst = lines.loc[lines["sectors_over_ideal"].idxmax()]
+    gather = counts[counts["line"] == worst["line"]]
+    assert worst["sectors_over_ideal"] == pytest.approx(
+        gather["sectors"].sum() / gather["sectors_ideal"].sum()
+    )
+    assert worst["sectors_over_ideal"] > 3
+    assert worst["pipe"] == "lsu"
+    assert worst["active_threads"] == 32
+    assert lines["issue_share"].sum() == pytest.approx(1)
+
+
+def test_the_line_of_a_column_takes_all_wavefronts_and_most_of_the_pipe() -> None:
+    counts, _ = counts_table([counted("transpose, unswizzled")], number)
+    lines = line_counts(placed(counts)).reset_index()
+    worst = lines.loc[lines["wavefronts_over_ideal"].idxmax()]
+    assert worst["wavefronts_over_ideal"] == 32
+    assert worst["pipe"] == "lsu"
+    assert worst["pipe_share"] > 0.7
+    of_fma = lines[lines["pipe"] == "fma"]
+    assert np.isnan(of_fma["sectors_over_ideal"]).all()
+
+
+def test_a_constant_by_half_precision_does_not_keep_the_tensor_pipe_busy() -> None:
+    counts, _ = counts_table([counted("gather")], number)
+    one_line = counts.assign(
+        line=1, column=0, call_path="", executed=1, opcode=counts["opcode"].astype("str")
+    )
+    for opcode, pipe in (("HFMA2.MMA", "lsu"), ("HMMA.16816.F32", "tensor")):
+        (line,) = line_counts(placed(one_line.replace({"opcode": {"S2R": opcode}}))).itertuples()
+        assert line.pipe == pipe
+
+
+def test_no_counts_give_no_lines() -> None:
+    counts, _ = counts_table([], number)
+    lines = line_counts(placed(counts))
+    assert len(lines) == 0
+    assert list(lines) == list(LINE_COLUMNS)
+
+
+def test_lines_have_counts_at_the_places_of_their_instructions() -> None:
+    counts, _ = counts_table([counted("gather")], number)
+    lines = Profile(counts=counts).lines()
+    assert lines["issue_share"].sum() == pytest.approx(1)
+    assert set(lines["line"]) == set(counts["line"])
+    assert lines["sectors_over_ideal"].max() > 3
+    assert lines["self_share"].isna().all()
+    without = Profile().lines()
+    assert str(without["issue_share"].dtype) == "Float64"

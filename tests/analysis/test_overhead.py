@@ -116,12 +116,6 @@ def test_what_the_emulators_model_says() -> None:
     assert not any("bare time" in text for text in table.attrs["not_measured"])
 
 
-def test_an_empty_profile_has_no_rows() -> None:
-    table = Profile().overhead()
-    assert len(table) == 0
-    assert list(table.columns) == list(OVERHEAD_DTYPES)
-
-
 def test_what_the_hardware_timed_bare_says_what_recording_cost() -> None:
     """Recorded on a GPU: a gather of 16,384 CTAs, of which the first and last are stamped, and a kernel that
     shared memory binds, which records slow down."""

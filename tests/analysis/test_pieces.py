@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from profscope.analysis.findings import findings, findings_with
+from profscope.analysis.findings import findings
 from profscope.analysis.kernels import kernel_analysis as judging_module
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_analyses
+from profscope.analysis.model.judgement import judgement_of
 from profscope.analysis.spans import pieces as module
 from profscope.analysis.spans.corrections import CORRECTED, narrow_durations, with_corrected
 from profscope.analysis.spans.pieces import pieces
+from profscope.analysis.spans.rows import SITE_COLUMNS, OfLaunches, narrow_sites, numbered, own_times
 from profscope.analysis.spans.summing import summed_spans
 from profscope.analysis.summary import summary
 from profscope.analysis.verdict import verdict
-from profscope.schema import Tables
-from tests.support.profiles import profile_metadata, regular_profile
+from profscope.schema import Tables, launches_frame, spans_frame
+from tests.support.profiles import launch_table, profile_metadata, regular_profile
 
 CLOCK = {"clock": {"read_cycles": 2.0, "row_cycles": 17.5, "basis": "measured"}}
 
@@ -45,7 +48,7 @@ def test_findings_are_the_same_where_the_summary_is_known(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(judging_module, "MOST_SPANS", most)
-    told = findings_with(tables, summed_spans(tables))
+    told = judgement_of(tables, (), summed_spans(tables)).findings
     pd.testing.assert_frame_equal(told, findings(tables))
     assert told.attrs == findings(tables).attrs
     known = kernel_analyses(tables, known=summed_spans(tables))
@@ -85,3 +88,49 @@ def test_rows_that_name_others_far_away_are_one_piece(
     df = tables.df.copy()
     df.loc[len(df) - 1, "parent"] = 0
     assert pieces(df) == [slice(0, len(df))]
+
+
+# What analyses ask of a span table: own times, and what launches have.
+
+
+def test_own_times_are_exact_however_long_spans_are() -> None:
+    huge = (1 << 60) + 1
+    duration = np.array([3 * huge, huge, huge - 2, 7], np.int64)
+    parent = np.array([-1, 0, 0, 0])
+    own = own_times(duration, parent, np.array([True, True, True, False]))
+    assert own.tolist() == [huge + 2, huge, huge - 2, 0]
+
+
+def test_each_span_has_what_its_launch_has() -> None:
+    """Times of today in nanoseconds, too; in whatever order launches are, and where one is not known."""
+    tables = regular_profile(3, 1, 1, 1).tables
+    table = launch_table([2, 0], ["a", "b"])
+    values = np.array([1_700_000_000_000_000_003, 1_700_000_000_000_000_001])
+    told = OfLaunches(table, values, 0).of(tables.df["launch"].to_numpy())
+    known = {2: int(values[0]), 0: int(values[1]), 1: 0}
+    assert told.tolist() == [known[launch] for launch in tables.df["launch"]]
+    none = spans_frame()["launch"].to_numpy()
+    assert not len(OfLaunches(launches_frame(), np.zeros(0), 1.0).of(none))
+
+
+@pytest.mark.parametrize("size", [1, 40, 5000, 1 << 22, 1 << 40])
+def test_numbers_are_in_order_of_first_appearance(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all pieces, by a table of keys as by their hashes."""
+    monkeypatch.setattr(module, "PIECE_ROWS", 100)
+    key = np.random.default_rng(0).integers(0, size, 1050)
+    number, first = numbered(key, size)
+    expected, distinct = pd.factorize(key)
+    assert number.tolist() == expected.tolist()
+    assert key[first].tolist() == distinct.tolist()
+    assert [at for at in range(len(key)) if expected[at] not in expected[:at]] == first.tolist()
+
+
+def test_sites_are_told_apart_whatever_their_columns_could_hold() -> None:
+    """More combinations of texts and lines than 64 bits number."""
+    df = regular_profile(1, 2, 1, 3).tables.df
+    many = pd.Index([f"scope {number}" for number in range(1 << 13)])
+    wide = df.assign(line=df["line"].where(df.index != 1, 1 << 30).astype("int32"))
+    for name in ("kernel", "scope", "file", "call_path"):
+        wide[name] = wide[name].cat.add_categories(many)
+    rows = list(zip(*(wide[name].tolist() for name in SITE_COLUMNS), strict=True))
+    assert narrow_sites(wide)[0].tolist() == pd.factorize(pd.Index(rows, tupleize_cols=False))[0].tolist()

@@ -18,7 +18,7 @@ from profscope.analysis.comparing.differences import DTYPES
 from profscope.analysis.findings import FINDING_DTYPES
 from profscope.analysis.questions import GROUPS, question_names
 from profscope.errors import OptionError
-from profscope.profiles import Profile, Questions
+from profscope.profiles import Profile
 from tests.support.sessions import launch_add, session
 from tests.support.validation import validate
 
@@ -182,12 +182,6 @@ def test_the_heaviest_lines() -> None:
     pd.testing.assert_frame_equal(chosen, whole[chosen.columns].head(2))
     with pytest.raises(OptionError, match="top=0 is not a number of lines"):
         prof.lines(top=0)
-
-
-def test_questions_are_abstract() -> None:
-    with pytest.raises(TypeError):
-        Questions()  # type: ignore[abstract]
-    assert isinstance(profscope.Profile(), Questions)
 
 
 def test_a_printed_answer_leaves_out_no_figure() -> None:

@@ -50,11 +50,6 @@ def test_any_profile_has_a_report(profile: Profile) -> None:
     check(profile.report())
 
 
-def test_nothing_recorded() -> None:
-    check(Profile().report())
-    assert Profile().report()["kernels"] == []
-
-
 def many_kernels(count: int) -> Profile:
     """Kernels with long names and texts, the last of which took longest."""
     names = [f"kernel_{at:04d}_" + "n" * 300 for at in range(count)]
@@ -166,20 +161,6 @@ def test_variants_are_never_mixed() -> None:
         assert rows[0]["self_time"] == top
 
 
-def test_the_breakdown_adds_up() -> None:
-    profile = load(DATA / "diff" / "matmul-1-stage.pftrace.gz")
-    told = profile.report()
-    check(told)
-    (kernel,) = told["kernels"]
-    assert sum(kernel["account"]["shares"].values()) == pytest.approx(1.0)
-    table = profile.breakdown()
-    unknown = table.loc[table["part"] == "unknown", "share"].sum()
-    assert kernel["account"]["shares"]["unknown"] == pytest.approx(unknown, abs=1e-3)
-    assert kernel["account"]["basis"] == ["spans"]
-    assert "session(hardware=True)" in kernel["account"]["advice"]
-    assert any(text.startswith("account: matmul_kernel: idle-sms") for text in told["not_measured"])
-
-
 def test_ids_are_those_of_the_next_session_too() -> None:
     def ids(profile: Profile) -> list[str]:
         told = profile.report()["kernels"]
@@ -220,14 +201,14 @@ def test_the_source_of_a_kernel_is_its_def(text: str, line: int) -> None:
 
 def test_what_is_missing_is_said() -> None:
     said = " ".join(regular_profile(launches=1).report()["not_measured"])
-    for missing in ("findings", "session(baseline=)", "clock_read_cycles"):
+    for missing in (
+        "account: ",
+        "findings",
+        "session(baseline=)",
+        "clock_read_cycles",
+    ):
         assert missing in said
-
-
-def test_a_loaded_trace_has_the_same_report(tmp_path: Path) -> None:
-    profile = two_variants()
-    profile.save(tmp_path / "trace.pftrace")
-    assert profscope.load(tmp_path / "trace.pftrace").report() == profile.report()
+    check(Profile().report())
 
 
 def test_a_constexpr_that_is_no_number_of_json_is_a_text() -> None:

@@ -139,12 +139,6 @@ def test_heaviest_first_and_shares_of_a_known_profile() -> None:
     assert summary["share"].sum() == pytest.approx(1)
 
 
-def test_the_summary_of_nothing_is_empty_with_its_columns() -> None:
-    nothing = Profile().summary()
-    assert len(nothing) == 0
-    assert list(nothing.columns) == list(summary(regular_profile().tables).columns)
-
-
 @given(profiles())
 def test_sites_are_numbered_by_first_appearance(profile: Profile) -> None:
     site, table = sites(profile.df)

@@ -90,9 +90,6 @@ def test_two_ranks_are_one_profile(forks: Forks, tmp_path: Path, monkeypatch: py
     reduced = profile.ranks.collectives().query("name == 'gloo:all_reduce'")
     assert reduced[["rank", "ranks", "last_rank"]].to_numpy().tolist() == [[0, 2, 1], [1, 2, 1]]
     assert (reduced["waiting_ns"] > 0).tolist() == [True, False]
-    steps = profile.program.steps()
-    assert steps[["step", "rank", "slowest_rank"]].to_numpy().tolist() == [[0, 0, 1], [0, 1, 1]]
-    assert steps["waiting_ns"].tolist() == reduced["waiting_ns"].tolist()
 
 
 def test_a_run_of_fewer_ranks_takes_the_place_of_one_of_more(

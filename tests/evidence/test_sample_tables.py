@@ -171,22 +171,6 @@ def test_a_binary_that_cannot_be_read_has_samples_without_lines(monkeypatch: pyt
     assert note.endswith(": no nvdisasm")
 
 
-def test_clock_reads_of_one_place_bound_what_a_span_has_inside() -> None:
-    rows = [
-        (0, "CS2R.32 R1, SR_CLOCKLO", 5),
-        (16, "S2UR UR4, SR_CLOCKLO", 7),
-        (32, "LDG.E R2, [R4.64]", 9),
-        (48, "CS2R.32 R2, SR_CLOCKLO", 7),
-        (64, "CS2R.32 R2, SRZ", 7),
-        (80, "CS2R.32 R2, SR_CLOCKLO", 7),
-        (96, "CS2R.32 R2, SR_CLOCKLO", 5),
-    ]
-    df = pd.DataFrame(rows, columns=["pc", "sass", "line"]).assign(file="f.py", call_path="")
-    assert module.timed_ranges(df) == [[16, 48, "f.py", 7, ""], [48, 80, "f.py", 7, ""]]
-    entries = sampled("chase")[1]["binaries"]
-    assert [entry["timed"] for entry in entries] == [[], []], "the capture's binary reads no clock"
-
-
 def test_samples_beside_the_binary_are_counted() -> None:
     launch = captured("chase")
     rows = launch.rows.copy()

@@ -16,10 +16,9 @@ from matplotlib.figure import Figure
 
 import profscope
 from profscope import installed
-from profscope.analysis.scope_colours import FRAMES, site_colours
+from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.spans.rows import sites
 from profscope.errors import DrawError, OptionError
-from profscope.plotting.timeline import DOTS
 from profscope.profiles import Profile, load
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -45,7 +44,7 @@ def axes(figure: Figure) -> Axes:
 
 def legend(figure: Figure) -> list[str]:
     shown = axes(figure).get_legend()
-    return [] if shown is None else [text.get_text() for text in shown.get_texts()]
+    return [] if shown is None else [text.get_text().strip() for text in shown.get_texts()]
 
 
 def said(figure: Figure) -> str:
@@ -61,8 +60,8 @@ def test_a_timeline_has_every_span_of_the_cta(specialised: Profile) -> None:
     wide = df[(df["duration_ns"] > df["duration_ns"].max() / 400) & (df["kind"] != "mark")]
     drawn = {(round(x0, 6), round(x1, 6)) for x0, _, x1, _ in edges.tolist()}
     for start, duration in zip(wide["start_ns"] - begin, wide["duration_ns"], strict=True):
-        assert (round(start / 1000, 6), round((start + duration) / 1000, 6)) in drawn
-    assert axes(figure).get_xlabel() == "time since the launch began (µs)"
+        assert (round(start, 6), round(start + duration, 6)) in drawn
+    assert axes(figure).xaxis.get_major_formatter()(4500, 0) == "4.5 µs"
     labels = [label.get_text() for label in axes(figure).get_yticklabels()]
     assert labels[0] == "default, warp 0"
     assert labels[-1] == "partition1, warp 11"
@@ -86,22 +85,14 @@ def test_a_timeline_has_the_colours_of_the_report(specialised: Profile) -> None:
 
 
 def test_a_part_of_the_time(specialised: Profile) -> None:
-    figure = specialised.plot.timeline(between=(4.0, 8.0))
-    assert axes(figure).get_xlim() == (4.0, 8.0)
+    figure = specialised.plot.timeline(between=(4000, 8000))
+    assert axes(figure).get_xlim() == (4000, 8000)
     xs = np.concatenate([path.vertices[:, 0] for path in axes(figure).collections[0].get_paths()])
-    assert xs.min() >= 4.0
-    assert xs.max() <= 8.0
-    for wrong in ((8.0, 4.0), (1e6, 2e6)):
+    assert xs.min() >= 4000
+    assert xs.max() <= 8000
+    for wrong in ((8000, 4000), (1e9, 2e9)):
         with pytest.raises(DrawError, match="holds nothing of the CTA's time"):
             specialised.plot.timeline(between=wrong)
-
-
-def test_a_long_cta_is_few_rectangles() -> None:
-    profile = regular_profile(launches=1, ctas=1, warps=4, iterations=400)
-    figure = profile.plot.timeline()
-    rows = 4 * (len(FRAMES) + 3)
-    drawn = len(axes(figure).collections[0].get_paths())
-    assert 100 < drawn <= min(rows * DOTS, len(profile.df))
 
 
 @pytest.mark.filterwarnings("error")
@@ -128,7 +119,7 @@ def emulated(profile: Profile) -> Profile:
 def test_emulated_figures_say_so_and_are_in_cycles(regular: Profile) -> None:
     figure = emulated(regular).plot.timeline(cta=3)
     assert "emulated: cycles of a cost model" in said(figure)
-    assert "cycles)" in axes(figure).get_xlabel()
+    assert axes(figure).xaxis.get_major_formatter()(4500, 0) == "4.5 kcycles"
 
 
 def test_into_axes_of_ones_own(regular: Profile) -> None:

@@ -18,7 +18,7 @@ def figures_agree(profile: Profile, views: Views, unit: str) -> None:
     took = (spans["end_ns"] - spans["start_ns"]).groupby(spans["kernel"]).sum()
     axes = profile.plot.timeline().axes[0]
     title = axes.get_title(loc="left")
-    told_by = re.fullmatch(r"(.*), launch (\d+), CTA (\d+) on SM \d+", title)
+    told_by = re.fullmatch(r"(.*), launch (\d+), CTA (\d+) on SM \d+.*", title)
     assert told_by is not None
     kernel, launch, cta = told_by.groups()
     assert took[kernel] == took.max()
@@ -31,5 +31,4 @@ def figures_agree(profile: Profile, views: Views, unit: str) -> None:
     if unit == "ns":
         # The timeline takes what the CTA's spans do.
         x0, x1 = axes.get_xlim()
-        scale = {"ns": 1, "µs": 1e3, "ms": 1e6}[re.findall(r"\((\S+)\)", axes.get_xlabel())[0]]
-        assert (x1 - x0) * scale >= (end - begin)[int(cta)] * (1 - 1e-9)
+        assert x1 - x0 >= (end - begin)[int(cta)] * (1 - 1e-9)

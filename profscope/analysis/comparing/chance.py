@@ -7,18 +7,19 @@ memory lay, where the code lay, the clock. That is the `floor`, and a change wit
 tested is that the change is larger than the floor. Which rows are news then follows from Benjamini and
 Hochberg (J. R. Statist. Soc. B 57, 1995), so that many rows do not make news by their number.
 
-Student's t is written out: no package that a profile needs has it, and scipy would be the largest of them.
+Student's t is integrated here: no package that a profile needs has it, and scipy would be the largest of
+them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from profscope.analysis.spans.rows import Floats
 
 __all__ = [
     "FALSE_DISCOVERIES",
@@ -33,20 +34,18 @@ __all__ = [
     "sample_of_launches",
 ]
 
-Floats = NDArray[np.float64]
-
 FALSE_DISCOVERIES: Final = 0.05
 """Of the rows that are called significant, at most this part is noise, in the long run."""
 
 _CONFIDENCE: Final = 0.95
 _MOST_FREEDOM: Final = 1000.0
 _TRIMMED: Final = 0.2
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
 _LEAST_SPREAD: Final = 1e-3
 """Relative: a few launches may agree better than that by chance, for clocks count in steps."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
+class Sample(NamedTuple):
     """One side's figures, by row: their mean, the variance of this mean, and its degrees of freedom.
 
     variance is NaN where one launch of one CTA says nothing of it.
@@ -55,9 +54,6 @@ class Sample:
     mean: Floats
     variance: Floats
     freedom: Floats
-
-    def __len__(self) -> int:
-        return len(self.mean)
 
 
 def sample_of_launches(figures: Floats) -> Sample:
@@ -147,52 +143,30 @@ def benjamini_hochberg(probability: Floats) -> NDArray[np.bool_]:
 def _quantiles(freedom: Floats) -> Floats:
     """What |t| exceeds in 5 of 100 cases. Newton's steps come from below and never pass it, for the tail is
     convex."""
-    freedom = np.clip(freedom, 1.0, _MOST_FREEDOM)
-    log_scale = _each(math.lgamma, (freedom + 1) / 2) - _each(math.lgamma, freedom / 2)
-    scale = np.exp(log_scale) / np.sqrt(freedom * np.pi)
+    freedom, at = np.unique(np.clip(freedom, 1.0, _MOST_FREEDOM), return_inverse=True)
+    scale = np.sqrt(freedom) * 2 * _area(np.zeros(len(freedom)), freedom)
     t = np.full(len(freedom), 1.9)
     for _ in range(12):
-        density = scale * (1 + t * t / freedom) ** (-(freedom + 1) / 2)
+        density = (1 + t * t / freedom) ** (-(freedom + 1) / 2) / scale
         t = t + (_upper_tail(t, freedom) - (1 - _CONFIDENCE) / 2) / density
-    return np.asarray(t, np.float64)
+    return np.asarray(t[at], np.float64)
 
 
 def _upper_tail(t: Floats, freedom: Floats) -> Floats:
     """The probability that Student's t with so many degrees of freedom is more than t; of those with less
     than 1 as with 1, of those with more than 1,000 as with 1,000, which is hardly more cautious."""
     freedom = np.clip(freedom, 1.0, _MOST_FREEDOM)
-    square = np.minimum(t * t, 1e300)
-    tail = _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + square)) / 2
+    beyond = _area(np.arctan(np.abs(t) / np.sqrt(freedom)), freedom)
+    tail = beyond / _area(np.zeros(len(freedom)), freedom) / 2
     return np.where(np.isnan(t), 1.0, np.where(t >= 0, tail, 1 - tail))
 
 
-def _each(function: Callable[[float], float], values: Floats) -> Floats:
-    return np.array([function(value) for value in values.tolist()], np.float64)
-
-
-def _incomplete_beta(a: Floats, b: float, x: Floats) -> Floats:
-    """I_x(a, b), regularised, for x from 0 to 1 (Abramowitz and Stegun 26.5.8, 26.5.2)."""
-    log_beta = _each(lambda each: math.lgamma(each) + math.lgamma(b) - math.lgamma(each + b), a)
-    turned = x > (a + 1) / (a + b + 2)
-    first, second = np.where(turned, b, a), np.where(turned, a, b)
-    at = np.where(turned, 1 - x, x)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        front = np.exp(first * np.log(at) + second * np.log1p(-at) - log_beta) / first
-    part = np.where(at > 0, front, 0.0) * _fraction(first, second, at)
-    return np.where(turned, 1 - part, part)
-
-
-def _fraction(a: Floats, b: Floats, x: Floats) -> Floats:
-    """The continued fraction of the incomplete beta function, from its 100th step inwards."""
-    value = np.ones_like(x)
-    for step in range(100, 0, -1):
-        half, odd = divmod(step, 2)
-        if odd:
-            factor = -(a + half) * (a + b + half) / ((a + 2 * half) * (a + 2 * half + 1))
-        else:
-            factor = half * (b - half) / ((a + 2 * half - 1) * (a + 2 * half))
-        value = 1 + factor * x / value
-    return 1 / value
+def _area(angle: Floats, freedom: Floats) -> Floats:
+    """Below the density of arctan(t / sqrt(freedom)), from an angle of at least 0 to a right one, up to the
+    same factor for all angles: cos(angle)^(freedom - 1), by Gauss and Legendre."""
+    half = (np.pi / 2 - angle) / 2
+    angles = angle[:, None] + half[:, None] * (1 + _NODES)
+    return half * (np.cos(angles) ** (freedom[:, None] - 1) @ _WEIGHTS)
 
 
 # How much figures of two sessions differ although nothing was changed; docs/benchmarks.md says how we know.

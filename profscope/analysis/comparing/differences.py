@@ -14,7 +14,6 @@ from profscope.analysis.comparing.figures import Side
 from profscope.analysis.comparing.operands import (
     LAUNCH,
     Operand,
-    Rows,
     Said,
     joined,
     missing_of,
@@ -25,7 +24,7 @@ from profscope.analysis.comparing.operands import (
     option_notes,
     unit_of,
 )
-from profscope.analysis.comparing.pairs import COMPARED, LaunchGroup, Pair, paired
+from profscope.analysis.comparing.pairs import COMPARED, Pair, paired
 from profscope.analysis.comparing.places import Lines
 from profscope.analysis.spans.corrections import are_corrected
 from profscope.analysis.spans.rows import grid_ctas, grid_scales
@@ -76,7 +75,6 @@ DTYPES: Final[dict[str, Any]] = {
 }
 """The columns of the table."""
 
-_SAMPLE: Final = ("mean", "variance", "freedom")
 _ORDER: Final = ("kernel", "group", "row", "async", "noise", "change")
 
 
@@ -86,13 +84,13 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     corrected = are_corrected(a) and are_corrected(b)
     sides = Side(a, unit, corrected=corrected), Side(b, unit, corrected=corrected)
     with worker_pool(2) as pool:  # beside each other: numpy lets threads run
-        list(pool.map(Side.add_up, sides))
+        list(pool.map(lambda side: side.spans, sides))
     sources = [tables.metadata.get("sources") or [] for tables in (a, b)]
     lines = Lines(*sources)
     if not all(sources):
         notes.append("a profile has no source texts: lines are matched by number, and edits are not followed")
     notes += option_notes(a, b)
-    parts: list[Rows] = []
+    parts: list[pd.DataFrame] = []
     noted: list[Said] = []
     missing: list[Said] = []
     groups: list[ComparedKernel] = []
@@ -120,7 +118,7 @@ def differences(a: Tables, b: Tables) -> pd.DataFrame:
     if not parts:
         why = "; ".join(joined([Said(each.pair.name, each.why_not) for each in groups]))
         raise DiffError(f"the kernels of both profiles cannot be compared: {why}")
-    table = _in_order(_judged(parts))
+    table = _in_order(_tested(parts))
     table = table[list(DTYPES)].astype(DTYPES)
     durations = "corrected" if corrected else "raw"
     table.attrs = {"unit": unit, "emulated": a.emulated, "durations": durations}
@@ -149,7 +147,7 @@ def _floor(pair: Pair, sides: tuple[Side, Side], *, single: bool) -> Floor:
     return floor_of(emulated=sides[0].tables.emulated, same_build=pair.same_build, single=single)
 
 
-def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[Rows]:
+def _alone(pair: Pair, sides: tuple[Side, Side]) -> list[pd.DataFrame]:
     """The row of launches that one side has; none if both have them."""
     if pair.a is not None and pair.b is not None:
         return []
@@ -170,7 +168,7 @@ def _operands(pair: Pair, sides: tuple[Side, Side]) -> tuple[Operand, Operand] |
     if a.empty or b.empty:
         texts = [_recorded_text(side, launches) for side, launches in zip(sides, of_all, strict=True)]
         return f"the first recorded {texts[0]}, the second {texts[1]}: record both with the same ctas="
-    return _operand(pair, sides[0], a), _operand(pair, sides[1], b)
+    return _operand(sides[0], a), _operand(sides[1], b)
 
 
 def _chose_alike(sides: tuple[Side, Side], a: pd.DataFrame, b: pd.DataFrame) -> bool:
@@ -192,26 +190,24 @@ def _recorded_text(side: Side, launches: pd.DataFrame) -> str:
     return f"{recorded} of {count_text(grid, 'CTA')} (ctas={chosen})"
 
 
-def _operand(pair: Pair, side: Side, launches: pd.DataFrame) -> Operand:
+def _operand(side: Side, launches: pd.DataFrame) -> Operand:
     launches = side.warm(launches)
-    return Operand(side.figures(pair.kernel, launches), side.durations(launches))
+    return Operand(side.figures(launches), side.durations(launches))
 
 
-def _judged(parts: Sequence[Rows]) -> pd.DataFrame:
+def _tested(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The rows with what tests tell of them, all at once, and a status that follows it."""
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+    table = pd.concat(parts, ignore_index=True)
     a, b = (
-        Sample(*(np.concatenate([getattr(each, name) for each in side]) for name in _SAMPLE))
-        for side in ([part.a for part in parts], [part.b for part in parts])
+        Sample(*(table[f"{name}_{side}"].to_numpy(np.float64) for name in Sample._fields)) for side in "ab"
     )
-    test = compared(a, b, np.concatenate([part.floor for part in parts]))
-    comparable = np.concatenate([np.full(len(part.floor), part.comparable) for part in parts])
-    significant = benjamini_hochberg(np.where(comparable, test.probability, 1.0))
-    status = np.where((columns["status"] == "same") & significant, "changed", columns["status"])
+    test = compared(a, b, table["floor"].to_numpy(np.float64))
+    significant = benjamini_hochberg(np.where(table["comparable"], test.probability, 1.0))
+    status = table["status"].mask((table["status"] == "same") & significant, "changed")
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(a.mean > 0, 100 * test.change / a.mean, np.nan)
     told = {"change": test.change, "low": test.low, "high": test.high, "percent": percent}
-    return pd.DataFrame(columns | told | {"status": status, "significant": significant})
+    return table.assign(**told, status=status, significant=significant)
 
 
 def _in_order(table: pd.DataFrame) -> pd.DataFrame:
@@ -310,35 +306,24 @@ def program(a: Side, b: Side, groups: Sequence[ComparedKernel], table: pd.DataFr
     """
     rows = table[(table["kind"] == LAUNCH) & (table["status"] == "changed")]
     changed = set(rows[list(COMPARED)].itertuples(index=False, name=None))
-    took = [
-        (_took(a, each.pair.kernel, each.pair.a), _took(b, each.pair.kernel, each.pair.b)) for each in groups
+    result: dict[str, Any] = {}
+    open_groups: list[dict[str, Any]] = [
+        {"name": each.pair.name, "why": each.why_not} for each in groups if each.why_not
     ]
-    result: dict[str, Any] = {
-        "launches_a": sum(_launches(a, each.pair.kernel, each.pair.a) for each in groups),
-        "launches_b": sum(_launches(b, each.pair.kernel, each.pair.b) for each in groups),
-    }
-    for side, times in zip("ab", zip(*took, strict=True), strict=True):
+    for name, side in zip("ab", (a, b), strict=True):
+        launches = [side.all_launches(each.pair.kernel, getattr(each.pair, name)) for each in groups]
+        times = [float(side.durations(own).took.sum()) for own in launches]
         total = sum(times)
-        open_time = sum(time for time, each in zip(times, groups, strict=True) if each.why_not)
-        other = sum(time for time, each in zip(times, groups, strict=True) if each.pair.names in changed)
-        result[f"total_{side}"] = total
-        result[f"changed_{side}"] = (open_time + other) / total if total else 0.0
-        result[f"not_judged_{side}"] = open_time / total if total else 0.0
-    result["not_judged"] = [
-        {"name": each.pair.name, "why": each.why_not}
-        | {side: time / (result[f"total_{side}"] or 1.0) for side, time in zip("ab", times, strict=True)}
-        for each, times in zip(groups, took, strict=True)
-        if each.why_not
-    ]
-    return result
-
-
-def _took(side: Side, kernel: str, group: LaunchGroup | None) -> float:
-    return 0.0 if group is None else float(side.durations(side.all_launches(kernel, group)).took.sum())
-
-
-def _launches(side: Side, kernel: str, group: LaunchGroup | None) -> int:
-    return 0 if group is None else len(side.all_launches(kernel, group))
+        parts = [time / (total or 1.0) for time in times]
+        is_open = [bool(each.why_not) for each in groups]
+        is_other = [each.pair.names in changed or bool(each.why_not) for each in groups]
+        result[f"launches_{name}"] = sum(map(len, launches))
+        result[f"total_{name}"] = total
+        result[f"changed_{name}"] = float(np.dot(parts, is_other))
+        result[f"not_judged_{name}"] = float(np.dot(parts, is_open))
+        for group, part in zip(open_groups, np.compress(is_open, parts), strict=True):
+            group[name] = float(part)
+    return result | {"not_judged": open_groups}
 
 
 # Words of a comparison that the terminal and the page share.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,9 +16,10 @@ from profscope.analysis.spans.rows import (
     SITE_COLUMNS,
     Floats,
     Ints,
+    OfLaunches,
     counted,
-    grid_scales,
-    not_samples,
+    launch_scales,
+    numbered,
     self_times,
     sites,
 )
@@ -71,13 +72,12 @@ class Side:
         self.tables = tables
         self._corrected = corrected
         self.unit = unit
-        launches = tables.launches
-        self.scales = np.where(
-            launches["kernel"].isin(not_samples(tables.metadata)), 1.0, grid_scales(launches)
-        )
+        self._scales = launch_scales(tables)
 
-    def all_launches(self, kernel: str, group: LaunchGroup) -> pd.DataFrame:
-        """The launches of a group that count."""
+    def all_launches(self, kernel: str, group: LaunchGroup | None) -> pd.DataFrame:
+        """The launches of a group that count; none if there is none."""
+        if group is None:
+            return self.tables.launches.iloc[:0]
         return self._groups.get((kernel, group.variant, *group.grid), self.tables.launches.iloc[:0])
 
     @cached_property
@@ -121,97 +121,61 @@ class Side:
     def _busiest_sms(self) -> pd.Series[float]:
         return busiest_sms(self.tables)
 
-    def add_up(self) -> None:
-        """All spans, now; else they are when figures are first asked for."""
-        _ = self._cells
-
     @cached_property
-    def _cells(self) -> _Cells:
+    def spans(self) -> _AddedUp:
+        """All spans, added up once."""
         tables = self.tables
-        if self._corrected:
-            tables = replace(tables, df=weighed(tables.df, tables.metadata))
-        return _Cells.of(tables, self.unit)
+        df = weighed(tables.df, tables.metadata) if self._corrected else tables.df
+        return _AddedUp.of(df, tables.launches, f"duration_{self.unit}")
 
-    def figures(self, kernel: str, launches: pd.DataFrame) -> Figures:
+    def figures(self, launches: pd.DataFrame) -> Figures:
         """Of launches of one of the kernel's groups."""
-        cells = self._cells
-        at = launches.index.to_numpy()
-        number = cells.of_kernel.get(kernel, np.zeros(0, np.int64))
-        cell = cells.base[at][None, :] + np.arange(len(number))[:, None]
-        count, total, own = (figures[cell] for figures in (cells.count, cells.total, cells.own))
-        ran = count.any(axis=1)
-        scale = self.scales[at]
-        count, total, own = (figures[ran] * scale for figures in (count, total, own))
-        places = cells.places.iloc[number[ran]].reset_index(drop=True)
-        ctas = cells.by_cta(launches["launch"].iloc[0], number[ran]) if len(launches) == 1 else None
-        return Figures(places, count, total, own, launches, ctas, float(scale[0]) if len(scale) else 1.0)
+        spans, at = self.spans, launches.index.to_numpy()
+        cells = spans.cells[spans.cells["launch"].isin(at)]
+        site, row = np.unique(cells["site"].to_numpy(), return_inverse=True)
+        column = np.searchsorted(at, cells["launch"].to_numpy())
+        scale = self._scales[at]
+        figures = {}
+        for name in ("count", "total", "own"):
+            values = np.zeros((len(site), len(at)))
+            values[row, column] = cells[name]
+            figures[name] = values * scale
+        places = spans.places.iloc[site].reset_index(drop=True)
+        ctas = spans.by_cta(int(at[0]), site) if len(at) == 1 else None
+        scale_of_one = float(scale[0]) if len(scale) else 1.0
+        return Figures(places, **figures, launches=launches, ctas=ctas, scale=scale_of_one)
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """A span table added up once: each launch has one cell for each site of its kernel.
+class _AddedUp(NamedTuple):
+    """places: PLACE_COLUMNS of each site. cells: for each site and launch that has spans there, how many, and
+    their time in all and by themselves; a launch is its row of the table of launches. By span, its site,
+    launch and CTA, and its own time, if it is in flight all of it."""
 
-    of_kernel: by kernel, the numbers of its sites in `places`; base: by row of the table of launches, its
-    first cell; rows: by launch, where its spans begin and end.
-    """
-
-    tables: Tables
-    column: str
-    site: Ints
     places: pd.DataFrame
-    of_kernel: dict[str, Ints]
-    base: Ints
-    rows: dict[int, tuple[int, int]]
-    count: Floats
-    total: Floats
-    own: Floats
+    cells: pd.DataFrame
+    site: Ints
+    launch: Ints
+    cta: Ints
+    took: Ints
 
-    @staticmethod
-    def of(tables: Tables, unit: str) -> _Cells:
-        df, launches = tables.df, tables.launches
-        column = f"duration_{unit}"
+    @classmethod
+    def of(cls, df: pd.DataFrame, launches: pd.DataFrame, column: str) -> _AddedUp:
         site, places = sites(df)
-        kernels = places["kernel"].astype("str")
-        of_kernel = {name: np.flatnonzero(kernels == name) for name in kernels.unique()}
-        local = np.zeros(len(places), np.int64)
-        for numbers in of_kernel.values():
-            local[numbers] = np.arange(len(numbers))
-        sizes = launches["kernel"].map({name: len(numbers) for name, numbers in of_kernel.items()}).fillna(0)
-        base = np.concatenate([[0], np.cumsum(sizes.to_numpy(np.int64))])
-        starts, of_runs = _runs(df)
-        first = pd.Series(base[:-1], launches["launch"]).reindex(of_runs).to_numpy(np.int64)
-        cell = local[site] + np.repeat(first, np.diff(starts))
-        rows: dict[int, tuple[int, int]] = {}
-        for launch, begin, end in zip(
-            of_runs.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True
-        ):
-            rows[launch] = rows.get(launch, (begin, end))[0], end
-        sums = [
-            np.bincount(cell, weights, minlength=base[-1]).astype(np.float64)
-            for weights in (None, df[column].to_numpy(), self_times(df, column))
-        ]
+        launch = OfLaunches(launches, np.arange(len(launches)), -1).of(df["launch"].to_numpy())
+        total, own = df[column].to_numpy(), self_times(df, column)
+        each = max(1, len(launches))
+        number, first = numbered(site * each + launch, len(places) * each)
+        sums = (np.bincount(number, values, len(first)) for values in (None, total, own))
+        cells = pd.DataFrame(dict(zip(("count", "total", "own"), sums, strict=True)))
+        took = np.where(df["kind"] == "async", total, own)
         shown = places[list(PLACE_COLUMNS)]
-        return _Cells(tables, column, site, shown, of_kernel, base[:-1], rows, *sums)
+        cells = cells.assign(site=site[first], launch=launch[first])
+        return cls(shown, cells, site, launch, df["cta"].to_numpy(), took)
 
-    def by_cta(self, launch: int, sites_of_kernel: Ints) -> Floats:
-        """Own times of one launch, of async spans durations, by site and CTA."""
-        if launch not in self.rows:
-            return np.zeros((len(sites_of_kernel), 0))
-        begin, end = self.rows[launch]
-        rows = self.tables.df.iloc[begin:end]
-        own = self_times(rows.assign(parent=np.maximum(rows["parent"] - begin, -1)), self.column)
-        took = np.where(rows["kind"] == "async", rows[self.column], own)
-        took = np.where(rows["launch"] == launch, took, 0)  # others, should its rows not stand together
-        cta, ctas = pd.factorize(rows["cta"])
-        number = np.zeros(len(self.places), np.int64)
-        number[sites_of_kernel] = np.arange(len(sites_of_kernel))
-        cell = number[self.site[begin:end]] * len(ctas) + cta
-        figures = np.bincount(cell, took, minlength=len(sites_of_kernel) * len(ctas)).astype(np.float64)
-        return figures.reshape(len(sites_of_kernel), len(ctas))
-
-
-def _runs(df: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Where rows of one launch begin to stand together, and, one more, the end; and their launches."""
-    launch = df["launch"].to_numpy()
-    starts = np.flatnonzero(np.diff(launch, prepend=launch[:1] - 1)) if len(launch) else np.zeros(0, np.int64)
-    return np.append(starts, len(launch)), launch[starts].astype(np.int64)
+    def by_cta(self, launch: int, chosen: Ints) -> Floats:
+        """What some sites took in one launch, by site and CTA."""
+        rows = np.flatnonzero(self.launch == launch)
+        cta, ctas = pd.factorize(self.cta[rows])
+        cell = np.searchsorted(chosen, self.site[rows]) * len(ctas) + cta
+        figures = np.bincount(cell, self.took[rows], len(chosen) * len(ctas)).astype(np.float64)
+        return figures.reshape(len(chosen), len(ctas))

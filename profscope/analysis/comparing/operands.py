@@ -21,7 +21,6 @@ from profscope.schema import Tables
 __all__ = [
     "LAUNCH",
     "Operand",
-    "Rows",
     "Said",
     "joined",
     "missing_of",
@@ -64,29 +63,30 @@ class Operand:
         return bool((grid_scales(self.figures.launches) != 1).any())
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows of the table: their columns but for what tests tell; what is tested of either side, and the size
-    of change that is none, float64 of shape (rows,). comparable: whether a change can be told at all."""
+def _rows(
+    columns: dict[str, Any], a: Sample, b: Sample, floor: Floats, *, comparable: bool = True
+) -> pd.DataFrame:
+    """Rows of the table but for what tests tell; and what these need: samples of either side, `mean_a` to
+    `freedom_b`, and `floor`, the size of change that is none. comparable: whether a change can be told."""
+    samples = {
+        f"{name}_{side}": values
+        for side, sample in zip("ab", (a, b), strict=True)
+        for name, values in sample._asdict().items()
+    }
+    return pd.DataFrame(columns | samples | {"floor": floor, "comparable": comparable})
 
-    columns: dict[str, Any]
-    a: Sample
-    b: Sample
-    floor: Floats
-    comparable: bool = True
 
-
-def of_one_side(pair: Pair, durations: Durations) -> Rows:
+def of_one_side(pair: Pair, durations: Durations) -> pd.DataFrame:
     """The row of launches that are in one profile only."""
     took = sample_of_launches(durations.took[None, :]).mean if len(durations.took) else np.zeros(1)
     sample = _without_noise(Sample(took, took, took))
     a, b = (_NO_TIME, sample) if pair.a is None else (sample, _NO_TIME)
     launches = [0 if each is _NO_TIME else len(durations.took) for each in (a, b)]
     status = "appeared" if pair.a is None else "gone"
-    return Rows(_launch_columns(pair, a, b, launches, status), a, b, np.zeros(1))
+    return _rows(_launch_columns(pair, a, b, launches, status), a, b, np.zeros(1))
 
 
-def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: bool) -> list[Rows]:
+def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: bool) -> list[pd.DataFrame]:
     """The row of a pair's launches; none where their times are not known. exact: whether figures have no
     noise, as the emulator's of launches with all CTAs."""
     if not len(a.took) or not len(b.took):
@@ -95,7 +95,7 @@ def of_launches(pair: Pair, a: Durations, b: Durations, floor: Floor, *, exact: 
     size = floor.relative * np.maximum(samples[0].mean, samples[1].mean)
     of_a, of_b = (_without_noise(each) if exact else each for each in samples)
     columns = _launch_columns(pair, of_a, of_b, [len(a.took), len(b.took)], "same")
-    return [Rows(columns, of_a, of_b, size)]
+    return [_rows(columns, of_a, of_b, size)]
 
 
 def _launch_columns(pair: Pair, a: Sample, b: Sample, launches: Sequence[int], status: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _launch_columns(pair: Pair, a: Sample, b: Sample, launches: Sequence[int], s
 
 def of_rows(
     pair: Pair, of_a: Operand, of_b: Operand, lines: Lines, floor: Floor, *, exact: bool
-) -> list[Rows]:
+) -> list[pd.DataFrame]:
     """The other rows of a pair; none where a side has no figures. Where one side lost more records than the
     other, rows differ by what was lost, and no change in them is told."""
     a, b = of_a.figures, of_b.figures
@@ -139,13 +139,14 @@ def of_rows(
         samples.append(_without_noise(sample) if exact else sample)
     size = floor.relative * np.maximum(samples[0].mean, samples[1].mean)
     size += floor.share * max(a.warp_time, b.warp_time)
-    return [Rows(columns, samples[0], samples[1], size, comparable=of_a.lost == of_b.lost)]
+    return [_rows(columns, samples[0], samples[1], size, comparable=of_a.lost == of_b.lost)]
 
 
 def _of_pair(pair: Pair, rows: int) -> dict[str, Any]:
-    about = dict(zip(COMPARED, pair.names, strict=True))
+    about: dict[str, Any] = dict(zip(COMPARED, pair.names, strict=True))
     about |= {"configuration": pair.configuration, "differs": pair.differs}
-    return {name: [value] * rows for name, value in about.items()}
+    numbers = {name: pd.array([about.pop(name)] * rows, "Int32") for name in ("variant_a", "variant_b")}
+    return numbers | {name: [value] * rows for name, value in about.items()}
 
 
 def _texts(places: pd.DataFrame, name: str, rows: Ints) -> Any:
@@ -153,7 +154,7 @@ def _texts(places: pd.DataFrame, name: str, rows: Ints) -> Any:
 
 
 def _without_noise(sample: Sample) -> Sample:
-    return Sample(sample.mean, np.zeros(len(sample)), np.ones(len(sample)))
+    return Sample(sample.mean, np.zeros(len(sample.mean)), np.ones(len(sample.mean)))
 
 
 def _taken(figures: Floats, rows: Ints) -> Floats:

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from profscope.analysis.breakdown import UNKNOWN
+from profscope.analysis.breakdown import Account
 from profscope.analysis.cause import Gain
-from profscope.analysis.model.header_entries import Header, Program
+from profscope.analysis.line_rows import stall_text
+from profscope.analysis.model.header import Header, Program
+from profscope.analysis.trust_rules import Reason
 
 __all__ = [
     "SCHEMA",
-    "Account",
     "Configuration",
     "Ctas",
     "EvidenceValue",
@@ -41,20 +42,10 @@ __all__ = [
     "StallShare",
     "Tail",
     "VerdictEntry",
-    "VerdictReason",
     "Work",
 ]
 
 SCHEMA: Final = "profscope-model/1"
-
-
-@dataclass(frozen=True)
-class VerdictReason:
-    """Why figures need care: the rule's name, what follows from it, and a sentence with the figures."""
-
-    rule: str
-    label: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -140,26 +131,6 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Account:
-    """Where the launches' time goes: at most six shares, in whole tenths of a percent, which add up to 1.
-
-    basis: what they are from. advice: what makes the unknown share smaller, "" if it is small.
-    """
-
-    shares: Mapping[str, float]
-    basis: tuple[str, ...]
-    advice: str
-    not_measured: tuple[str, ...]
-
-    @property
-    def caveats(self) -> list[str]:
-        """What the shares do not tell, and what would: a sentence each."""
-        told = [f"{UNKNOWN}: {self.advice}"] if self.advice else []
-        split = (text.rpartition(": ") for text in self.not_measured if text.startswith("idle-sms"))
-        return told + [f"{parts} are not in the bar: {why}" for parts, _, why in split]
-
-
-@dataclass(frozen=True)
 class Limits:
     """What binds the kernel, by the counters of bare launches: "bound by L2 (83 %)"."""
 
@@ -214,8 +185,7 @@ class LineEntry:
     """A source line, all call paths to it together.
 
     self_share, self_time: of its spans, over the kernel's warp time; spans: how many, of the scope that is
-    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence;
-    share_samples_recorded: of those of launches that recorded.
+    named. share_samples: of the samples of the bare binary, and between what it is with 95 % confidence.
     """
 
     id: str
@@ -230,7 +200,6 @@ class LineEntry:
     share_samples: float | None
     share_samples_low: float | None
     share_samples_high: float | None
-    share_samples_recorded: float | None
     samples: int
     stalls: tuple[StallShare, ...]
     waits_for: str
@@ -244,8 +213,7 @@ class LineEntry:
 
     @property
     def stalls_text(self) -> str:
-        """ "long_scoreboard 62 %, wait 11 %"."""
-        return ", ".join(f"{each.stall} {100 * each.share:.0f} %" for each in self.stalls)
+        return stall_text((each.stall, each.share) for each in self.stalls)
 
 
 @dataclass(frozen=True)
@@ -340,7 +308,7 @@ class KernelEntry:
     resources: Resources
     records: Records
     verdict: str
-    reasons: tuple[VerdictReason, ...]
+    reasons: tuple[Reason, ...]
     verdict_not_measured: tuple[str, ...]
     limits: Limits | None
     account: Account | None

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-import pandas as pd
-
 from profscope.analysis.kernels.devices import peak_of
-from profscope.analysis.model.header_entries import (
-    Device,
-    GpuTime,
-    Header,
-    HostScope,
-    OtherKernel,
-    Peaks,
-    Program,
-)
-from profscope.analysis.model.numbers import known_number
+from profscope.analysis.model.numbers import entry_of, known_number
 from profscope.analysis.overhead import budget_line
 from profscope.analysis.program.gpu_gaps import gpu_gaps
 from profscope.analysis.program.gpu_time import gpu_time
@@ -28,12 +18,117 @@ from profscope.analysis.values import value_problems
 from profscope.options import Options
 from profscope.schema import Tables
 
-__all__ = ["header_of", "peaks_of", "program_of"]
+__all__ = ["Header", "Program", "header_of", "peaks_of", "program_of"]
 
 _VERSIONS: Final = ("profscope", "triton", "torch", "python")
 _MEASURES: Final = ("latency", "issue")
 _MOST_SCOPES: Final = 3
 _MOST_OTHERS: Final = 5
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What the device can do at most. source: who says so."""
+
+    memory_gb_per_s: float | None
+    tensor_8bit_tflop_per_s: float | None
+    tensor_16bit_tflop_per_s: float | None
+    tensor_32bit_tflop_per_s: float | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """The GPU. Clocks: of its SMs against the globaltimer, as the CTAs read both."""
+
+    name: str | None
+    arch: str | None
+    sm_count: int | None
+    min_clock_ghz: float | None
+    max_clock_ghz: float | None
+    time_uncertainty_ns: float | None
+    clock_read_cycles: float | None
+    row_store_cycles: float | None
+    peaks: Peaks | None
+
+
+@dataclass(frozen=True)
+class Header:
+    """What was recorded, with what, and what was lost.
+
+    command: what `profscope run` ran. options: those of the session that were set. measure: what spans on
+    loads end with, "issue" or "latency". corrected: whether times of scopes are without what recording took.
+    kernels: names; colder_launches: those right after memory for records was zeroed. samples: of the
+    hardware, over all binaries. overhead: what recording added, if it had a budget. values: what is wrong in
+    probed tensors.
+    """
+
+    tool: str | None
+    backend: str
+    command: str | None
+    versions: Mapping[str, str]
+    options: Mapping[str, Any]
+    device: Device
+    measure: str | None
+    corrected: bool
+    kernels: int
+    ranks: int
+    launches: int
+    colder_launches: int
+    ctas: int
+    spans: int
+    samples: int
+    records: int
+    dropped: int
+    profile_bytes: int
+    overhead: str | None
+    values: str | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GpuTime:
+    """A GPU between its first and its last event."""
+
+    rank: int
+    device: int
+    busy_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class HostScope:
+    """A scope of the host's code, with those inside."""
+
+    path: str
+    count: int
+    mean_ns: float
+    total_ns: int
+    launches_each: float
+
+
+@dataclass(frozen=True)
+class OtherKernel:
+    """What else ran on the GPU: a kernel that is not Triton's, a copy, a collective."""
+
+    what: str
+    name: str
+    count: int
+    total_ns: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program around the kernels. total: of all recorded launches; triton_share: of GPU time. scopes,
+    others: the longest."""
+
+    total: float
+    gpus: tuple[GpuTime, ...]
+    triton_share: float | None
+    triton_ns: int | None
+    scopes: tuple[HostScope, ...]
+    others: tuple[OtherKernel, ...]
 
 
 def header_of(tables: Tables) -> Header:
@@ -112,37 +207,15 @@ def program_of(tables: Tables, total: float) -> Program:
     if share is not None:
         triton = int(on_gpu.loc[on_gpu["what"] == "Triton", "total_ns"].sum())
     others = on_gpu[on_gpu["what"] != "Triton"].nlargest(_MOST_OTHERS, "total_ns")
-    gpus = gpu_gaps(tables).attrs["devices"].items()
+    gpus = gpu_gaps(tables).attrs["devices"]
+    longest = host_scopes(tables).nlargest(_MOST_SCOPES, "total_ns")
     return Program(
         total=total,
         gpus=tuple(
-            GpuTime(int(rank), int(device), int(gpu["busy_ns"]), int(gpu["idle_ns"]))
-            for (rank, device), gpu in gpus
+            GpuTime(rank, device, gpu["busy_ns"], gpu["idle_ns"]) for (rank, device), gpu in gpus.items()
         ),
         triton_share=known_number(share),
         triton_ns=triton,
-        scopes=_scopes(host_scopes(tables)) if len(tables.host) else (),
-        others=tuple(
-            OtherKernel(
-                str(row["what"]),
-                str(row["name"]),
-                int(row["count"]),
-                int(row["total_ns"]),
-                float(row["share"]),
-            )
-            for row in others.to_dict("records")
-        ),
-    )
-
-
-def _scopes(table: pd.DataFrame) -> tuple[HostScope, ...]:
-    return tuple(
-        HostScope(
-            path=str(row["path"]),
-            count=int(row["count"]),
-            mean_ns=float(row["mean_ns"]),
-            total_ns=int(row["total_ns"]),
-            launches_each=float(row["launches_each"]),
-        )
-        for row in table.nlargest(_MOST_SCOPES, "total_ns").to_dict("records")
+        scopes=tuple(entry_of(HostScope, row) for row in longest.to_dict("records")),
+        others=tuple(entry_of(OtherKernel, row) for row in others.to_dict("records")),
     )

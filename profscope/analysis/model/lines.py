@@ -15,7 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from profscope.analysis.estimates import shares_between
-from profscope.analysis.line_rows import GAP, ISSUED, LEAST_SHARE, MOST_STALLS, wait_text
+from profscope.analysis.line_rows import GAP, stall_shares, wait_text
 from profscope.analysis.model.entries import LineEntry, Lines, StallShare
 from profscope.analysis.model.numbers import known_count, known_number
 
@@ -41,7 +41,7 @@ def lines_entry(
 ) -> Lines:
     """rows: of one configuration, of `lines`; spans: of its summary."""
     own = _spans_at_lines(spans, unit)
-    timed = rows[(rows["samples"] > 0) | (rows["samples_recorded"] > 0) | _is_in(rows, own)]
+    timed = rows[(rows["samples"] > 0) | _is_in(rows, own)]
     samples = int(rows["samples"].sum())
     names = _short_names(timed["file"])
     entries = [
@@ -112,20 +112,12 @@ def merged_line(
         share_samples=share,
         share_samples_low=low,
         share_samples_high=high,
-        share_samples_recorded=total_of(path["share_samples_recorded"] for path in paths),
         samples=here,
-        stalls=_stalls(counts),
+        stalls=tuple(StallShare(*each) for each in stall_shares(counts)),
         waits_for=wait_text(_merged_waits(path["waits"] for path in paths), stalled),
         bytes_at_most=known_count(total_of(path["bytes_at_most"] for path in paths)),
         flops=known_count(total_of(path["flops"] for path in paths)),
     )
-
-
-def _stalls(counts: list[list[Any]]) -> tuple[StallShare, ...]:
-    """Why warps did not go on, as far as it is worth a word."""
-    total = sum(count for _, count in counts)
-    told = [(stall, count) for stall, count in counts if stall != ISSUED and count >= LEAST_SHARE * total]
-    return tuple(StallShare(stall, count / total) for stall, count in told[:MOST_STALLS])
 
 
 def _by_line(rows: pd.DataFrame) -> Iterator[tuple[tuple[str, int], list[dict[Hashable, Any]]]]:

@@ -1,17 +1,19 @@
-"""Values as the model has them: finite numbers or None, and plain data of the whole for JSON."""
+"""Values as the model has them: finite numbers or None, entries of rows, and plain data for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 
 from profscope.analysis.texts import clipped
 
-__all__ = ["known_count", "known_number", "plain"]
+__all__ = ["entry_of", "known_count", "known_number", "plain"]
+
+Entry = TypeVar("Entry")
 
 _LONGEST_INTEGER: Final = 64  # bits, of what JSON readers hold
 
@@ -26,6 +28,19 @@ def known_number(value: Any) -> float | None:
 def known_count(value: Any) -> int | None:
     """None for what is missing."""
     return None if value is None or pd.isna(value) else int(value)
+
+
+def entry_of(kind: Callable[..., Entry], row: Mapping[Any, Any], **others: Any) -> Entry:
+    """An entry of a row of a table: fields are columns of their names, but for `others`."""
+    own = {each.name: row[each.name] for each in fields(cast(Any, kind)) if each.name not in others}
+    return kind(**{name: _known(value) for name, value in own.items()}, **others)
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    known = known_number(value)
+    return int(value) if known is not None and isinstance(value, int | np.integer) else known
 
 
 def plain(value: Any, characters: int = 0, digits: int = 0) -> Any:

@@ -1,1 +1,1 @@
-"""Questions about the program around the kernels: `prof.program.steps()`."""
+"""Questions about the program around the kernels: `prof.program.host_scopes()`."""

@@ -13,11 +13,9 @@ from profscope.schema import CALL_ARROW, GPU_KINDS, HOST_DTYPES, Tables
 __all__ = [
     "HOST_SCOPE_DTYPES",
     "are_triton",
-    "gpu_work",
     "host_scopes",
     "scope_paths",
     "why_no_gpu_events",
-    "without_events",
 ]
 
 HOST_SCOPE_DTYPES: Final = {
@@ -57,7 +55,7 @@ def host_scopes(tables: Tables) -> pd.DataFrame:
     own = duration.copy()
     inner = np.flatnonzero(parent >= 0)
     np.subtract.at(own, parent[inner], duration[inner])
-    work = gpu_work(tables)
+    work = _gpu_work(tables)
     figures = np.zeros((3, len(host)), np.int64)
     inside = work[work["host"] >= 0]
     scope = inside["host"].to_numpy()
@@ -79,7 +77,9 @@ def host_scopes(tables: Tables) -> pd.DataFrame:
     table["launches_each"] = table["gpu_launches"] / table["count"]
     table = table[[*HOST_SCOPE_DTYPES, *metrics]].astype(HOST_SCOPE_DTYPES)
     table = _as_tree(table)
-    table.attrs["not_measured"] = without_events(tables)
+    has_events = bool(tables.events["kind"].isin(GPU_KINDS).any())
+    why = f"only launches that were recorded are known: {why_no_gpu_events(tables)}"
+    table.attrs["not_measured"] = [] if has_events else [why]
     return table
 
 
@@ -114,7 +114,7 @@ def are_triton(tables: Tables) -> NDArray[np.bool_]:
     return triton
 
 
-def gpu_work(tables: Tables) -> pd.DataFrame:
+def _gpu_work(tables: Tables) -> pd.DataFrame:
     """What ran on GPUs: host (its scope), duration_ns, triton. Of events, or of launches without these."""
     rows = tables.events["kind"].isin(GPU_KINDS).to_numpy()
     if rows.any():
@@ -125,13 +125,6 @@ def gpu_work(tables: Tables) -> pd.DataFrame:
     launches = tables.launches
     duration = launches["end_ns"] - launches["start_ns"]
     return pd.DataFrame({"host": launches["host"], "duration_ns": duration, "triton": True})
-
-
-def without_events(tables: Tables) -> list[str]:
-    """Why figures of events are missing, where they are."""
-    if tables.events["kind"].isin(GPU_KINDS).any():
-        return []
-    return [f"only launches that were recorded are known: {why_no_gpu_events(tables)}"]
 
 
 def why_no_gpu_events(tables: Tables) -> str:

@@ -81,8 +81,7 @@ def host_times(tables: Tables) -> pd.DataFrame:
 def unix_ns(tables: Tables, timer_ns: int) -> int | None:
     """A moment of the GPU's timer by the host's clock; None where that is not known, or there are several
     GPUs, each with a timer of its own."""
-    devices = tables.launches["device"].unique().tolist()
-    known = _anchors(tables.metadata, devices[0]) if len(devices) == 1 else None
+    known = _anchors_of_one(tables)
     if known is None:
         return None
     return timer_ns + int(_distance(np.array([timer_ns]), known, "unix")[0])
@@ -93,13 +92,18 @@ def on_timer(tables: Tables, times_unix_ns: Any) -> Any:
     there is no launch."""
     if not len(tables.launches):
         return times_unix_ns
-    devices = tables.launches["device"].unique().tolist()
-    known = _anchors(tables.metadata, devices[0]) if len(devices) == 1 else None
+    known = _anchors_of_one(tables)
     if known is None:
         return None
     # The clocks' distance changes by microseconds in a second: a first guess of the moment is good enough.
     guess = times_unix_ns - _distance(known["timer_ns"][:1], known, "unix")[0]
     return times_unix_ns - _distance(guess, known, "unix")
+
+
+def _anchors_of_one(tables: Tables) -> dict[str, Any] | None:
+    """Those of the device of all launches; None if there are several devices."""
+    devices = tables.launches["device"].unique().tolist()
+    return _anchors(tables.metadata, devices[0]) if len(devices) == 1 else None
 
 
 def _anchors(metadata: dict[str, Any], device: int) -> dict[str, Any] | None:

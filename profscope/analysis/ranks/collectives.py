@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from profscope.analysis.spans.rows import Ints
 from profscope.schema import Tables
 
-__all__ = ["collectives", "host_clock_error_ns", "numbers"]
+__all__ = ["collectives", "host_clock_error_ns"]
 
 
-def numbers(name: NDArray[Any], rank: Ints, start: Ints, end: Ints) -> Ints:
+def _numbers(name: NDArray[Any], rank: Ints, start: Ints, end: Ints) -> Ints:
     """For each row which occurrence of its name it is on its rank, by start, from 0 on; int64, shape (rows,).
 
     Ranks run one program, so the n-th of each is the same. Where recording began later on some rank, there
@@ -84,7 +84,7 @@ def collectives(tables: Tables) -> pd.DataFrame:
         ncclDevKernel_AllR... tp 3: ranks 0, 1        7     1      2        19500  5012000           0
 
     group: the process group, "" where it is not known. number: the n-th of this name and group on each rank
-    is the same collective (`occurrences.numbers`); ranks: how many have it. late_ns: how long after the first
+    is the same collective; ranks: how many have it. late_ns: how long after the first
     rank it began there; last_rank: where it began last. waiting_ns: until the last rank had begun, too;
     transfer_ns: the rest of its duration. host: the row of the scope that it was launched in, -1 for none.
 
@@ -102,7 +102,7 @@ def collectives(tables: Tables) -> pd.DataFrame:
     error_ns = None if clock_error_ns is None else clock_error_ns + 2 * _TIMER_NS
     times = [table[name].to_numpy(np.int64) for name in ("rank", "start_unix_ns", "end_unix_ns")]
     table["key"] = pd.factorize(pd.MultiIndex.from_frame(table[["name", "group"]]))[0]
-    table["number"] = numbers(table["key"].to_numpy(), *times)
+    table["number"] = _numbers(table["key"].to_numpy(), *times)
     table["duration_ns"] = times[2] - times[1]
     groups = table.groupby(["key", "number"], sort=False)
     table["ranks"] = groups["rank"].transform("nunique")

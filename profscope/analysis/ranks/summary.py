@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.ranks.skew import are_aligned, same_launches
+from profscope.analysis.spans.rows import covered
 from profscope.schema import Tables
 
 __all__ = ["RANK_DTYPES", "summary"]
@@ -59,7 +60,7 @@ def summary(tables: Tables) -> pd.DataFrame:
                 "host": (about.get("job") or {}).get("host") or "",
                 "device": launches["device"].iloc[0],
                 "launches": len(launches),
-                "busy_ns": _busy_ns(launches),
+                "busy_ns": int(covered(launches["start_ns"].to_numpy(), launches["end_ns"].to_numpy())),
                 "common_ns": own["duration_ns"].sum(),
                 "slowest": (own["duration_ns"] == own["longest"]).sum(),
                 "median_lag_ns": own["lag"].median() if are_aligned(tables) else np.nan,
@@ -69,10 +70,3 @@ def summary(tables: Tables) -> pd.DataFrame:
     columns: dict[str, Any] = {name: [row[name] for row in rows] for name in RANK_DTYPES}
     table = pd.DataFrame(columns).astype(RANK_DTYPES)
     return table.sort_values("common_ns", ascending=False, kind="stable", ignore_index=True)
-
-
-def _busy_ns(launches: pd.DataFrame) -> int:
-    ordered = launches.sort_values("start_ns")
-    starts, ends = ordered["start_ns"].to_numpy(), ordered["end_ns"].to_numpy()
-    before = np.maximum.accumulate(np.append(starts[:1], ends[:-1]))
-    return int(np.maximum(ends - np.maximum(starts, before), 0).sum())

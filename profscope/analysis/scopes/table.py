@@ -8,6 +8,7 @@ import pandas as pd
 
 from profscope.analysis.model.labels import Group
 from profscope.analysis.model.missing import FRAMES, MOSTLY_UNCOVERED, more_spans
+from profscope.analysis.model.numbers import entry_of
 from profscope.analysis.scopes.row_filter import RowFilter
 from profscope.analysis.spans.ctas import recorded_counts
 from profscope.analysis.spans.rows import not_samples
@@ -17,10 +18,7 @@ from profscope.schema import Tables
 
 __all__ = ["STATISTICS", "KernelTable", "ScopeRow", "make_tables"]
 
-WORK = ("bytes_at_most", "flops")
-RATES = ("gb_per_s_at_most", "tflop_per_s")
 STATISTICS = ("total", "self", "mean", "p50", "p90", "p99", "max")
-LONGEST = ("p50", "p90", "p99", "max")
 
 
 @dataclass(frozen=True)
@@ -138,20 +136,5 @@ def _of(table: pd.DataFrame, group: Group) -> pd.DataFrame:
 
 def _row(row: dict[Any, Any], unit: str, warp_time: int) -> ScopeRow:
     figures = {name: row[f"{name}_{unit}"] for name in STATISTICS}
-    figures |= {name: None if pd.isna(figures[name]) else int(figures[name]) for name in LONGEST}
-    in_flight = row["kind"] == "async"
-    work: dict[str, Any] = {name: None if pd.isna(row[name]) else int(row[name]) for name in WORK}
-    work |= {name: None if pd.isna(row[name]) else float(row[name]) for name in RATES}
-    return ScopeRow(
-        variant=int(row["variant"]),
-        scope=str(row["scope"]),
-        kind=str(row["kind"]),
-        file=str(row["file"]),
-        line=int(row["line"]),
-        call_path=str(row["call_path"]),
-        count=int(row["count"]),
-        **figures,
-        share=None if in_flight or not warp_time else float(figures["self"] / warp_time),
-        measures=str(row["measures"]),
-        **work,
-    )
+    share = None if row["kind"] == "async" or not warp_time else float(figures["self"] / warp_time)
+    return entry_of(ScopeRow, row | figures, share=share)

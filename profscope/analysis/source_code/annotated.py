@@ -14,7 +14,7 @@ from profscope.analysis.lines import lines_of
 from profscope.analysis.model.labels import Group, differs_text, groups_of
 from profscope.analysis.model.lines import SAMPLES, SPANS, merged_line, total_of, witness_of
 from profscope.analysis.op_labels import stages_of
-from profscope.analysis.source_code.copies import Flights, flights
+from profscope.analysis.source_code.copies import copies_waited_for
 from profscope.analysis.source_code.listings import Instruction, Listing, listings
 from profscope.analysis.source_code.texts import SourceLines, Step, Text, steps_of, texts_of
 from profscope.analysis.sources import file_with_source
@@ -122,7 +122,7 @@ def annotate(tables: Tables, disk: SourceLines, form: str = "", most: int = 5) -
     lines = lines_of(tables, known)
     scopes = _with_stages(tables.df, known.summary)
     scopes = placed(scopes[~scopes["kind"].isin(["async", GAP])])
-    in_flight = flights(tables)
+    copies = copies_waited_for(tables)
     texts = texts_of(tables)
     of_scopes = {key: list(_records(own)) for key, own in scopes.groupby(CONFIGURATION)}
     groups = list(configurations(lines))
@@ -133,7 +133,7 @@ def annotate(tables: Tables, disk: SourceLines, form: str = "", most: int = 5) -
         witness = witness_of(own)
         listing = listings(tables, kernel, variant, form) if form else Listing({}, [])
         rows = list(_records(own)), of_scopes.get(key, [])
-        maker = _Maker(kernel, *rows, unit, witness, in_flight.get(key, Flights({})), listing, texts, disk)
+        maker = _Maker(kernel, *rows, unit, witness, copies.get(key, {}), listing, texts, disk)
         notes = lines.attrs["not_measured"] if not at else []
         group = labels.get((kernel, variant), Group(kernel, variant))
         made.append(
@@ -169,7 +169,7 @@ def _records(table: Any) -> Iterator[dict[str, Any]]:
 
 def _has_time(row: dict[str, Any], timed: set[tuple[Any, Any]]) -> bool:
     """Whether spans or samples say something of a row of lines(): of others only instructions are counted."""
-    return bool(row["samples"] or row["samples_recorded"]) or (row["file"], row["line"]) in timed
+    return bool(row["samples"]) or (row["file"], row["line"]) in timed
 
 
 class _Maker:
@@ -182,12 +182,12 @@ class _Maker:
         scopes: list[dict[str, Any]],
         unit: str,
         witness: str,
-        in_flight: Flights,
+        copies: dict[tuple[str, int], list[str]],
         listing: Listing,
         texts: list[Text],
         disk: SourceLines,
     ) -> None:
-        self._kernel, self._unit, self._witness, self._flights = kernel, unit, witness, in_flight
+        self._kernel, self._unit, self._witness, self._copies = kernel, unit, witness, copies
         self._texts, self._disk, self._listing = texts, disk, listing
         self._known = {text.file for text in texts}
         root = next(((row["file"], row["line"]) for row in scopes if row["kind"] == "kernel"), ("", 0))
@@ -275,7 +275,7 @@ class _Maker:
             scopes=told,
             stalls="" if entry is None else entry.stalls_text,
             waits_for="" if entry is None else entry.waits_for,
-            flights=self._flights.texts(file, number),
+            flights=self._copies.get((file, number), []),
             code=self._listing.code.get((file, number), []),
             calls=self._calls(below),
         )

@@ -1,7 +1,5 @@
 """Which copies a line waited for, by the records of launches that kept spans of both."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,40 +9,14 @@ from profscope.analysis.texts import count_text
 from profscope.analysis.timeline.transactions import ended_work
 from profscope.schema import Tables
 
-__all__ = ["Flight", "Flights", "flights"]
+__all__ = ["copies_waited_for"]
 
 _PLACES = ["file", "line", "wait_file", "wait_line"]
 
 
-@dataclass(frozen=True)
-class Flight:
-    """Asynchronous work of one line that was waited for at one line. ahead: how many iterations of its loop
-    before its wait it was issued, in the middle; None where that is not known. others: whether another warp
-    waited than the one that issued it.
-    """
-
-    scope: str
-    line: int
-    wait: str
-    wait_line: int
-    count: int
-    ahead: int | None
-    others: bool
-
-
-@dataclass(frozen=True)
-class Flights:
-    """By place, those that were waited for there, most first."""
-
-    by_place: Mapping[tuple[str, int], list[Flight]]
-
-    def texts(self, file: str, line: int) -> list[str]:
-        """ "async copy x, line 16, issued 2 steps before (4,096)"."""
-        return [_text(flight) for flight in self.by_place.get((file, line), ())]
-
-
-def flights(tables: Tables) -> dict[tuple[str, int], Flights]:
-    """By kernel and variant."""
+def copies_waited_for(tables: Tables) -> dict[tuple[str, int], dict[tuple[str, int], list[str]]]:
+    """By kernel and variant, and by the place of a wait, the asynchronous work that ended there, most first:
+    "async copy x, line 16, issued 2 steps before (4,096)", steps of its loop, in the middle."""
     df, launches = tables.df, tables.launches
     issued, op, waited = ended_work(df)
     if not len(issued):
@@ -66,24 +38,18 @@ def flights(tables: Tables) -> dict[tuple[str, int], Flights]:
             "others": began["warp"].to_numpy() != ended["warp"].to_numpy(),
         }
     )
-    made: dict[tuple[str, int], dict[tuple[str, int], list[Flight]]] = {}
-    for key, rows in table.groupby(["kernel", "variant", "scope", "wait", *_PLACES], sort=False):
-        names: Any = key
-        kernel, variant, scope, wait, _, line, wait_file, wait_line = names
-        middle = rows["ahead"].median()
-        flight = Flight(
-            scope, int(line), wait, int(wait_line), len(rows),
-            None if np.isnan(middle) else round(middle), bool(rows["others"].any()),
-        )  # fmt: skip
-        of_kernel = made.setdefault((kernel, int(variant)), {})
-        of_kernel.setdefault((wait_file, int(wait_line)), []).append(flight)
-    return {
-        key: Flights({place: sorted(each, key=lambda one: -one.count) for place, each in places.items()})
-        for key, places in made.items()
-    }
+    groups = table.groupby(["kernel", "variant", "scope", "wait", *_PLACES], sort=False)
+    found = groups.agg(count=("ahead", "size"), ahead=("ahead", "median"), others=("others", "any"))
+    found = found.sort_values("count", ascending=False, kind="stable").reset_index()
+    texts: dict[tuple[str, int], dict[tuple[str, int], list[str]]] = {}
+    for row in found.to_dict("records"):
+        of_kernel = texts.setdefault((row["kernel"], int(row["variant"])), {})
+        of_kernel.setdefault((row["wait_file"], int(row["wait_line"])), []).append(_text(row))
+    return texts
 
 
-def _text(flight: Flight) -> str:
-    when = "" if not flight.ahead else f", issued {flight.ahead} step{'s' * (flight.ahead != 1)} before"
-    who = " by other warps" * flight.others
-    return f"{flight.scope}, line {flight.line}{when}{who} ({count_text(flight.count)})"
+def _text(row: dict[Any, Any]) -> str:
+    ahead = 0 if np.isnan(row["ahead"]) else round(row["ahead"])
+    when = f", issued {ahead} step{'s' * (ahead != 1)} before" if ahead else ""
+    who = " by other warps" * row["others"]
+    return f"{row['scope']}, line {row['line']}{when}{who} ({count_text(row['count'])})"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.line_rows import stall_counts, stall_text
+from profscope.analysis.line_rows import stall_counts, stall_shares, stall_text
 from profscope.analysis.overhead import variant_entry
 from profscope.analysis.sources import sampled_code
 from profscope.binaries.ptx import read_ptx
@@ -98,29 +98,26 @@ def _ptx(text: str) -> Iterator[tuple[tuple[str, int], int, str]]:
 
 
 def _sass(tables: Tables, kernel: str, variant: int) -> Listing:
-    """Of the binary whose samples `lines()` ranks by: the bare one, else one that records."""
+    """Of the bare binary, whose samples `lines()` ranks by."""
     if tables.emulated:
         return Listing({}, [f"{kernel}: the emulator runs PTX; SASS needs a GPU"])
     try:
-        kept = sampled_code(tables.metadata, kernel, variant)
+        instructions = sampled_code(tables.metadata, kernel, variant)
     except (IRError, ValueError) as error:
         return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
-    if kept is None:
+    if instructions is None:
         return Listing(
             {}, [f"{kernel}: this profile has no SASS: session(hardware=True) keeps that of what it samples"]
         )
-    binary, instructions = kept
     samples = tables.samples
-    chosen = (samples["kernel"] == kernel) & (samples["variant"] == variant)
-    mine = samples[chosen & (samples["binary"] == binary)]
+    mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
     total = int(mine["samples"].sum())
     by_pc: dict[int, pd.DataFrame] = {int(str(pc)): part for pc, part in mine.groupby("pc")}
     code: dict[tuple[str, int], list[Instruction]] = {}
     for pc, text, file, line in instructions:
         part = by_pc.get(pc)
         count = 0 if part is None else int(part["samples"].sum())
-        stalls = "" if part is None else stall_text(stall_counts(part))
+        stalls = "" if part is None else stall_text(stall_shares(stall_counts(part)))
         share = count / total if total else None
         code.setdefault((file, line), []).append(Instruction(pc, True, text, share, count, stalls))
-    which = "the bare binary" if binary == "bare" else "the binary that recorded"
-    return Listing(code, [f"{kernel}: SASS of {which}, with its {total:,} samples"])
+    return Listing(code, [f"{kernel}: SASS of the bare binary, with its {total:,} samples"])

@@ -32,11 +32,10 @@ __all__ = [
 
 class Cost(NamedTuple):
     """In cycles of the SM. read: from one clock read to the next where nothing lies between; row: what the
-    store of the records of a loop's iteration adds; measured: on the GPU, not from the emulator's model."""
+    store of the records of a loop's iteration adds."""
 
     read: float
     row: float
-    measured: bool
 
     @property
     def each(self) -> float:
@@ -50,7 +49,7 @@ def record_cost(metadata: dict[str, Any]) -> Cost | None:
     read = clock.get("read_cycles")
     if read is None:
         return None
-    return Cost(float(read), float(clock.get("row_cycles") or 0.0), clock.get("basis") == "measured")
+    return Cost(float(read), float(clock.get("row_cycles") or 0.0))
 
 
 CORRECTED = tuple(CORRECTED_DTYPES)

@@ -5,7 +5,6 @@ Every view asks here, so that tails, waves, idle SMs and launch times are the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ import pandas as pd
 
 from profscope.analysis.spans.corrections import are_corrected, weighed
 from profscope.analysis.spans.rows import (
-    GROUP_COLUMNS,
     Floats,
     Ints,
     ended,
@@ -160,35 +158,15 @@ ALIKE = 0.05
 """CTAs are alike if the standard deviation of their cycles is less than this part of the mean."""
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Medians over launches.
-
-    ctas: of a launch; sms: how many of them ran one; per_sm: CTAs that an SM ran at once, at most; room:
-    those that fit on one, 0 where nobody says; slots: room, or else per_sm, times the SMs of the device;
-    waves: ctas over slots. mean_ns, longest_ns, mean_cycles,
-    longest_cycles: of a CTA; variation: the standard deviation of their cycles over the mean. imbalance_pct
-    and tail_pct: see `shape_of`.
-    """
+class Shape(NamedTuple):
+    """Medians over launches. ctas: of a launch; sms: how many of them ran one; waves: ctas over the CTAs that
+    fit on the device at once; imbalance_pct and tail_pct: see `shape_of`."""
 
     ctas: int
     sms: int
-    per_sm: int
-    slots: int
     waves: float
-    mean_ns: float
-    longest_ns: float
-    mean_cycles: float
-    longest_cycles: float
-    variation: float
     imbalance_pct: float
     tail_pct: float
-    room: int = 0
-
-    @property
-    def at_once(self) -> bool:
-        """Whether all CTAs fit on the device at once, so that none waits for another to end."""
-        return bool(self.room) and self.ctas <= self.slots
 
 
 class _Filled(NamedTuple):
@@ -207,7 +185,8 @@ class _Filled(NamedTuple):
 
 
 def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
-    """The shape of launches all of whose CTAs were recorded. room: see `Shape`.
+    """The shape of launches all of whose CTAs were recorded. room: CTAs that fit on an SM, 0 if unknown: then
+    as many as an SM ran at once.
 
     A launch takes T, from its first CTA's begin to its last one's end. If all CTAs took the mean,
     ceil(waves) of them in turn would take E. imbalance_pct is what T exceeds E by, in percent of T; 0 where
@@ -222,17 +201,14 @@ def shape_of(ctas: pd.DataFrame, sm_count: int, room: int = 0) -> Shape:
     Where the grids of launches differ, the shape is that of launches with one number of CTAs: together they
     took longest. A median over all of them would be that of no launch at all.
     """
-    per_sm = _most_at_once(ctas)
     sms = max(sm_count, ctas["sm"].nunique())
-    slots = (room or per_sm) * sms
-    figures = _figures(_of_one_grid(ctas), slots, sms, room)
-    count, ran, *rest = np.median(figures, axis=1).tolist()
-    shape = Shape(int(count), int(ran), min(per_sm, room or per_sm), slots, count / slots, *rest)
-    return replace(shape, room=room)
+    slots = (room or _most_at_once(ctas)) * sms
+    count, ran, imbalance, tail = np.median(_figures(_of_one_grid(ctas), slots, sms, room), axis=1).tolist()
+    return Shape(int(count), int(ran), count / slots, imbalance, tail)
 
 
 def _figures(ctas: pd.DataFrame, slots: int, sms: int, room: int) -> Floats:
-    """By launch, the figures of a `Shape` that are medians, shape (figures, launches)."""
+    """By launch its CTAs, the SMs that ran one, imbalance_pct and tail_pct, shape (4, launches)."""
     launch, _ = pd.factorize(ctas["launch"])
     order = np.lexsort((ctas["sm"].to_numpy(), launch))
     launch = launch[order]
@@ -262,8 +238,7 @@ def _figures(ctas: pd.DataFrame, slots: int, sms: int, room: int) -> Floats:
         np.add.reduceat(length * full, first) / np.add.reduceat(full.astype(np.int64), first),
     )
     ran = np.diff(sm_of_launch, append=len(first_on_sm))
-    took = filled.mean, np.maximum.reduceat(length, first), mean_cycles, np.maximum.reduceat(cycles, first)
-    return np.array([count, ran, *took, filled.variation, *_lost(filled, slots, sms, room)], np.float64)
+    return np.array([count, ran, *_lost(filled, slots, sms, room)], np.float64)
 
 
 def _lost(filled: _Filled, slots: int, sms: int, room: int) -> tuple[Floats, Floats]:
@@ -329,18 +304,11 @@ def whole_warps(tables: Tables, unit: str) -> pd.DataFrame:
 
 
 def recorded_counts(tables: Tables) -> pd.DataFrame:
-    """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of; int64."""
-    df, key = tables.df, list(GROUP_COLUMNS)
-    roots = df[["kernel", *_WARP]].iloc[outermost(df)]
-    number, groups = launch_groups(replace(tables, df=roots))
-    # Numbers in place of names, which take pandas long to tell apart; a launch has one variant.
-    warps = roots.assign(kernel=roots["kernel"].cat.codes, group=number).drop_duplicates()
-    ctas = warps.drop_duplicates(["kernel", "group", "launch", "cta"])
-    launches = ctas.drop_duplicates(["kernel", "group", "launch"])
-    parts = {"launches": launches, "ctas": ctas, "warps": warps}
-    counts = pd.DataFrame({name: rows.groupby(["kernel", "group"]).size() for name, rows in parts.items()})
-    counts = counts.reset_index()
-    names = roots["kernel"].cat.categories[counts["kernel"]].astype("str")
-    variant = groups["variant"].to_numpy()[counts["group"]]
-    both = counts[[*parts]].assign(kernel=names, variant=variant)
-    return both.groupby(key, as_index=False).sum().astype(dict.fromkeys(parts, "int64"))
+    """By GROUP_COLUMNS, how many launches, ctas and warps there are figures of."""
+    roots = tables.df[_WARP].iloc[outermost(tables.df)]
+    number, groups = launch_groups(tables.launches)
+    warps = roots.assign(group=number.of(roots["launch"].to_numpy())).drop_duplicates()
+    ctas = warps.drop_duplicates(["launch", "cta"])
+    parts = {"launches": ctas.drop_duplicates("launch"), "ctas": ctas, "warps": warps}
+    counts = {name: np.bincount(rows["group"], minlength=len(groups)) for name, rows in parts.items()}
+    return groups.assign(**counts)

@@ -33,10 +33,8 @@ __all__ = [
     "narrow_sites",
     "not_samples",
     "numbered",
-    "numbers_of_groups",
     "outermost",
     "own_times",
-    "row_scales",
     "scales",
     "self_times",
     "sites",
@@ -152,17 +150,9 @@ def _codes(column: pd.Series[Any]) -> _Codes:
     return _Codes(values, least, int(values.max(initial=least)) - least + 1)
 
 
-def launch_groups(tables: Tables) -> tuple[Ints, pd.DataFrame]:
-    """Number the distinct GROUP_COLUMNS of the launches.
-
-    Returns the group of each span, int64 of shape (rows,), and the table of groups.
-    """
-    number, groups = numbers_of_groups(tables.launches)
-    return number.of(tables.df["launch"].to_numpy()), groups
-
-
-def numbers_of_groups(launches: pd.DataFrame) -> tuple[OfLaunches[np.int64], pd.DataFrame]:
-    """As `launch_groups`, the numbers to be asked for."""
+def launch_groups(launches: pd.DataFrame) -> tuple[OfLaunches[np.int64], pd.DataFrame]:
+    """Number the distinct GROUP_COLUMNS of the launches: the numbers, to be asked for by span, and the table
+    of groups."""
     number, groups = group_numbers(launches)
     return OfLaunches(launches, number, 0), groups
 
@@ -208,24 +198,16 @@ def _sum_is_exact(values: Ints) -> bool:
     return most * len(values) < _EXACT or bool(np.abs(values).sum(dtype=np.float64) < _EXACT)
 
 
-def row_scales(tables: Tables) -> Floats | None:
-    """By span: for how many CTAs of its launch's grid each recorded one stands; None if each is for itself.
-
-    float64 of shape (rows,). Where the recorded CTAs do not speak for the grid (see `not_samples`), it is 1.
-    """
-    scale = scales(tables)
-    return None if scale is None else scale.of(tables.df["launch"].to_numpy())
-
-
 def scales(tables: Tables) -> OfLaunches[np.float64] | None:
-    """As `row_scales`, to be asked for."""
+    """For how many CTAs of its launch's grid each recorded one stands, to be asked for by span; None if each
+    is for itself. Where the recorded CTAs do not speak for the grid (see `not_samples`), it is 1."""
     scale = launch_scales(tables)
     return OfLaunches(tables.launches, scale, 1.0) if (scale != 1).any() else None
 
 
 def launch_scales(tables: Tables) -> Floats:
     """By row of the table of launches: for how many CTAs of its grid each recorded one stands, see
-    `row_scales`."""
+    `scales`."""
     alone = tables.launches["kernel"].isin(not_samples(tables.metadata)).to_numpy()
     return np.where(alone, 1.0, grid_scales(tables.launches))
 

@@ -25,11 +25,11 @@ from profscope.analysis.spans.rows import (
     begins_of_runs,
     grid_ctas,
     grid_scales,
+    launch_groups,
     launch_scales,
     narrow_sites,
     not_samples,
     numbered,
-    numbers_of_groups,
     own_times,
 )
 from profscope.schema import Tables
@@ -82,7 +82,7 @@ def summed_spans(tables: Tables) -> SummedSpans:
     else:
         durations = Durations(df["duration_cycles"].to_numpy(), df["duration_ns"].to_numpy())
     site, places = narrow_sites(df)
-    group, groups = numbers_of_groups(tables.launches)
+    group, groups = launch_groups(tables.launches)
     launch, each = df["launch"].to_numpy(), max(1, len(groups))
     parts = pieces(df)
 

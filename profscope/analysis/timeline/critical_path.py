@@ -60,39 +60,39 @@ def critical_path(tables: Tables, shorter_pct: float = SHORTER_PCT) -> pd.DataFr
     return joined_frame(told, PATH_DTYPES)
 
 
-def path_of(judged: KernelAnalysis | SkippedKernel, shorter_pct: float = SHORTER_PCT) -> Answer:
+def path_of(analysis: KernelAnalysis | SkippedKernel, shorter_pct: float = SHORTER_PCT) -> Answer:
     """The rows of `critical_path` of one configuration."""
-    if isinstance(judged, SkippedKernel):
-        return judged.answer
-    cta = median_cta(judged)
+    if isinstance(analysis, SkippedKernel):
+        return analysis.answer
+    cta = median_cta(analysis)
     if cta < 0:
-        return Answer([], [f"{judged.kernel}: its CTAs have more than {_MOST_SPANS:,} spans each"])
-    return Answer(_rows(judged, cta, shorter_pct), [])
+        return Answer([], [f"{analysis.kernel}: its CTAs have more than {_MOST_SPANS:,} spans each"])
+    return Answer(_rows(analysis, cta, shorter_pct), [])
 
 
-def median_cta(judged: KernelAnalysis) -> int:
-    """The row in `judged.ctas` of the CTA of median length among those with spans; -1 if it has too many
+def median_cta(analysis: KernelAnalysis) -> int:
+    """The row in `analysis.ctas` of the CTA of median length among those with spans; -1 if it has too many
     of them."""
-    known, counts = np.unique(judged.spans.cta, return_counts=True)
-    cycles = judged.ctas["cycles"].to_numpy()[known]
+    known, counts = np.unique(analysis.spans.cta, return_counts=True)
+    cycles = analysis.ctas["cycles"].to_numpy()[known]
     at = int(np.argsort(cycles, kind="stable")[(len(cycles) - 1) // 2])
     return int(known[at]) if counts[at] <= _MOST_SPANS else -1
 
 
-def _rows(judged: KernelAnalysis, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
-    replay = replay_of(judged, cta)
+def _rows(analysis: KernelAnalysis, cta: int, shorter_pct: float) -> list[dict[str, Any]]:
+    replay = replay_of(analysis, cta)
     path = sorted(replay.path().items(), key=lambda item: -item[1])
     whole = replay.run({})
-    about, ctas = judged.ctas.iloc[cta], len(np.unique(judged.spans.cta))
+    about, ctas = analysis.ctas.iloc[cta], len(np.unique(analysis.spans.cta))
     rows = []
     for at, (site, cycles) in enumerate(path):
-        place = judged.sites.iloc[site]
+        place = analysis.sites.iloc[site]
         earlier = np.nan
         if at < _REPLAYED:
             earlier = 100 * (1 - replay.run({site: 1 - shorter_pct / 100}) / max(1.0, whole))
         rows.append(
             {name: place[name] for name in ("scope", "kind", "file", "line", "call_path")}
-            | {"kernel": judged.kernel, "variant": judged.variant}
+            | {"kernel": analysis.kernel, "variant": analysis.variant}
             | {"launch": about["launch"], "cta": about["cta"], "median_of": ctas, "cycles": cycles}
             | {"share": cycles / max(1, replay.cycles), "earlier_pct": earlier}
         )

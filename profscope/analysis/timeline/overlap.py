@@ -65,58 +65,58 @@ def overlap(tables: Tables) -> pd.DataFrame:
     return joined_frame((overlap_of(each) for each in kernel_analyses(tables)), OVERLAP_DTYPES)
 
 
-def overlap_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
+def overlap_of(analysis: KernelAnalysis | SkippedKernel) -> Answer:
     """The rows of `overlap` of one configuration."""
-    if isinstance(judged, SkippedKernel):
-        return judged.answer
-    told = {"kernel": judged.kernel, "variant": judged.variant}
-    rows = [told | {"of": "cta"} | _means(judged, _ctas(judged))]
+    if isinstance(analysis, SkippedKernel):
+        return analysis.answer
+    told = {"kernel": analysis.kernel, "variant": analysis.variant}
+    rows = [told | {"of": "cta"} | _means(analysis, _ctas(analysis))]
     missing = []
-    if judged.whole:
-        rows.append(told | {"of": "sm"} | _means(judged, _sms(judged)))
+    if analysis.whole:
+        rows.append(told | {"of": "sm"} | _means(analysis, _sms(analysis)))
     else:
-        missing.append(f"{judged.kernel}: an SM, of whose CTAs only some were recorded")
-    if copies_unknown(judged):
+        missing.append(f"{analysis.kernel}: an SM, of whose CTAs only some were recorded")
+    if copies_unknown(analysis):
         rows = [row | dict.fromkeys(_OF_COPIES, np.nan) for row in rows]
-        missing.append(f"{judged.kernel}: copies, which were not recorded (instrument='heavy' does)")
+        missing.append(f"{analysis.kernel}: copies, which were not recorded (instrument='heavy' does)")
     return Answer(rows, missing)
 
 
-def _ctas(judged: KernelAnalysis) -> list[Ints]:
-    """Some CTAs, each as the rows of `judged.ctas` that it is."""
-    known, counts = np.unique(judged.spans.cta, return_counts=True)
+def _ctas(analysis: KernelAnalysis) -> list[Ints]:
+    """Some CTAs, each as the rows of `analysis.ctas` that it is."""
+    known, counts = np.unique(analysis.spans.cta, return_counts=True)
     most = max(1, int(np.searchsorted(np.cumsum(counts), _MOST_SPANS, "right")))
     return [known[at : at + 1] for at in range(min(len(known), _CTAS, most))]
 
 
-def _sms(judged: KernelAnalysis) -> list[Ints]:
-    """The CTAs of a few SMs, in the last launch, as rows of `judged.ctas`."""
-    known = np.unique(judged.spans.cta)
-    last = judged.ctas["launch"].to_numpy()[known] == judged.ctas["launch"].iloc[-1]
+def _sms(analysis: KernelAnalysis) -> list[Ints]:
+    """The CTAs of a few SMs, in the last launch, as rows of `analysis.ctas`."""
+    known = np.unique(analysis.spans.cta)
+    last = analysis.ctas["launch"].to_numpy()[known] == analysis.ctas["launch"].iloc[-1]
     known = known[last]
-    sm, counts = judged.ctas["sm"].to_numpy()[known], np.bincount(judged.spans.cta)[known]
+    sm, counts = analysis.ctas["sm"].to_numpy()[known], np.bincount(analysis.spans.cta)[known]
     numbers, inverse = np.unique(sm, return_inverse=True)
     spans = np.cumsum(np.bincount(inverse, counts))
     most = max(1, int(np.searchsorted(spans, _MOST_SPANS_OF_SMS, "right")))
     return [known[sm == each] for each in numbers[: min(_SMS, most)]]
 
 
-def _means(judged: KernelAnalysis, groups: list[Ints]) -> dict[str, Any]:
-    figures = [_parts(judged, ctas) for ctas in groups]
+def _means(analysis: KernelAnalysis, groups: list[Ints]) -> dict[str, Any]:
+    figures = [_parts(analysis, ctas) for ctas in groups]
     means = {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
     return means | {"count": len(groups), "cycles": int(means["cycles"])}
 
 
-def _parts(judged: KernelAnalysis, ctas: Ints) -> dict[str, float]:
+def _parts(analysis: KernelAnalysis, ctas: Ints) -> dict[str, float]:
     """cycles, and the parts of them, of some CTAs that share a clock."""
-    spans = judged.spans
+    spans = analysis.spans
     firsts, lasts = (np.searchsorted(spans.cta, ctas, side) for side in ("left", "right"))
     rows = np.concatenate(
         [np.arange(first, last) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
     )
     roots = rows[spans.parent[rows] < 0]
     whole = covered(spans.start[roots], spans.end[roots])
-    union = {name: united(*each) for name, each in _intervals(judged, rows, firsts, lasts).items()}
+    union = {name: united(*each) for name, each in _intervals(analysis, rows, firsts, lasts).items()}
     alone = {name: covered(*union[name]) for name in _PARTS}
     result = {name: alone[name] / max(1.0, whole) for name in _PARTS}
     for one, two in combinations(_PARTS, 2):
@@ -132,17 +132,17 @@ def _joined(intervals: list[_Intervals]) -> _Intervals:
     return np.concatenate(begins), np.concatenate(ends)
 
 
-def _intervals(judged: KernelAnalysis, rows: Ints, firsts: Ints, lasts: Ints) -> dict[str, _Intervals]:
+def _intervals(analysis: KernelAnalysis, rows: Ints, firsts: Ints, lasts: Ints) -> dict[str, _Intervals]:
     """By part, begins and ends within some CTAs, each of the spans from a first to a last one, which are
     `rows` in all."""
-    site, begin, end, _, span = slices_of(judged, rows)
-    cls = judged.sites["cls"]
-    for_dots = (span >= 0) & judged.for_dots[np.maximum(span, 0)]
+    site, begin, end, _, span = slices_of(analysis, rows)
+    cls = analysis.sites["cls"]
+    for_dots = (span >= 0) & analysis.for_dots[np.maximum(span, 0)]
     dots = (cls == "mma").to_numpy()[site] | for_dots
     waits = cls.isin(_WAITS).to_numpy()[site] & ~for_dots
     other = ~dots & ~waits
-    at, of_dots = _flights(judged, firsts, lasts)
-    df = judged.tables.df
+    at, of_dots = _flights(analysis, firsts, lasts)
+    df = analysis.tables.df
     start = df["start_cycle"].to_numpy()[at]
     until = start + df[DURATION].to_numpy()[at]
     return {
@@ -152,10 +152,10 @@ def _intervals(judged: KernelAnalysis, rows: Ints, firsts: Ints, lasts: Ints) ->
     }
 
 
-def _flights(judged: KernelAnalysis, firsts: Ints, lasts: Ints) -> tuple[Ints, _Bools]:
+def _flights(analysis: KernelAnalysis, firsts: Ints, lasts: Ints) -> tuple[Ints, _Bools]:
     """Rows of the profile's table: the asynchronous work of some CTAs that a wait ended; and which of it is
     dots."""
-    row, wait = judged.spans.row, judged.tables.df["wait"].to_numpy()
+    row, wait = analysis.spans.row, analysis.tables.df["wait"].to_numpy()
     begins, ends = row[firsts], row[lasts - 1] + 1
     at = np.concatenate(
         [
@@ -163,6 +163,6 @@ def _flights(judged: KernelAnalysis, firsts: Ints, lasts: Ints) -> tuple[Ints, _
             for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
     )
-    known = judged.dots_in_flight[0]
+    known = analysis.dots_in_flight[0]
     place = np.minimum(np.searchsorted(known, at), max(0, len(known) - 1))
     return at, known[place] == at if len(known) else np.zeros(len(at), np.bool_)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.spans.corrections import are_corrected, weighed
-from profscope.analysis.spans.rows import row_scales, self_times
+from profscope.analysis.spans.rows import scales, self_times
 from profscope.analysis.texts import printable
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
@@ -64,8 +64,8 @@ def _spans(tables: Tables, named: str) -> pd.DataFrame:
     df = weighed(tables.df, tables.metadata) if are_corrected(tables) else tables.df
     counts = ~df["kind"].isin(["async", "mark"]).to_numpy()
     parent = df["parent"].to_numpy()
-    scale = row_scales(tables)
-    own = self_times(df, f"duration_{named}") * (1 if scale is None else np.asarray(scale))
+    scale = scales(tables)
+    own = self_times(df, f"duration_{named}") * (1 if scale is None else scale.of(df["launch"].to_numpy()))
     place = df.groupby(["scope", "file", "line"], observed=True, sort=False).ngroup().to_numpy()
     depth = df["depth"].to_numpy()
     number = np.full(len(df), -1)

@@ -30,11 +30,9 @@ most sampled first; text is "" where the profile has none."""
 
 
 def sampled_by_line(tables: Tables, kernel: str, variant: int) -> Sampled:
-    """Those of the bare binary; where that was not sampled, of one that records."""
+    """Those of the bare binary."""
     samples = tables.samples
     own = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
-    bare = own[own["binary"] == "bare"]
-    own = bare if len(bare) else own
     texts = _texts(tables.metadata, kernel, variant, own)
     lines: Sampled = defaultdict(list)
     for key, rows in own.groupby(["file", "line", "pc"], sort=False):
@@ -62,10 +60,10 @@ def _texts(metadata: dict[str, Any], kernel: str, variant: int, own: pd.DataFram
     if not len(own):
         return {}
     try:
-        kept = sampled_code(metadata, kernel, variant, str(own["binary"].iloc[0]))
+        kept = sampled_code(metadata, kernel, variant)
     except (IRError, ValueError) as error:
         return dict.fromkeys(own["pc"].tolist(), f"cannot be read: {error}")
-    return {each.pc: " ".join(each.text.split()) for each in kept[1]} if kept else {}
+    return {each.pc: " ".join(each.text.split()) for each in kept or ()}
 
 
 MOST_KERNELS: Final = 24

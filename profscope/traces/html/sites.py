@@ -98,7 +98,8 @@ def _configured(tables: Tables, site: Ints, table: pd.DataFrame) -> tuple[Ints, 
     if not groups["kernel"].duplicated().any():  # each site has but one
         known = dict(zip(groups["kernel"], groups["variant"].tolist(), strict=True))
         return site, [_Place(kernel, known.get(kernel, 0), at) for at, kernel in enumerate(kernels)]
-    group, groups = launch_groups(tables)
+    number, groups = launch_groups(tables.launches)
+    group = number.of(tables.df["launch"].to_numpy())
     each = len(groups)
     row, first = numbered(site * each + group, max(1, len(table)) * each)
     variants = groups["variant"].tolist()

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pandas as pd
 
-from profscope.analysis.breakdown import OTHER, UNKNOWN, basis_text
+from profscope.analysis.breakdown import OTHER, UNKNOWN, Account, basis_text
 from profscope.analysis.cause import FINDINGS_TITLE, gain_text, qualified_text
-from profscope.analysis.model.entries import Account, FindingEntry, KernelEntry, ProfileModel
+from profscope.analysis.model.entries import FindingEntry, KernelEntry, ProfileModel
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.traces.html.figures import count_text, duration_text, percent_text
 from profscope.traces.html.kernels import Kernel

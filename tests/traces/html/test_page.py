@@ -398,7 +398,7 @@ def test_instructions_are_named_as_the_disassembler_does(tmp_path: Path) -> None
     kept = sampled_code(profile.metadata, launch.kernel, 0)
     assert kept is not None
     most = int(profile.samples.groupby("pc")["samples"].sum().idxmax())
-    text = next(each.text for each in kept[1] if each.pc == most)
+    text = next(each.text for each in kept if each.pc == most)
     assert f"0x{most:04x} {' '.join(text.split())}" in page_of(profile, tmp_path).text
 
 

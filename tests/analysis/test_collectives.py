@@ -1,11 +1,10 @@
-"""Steps of several ranks, and waiting in collectives, on small tables whose times are known."""
+"""Waiting of ranks in collectives, on small tables whose times are known."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from profscope.around.event_tables import with_events
@@ -62,26 +61,6 @@ def test_who_is_late_waits_least() -> None:
         1: {"collective_ns": 150_000, "waiting_ns": 0},
     }
     assert (met.attrs["end_skew_ns"], met.attrs["clock_error_ns"], met.attrs["not_measured"]) == (0, 2000, [])
-    steps = profile.program.steps()
-    assert steps[["step", "rank"]].to_numpy().tolist() == [[n, rank] for n in range(3) for rank in range(2)]
-    assert steps["late_start_ns"].tolist() == steps["late_end_ns"].tolist() == [0, 1000] * 3
-    assert steps["start_unix_ns"].tolist()[:2] == [UNIX_NS, UNIX_NS + 1000]
-    assert steps["duration_ns"].tolist() == [3_000_000] * 6
-    assert steps["gpu_launches"].tolist() == [2] * 6
-    assert steps["gpu_busy_ns"].tolist() == [3_050_000, 1_050_000] * 3
-    assert steps["collective_ns"].tolist() == [2_050_000, 50_000] * 3
-    assert steps["waiting_ns"].tolist() == [2_000_000, 0] * 3
-    assert steps["slowest_rank"].tolist() == [1] * 6
-    assert steps.attrs == {"clock_error_ns": 0.0, "not_measured": []}
-    inner = profile.program.steps("step > reduce")
-    assert inner["gpu_launches"].tolist() == [1] * 6, "a path names a scope, too"
-    assert inner["waiting_ns"].tolist() == steps["waiting_ns"].tolist()
-
-
-def test_differences_within_the_clocks_error_are_nobodys() -> None:
-    steps = together(part(0, 0), part(1, 1500)).program.steps()
-    assert steps["waiting_ns"].tolist() == [1500, 0] * 3
-    assert steps["slowest_rank"].isna().all()
 
 
 def test_a_rank_whose_recording_began_later_is_counted_from_the_last() -> None:
@@ -92,12 +71,8 @@ def test_a_rank_whose_recording_began_later_is_counted_from_the_last() -> None:
     assert met["waiting_ns"].tolist()[1:] == [2_000_000, 0] * 2
     (said,) = met.attrs["not_measured"]
     assert said.startswith("waiting in 1 collectives: ")
-    steps = profile.program.steps()
-    assert steps[["step", "rank"]].to_numpy().tolist() == [[0, 0], [1, 0], [1, 1], [2, 0], [2, 1]]
-    assert steps["slowest_rank"].fillna(-1).tolist() == [-1, 1, 1, 1, 1]
-    assert steps.attrs["not_measured"][0].startswith("1 of these steps ")
-    stopped = together(part(0, 0), part(1, 2_000_000, steps=range(2))).program.steps()
-    assert stopped["step"].tolist() == [0, 0, 1, 1, 2], "it ended earlier"
+    stopped = together(part(0, 0), part(1, 2_000_000, steps=range(2))).ranks.collectives()
+    assert stopped["number"].tolist() == [0, 0, 1, 1, 2], "it ended earlier"
 
 
 def test_who_has_ended_before_another_begins_waits_for_nobody() -> None:
@@ -110,7 +85,6 @@ def test_who_has_ended_before_another_begins_waits_for_nobody() -> None:
     assert met.attrs["end_skew_ns"] is None
     (said,) = met.attrs["not_measured"]
     assert said.startswith("waiting in 3 collectives: ")
-    assert profile.program.steps()["waiting_ns"].isna().all()
 
 
 def test_collectives_are_matched_within_a_process_group() -> None:
@@ -186,7 +160,7 @@ def test_hosts_scopes_and_events_are_put_on_one_clock(offset_ns: int) -> None:
     assert [each["host_clock_error_ns"] for each in far.metadata["ranks"]] == [0.0, 30_000.0]
     assert any("rank 0's host" in note and "30.0 us" in note for note in far.metadata["notes"])
     assert far.ranks.collectives().attrs["clock_error_ns"] == 32_000
-    assert far.program.steps()["slowest_rank"].tolist() == [1] * 6
+    assert far.ranks.collectives()["waiting_ns"].tolist() == [2_000_000, 0] * 3
 
 
 def test_clocks_of_which_nothing_is_known() -> None:
@@ -194,37 +168,16 @@ def test_clocks_of_which_nothing_is_known() -> None:
     (note,) = profile.metadata["notes"][1:]
     assert "rank 1" in note
     assert "rank 0" in note
-    met, steps = profile.ranks.collectives(), profile.program.steps()
+    met = profile.ranks.collectives()
     assert met["waiting_ns"].isna().all()
     (said,) = met.attrs["not_measured"]
     assert said.startswith("waiting: ")
-    assert steps["late_start_ns"].isna().all()
-    assert steps.attrs["not_measured"][0].startswith("late starts and ends: ")
-    assert len(steps) == 6
 
 
 def test_what_cannot_be_answered_is_said() -> None:
     alone = Profile.of(part(0, 0))
     assert alone.ranks.collectives().attrs["not_measured"] == ["waiting: this profile is of one process"]
-    steps = alone.program.steps()
-    assert steps["gpu_busy_ns"].tolist() == [3_050_000] * 3
-    assert steps["slowest_rank"].isna().all()
-    assert "of one process" in steps.attrs["not_measured"][0]
-    none = alone.program.steps("epoch")
-    assert (len(none), {*steps} <= {*none}) == (0, True)
-    (said,) = none.attrs["not_measured"]
-    assert said.startswith("steps: ")
-    assert "'epoch'" in said
-    assert said.endswith("reduce, step")
     nothing = Profile.of(Tables(metadata=profile_metadata()))
     (said,) = nothing.ranks.collectives().attrs["not_measured"]
     assert said.startswith("collectives: ")
     assert "session(events=True)" in said
-    (said,) = nothing.program.steps().attrs["not_measured"]
-    assert said.startswith("steps: ")
-    assert 'profscope.scope("step")' in said
-    without = replace(together(part(0, 0), part(1, 0)).tables, events=Tables().events)
-    steps = Profile.of(without).program.steps()
-    assert steps["slowest_rank"].tolist() == [0] * 6, "the longest, of equal ones the first"
-    assert not np.any(steps["gpu_launches"])
-    assert any("session(events=True)" in why for why in steps.attrs["not_measured"])
