@@ -17,7 +17,7 @@ def findings(
     name: str, gain: tuple[float, float, float] = (50.0, 40.0, 60.0), tried: str = ""
 ) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {
-        "finding": [name, "tail"], "file": ["k.py", ""], "line": [7, 0],
+        "kernel": ["k", "k"], "variant": [0, 0], "finding": [name, "tail"], "file": ["k.py", ""], "line": [7, 0],
         "gain_pct": [gain[0], 20.0], "gain_low_pct": [gain[1], 10.0], "gain_high_pct": [gain[2], 30.0],
         "tried": [tried, ""], "measured_pct": [12.0 if tried else NAN, NAN],
     }  # fmt: skip
@@ -28,8 +28,9 @@ def experiments(
     op: str, how: str, saved: tuple[float, float, float], unit: str = "us", line: int = 7, valid: bool = True
 ) -> pd.DataFrame:
     row = {
-        "file": "k.py", "line": line, "op": op, "experiment": how, "saved_pct": saved[0], "low_pct": saved[1],
-        "high_pct": saved[2], unit: 10.0, "valid": valid, "why_not": "",
+        "kernel": "k", "variant": 0, "file": "k.py", "line": line, "op": op, "experiment": how,
+        "saved_pct": saved[0], "low_pct": saved[1], "high_pct": saved[2], unit: 10.0, "valid": valid,
+        "why_not": "",
     }  # fmt: skip
     return pd.DataFrame([row])
 
@@ -65,9 +66,9 @@ def test_a_finding_that_its_experiment_refutes_goes() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        experiments("store", "contiguous", (81.0, 80.0, 82.0), line=8),
+        experiments("store", "contiguous", (3.0, 2.0, 4.0), line=8),
         experiments("store", "contiguous", (81.0, 80.0, 82.0), valid=False),
-        experiments("load x", "contiguous", (81.0, 80.0, 82.0)),
+        experiments("load x", "contiguous", (3.0, 2.0, 4.0)),
         experiments("store", "off", (81.0, 80.0, 82.0)),
     ],
     ids=["another line", "not valid", "another op", "another experiment"],
@@ -89,3 +90,23 @@ def test_an_option_that_was_tried_is_said_first() -> None:
     tried = findings("uncoalesced-store", tried="num_warps=2")
     told = checked(tried, experiments("store", "contiguous", (81.0, 80.0, 82.0)))
     assert (told.loc[0, "tried"], told.loc[0, "measured_pct"]) == ("num_warps=2", 12.0)
+
+
+def test_scattered_addresses_are_a_finding_of_their_own() -> None:
+    told = checked(findings("few-stages"), experiments("load x", "contiguous", (81.0, 80.0, 82.0), line=9))
+    assert told["finding"].tolist() == ["uncoalesced-load", "few-stages", "tail"]
+    first = told.iloc[0]
+    assert first[["gain_pct", "gain_low_pct", "gain_high_pct"]].tolist() == [81.0, 80.0, 82.0]
+    assert (first["kernel"], first["file"], first["line"]) == ("k", "k.py", 9)
+    assert told["line"].dtype == findings("tail")["line"].dtype
+
+
+@pytest.mark.parametrize("name", ["uncoalesced-store", "unvectorized-access"])
+def test_a_place_is_named_once(name: str) -> None:
+    told = checked(findings(name), experiments("store", "contiguous", (81.0, 80.0, 82.0)))
+    assert told["finding"].tolist() == [name, "tail"]
+
+
+def test_what_saves_no_more_than_noise_is_no_finding() -> None:
+    told = checked(findings("few-stages"), experiments("load x", "contiguous", (9.0, 4.9, 14.0)))
+    assert told["finding"].tolist() == ["few-stages", "tail"]
