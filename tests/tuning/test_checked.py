@@ -17,7 +17,8 @@ def findings(
     name: str, gain: tuple[float, float, float] = (50.0, 40.0, 60.0), tried: str = ""
 ) -> pd.DataFrame:
     columns: dict[str, list[Any]] = {
-        "kernel": ["k", "k"], "variant": [0, 0], "finding": [name, "tail"], "file": ["k.py", ""], "line": [7, 0],
+        "kernel": ["k", "k"], "variant": [0, 0], "finding": [name, "tail"],
+        "file": ["k.py", ""], "line": [7, 0],
         "gain_pct": [gain[0], 20.0], "gain_low_pct": [gain[1], 10.0], "gain_high_pct": [gain[2], 30.0],
         "tried": [tried, ""], "measured_pct": [12.0 if tried else NAN, NAN],
     }  # fmt: skip
