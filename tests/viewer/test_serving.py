@@ -170,7 +170,7 @@ def test_a_signal_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--serve", "--interactive"], "--interactive and --serve are two views"),
+        (["--serve", "--source"], "--source and --serve are two views"),
         (["--serve", "--format", "json"], "--serve has one form only"),
     ],
 )
