@@ -54,22 +54,23 @@ def flights(tables: Tables) -> dict[tuple[str, int], Flights]:
     steps = began["iteration"].to_numpy(), ended["iteration"].to_numpy()
     table = pd.DataFrame(
         {
-            "kernel": began["kernel"].astype("str").to_numpy(),
+            "kernel": began["kernel"].array,
             "variant": variants.reindex(began["launch"]).to_numpy(),
-            "scope": df["scope"].iloc[op].astype("str").to_numpy(),
-            "wait": ended["scope"].astype("str").to_numpy(),
-            "file": began["file"].astype("str").to_numpy(),
+            "scope": df["scope"].iloc[op].array,
+            "wait": ended["scope"].array,
+            "file": began["file"].array,
             "line": began["line"].to_numpy(),
-            "wait_file": ended["file"].astype("str").to_numpy(),
+            "wait_file": ended["file"].array,
             "wait_line": ended["line"].to_numpy(),
             "ahead": np.where((steps[0] >= 0) & (steps[1] >= 0), steps[1] - steps[0], np.nan),
             "others": began["warp"].to_numpy() != ended["warp"].to_numpy(),
         }
     )
     made: dict[tuple[str, int], dict[tuple[str, int], list[Flight]]] = {}
-    for key, rows in table.groupby(["kernel", "variant", "scope", "wait", *_PLACES], sort=False):
-        names: Any = key
-        kernel, variant, scope, wait, _, line, wait_file, wait_line = names
+    names = ["kernel", "variant", "scope", "wait", *_PLACES]
+    for key, rows in table.groupby(names, sort=False, observed=True):
+        place: Any = key
+        kernel, variant, scope, wait, _, line, wait_file, wait_line = place
         middle = rows["ahead"].median()
         flight = Flight(
             scope, int(line), wait, int(wait_line), len(rows),

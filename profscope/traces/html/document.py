@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.source_code.annotated import Sums, annotate, stages_by_place
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
-from profscope.traces.html.kernels import kernels_of, model_of
+from profscope.traces.html.kernels import MOST_KERNELS, kernels_of, model_of
 from profscope.traces.html.program import program_of
 from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
@@ -57,12 +58,14 @@ def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     drawn = pool.submit(_drawn, tables)
     model, sources, roofs = model_of(tables, pool)
-    kernels = kernels_of(tables, model, sources, roofs)
+    kernels = kernels_of(tables, model, roofs)
     start, duration, sites, ctas, launches = drawn.result()
+    sums = Sums(sources.lines, sources.summary, stages_by_place(sites.table, sites.stages))
+    made, _ = annotate(tables, lambda file, line: "", "sass", MOST_KERNELS, sums)
+    annotated = {(each.kernel, each.variant): each for each in made}
     best = [best_places(kernel, ctas, launches, sites, duration) for kernel in kernels]
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
-    unit = str(facts["unit"])
     sections: list[Child] = [*_parts(tables), kernel_table(kernels, model)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
@@ -72,7 +75,12 @@ def document(tables: Tables, pool: Executor) -> str:
                 findings_of(kernel, places),
                 class_="findings",
             ),
-            tag("section", source_of(kernel, tables, sites, unit), class_="source", id=_source_id(number)),
+            tag(
+                "section",
+                source_of(annotated.get((kernel.kernel, kernel.variant)), kernel.entry),
+                class_="source",
+                id=_source_id(number),
+            ),
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:
