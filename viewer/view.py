@@ -35,9 +35,9 @@ def show(options: argparse.Namespace) -> None:
         json.dump(report(profile.tables, whole.tables, options.top), sys.stdout, indent=1)
         sys.stdout.write("\n")
     elif options.view == "collapsed":
-        from profscope.traces.exporters.collapsed import text_of
+        from profscope.traces.exporters.stacks import collapsed_text
 
-        sys.stdout.write(text_of(profile.tables))
+        sys.stdout.write(collapsed_text(profile.tables))
     elif options.view == "source":
         from profscope.viewer.source_view import show_source
 

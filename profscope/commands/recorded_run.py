@@ -133,9 +133,10 @@ class RecordedRun:
     def _open(self) -> Any:
         """The program is about to launch its first kernel. See `FirstLaunch`."""
         try:
-            from profscope.commands.run_session import RunSession, session_is_active
+            from profscope.commands.run_session import RunSession
+            from profscope.dispatch.running import is_recording
 
-            if session_is_active():
+            if is_recording():
                 self._notes.append(
                     "the program had opened its own session, which records instead of this run"
                 )

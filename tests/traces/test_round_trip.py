@@ -159,22 +159,6 @@ def test_a_folder_in_the_way_is_one_clear_error(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
 
 
-def test_a_full_disk_leaves_nothing_behind_and_the_old_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("precious")
-
-    def no_space(self: object, piece: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("profscope.traces.output.PlainFile.write", no_space)
-    with pytest.raises(TraceError, match="No space left on device"):
-        regular_profile().save(path)
-    assert path.read_text() == "precious"
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
-
-
 def test_a_table_that_breaks_the_schema_is_not_saved(tmp_path: Path) -> None:
     profile = regular_profile()
     wrong = Profile(profile.df.astype({"line": "float64"}), profile.launches, profile.metadata)

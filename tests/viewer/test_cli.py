@@ -255,22 +255,6 @@ def test_other_tools_traces_are_shown() -> None:
     assert "warp 3" in inside
 
 
-def test_a_choice_that_fits_nothing_is_a_failure_in_one_line(trace: str) -> None:
-    for arguments, message in (
-        (["--cta", "99"], "profscope-view: no spans for cta 99; there are: 0-7\n"),
-        (["--kernels", "nope"], "profscope-view: no kernel matches 'nope'; there are: matmul_kernel\n"),
-    ):
-        done = run(trace, *arguments)
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
-
-
-def test_a_file_that_is_no_trace_is_a_failure_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("hello")
-    done = run_alone(str(tmp_path / "x.json"))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"profscope-view: {tmp_path / 'x.json'} is text, not JSON\n"
-
-
 def test_without_a_trace_the_newest_of_a_run_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -430,12 +414,6 @@ def test_kernels_without_spans_inside_are_named(tmp_path: Path) -> None:
     assert f"No spans inside matmul_kernel; {how}" in said
 
 
-@pytest.mark.parametrize("zoom", quick(["1us:2us", "900:", ":2us"], [":2us"]))
-def test_the_zooms_of_the_help_work(zoom: str, trace: str) -> None:
-    done = run(trace, "--zoom", zoom)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 @pytest.mark.parametrize(
     "asked",
     [
@@ -458,12 +436,6 @@ def test_names_cannot_steer_the_terminal(asked: tuple[str, ...], tmp_path: Path)
     assert "\\x1b[31mred\\x07" in shown
     assert "next\\u202e" in shown
     assert not {"\x1b", "\u202e"} & {*done.stdout}
-
-
-def test_a_diff_is_a_page_for_a_browser_too(trace: str, tmp_path: Path) -> None:
-    page = tmp_path / "page"
-    assert run("diff", trace, trace, "--html", str(page)).returncode == 0
-    assert "What has changed" in page.read_text()
 
 
 def test_a_page_without_a_name_is_refused(trace: str) -> None:

@@ -197,11 +197,6 @@ def test_it_runs_without_triton_and_torch(traces: dict[str, str]) -> None:
     assert (ran.returncode, ran.stderr) == (3, "")
 
 
-def test_help_loads_nothing_heavy() -> None:
-    command = [sys.executable, "-c", WITHOUT.format("'pandas'", "'rich'"), "diff", "--help"]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
 def test_a_side_that_is_not_to_be_trusted_is_named(traces: dict[str, str], tmp_path: Path) -> None:
     profile = profscope.load(traces["before"])
     takes = {"registers": 32, "spills": 0, "shared_bytes": 0, "instructions": 100}

@@ -1,10 +1,14 @@
-"""The page: what stands in it, from top to bottom, with its script, its style and their data."""
+"""`.html`: a page in one file for a browser, which needs no network; not a trace to be loaded again.
+
+What stands in it, from top to bottom, with its script, its style and their data.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import cache
 from pathlib import Path
@@ -16,6 +20,7 @@ from profscope.analysis.source_code.annotated import Sums, annotate, stages_by_p
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
+from profscope.traces.exporters import Piece
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.kernels import MOST_KERNELS, kernels_of, model_of
 from profscope.traces.html.program import program_of
@@ -30,6 +35,7 @@ __all__ = [
     "document",
     "json_block",
     "page_of",
+    "pieces",
     "script",
     "style",
 ]
@@ -52,6 +58,11 @@ _CORRECTED: Final = (
 _NO_SPANS: Final = "No spans were recorded in these launches: there is no timeline to draw."
 _NO_CHARTS: Final = "Histograms and charts are drawn of single spans, and there are none."
 _PART: Final = "this is a part of the trace"
+
+
+def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """The file's bytes."""
+    yield document(tables, pool).encode()
 
 
 def document(tables: Tables, pool: Executor) -> str:
