@@ -16,7 +16,7 @@ from profscope.analysis.model.entries import KernelEntry
 from profscope.analysis.model.lines import NO_SAMPLES, SAMPLES, SPANS
 from profscope.analysis.source_code.annotated import Annotated, Line
 from profscope.analysis.texts import NO_TIME, Child, Markup, joined, source_text, tag
-from profscope.traces.html.figures import count_text, duration_text, percent_text
+from profscope.traces.html.figures import count_text, duration_text, percent_text, table
 
 __all__ = ["coloured", "source_of"]
 
@@ -188,9 +188,7 @@ def _details(line: Line, unit: str) -> Markup:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup | None:
     if not rows:
         return None
-    head = tag("tr", *(tag("th", text, scope="col") for text in heads))
-    body = (tag("tr", *(tag("td", cell) for cell in row)) for row in rows)
-    return tag("table", tag("thead", head), tag("tbody", *body))
+    return table(heads, (tag("tr", *(tag("td", cell) for cell in row)) for row in rows))
 
 
 def _waits(line: Line) -> Markup | None:
