@@ -298,7 +298,7 @@ def _name_content(head: bytes) -> str:
 
 PEAK_BYTES_A_SPAN: Final = 240
 """While Parquet is read, of spans without payloads: a table of 81 bytes a span, up to three times. Measured
-were 143 for a file and 236 for a folder."""
+were 143."""
 PAYLOAD_BYTES: Final = 27  # three times a number and whether it is missing
 
 
