@@ -3,7 +3,7 @@
     python -m bench.pictures                 # all of them, into docs/pictures
     python -m bench.pictures --only source   # those whose name has "source"
 
-The views of the terminal become SVG by rich, the interactive one by textual, report.html becomes PNG by
+The views of the terminal become SVG by rich, report.html becomes PNG by
 chromium, the figure by matplotlib. The demo is recorded here, on the emulator; recordings of an H200 are in
 bench/results and tests/data/plotting: two kernels of the latter, one of them of 141 CTAs for 132 SMs.
 """
@@ -11,7 +11,6 @@ bench/results and tests/data/plotting: two kernels of the latter, one of them of
 from __future__ import annotations
 
 import argparse
-import asyncio
 import io
 import re
 import sys
@@ -30,9 +29,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 import profscope
-from profscope.analysis.source_code.texts import source_lines
 from profscope.viewer.cli import main as view
-from profscope.viewer.interactive.app import ExplorerApp
 from tests.support.browser import opened, why_no_browser, window
 from tests.support.pages import RECORDINGS
 
@@ -117,8 +114,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             if options.only in name:
                 text = _terminal([word.format(**traces) for word in words], _LINES.get(name))
                 _write(options.out / f"{name}.svg", text)
-        if options.only in "h200-interactive":
-            _write(options.out / "h200-interactive.svg", asyncio.run(_interactive(traces["before"])))
         _browser({name: shot for name, shot in _PAGES.items() if options.only in name}, traces, options.out)
     _figure(options.out, options.only)
     return 0
@@ -159,16 +154,6 @@ def _between(rows: Sequence[str], first: int, last: int) -> list[str]:
     header = next(at for at, number in enumerate(numbers) if number)
     begin, end = numbers.index(first), numbers.index(last + 1)
     return [*rows[:header], *rows[begin : min(end, begin + _MOST_ROWS)]]
-
-
-async def _interactive(trace: str) -> str:
-    profile = profscope.load(trace)
-    app = ExplorerApp(profile, source_lines(profile.metadata, 0.0))
-    async with app.run_test(size=(_COLUMNS, 34)) as pilot:
-        for key in ("w", "w", "w", "tab", "tab", "tab", "enter"):
-            await pilot.press(key)
-        await pilot.pause()
-        return app.export_screenshot(title="profscope view --interactive")
 
 
 def _write(path: Path, svg: str) -> None:

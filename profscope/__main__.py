@@ -55,7 +55,6 @@ _DOORS: Final = {
 _PURPOSES: Final = {
     "triton": "to record kernels",
     "parquet": "to save and load Parquet files",
-    "interactive": "for profscope view --interactive",
     "perfetto": "for profscope view --serve without a network",
     "plot": "to draw pictures with prof.plot",
     "docs": "to build the site of these pages",

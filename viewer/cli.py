@@ -79,8 +79,8 @@ def _agreeing(parser: argparse.ArgumentParser, options: argparse.Namespace) -> a
     if len(asked) > 1:
         parser.error(f"--{asked[0]} and --{asked[1]} are two views: ask for one")
     options.view = asked[0] if asked else ""
-    if options.view in ("interactive", "serve") and options.format != "table":
-        parser.error(f"--{options.view} has one form only: leave --format out")
+    if options.view == "serve" and options.format != "table":
+        parser.error("--serve has one form only: leave --format out")
     if options.format in WHOLE_FORMATS:
         if options.view:
             parser.error(f"--format {options.format} is a view of its own: leave --{options.view} out")
@@ -159,9 +159,6 @@ def _add_views(parser: argparse.ArgumentParser) -> None:
     )
     views.add_argument("--show", type=sections, metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)}")
     views.add_argument("--by", choices=BY, metavar="WHAT", help=f"a row for each {', '.join(BY)}")
-    views.add_argument(
-        "--interactive", action="store_true", help="explore with the keyboard; needs profscope[interactive]"
-    )
     views.add_argument(
         "--serve",
         action="store_true",

@@ -1,14 +1,12 @@
 """What `profscope diff` shows: computed as plain data, then printed as text or JSON."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
-from rich.console import Console
 from rich.text import Text
 
 from profscope.analysis.comparing.differences import differences, program_text, status_text
@@ -25,7 +23,7 @@ from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import Column, grid, pad, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.input import part_of, read
-from profscope.viewer.outlet import text_width
+from profscope.viewer.outlet import print_json, print_lines, text_width
 from profscope.viewer.units import count_text, duration_text, printable
 
 __all__ = ["Comparison", "KernelDiff", "RowDiff", "show"]
@@ -122,16 +120,11 @@ def show(options: argparse.Namespace) -> Comparison:
     Raises TraceError where one cannot be read or has nothing of what is asked for, DiffError where they
     cannot be compared, or nothing can be judged, OptionError where both come from standard input.
     """
-    console = Console(width=text_width(options.width), highlight=False)
-    comparison = _comparison(options)
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    comparison, width = _comparison(options), text_width(options.width)
     if options.format == "json":
-        json.dump(asdict(comparison), sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        print_json(asdict(comparison))
     else:
-        with console.capture() as capture:  # printing, it would end the process where a pipe is closed
-            console.print(Text("\n").join(_render(comparison, console.width)), soft_wrap=True)
-        sys.stdout.write(capture.get())
+        print_lines(_render(comparison, width), width)
     if options.fail_above is None:
         return comparison
     for line in _not_judged(comparison):

@@ -13,9 +13,10 @@ from typing import IO
 
 from profscope.errors import TraceError
 from profscope.profiles import Profile, load
+from profscope.store.free_memory import free_bytes
 from profscope.traces.loading import load_part
 from profscope.traces.selecting import selected
-from profscope.traces.trace_file import free_bytes, may_be_trace
+from profscope.traces.trace_file import may_be_trace
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.own_process import keep_freed_memory, temporary_folder
 from profscope.viewer.units import printable

@@ -17,7 +17,6 @@ from profscope.viewer.units import count_text, duration_text, printable, share_t
 __all__ = [
     "MOST_ACCOUNTS",
     "kernel_rows",
-    "launches_text",
     "render_account",
     "render_findings",
     "render_kernels",
@@ -94,14 +93,6 @@ def kernel_rows(kernels: Sequence[KernelEntry], unit: str, width: int) -> list[T
         bare = duration_text(entry.bare_time.median, unit) if entry.bare_time else "-"
         cells.append([*names, *counts, *_time_cells(entry, unit), *[bare] * with_bare])
     return grid(columns, cells, [""] * len(cells), width)
-
-
-def launches_text(entry: KernelEntry, unit: str) -> list[str]:
-    """What a kernel's row of the table says, as parts of a sentence."""
-    parts = [count_text(entry.launches, "launch", "launches")]
-    if entry.time is not None:
-        parts.append(f"median {duration_text(entry.time.median, unit)}{' cycles' * (unit == 'cycles')}")
-    return parts + ([f"{share_text(entry.share)} of all launches' time"] if entry.share is not None else [])
 
 
 def _time_cells(entry: KernelEntry, unit: str) -> list[str]:

@@ -42,7 +42,7 @@ TRACE = "a file or folder of profscope, torch.profiler or Proton; - is standard 
 KERNELS = "kernels whose name this regular expression matches"
 """What the commands say of a trace that they read, and of --kernels."""
 
-VIEWS = ("source", "show", "by", "interactive", "serve")
+VIEWS = ("source", "show", "by", "serve")
 
 NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
@@ -216,8 +216,6 @@ def check_apart(output: str | None, *traces: str) -> None:
     where none is written."""
     for trace in traces:
         if output is not None and os.path.realpath(output) == os.path.realpath(trace):
-            from profscope.errors import OptionError
-
             raise OptionError(f"{output!r} is a trace that is read: name another file to write")
 
 
@@ -227,7 +225,6 @@ def check_page(output: str | None) -> None:
         return
     from pathlib import Path
 
-    from profscope.errors import OptionError
     from profscope.traces.own_files import check_replaceable
 
     if not output:

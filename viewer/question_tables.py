@@ -100,9 +100,5 @@ def _left_out(count: int) -> list[Text]:
     return [Text(f"{count_text(count, 'more part')}; --top 0 shows them", style="dim")] if count > 0 else []
 
 
-def _place(row: Row) -> str:
-    return source_text(row["file"], row["line"])
-
-
 def _number(value: Any) -> str:
     return "" if value is None else f"{value:,.4g}" if value < 10_000 else f"{value:,.0f}"

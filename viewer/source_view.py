@@ -24,14 +24,13 @@ from profscope.analysis.source_code.listings import FORMS
 from profscope.analysis.source_code.texts import SourceLines
 from profscope.errors import OptionError, TraceError
 from profscope.profiles import Profile
-from profscope.viewer.flags import in_flags
 from profscope.viewer.grid import fit, heading, pad, words, wrap
 from profscope.viewer.header import EMULATED
 from profscope.viewer.option_types import Place
 from profscope.viewer.outlet import TABLES, noted, print_json, print_lines, print_rows, text_width
 from profscope.viewer.units import NO_TIME, count_text, duration_text, printable, share_text, source_text
 
-__all__ = ["AROUND", "MOST_CODE", "Wanted", "annotated_rows", "render_annotated", "show_source", "wanted"]
+__all__ = ["AROUND", "MOST_CODE", "Wanted", "render_annotated", "show_source", "wanted"]
 
 MOST_KERNELS = 5
 
@@ -168,20 +167,11 @@ class _Form:
     unit: str
     digits: int
     top: int
-    whole: bool
 
 
 def render_annotated(source: Annotated, width: int, *, at: int = 0, top: int = MOST_CODE) -> list[Text]:
     """The lines, the first a title. at: a line that is asked for, which is shown with those around it and
     with the lines that were inlined there; 0: all. top: instructions of a line, the first ones; 0: all."""
-    return [text for text, _ in annotated_rows(source, width, at=at, top=top)]
-
-
-def annotated_rows(
-    source: Annotated, width: int, *, at: int = 0, top: int = MOST_CODE, whole: bool = False
-) -> list[tuple[Text, Line | None]]:
-    """As `render_annotated`; with the first row of each line of the source, the line. whole: long lines go on
-    in the next row, they are not cut."""
     name = printable(named(source.kernel, source.label))
     share = f"share of warp time by {source.witness}"
     if source.witness == "samples":
@@ -191,26 +181,24 @@ def annotated_rows(
     counted = ["count: of spans; of instructions, of samples"] if coded else []
     lines = heading(name, [*differs, "source", share, *_units(source), *counted], width)
     longest = max((line.line for block in source.blocks for line in block.lines), default=1)
-    form = _Form(width, source.unit, len(str(longest)), top, whole)
+    form = _Form(width, source.unit, len(str(longest)), top)
     head = _margin(form, "line", "share", "count", "self") + "source"
-    rows: list[tuple[Text, Line | None]] = [(text, None) for text in lines]
-    rows.append((Text(fit(head, width), style="dim"), None))
+    lines.append(Text(fit(head, width), style="dim"))
     for number, block in enumerate(source.blocks):
         shown = [line for line in block.lines if not at or abs(line.line - at) <= AROUND]
         if not shown or (not block.file and (block.share or 0) < _WORTH_A_ROW):
             continue
         if number or not block.function:
-            rows += [(Text(), None), (_title(block, form), None)]
+            lines += [Text(), _title(block, form)]
         for line in shown:
             is_asked = 0 < at == line.line
             drawn = [*_line(line, form, 0, every=is_asked, unfold=is_asked)]
             first = 0 if block.file else 1  # the title has all that the line itself has
-            own: list[Line | None] = [line, *[None] * len(drawn)]
-            rows += list(zip(drawn[first:], own[first:], strict=False))
+            lines += drawn[first:]
     no_time = any(line.self_mean == 0 for block in source.blocks for line in block.lines)
     for note in [*([NO_TIME] if no_time else []), *source.notes]:
-        rows += [(Text(text, style="dim"), None) for text in wrap(printable(in_flags(note)).split(), width)]
-    return rows
+        lines += noted(note, width)
+    return lines
 
 
 def _units(source: Annotated) -> list[str]:
@@ -247,7 +235,6 @@ def _line(
     each = None if line.self_mean is None else duration_text(line.self_mean, form.unit)
     margin = _margin(form, str(line.line or ""), _share(line.share), count, each)
     room = form.width - cell_len(margin) - indent
-    text, *more = wrap([printable(line.text)], room) if form.whole else [fit(printable(line.text), room)]
     share = line.share or 0.0
     style = "bold red" if share >= _HOT else "bold yellow" if share >= _WARM else ""
     drawn = Text(margin, style=style or "dim")
@@ -255,11 +242,10 @@ def _line(
         drawn = Text.assemble(
             (margin[:7], style), (_bar(share), style or "dim"), (margin[7 + _BAR :], style or "dim")
         )
-    drawn.append(" " * indent + text, style=style if share >= _WARM else "default")
+    drawn.append(" " * indent + fit(printable(line.text), room), style=style if share >= _WARM else "default")
     drawn.rstrip()
     yield drawn
     before = " " * (cell_len(margin) + indent)
-    yield from (Text(f"{before}{piece}", style=style if share >= _WARM else "default") for piece in more)
     for number, note in enumerate(_notes(line, every)):
         for part, piece in enumerate(wrap(words(note), max(room - 4, 16))):
             mark = "  " if number or part else "└ "

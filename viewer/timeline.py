@@ -25,17 +25,11 @@ from profscope.viewer.units import STEPS, duration_text, printable, share_text
 __all__ = [
     "LABEL_WIDTH",
     "Choice",
-    "Lane",
-    "LegendEntry",
     "Timeline",
     "choose_cta",
-    "draw_lanes",
-    "lane_name",
     "make_timeline",
-    "render_legend",
     "render_timeline",
     "scale_text",
-    "symbol_styles",
 ]
 
 LABEL_WIDTH = 10
@@ -146,7 +140,7 @@ def make_timeline(
         clocks = profile.launches["clock_ghz"][profile.launches["launch"] == choice.launch]
         begin, finish = zoom.within(duration, unit, float(clocks.iloc[0]))
     known = narrow_sites(df)[1] if known is None else known
-    lanes, legend = draw_lanes(rows, start, end, begin, finish, cells, known)
+    lanes, legend = _draw_lanes(rows, start, end, _Canvas(begin, finish, cells), known)
     return Timeline(
         kernel=choice.kernel,
         label=choice.label,
@@ -159,48 +153,39 @@ def make_timeline(
         duration=duration,
         begin=begin,
         end=finish,
-        lanes=[lane for _, lane in lanes],
+        lanes=lanes,
         legend=legend,
     )
 
 
-def draw_lanes(
-    rows: pd.DataFrame,
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    begin: int,
-    finish: int,
-    cells: int,
-    known: pd.DataFrame,
-) -> tuple[list[tuple[int, Lane]], list[LegendEntry]]:
-    """Draw the warps of some CTAs of one launch: each lane with its CTA, and what the symbols mean.
+def _draw_lanes(
+    rows: pd.DataFrame, start: NDArray[np.int64], end: NDArray[np.int64], canvas: _Canvas, known: pd.DataFrame
+) -> tuple[list[Lane], list[LegendEntry]]:
+    """Draw the warps of one CTA, and tell what the symbols mean.
 
-    rows: of the span table; start and end: theirs, in the time of begin and finish, which `cells` show.
-    known: the profile's sites, by which scopes have their colours.
+    rows: of the span table; start and end: theirs, in the canvas's time. known: the profile's sites, by which
+    scopes have their colours.
     """
-    canvas = _Canvas(begin, finish, cells)
     site, table = sites(rows)
     kind = rows["kind"].to_numpy()
     synchronous = kind != "async"
     busy = np.zeros(len(table), np.float64)
     symbols = _symbols(table)
-    lanes: list[tuple[int, Lane]] = []
-    for cta, number in sorted(set(zip(rows["cta"].tolist(), rows["warp"].tolist(), strict=True))):
-        mine = ((rows["warp"] == number) & (rows["cta"] == cta)).to_numpy()
+    lanes: list[Lane] = []
+    for number in np.unique(rows["warp"]).tolist():
+        mine = (rows["warp"] == number).to_numpy()
         at = np.flatnonzero(mine & synchronous & (kind != "mark"))
         weights = canvas.weigh(
             ((b, e, site[at[i]]) for b, e, i in _innermost(start[at], end[at])), len(table)
         )
         busy += weights.sum(axis=0)
-        lanes.append((cta, Lane(number, "", _text(weights, symbols))))
+        lanes.append(Lane(number, "", _text(weights, symbols)))
         for beside in np.unique(site[mine & ((kind == "async") | (kind == "mark"))]).tolist():
             at = np.flatnonzero(mine & (site == beside))
             weights = canvas.weigh(((start[i], max(end[i], start[i] + 1), beside) for i in at), len(table))
-            lane = Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols))
-            lanes.append((cta, lane))
-    return lanes, _legend_entries(
-        table, symbols, site_colours(table, known), busy, "".join(lane.cells for _, lane in lanes)
-    )
+            lanes.append(Lane(number, str(table["scope"].iloc[beside]), _text(weights, symbols)))
+    drawn = "".join(lane.cells for lane in lanes)
+    return lanes, _legend_entries(table, symbols, site_colours(table, known), busy, drawn)
 
 
 @dataclass(frozen=True)
@@ -285,20 +270,20 @@ def _legend_entries(
 
 def render_timeline(timeline: Timeline, width: int, said: Sequence[str] = ()) -> list[Text]:
     """Lines of a timeline whose lanes have `width - LABEL_WIDTH` cells. said: of its times, in the title."""
-    styles = symbol_styles(timeline.legend)
+    styles = _symbol_styles(timeline.legend)
     lines = heading(printable(named(timeline.kernel, timeline.label)), [*_title(timeline), *said], width)
     scale = scale_text(timeline.begin, timeline.end, timeline.unit, width - LABEL_WIDTH)
     lines.append(Text(" " * LABEL_WIDTH + scale, style="dim"))
     for lane in timeline.lanes:
-        label = f"  {lane_name(lane.scope)}" if lane.scope else f"warp {lane.warp}"
+        label = f"  {_lane_name(lane.scope)}" if lane.scope else f"warp {lane.warp}"
         line = Text(pad(fit(label, LABEL_WIDTH - 1), LABEL_WIDTH), style="dim")
         for symbol, cells in groupby(lane.cells):
             line.append("".join(cells), style=styles.get(symbol, "default"))
         lines.append(line)
-    return [*lines, *render_legend(timeline.legend, width)]
+    return [*lines, *_render_legend(timeline.legend, width)]
 
 
-def lane_name(scope: str) -> str:
+def _lane_name(scope: str) -> str:
     """The name of a lane below its warp's: of "async copy k in flight" what tells it from others."""
     return printable(scope.removeprefix("async ").removesuffix(" in flight"))
 
@@ -332,7 +317,7 @@ def _round_numbers() -> Iterable[int]:
         power *= 10
 
 
-def symbol_styles(legend: list[LegendEntry]) -> dict[str, str]:
+def _symbol_styles(legend: list[LegendEntry]) -> dict[str, str]:
     """The style of each letter of a legend; a terminal of few colours shows the nearest of its own."""
     return {
         entry.symbol: f"{INK} on {entry.colour}"
@@ -341,9 +326,9 @@ def symbol_styles(legend: list[LegendEntry]) -> dict[str, str]:
     }
 
 
-def render_legend(legend: list[LegendEntry], width: int, longest: int = LONGEST_SCOPE) -> list[Text]:
-    """Entries in columns, read down. longest: cells of a scope's name."""
-    styles = symbol_styles(legend)
+def _render_legend(legend: list[LegendEntry], width: int) -> list[Text]:
+    """Entries in columns, read down."""
+    styles = _symbol_styles(legend)
     texts = []
     for entry in legend:
         is_named_by_line = not entry.line or entry.scope.endswith(f" L{entry.line}")
@@ -356,7 +341,7 @@ def render_legend(legend: list[LegendEntry], width: int, longest: int = LONGEST_
             if entry.kind == "mark"
             else share_text(entry.share)
         )
-        texts.append((entry.symbol, f"{fit(name, longest)}{own} {share}"))
+        texts.append((entry.symbol, f"{fit(name, LONGEST_SCOPE)}{own} {share}"))
     widest = max((cell_len(text) for _, text in texts), default=0) + 4
     columns = max(width // widest, 1)
     rows = -(-len(texts) // columns)

@@ -9,8 +9,6 @@ from importlib import import_module
 from pathlib import Path
 
 from profscope.analysis.source_code.texts import source_lines
-from profscope.errors import OptionError
-from profscope.installed import require
 from profscope.profiles import Profile
 from profscope.traces.trace_filter import TraceFilter
 from profscope.viewer.input import Trace, part_of, read
@@ -37,32 +35,19 @@ def show(options: argparse.Namespace) -> None:
         json.dump(report(profile.tables, whole.tables, options.top), sys.stdout, indent=1)
         sys.stdout.write("\n")
     elif options.view == "collapsed":
-        from profscope.traces.exporters.collapsed import text_of
+        from profscope.traces.exporters.stacks import collapsed_text
 
-        sys.stdout.write(text_of(profile.tables))
+        sys.stdout.write(collapsed_text(profile.tables))
     elif options.view == "source":
         from profscope.viewer.source_view import show_source
 
         show_source(profile, options, source_lines(profile.metadata, trace.written_s))
-    elif options.view == "interactive":
-        _explore(profile)
     elif options.view in ("by", "serve"):
         import_module(f"profscope.viewer.{options.view}_view").show(profile, options)
     else:
         from profscope.viewer.screen import show_screen
 
         show_screen(trace, selection, whole, profile, options)
-
-
-def _explore(profile: Profile) -> None:
-    """Run the interactive view until the user leaves it. Raises OptionError if textual is not installed or
-    there is no terminal."""
-    require("interactive", "--interactive", OptionError)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise OptionError("--interactive needs a terminal; leave it out in a pipe")
-    from profscope.viewer.interactive.app import ExplorerApp
-
-    ExplorerApp(profile, source_lines(profile.metadata, 0.0)).run()
 
 
 def _prepare(options: argparse.Namespace) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profscope.commands.output import FORMATS
 from profscope.errors import OptionError, exit_status, run_command
-from profscope.traces.formats import exporter_named, format_names
+from profscope.traces.exporters import FORMATS as EXPORTED
+from profscope.traces.formats import exporter_named
 from profscope.traces.own_files import check_replaceable
 from profscope.version import __version__
 from profscope.viewer.option_types import TRACE, add_no_verify, check_apart
@@ -120,17 +121,11 @@ def make_parser(name: str, arguments: str, description: str, epilog: str) -> arg
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--format", metavar="NAME", help=f"format, if the suffix of OUT is another's: {', '.join(_formats())}"
+        "--format", metavar="NAME", help=f"format, if the suffix of OUT is another's: {', '.join(EXPORTED)}"
     )
     add_no_verify(parser)
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser
-
-
-def _formats() -> list[str]:
-    from profscope.traces import exporters
-
-    return format_names(exporters, exporters.OWN)
 
 
 def _check(given: argparse.Namespace, traces: Sequence[str]) -> None:

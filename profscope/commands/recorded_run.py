@@ -19,7 +19,6 @@ from profscope.commands.exec_calls import before_exec
 from profscope.commands.output import Output
 from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, without_ours
-from profscope.commands.switch import Switch
 from profscope.compat.first_launch import FirstLaunch
 from profscope.compat.torch_parts import CppKernels, cpp_kernels, launched_from_cpp
 from profscope.emulator import say_how
@@ -42,8 +41,8 @@ _SHARE: Final = 0.01  # of the time that goes into it at most
 
 
 class RecordedRun:
-    """report: told the profile and where it is, once it is written; None where nothing is shown. switch: what
-    switches recording on and off, a signal or a file; None: it is on. emulated: whether there is no GPU.
+    """report: told the profile and where it is, once it is written; None where nothing is shown.
+    emulated: whether there is no GPU.
 
     The program's exit code, output and traceback are its own. Where it ends with 0 and its recording could
     not be written, the exit code is 1.
@@ -57,7 +56,6 @@ class RecordedRun:
         *,
         rank: int | None,
         report: Callable[[Any, Output], None] | None,
-        switch: str | None = None,
         emulated: bool = False,
     ) -> None:
         self._program = program
@@ -67,7 +65,6 @@ class RecordedRun:
         self._rank = rank
         self._emulated = emulated
         self._report = report
-        self._switch = None if switch is None else Switch(switch, self._turn)
         self._pid = os.getpid()
         self._session: Any = None
         self._first_launch = FirstLaunch(self._open)
@@ -92,10 +89,7 @@ class RecordedRun:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     signal.signal(number, self._signalled)
         OPEN.append(self)
-        if self._switch is None:
-            self._first_launch.await_it()
-        else:
-            self._switch.start()
+        self._first_launch.await_it()
         try:
             self._program.run(self._imports)
         except SystemExit as stop:
@@ -134,32 +128,15 @@ class RecordedRun:
         elif self._session.is_open:
             self._session.resume()
 
-    def _turn(self, on: bool) -> None:
-        """The switch was turned."""
-        if self._finished:
-            return
-        try:
-            if on:
-                self.resume()
-                self._say("recording")
-                return
-            self.pause()
-            where = ""
-            if self._session is not None and self._session.is_open:
-                self._session.flush_news()  # so that it can be looked at while the program runs on
-                where = f"; what was recorded so far is in {self._session.spool}"
-            self._say(f"paused{where}")
-        except ProfscopeError as error:
-            self._fail(str(error))
-
     # The session
 
     def _open(self) -> Any:
         """The program is about to launch its first kernel. See `FirstLaunch`."""
         try:
-            from profscope.commands.run_session import RunSession, session_is_active
+            from profscope.commands.run_session import RunSession
+            from profscope.dispatch.running import is_recording
 
-            if session_is_active():
+            if is_recording():
                 self._notes.append(
                     "the program had opened its own session, which records instead of this run"
                 )
@@ -182,8 +159,6 @@ class RecordedRun:
         self._close()
 
     def _close(self) -> None:
-        if self._switch is not None:
-            self._switch.stop()
         if self._flushing is not None:
             self._flushing.stop()
             self._flushing = None
@@ -271,8 +246,10 @@ class RecordedRun:
     def _write(self) -> None:
         if self._session is None:
             unseen = CppKernels().why_unseen(cpp_kernels())
-            nothing = "no Triton kernel was launched" + " while --switch was on" * (self._switch is not None)
-            why = [*self._notes] or [nothing, *filter(None, (unseen, launched_from_cpp()))]
+            why = [*self._notes] or [
+                "no Triton kernel was launched",
+                *filter(None, (unseen, launched_from_cpp())),
+            ]
             if not self._failed:
                 self._say(f"{'; '.join(why)}; nothing is written")
             self._output.release()

@@ -21,7 +21,6 @@ from profscope.commands.output import FORMATS, Output, claim, free_for_ranks
 from profscope.commands.own_imports import OwnImports
 from profscope.commands.program import Program, parse, program_parser
 from profscope.commands.recorded_run import RecordedRun
-from profscope.commands.switch import signal_of
 from profscope.compat.patches import after_import
 from profscope.errors import OptionError, SessionError, run_command
 from profscope.options import Options
@@ -78,8 +77,6 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
     checked = run_options(options)
     if given.output == "":
         raise OptionError(f"-o '': it is empty; name a trace: {FORMATS}")
-    if given.switch is not None:
-        signal_of(given.switch)  # says what is wrong with it
     if checked.backend == "gpu" and not _has_gpu():
         raise SessionError("--backend gpu: there is no GPU here; use --backend emulator")
     if chosen.is_launcher:
@@ -107,9 +104,7 @@ def _recorded(
         )
     options = replace(options, spool=spool or output.folder)
     report = None if given.quiet else _said_by(number)
-    return RecordedRun(
-        chosen, options, output, rank=number, report=report, switch=given.switch, emulated=emulated
-    ).run
+    return RecordedRun(chosen, options, output, rank=number, report=report, emulated=emulated).run
 
 
 def _spool(given: Path) -> Path:
@@ -154,8 +149,6 @@ def _flags(given: argparse.Namespace, options: dict[str, Any]) -> list[str]:
     """What the same run is called with in each process of a job."""
     flags = spelled(options)
     flags += ["-o", os.path.abspath(given.output or free_for_ranks())]
-    if given.switch is not None:
-        flags += ["--switch", given.switch]
     return flags + ["-q"] * given.quiet
 
 
@@ -197,12 +190,6 @@ def make_parser() -> tuple[argparse.ArgumentParser, list[argparse.Action]]:
             f"write step.json to a folder, step (default: {DEFAULT}, then profscope-2.pftrace.gz, ...)",
         ),
         of_run.add_argument("-q", "--quiet", action="store_true", help="print no summary at the end"),
-        of_run.add_argument(
-            "--switch",
-            metavar="SIGNAL|FILE",
-            help="start paused; a signal, such as SIGUSR1, toggles recording; a file switches it on while "
-            "it exists",
-        ),
     ]
     return parser, actions + add_flags(parser.add_argument_group("what is recorded"))
 

@@ -9,18 +9,12 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from profscope.dispatch.running import is_recording
 from profscope.options import Options
 from profscope.sessions import Session
 
-__all__ = ["RunSession", "session_is_active"]
+__all__ = ["RunSession"]
 
 _OWN_SESSION: Final = "the program opened its own session: only that one has the later launches"
-
-
-def session_is_active() -> bool:
-    """Whether some session is open in this process."""
-    return is_recording()
 
 
 class RunSession(Session):

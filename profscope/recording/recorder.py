@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from profscope.decoding.areas import has_records
 from profscope.decoding.build import Build, RawLaunch
@@ -23,15 +23,11 @@ from profscope.recording.diagnostics import Diagnostics
 from profscope.recording.launch_log import LaunchLog, fetched
 from profscope.recording.recorded_launches import RecordedLaunches
 from profscope.recording.routes import Routes
+from profscope.store.free_memory import free_bytes
 from profscope.store.spool import Spooler
 from profscope.threads import in_background
 
-__all__ = ["HeldRecords", "Recorder", "available_bytes"]
-
-_CGROUPS: Final = (
-    ("memory.max", "memory.current"),  # v2
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),  # v1
-)
+__all__ = ["HeldRecords", "Recorder"]
 
 
 class Recorder:
@@ -169,44 +165,13 @@ def _forked(recording: Recorder | None) -> None:
         recording.journal.stop("this process was forked from the session's")
 
 
-def available_bytes(system: Path = Path("/")) -> int | None:
-    """Bytes that this process can take before the system or its container runs out; None if nobody says.
-
-    system: the root of the file system, where /proc/meminfo and the cgroup's limits are looked up.
-    """
-    limits = [_meminfo(system / "proc/meminfo")]
-    for limit, usage in _CGROUPS:
-        folder = system / "sys/fs/cgroup"
-        most, used = (_number(folder / name) for name in (limit, usage))
-        if most is not None and used is not None:
-            limits.append(max(0, most - used))
-    return min((each for each in limits if each is not None), default=None)
-
-
-def _meminfo(path: Path) -> int | None:
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
-
-
-def _number(path: Path) -> int | None:
-    """A file's number; None where there is no file or it says "max"."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
-
-
 class HeldRecords:
     """Stops the recording of a session without a spool before its records fill the host."""
 
     def __init__(self, journal: Diagnostics) -> None:
         self._journal = journal
         self._bytes = 0
-        available = available_bytes()
+        available = free_bytes()
         self._limit_bytes = None if available is None else available // 2
 
     def add(self, drained_bytes: int) -> None:

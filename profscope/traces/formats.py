@@ -1,4 +1,4 @@
-"""The formats that have a file in a folder: adding the file is all that makes a format known."""
+"""Formats of files by their names and suffixes, and how the files of a run are called."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Final
 
 from profscope.errors import OptionError
 from profscope.installed import EXTRAS, require
-from profscope.traces import exporters
-from profscope.traces.exporters import PACKED
+from profscope.traces.exporters import FORMATS, PACKED
 
 __all__ = [
     "DEFAULT",
     "GZIP",
     "PARTIAL",
     "exporter_named",
-    "format_names",
+    "importer_names",
     "newest_run",
     "own_suffix",
     "rank_folders",
@@ -36,7 +35,7 @@ DEFAULT: Final = "profscope.pftrace.gz"
 _DEFAULTS: Final = re.compile(rf"profscope(-\d+)?(\.pftrace\.gz({re.escape(PARTIAL)})?)?")
 
 
-def format_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
+def importer_names(folder: ModuleType, own: Sequence[str]) -> list[str]:
     """The names of a folder's files: `own`, profscope's own formats, first, then the others by name.
 
     Nothing is imported. A file whose name begins with an underscore is no format.
@@ -51,7 +50,7 @@ def own_suffix(file_name: str, given: str) -> tuple[str, str]:
     given: the path, as an error names it. Raises OptionError for a suffix that no exporter has, and for a
     format whose extra is not installed.
     """
-    names = {f".{name.replace('_', '.')}": name for name in format_names(exporters, exporters.OWN)}
+    names = {f".{name.replace('_', '.')}": name for name in FORMATS}
     fitting = [suffix for suffix, name in names.items() if _fits(file_name, suffix, name)]
     if not fitting or given.endswith("/"):
         known = ", ".join(
@@ -73,9 +72,8 @@ def exporter_named(path: str | Path, name: str | None = None) -> str:
     Raises OptionError where there is none, or its extra is not installed.
     """
     given = str(path)
-    if name is not None and name not in format_names(exporters, exporters.OWN):
-        known = ", ".join(format_names(exporters, exporters.OWN))
-        raise OptionError(f"there is no format {name!r}; there are: {known}")
+    if name is not None and name not in FORMATS:
+        raise OptionError(f"there is no format {name!r}; there are: {', '.join(FORMATS)}")
     chosen = name or own_suffix(Path(path).name, given)[1]
     if chosen in EXTRAS:
         require(chosen, f"cannot save {given!r}: {chosen}", OptionError)

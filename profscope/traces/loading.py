@@ -12,7 +12,7 @@ from profscope.schema import Tables
 from profscope.store.file_checks import misshapen
 from profscope.traces import importers
 from profscope.traces.checks import misfit, unsound
-from profscope.traces.formats import format_names
+from profscope.traces.formats import importer_names
 from profscope.traces.importers import Importer
 from profscope.traces.selecting import selected
 from profscope.traces.trace_file import TraceFile, one_line
@@ -86,7 +86,7 @@ def _encodable(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(file: TraceFile) -> Tables:
-    for name in format_names(importers, importers.OWN):
+    for name in importer_names(importers, importers.OWN):
         importer = cast(Importer, import_module(f"{importers.__name__}.{name}"))
         try:
             if importer.recognises(file):

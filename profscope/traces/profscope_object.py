@@ -191,7 +191,8 @@ def packed_around(tables: Tables) -> dict[str, Any]:
     packed: dict[str, Any] = {}
     if len(tables.host):
         packed["host"] = packed_table(_with_steps(tables.host), HOST_DTYPES)
-        metrics = {name: _numbers(tables.host[name]) for name in tables.host if name not in HOST_DTYPES}
+        others = [name for name in tables.host if name not in HOST_DTYPES]
+        metrics = {name: list(map(_plain, tables.host[name].tolist())) for name in others}
         packed["host"][_METRICS] = metrics
     if len(tables.events):
         packed["events"] = packed_table(_with_steps(tables.events), EVENT_DTYPES)
@@ -227,13 +228,6 @@ def _with_steps(table: pd.DataFrame) -> pd.DataFrame:
 def _with_times(columns: dict[str, Any]) -> dict[str, Any]:
     start: NDArray[np.int64] = np.cumsum(columns[_START])
     return columns | {_START: start, _END: columns[_END] + start}
-
-
-def _numbers(values: pd.Series[Any]) -> list[float | str | None]:
-    """As JSON, which has no NaN and no infinity: these are null, and texts that numpy reads."""
-    return [
-        None if np.isnan(value) else value if np.isfinite(value) else str(value) for value in values.tolist()
-    ]
 
 
 # The table of CTAs in a file: what follows from the launches is left out, the rest is small differences.

@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from importlib import import_module
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import cast
 
 from profscope.errors import OptionError, TraceError
 from profscope.progress import working
 from profscope.schema import Tables
 from profscope.threads import in_order, worker_pool
-from profscope.traces import exporters
 from profscope.traces.checks import column_problems, misfit
-from profscope.traces.exporters import Exporter, Piece
+from profscope.traces.exporters import FORMATS, Piece
 from profscope.traces.formats import GZIP, exporter_named, rank_of
 from profscope.traces.output import GzipFile, PlainFile, whole_file
 from profscope.traces.trace_file import one_line
@@ -53,10 +51,11 @@ def _write(tables: Tables, path: Path, name: str) -> None:
     if rank_of(path.parent) is not None:  # the ranks of a job make the folder of their parts
         for folder in (path.parent.parent, path.parent):
             folder.mkdir(exist_ok=True)
-    exporter = cast(Exporter, import_module(f"{exporters.__name__}.{name}"))
+    module, _, function = FORMATS[name].partition(":")
+    pieces = getattr(import_module(f"profscope.traces.{module}"), function)
     with whole_file(path) as file, worker_pool() as pool:
         output = GzipFile(file) if path.name.endswith(GZIP) else PlainFile(file)
-        for piece in in_order(pool, output.prepare, _with_last(exporter.pieces(tables, pool))):
+        for piece in in_order(pool, output.prepare, _with_last(pieces(tables, pool))):
             output.write(piece)
         output.close()
 

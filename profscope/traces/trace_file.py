@@ -14,10 +14,11 @@ from typing import Any, Final
 from profscope.analysis.texts import printable
 from profscope.errors import TraceError
 from profscope.store.file_checks import most_content_bytes
+from profscope.store.free_memory import free_bytes
 from profscope.traces.output import gzip_end
 from profscope.traces.trace_filter import TraceFilter
 
-__all__ = ["TraceFile", "check_room", "free_bytes", "may_be_trace", "one_line"]
+__all__ = ["TraceFile", "check_room", "may_be_trace", "one_line"]
 
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_CHECKS_BYTES = 8
@@ -297,7 +298,7 @@ def _name_content(head: bytes) -> str:
 
 PEAK_BYTES_A_SPAN: Final = 240
 """While Parquet is read, of spans without payloads: a table of 81 bytes a span, up to three times. Measured
-were 143 for a file and 236 for a folder."""
+were 143."""
 PAYLOAD_BYTES: Final = 27  # three times a number and whether it is missing
 
 
@@ -311,39 +312,3 @@ def check_room(name: str, spans: int, payloads: int = 0) -> None:
             f"{free / 1e9:.1f} GB are free; `profscope view {name} --launch N` reads one launch, and DuckDB "
             "works through all of them (docs/views.md)"
         )
-
-
-def free_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """How much memory this process may still take: the machine's, or what its control group leaves it."""
-    return min(
-        (free for free in (_machine(meminfo), _control_group(cgroup)) if free is not None), default=None
-    )
-
-
-def _machine(meminfo: Path) -> int | None:
-    return _fields(meminfo).get("MemAvailable:", 0) << 10 or None
-
-
-def _control_group(folder: Path) -> int | None:
-    """Of version 2, as a container sees its own."""
-    most, used = (_number(folder / f"memory.{name}") for name in ("max", "current"))
-    if most is None or used is None:
-        return None
-    return max(0, most - used + _fields(folder / "memory.stat").get("inactive_file", 0))  # a cache gives way
-
-
-def _number(path: Path) -> int | None:
-    """None where there is no such file, or no limit in it."""
-    try:
-        text = path.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _fields(path: Path) -> dict[str, int]:
-    try:
-        lines = [line.split() for line in path.read_text().splitlines()]
-    except OSError:
-        return {}
-    return {line[0]: int(line[1]) for line in lines if len(line) > 1 and line[1].isdigit()}

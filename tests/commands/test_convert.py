@@ -14,8 +14,7 @@ from pandas.testing import assert_frame_equal
 import profscope
 from profscope.__main__ import main
 from profscope.profiles import Profile
-from profscope.traces import exporters
-from profscope.traces.formats import format_names
+from profscope.traces.exporters import FORMATS, PACKED
 from tests.support.profiles import regular_profile
 from tests.support.round_trips import assert_same
 
@@ -38,13 +37,10 @@ def test_there_and_back_through_every_format_that_loads(profile: Profile) -> Non
 
 
 def test_what_profscope_wrote_and_what_is_empty_is_replaced(profile: Profile) -> None:
-    formats = format_names(exporters, exporters.OWN)
-    suffixes = [f".{name.replace('_', '.')}" for name in formats]
-    suffixes += [
-        f"{suffix}.gz" for suffix, name in zip(suffixes, formats, strict=True) if name not in exporters.PACKED
-    ]
+    suffixes = {name: f".{name.replace('_', '.')}" for name in FORMATS}
+    suffixes |= {f"{name} gz": f"{suffixes[name]}.gz" for name in FORMATS if name not in PACKED}
     Path("a.json").touch()
-    for suffix in suffixes:
+    for suffix in suffixes.values():
         for _ in range(2):
             assert main(["convert", "t.json", f"a{suffix}"]) == 0
 

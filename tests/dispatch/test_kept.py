@@ -169,7 +169,7 @@ def test_a_held_run_takes_turns_with_its_function() -> None:
 
 
 def test_a_held_run_is_recorded_once_it_is_switched_on() -> None:
-    """As `profscope run --switch` waits for the first launch."""
+    """As `profscope run` waits for the first launch."""
     kernel = launched()
     held, opened = kernel.run, []
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ import torch
 
 import profscope
 from profscope.errors import SessionError, TraceError
-from profscope.recording.recorder import available_bytes
+from profscope.store.free_memory import free_bytes
 from tests.support.forks import Forks
 from tests.support.full_disk import full_disk
 from tests.support.quick import quick
@@ -180,7 +180,7 @@ def test_an_interpreter_that_ends_in_a_session_closes_it(
 
 
 def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profscope.recording.recorder.available_bytes", lambda: 2 << 20)
+    monkeypatch.setattr("profscope.recording.recorder.free_bytes", lambda: 2 << 20)
     with session(instrument="heavy", memory=1) as prof:
         for _ in range(20):
             out = count(200, ctas=64)
@@ -191,16 +191,28 @@ def test_recording_stops_before_the_host_runs_out_of_memory(monkeypatch: pytest.
     assert note.startswith(f"{20 - len(prof.launches)} launches ran unrecorded")
 
 
-def test_what_the_host_has(tmp_path: Path) -> None:
-    assert available_bytes(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 900 kB\nMemAvailable:    300 kB\n")
-    assert available_bytes(tmp_path) == 300 << 10
-    folder = tmp_path / "sys" / "fs" / "cgroup"
-    folder.mkdir(parents=True)
-    (folder / "memory.max").write_text("max\n")
-    (folder / "memory.current").write_text("1000\n")
-    assert available_bytes(tmp_path) == 300 << 10
-    (folder / "memory.max").write_text("9000\n")
-    assert available_bytes(tmp_path) == 8000
-    assert (available_bytes() or 1) > 0
+@pytest.mark.parametrize(
+    ("limit", "usage", "statistics"),
+    [
+        ("memory.max", "memory.current", "memory.stat"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
+    ],
+)
+def test_free_memory_is_what_machine_and_control_group_leave(
+    limit: str, usage: str, statistics: str, tmp_path: Path
+) -> None:
+    assert free_bytes(tmp_path) is None
+    meminfo, folder = tmp_path / "proc/meminfo", tmp_path / "sys/fs/cgroup"
+    (folder / limit).parent.mkdir(parents=True)
+    meminfo.parent.mkdir()
+    meminfo.write_text("MemTotal: 900 kB\nMemAvailable:    300 kB\n")
+    (folder / limit).write_text("max\n")
+    (folder / usage).write_text("1000\n")
+    assert free_bytes(tmp_path) == 300 << 10
+    (folder / limit).write_text("9000\n")
+    assert free_bytes(tmp_path) == 8000
+    (folder / statistics).write_text("anon 1\ninactive_file 500\n")
+    assert free_bytes(tmp_path) == 8500
+    meminfo.unlink()
+    assert free_bytes(tmp_path) == 8500
+    assert (free_bytes() or 1) > 0

@@ -1,8 +1,7 @@
-"""A format is one file: adding it to the folder of exporters or importers is all it takes."""
+"""A format that is read is one file: adding it to the folder of importers is all it takes."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
@@ -12,23 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from profscope.traces import exporters, importers
-from profscope.traces.formats import format_names
+from profscope.traces import importers
+from profscope.traces.formats import importer_names
 from tests.support.profiles import regular_profile
 from tests.support.quick import quick
 
 ROOT = Path(__file__).parents[2]
-
-EXPORTER = '''
-"""Spans as CSV, launch by launch."""
-
-def pieces(tables, pool):
-    yield "kernel,scope,start_ns,duration_ns\\n".encode()
-    for launch in tables.launches["launch"]:
-        rows = tables.df[tables.df["launch"] == launch]
-        columns = rows[["kernel", "scope", "start_ns", "duration_ns"]]
-        yield lambda columns=columns: columns.to_csv(index=False, header=False).encode()
-'''
 
 IMPORTER = '''
 """Kernels of a table: name, start and end in ns."""
@@ -58,44 +46,12 @@ def run(code: str, tree: Path = ROOT) -> str:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages with one exporter and one importer more."""
+    """A copy of the packages with one importer more."""
     tree = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "profscope", tree / "profscope", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests/support", tree / "tests/support")
-    (tree / "profscope/traces/exporters/spans_csv.py").write_text(EXPORTER)
     (tree / "profscope/traces/importers/table.py").write_text(IMPORTER)
     return tree
-
-
-def test_an_exporter_is_one_file(tree: Path, tmp_path: Path) -> None:
-    profile = regular_profile(launches=2, ctas=1)
-    profile.save(tmp_path / "t.json")
-    saved = run(
-        f"""
-import profscope
-assert profscope.__file__.startswith({str(tree)!r})
-prof = profscope.load({str(tmp_path / "t.json")!r})
-prof.save({str(tmp_path / "a.spans.csv")!r})
-prof.save({str(tmp_path / "a.spans.csv.gz")!r})
-try:
-    prof.save("a.csv")
-except profscope.errors.OptionError as error:
-    print(error)
-""",
-        tree,
-    )
-    columns = profile.df[["kernel", "scope", "start_ns", "duration_ns"]]
-    assert (tmp_path / "a.spans.csv").read_text() == columns.to_csv(index=False)
-    assert gzip.decompress((tmp_path / "a.spans.csv.gz").read_bytes()) == (
-        (tmp_path / "a.spans.csv").read_bytes()
-    )
-    assert saved == (
-        "cannot save 'a.csv': the suffix must be one of "
-        ".json, .json.gz, .pftrace, .pftrace.gz, .parquet, .collapsed, .collapsed.gz, "
-        ".html, .report.json, .report.json.gz, .spans.csv, .spans.csv.gz, "
-        ".speedscope.json, .speedscope.json.gz; "
-        "`profscope convert --format NAME` takes any suffix\n"
-    )
 
 
 def test_an_importer_is_one_file(tree: Path, tmp_path: Path) -> None:
@@ -114,11 +70,7 @@ print(prof.metadata["tool"], *found)
 
 
 def test_our_own_formats_come_first() -> None:
-    assert format_names(exporters, exporters.OWN) == [
-        *("json", "pftrace", "parquet"),
-        *("collapsed", "html", "report_json", "speedscope_json"),
-    ]
-    assert format_names(importers, importers.OWN) == [
+    assert importer_names(importers, importers.OWN) == [
         "profscope_json",
         "profscope_pftrace",
         "profscope_parquet",

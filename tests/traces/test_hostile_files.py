@@ -20,7 +20,6 @@ import profscope
 from profscope.errors import OptionError, TraceError
 from profscope.store.packed_table import pack, unpack
 from profscope.traces.checks import unsound
-from profscope.traces.compact import ROW_STREAMS, RUN_STREAMS
 from profscope.traces.perfetto.protobuf import DATA_FIELD, END, LENGTH_DELIMITED, field, varint
 from tests.support.around import program
 from tests.support.profiles import regular_profile
@@ -114,23 +113,6 @@ def test_rows_that_the_file_cannot_hold(trace: Path, tmp_path: Path) -> None:
     assert "1000000000000 rows of 18 columns, in a file that can hold" in refused(path)
 
 
-def test_a_hundred_million_rows_of_zeros(trace: Path, tmp_path: Path) -> None:
-    """Every count is right: only that no trace is so small for its rows gives it away."""
-    rows = 100_000_000
-    nothing = pack(np.zeros(1, np.int64))
-    zeros = {"count": rows, "width": 1, "data": base64.b64encode(zlib.compress(bytes(rows), 1)).decode()}
-
-    def change(ours: dict[str, Any]) -> None:
-        streams = dict.fromkeys(ROW_STREAMS, zeros) | dict.fromkeys(RUN_STREAMS, nothing)
-        streams |= {"run_length": pack(np.array([rows]))}
-        streams |= dict.fromkeys(("wait_row", "wait_after"), pack(np.zeros(0, np.int64)))
-        ours["spans"] |= {"rows": rows, "pieces": [{"streams": streams}]}
-
-    path = tmp_path / "zeros.json"
-    path.write_bytes(changed(trace, change))
-    assert "100000000 rows of 18 columns, in a file that can hold" in refused(path)
-
-
 # JSON that is nested, long or lopsided.
 
 
@@ -218,10 +200,6 @@ def in_stream(name: str, at: int, value: int) -> Callable[[dict[str, Any]], obje
     return change
 
 
-def in_metadata(**entries: Any) -> Callable[[dict[str, Any]], object]:
-    return lambda ours: ours["metadata"].update(entries)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -241,25 +219,6 @@ def test_what_no_analysis_can_work_with(
     said = refused(tmp_path / "t.json", verify=False)
     assert message in said
     assert said.endswith("take a copy that loads with verify=True (without --no-verify)")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (in_metadata(notes=5), "metadata['notes'] that is no list"),
-        (in_metadata(kernels={"k": 1.5}), "metadata['kernels']['k'] that is no object"),
-        (in_metadata(sources=[{"file": "a.py", "line": "x", "name": "k", "text": ""}]), "that is 'x'"),
-        (in_metadata(sources=[{"file": "a.py"}]), "metadata['sources'][0] without line, name, text"),
-    ],
-)
-@pytest.mark.parametrize("verify", [True, False])
-def test_metadata_that_no_analysis_can_work_with(
-    change: Callable[[dict[str, Any]], object], message: str, verify: bool, trace: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "t.json").write_bytes(changed(trace, change))
-    said = refused(tmp_path / "t.json", verify=verify)
-    assert message in said
-    assert said.startswith(f"{tmp_path / 't.json'} is no trace that can be read: it has metadata[")
 
 
 def test_events_around_each_other_in_a_circle() -> None:

@@ -88,6 +88,7 @@ def test_a_part_is_saved_and_loaded_again(saved: Path, tmp_path: Path) -> None:
     [
         ({"launch": 7}, TraceError, "no launch 7; there are: 0-2"),
         ({"launch": 1, "cta": 9}, TraceError, "no spans for cta 9; there are: 0-3"),
+        ({"cta": 3, "sm": 1}, TraceError, "no spans for sm 1; there are: 3"),
         ({"kernels": "none"}, TraceError, "no kernel matches 'none'; there are: matmul_kernel, other"),
         ({"kernels": "("}, OptionError, "kernels='\\(' is not a regular expression"),
         ({"kernels": 3}, OptionError, "kernels=3 must be a regular expression as a str"),

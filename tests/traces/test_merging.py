@@ -276,16 +276,6 @@ def test_ranks_have_tracks_of_their_own(job: Path) -> None:
     assert all(f"rank {rank}".encode() in (job.parent / "m.pftrace").read_bytes() for rank in range(3))
 
 
-@pytest.mark.parametrize("name", ["m.json", "m.parquet"])
-def test_a_merged_profile_is_saved_like_any(job: Path, tmp_path: Path, name: str) -> None:
-    profile = profscope.load(job)
-    profile.save(f"{tmp_path}/{name}")
-    again = profscope.load(f"{tmp_path}/{name}")
-    assert_frame_equal(again.df, profile.df)
-    assert_frame_equal(again.launches, profile.launches)
-    assert again.metadata == profile.metadata
-
-
 def timed(key: str, bare_ns: list[float]) -> dict[str, Any]:
     entry = {
         "key": key, "bare_ns": bare_ns, "instrumented_ns": [2 * ns for ns in bare_ns],

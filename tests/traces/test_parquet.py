@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,7 @@ from profscope.profiles import Profile
 from profscope.traces.loading import load_part
 from profscope.traces.parquet import columns
 from profscope.traces.trace_filter import TraceFilter
-from profscope.viewer.cli import main as view
 from tests.support.profiles import regular_profile
-from tests.support.quick import quick
 from tests.support.round_trips import assert_same
 
 
@@ -103,28 +100,6 @@ def test_a_part_of_one_cta_reads_few_row_groups(saved: Path, monkeypatch: pytest
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     load_part(saved / "t.parquet", TraceFilter(launch=2, cta=3))
     assert 1 <= len(read) <= all_groups // 4
-
-
-@pytest.mark.parametrize(
-    "words",
-    quick(
-        [["--launch", "2", "--cta", "3"], ["--kernels", "odd"], ["--cta", "99"]],
-        [["--launch", "2", "--cta", "3"]],
-    ),
-)
-def test_the_viewer_shows_the_same(
-    saved: Path, profile: Profile, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    profile.save(saved / "t.json")
-    shown = []
-    for name in ("t.json", "t.parquet"):
-        code = view([str(saved / name), "--format", "json", *words])
-        out, error = capsys.readouterr()
-        document = json.loads(out) if code == 0 else error
-        if code == 0:
-            assert document.pop("trace") == name
-        shown.append((code, document))
-    assert shown[0] == shown[1]
 
 
 def test_without_pyarrow_it_says_what_to_install(

@@ -55,23 +55,6 @@ def test_a_launch_is_read_where_the_whole_does_not_fit(
         load_part(saved / "t.parquet", TraceFilter(launch=99))
 
 
-def test_free_memory_is_what_machine_and_control_group_leave(tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal:  9000 kB\nMemAvailable:  5000 kB\n")
-
-    def free_bytes() -> int | None:
-        return trace_file.free_bytes(tmp_path / "meminfo", tmp_path)
-
-    assert free_bytes() == 5000 << 10
-    for name, text in (("max", "max\n"), ("current", "4000\n"), ("stat", "anon 1\ninactive_file 500\n")):
-        (tmp_path / f"memory.{name}").write_text(text)
-    assert free_bytes() == 5000 << 10  # no limit
-    (tmp_path / "memory.max").write_text("10000\n")
-    assert free_bytes() == 6500
-    (tmp_path / "meminfo").unlink()
-    (tmp_path / "memory.max").unlink()
-    assert free_bytes() is None
-
-
 def test_any_trace_passes_where_free_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_file, "free_bytes", lambda: None)
     trace_file.check_room("t", 1 << 50)

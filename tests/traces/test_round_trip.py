@@ -109,75 +109,47 @@ def test_both_suffixes_hold_the_same_bytes(suffix: str, tmp_path: Path) -> None:
     assert packed == (tmp_path / f"b{suffix}.gz").read_bytes()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_empty_profile_round_trips(suffix: str, tmp_path: Path) -> None:
-    profile = Profile(metadata=profile_metadata())
-    profile.save(tmp_path / f"empty{suffix}")
-    assert_same(profscope.profiles.load(tmp_path / f"empty{suffix}"), profile)
-
-
-@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
-def test_a_filtered_table_round_trips(suffix: str, tmp_path: Path) -> None:
-    """Unused and ordered categories are kept, and parents that pre-order does not imply."""
-    profile = regular_profile()
-    df = profile.df.copy()
-    df["kind"] = df["kind"].cat.set_categories(["op", "loop", "kernel", "iteration", "unused"], ordered=True)
-    df.loc[3, "parent"] = 0
-    profile = Profile(df, profile.launches, profile.metadata)
-    profile.save(tmp_path / f"t{suffix}")
-    assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
-
-
-@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
-def test_rows_without_their_parents_round_trip(suffix: str, tmp_path: Path) -> None:
-    profile = regular_profile()
-    dots = profile.df[profile.df["scope"] == "dot"].tail(20).reset_index(drop=True)
-    Profile(dots, profile.launches, profile.metadata).save(tmp_path / f"t{suffix}")
-    assert_same(
-        profscope.profiles.load(tmp_path / f"t{suffix}"), Profile(dots, profile.launches, profile.metadata)
-    )
-
-
-def test_an_unknown_suffix_is_an_option_error(tmp_path: Path) -> None:
-    with pytest.raises(
-        OptionError,
-        match=r"^cannot save '/.*/trace\.txt': the suffix must be one of \.json, \.json\.gz, \.pftrace",
-    ):
-        regular_profile().save(tmp_path / "trace.txt")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_folder_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"cannot write .*nowhere.trace\.json: there is no folder"):
-        regular_profile().save(tmp_path / "nowhere" / "trace.json")
-
-
-def test_a_folder_in_the_way_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "trace.json").mkdir()
-    with pytest.raises(TraceError, match="it is a folder"):
-        regular_profile().save(tmp_path / "trace.json")
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
-
-
-def test_a_full_disk_leaves_nothing_behind_and_the_old_file_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text("precious")
-
-    def no_space(self: object, piece: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("profscope.traces.output.PlainFile.write", no_space)
-    with pytest.raises(TraceError, match="No space left on device"):
-        regular_profile().save(path)
-    assert path.read_text() == "precious"
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
-
-
 def test_a_table_that_breaks_the_schema_is_not_saved(tmp_path: Path) -> None:
     profile = regular_profile()
     wrong = Profile(profile.df.astype({"line": "float64"}), profile.launches, profile.metadata)
     with pytest.raises(TraceError, match="column 'line' is float64, not int32"):
         wrong.save(tmp_path / "trace.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def odd_profiles() -> dict[str, Profile]:
+    """An empty one; unused and ordered categories, and parents that pre-order does not imply; no parents."""
+    profile = regular_profile()
+    df = profile.df.copy()
+    df["kind"] = df["kind"].cat.set_categories(["op", "loop", "kernel", "iteration", "unused"], ordered=True)
+    df.loc[3, "parent"] = 0
+    dots = profile.df[profile.df["scope"] == "dot"].tail(20).reset_index(drop=True)
+    tables = {"filtered": df, "without parents": dots}
+    return {"empty": Profile(metadata=profile_metadata())} | {
+        name: Profile(table, profile.launches, profile.metadata) for name, table in tables.items()
+    }
+
+
+@pytest.mark.parametrize("name", odd_profiles())
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_odd_profiles_round_trip(suffix: str, name: str, tmp_path: Path) -> None:
+    profile = odd_profiles()[name]
+    profile.save(tmp_path / f"t{suffix}")
+    assert_same(profscope.profiles.load(tmp_path / f"t{suffix}"), profile)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("t.txt", OptionError, r"^cannot save '/.*/t\.txt': the suffix must be one of \.json, \.json\.gz"),
+        ("nowhere/t.json", TraceError, r"cannot write .*nowhere.t\.json: there is no folder"),
+        ("folder.json", TraceError, "it is a folder"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_one_clear_error(
+    name: str, error: type[Exception], said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(error, match=said):
+        regular_profile().save(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.json"]

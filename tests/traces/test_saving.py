@@ -121,22 +121,6 @@ def test_so_it_is_with_what_is_only_written(name: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == [name]
 
 
-def test_an_error_of_an_exporter_leaves_the_file_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "t.json"
-    path.write_text("precious")
-
-    def fail(*_: object) -> bytes:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("profscope.traces.chrome.events.EventLines.block", fail)
-    with pytest.raises(ZeroDivisionError):
-        regular_profile().save(path)
-    assert path.read_text() == "precious"
-    assert os.listdir(tmp_path) == [path.name]
-
-
 @pytest.mark.parametrize("name", ["t.json", "t.pftrace.gz", "t.html"])
 def test_what_is_replaced_keeps_its_permissions(name: str, tmp_path: Path) -> None:
     """A trace has the sources of kernels in it."""

@@ -37,11 +37,8 @@ def test_spans_of_a_lane_nest(spans: list[tuple[int, int]]) -> None:
                 assert end[b] <= end[a] or start[a] == start[b]
 
 
-def test_nested_spans_need_one_lane() -> None:
-    assert nesting_lanes(np.array([0, 1, 1, 3, 5]), np.array([9, 4, 3, 4, 9])).tolist() == [0, 0, 0, 0, 0]
-
-
-def test_overlapping_spans_get_lanes() -> None:
+def test_only_overlapping_spans_get_lanes() -> None:
+    assert nesting_lanes(np.array([0, 1, 1, 3, 5]), np.array([9, 4, 3, 4, 9])).tolist() == [0] * 5
     assert nesting_lanes(np.array([0, 3, 5]), np.array([4, 8, 7])).tolist() == [0, 1, 0]
 
 

@@ -101,33 +101,6 @@ def test_cycles_of_the_emulator_are_never_time(emulated: str) -> None:
         assert run(emulated, *flags).stdout.startswith("EMULATED: cycles of a cost model, not GPU time\n")
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--by", "nope"], "invalid choice: 'nope' (choose from"),
-        (
-            ["--show", "nope"],
-            "there is no 'nope'; there are: header, findings, kernels, breakdown, limits",
-        ),
-        (["--by", "sm", "--source"], "--source and --by are two views: ask for one"),
-        (["--format", "csv"], "--format csv prints one table: add --show NAME (findings, kernels, breakdown"),
-        (["--line", "x"], "not a line: 'x'; write it like kernels.py:16"),
-        (["--format", "report", "--source"], "--format report is a view of its own: leave --source out"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_one_line(
-    flags: list[str], said: str, trace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from profscope.viewer.cli import main
-
-    with pytest.raises(SystemExit) as stop:
-        main([trace, *flags])
-    assert stop.value.code == 2
-    usage, message = capsys.readouterr().err.splitlines()
-    assert usage.startswith("usage: profscope-view")
-    assert said in message
-
-
 def test_collapsed_stacks_are_those_of_convert(trace: str, tmp_path: Path) -> None:
     PROFILE.save(tmp_path / "t.collapsed")
     mark, stacks = (tmp_path / "t.collapsed").read_text().split("\n", 1)

@@ -52,13 +52,12 @@ NAME = "gate_kernels"
 
 
 class Launch(NamedTuple):
-    """Of a kernel in the module of a name, and how often. size: of a product's tile; columns: of a row."""
+    """Of a kernel in the module of a name, and how often. columns: of a row."""
 
     kernel: str = "product"
     rows: int = 0
     act: int = 0
     stages: int = 3
-    size: int = 32
     columns: int = 512
     module: str = NAME
     times: int = 1
@@ -66,16 +65,16 @@ class Launch(NamedTuple):
     def run(self, kernel: Any) -> None:
         if self.kernel == "product":
             a = torch.ones(32, 128, dtype=torch.float16)
-            b, c = torch.ones(128, self.size).half(), torch.empty(32, self.size).half()
-            tile = {"BM": self.size, "BK": 16, "ACT": self.act, "num_stages": self.stages, "num_warps": 2}
-            kernel[(32 // self.size,)](a, b, c, 128, **tile)
+            b, c = torch.ones(128, 32).half(), torch.empty(32, 32).half()
+            tile = {"BM": 32, "BK": 16, "ACT": self.act, "num_stages": self.stages, "num_warps": 2}
+            kernel[(1,)](a, b, c, 128, **tile)
         else:
             x, out = torch.ones(self.rows, self.columns), torch.empty(self.rows)
             kernel[(self.rows,)](x, out, self.columns, BLOCK=128, num_warps=1)
 
 
-def both(stages: int = 3, size: int = 32, module: str = NAME) -> Launches:
-    return tuple(Launch(act=act, stages=stages, size=size, module=module) for act in (0, 1))
+def both(stages: int = 3, module: str = NAME) -> Launches:
+    return tuple(Launch(act=act, stages=stages, module=module) for act in (0, 1))
 
 
 def row_sums(rows: int, times: int = 1, columns: int = 512) -> Launches:
@@ -196,14 +195,6 @@ def test_a_kernel_in_another_module_is_the_same_one(gate: Any) -> None:
     assert {each["launch"]["status"] for each in shown["kernels"]} == {"same"}
     status, _, _ = gate(both(), both(stages=1, module=moved))
     assert status == 3
-
-
-def test_other_tile_sizes_are_compared_and_named(gate: Any) -> None:
-    status, shown, errors = gate(both(size=32), both(size=16))
-    assert status in (0, 3)
-    assert errors == ""
-    told = sorted((each["configuration"], each["differs"]) for each in shown["kernels"])
-    assert told == [(f"ACT={act}", "BM 32 -> 16, grid 1 -> 2") for act in (0, 1)]
 
 
 def test_what_is_in_one_program_only_is_not_judged(gate: Any) -> None:

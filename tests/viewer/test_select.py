@@ -22,7 +22,6 @@ from profscope.viewer.timeline import choose_cta
 from tests.support.models import groups, kernels
 from tests.support.profiles import profile_metadata, profiles, regular_profile
 from tests.support.quick import quick
-from tests.support.sessions import launch_add, session
 from tests.support.validation import validate
 
 SPAN_CHOICES = ("launch", "cta", "sm", "warp")
@@ -131,25 +130,6 @@ def test_bytes_and_rates_of_all_launches_are_not_shown_for_some() -> None:
         assert load(part).measures == "issue"
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A trace of two launches that a session recorded."""
-    with session() as prof:
-        for _ in range(2):
-            launch_add()
-    path = tmp_path_factory.mktemp("recorded") / "trace.json"
-    prof.save(path)
-    return str(path)
-
-
-@pytest.mark.parametrize("flag", quick(["--variant", "--launch", "--cta", "--warp"], ["--launch", "--warp"]))
-def test_a_part_of_what_a_session_recorded_is_shown(
-    recorded: str, flag: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([recorded, "--kernels", "add", flag, "0"]) == 0
-    assert "add_kernel" in capsys.readouterr().out
-
-
 def test_variants() -> None:
     profile = regular_profile(launches=3, ctas=2)
     with pytest.raises(TraceError, match="no variant 1; there are: 0"):
@@ -159,23 +139,6 @@ def test_variants() -> None:
     assert part_of(profile, TraceFilter(variant=0)).df["launch"].unique().tolist() == [0, 2]
     with pytest.raises(TraceError, match=r"no variant 7; there are: 0-1"):
         part_of(profile, TraceFilter(variant=7))
-
-
-@pytest.mark.parametrize(
-    ("chosen", "message"),
-    [
-        ({"launch": 7}, "no launch 7; there are: 0-1"),
-        ({"cta": 99}, "no spans for cta 99; there are: 0-7"),
-        ({"cta": 3, "sm": 1}, "no spans for sm 1; there are: 3"),
-        ({"kernels": "nope"}, "no kernel matches 'nope'; there are: matmul_kernel"),
-    ],
-)
-def test_a_choice_of_nothing_names_what_there_is(
-    profile: Profile, chosen: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(TraceError) as raised:
-        part_of(profile, TraceFilter(**chosen))
-    assert str(raised.value) == message
 
 
 def test_notes_on_kernels_that_are_not_shown_are_left_out() -> None:

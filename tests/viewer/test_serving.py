@@ -168,19 +168,6 @@ def test_a_signal_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--serve", "--interactive"], "--interactive and --serve are two views"),
-        (["--serve", "--format", "json"], "--serve has one form only"),
-    ],
-)
-def test_wrong_usage(words: list[str], said: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([str(trace), *words])
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
     ("content", "why"), [(b"", "is empty"), (b"import triton\n", "is not a trace that Perfetto reads")]
 )
 def test_what_perfetto_cannot_read_is_not_served(

@@ -49,15 +49,6 @@ def profile() -> Profile:
     return regular_profile(launches=2, ctas=8, warps=4, iterations=6)
 
 
-def test_header_counts(profile: Profile) -> None:
-    told = shown(profile)
-    header, device = told.header, told.header.device
-    assert (header.kernels, header.launches, header.ctas, header.spans) == (1, 2, 16, len(profile.df))
-    assert (device.min_clock_ghz, device.max_clock_ghz) == (1.98, 1.98)
-    text = [line.plain for line in render_header(told, 100)]
-    assert any("NVIDIA H200, sm_90, 132 SMs, clock 1.980 GHz" in line for line in text)
-
-
 def test_table_agrees_with_the_summary(profile: Profile) -> None:
     summary = profile.summary()
     for unit in ("ns", "cycles"):

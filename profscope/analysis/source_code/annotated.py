@@ -5,7 +5,7 @@ Shares, stalls and waits are those of `Profile.lines()`, counts and means those 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -21,7 +21,17 @@ from profscope.analysis.sources import file_with_source
 from profscope.analysis.spans.rows import SITE_COLUMNS, sites
 from profscope.schema import Tables
 
-__all__ = ["SHARE_COLUMNS", "Annotated", "Block", "Call", "Line", "LineScope", "annotate"]
+__all__ = [
+    "SHARE_COLUMNS",
+    "Annotated",
+    "Block",
+    "Call",
+    "Line",
+    "LineScope",
+    "Sums",
+    "annotate",
+    "stages_by_place",
+]
 
 _Below = tuple[tuple[Step, ...], dict[str, Any]]
 """The rest of a way, from the function that is called, and the row at its end."""
@@ -111,16 +121,26 @@ class Annotated:
     no_code: str
 
 
-def annotate(tables: Tables, disk: SourceLines, form: str = "", most: int = 5) -> tuple[list[Annotated], int]:
+class Sums(NamedTuple):
+    """What lines are made of: `Profile.lines()`, `Profile.summary()`, and by place the stages of its loop."""
+
+    lines: pd.DataFrame
+    summary: pd.DataFrame
+    stages: dict[tuple[Any, ...], str]
+
+
+def annotate(
+    tables: Tables, disk: SourceLines, form: str = "", most: int = 5, sums: Sums | None = None
+) -> tuple[list[Annotated], int]:
     """The `most` kernels and variants that took longest (0: all), and how many others there are.
 
     disk: for lines whose text the profile has not. form: "ttgir", "ptx" or "sass", to have that code behind
-    the lines; "" has none.
+    the lines; "" has none. sums: of the tables, if known.
     """
     unit = tables.unit
-    known = witnesses(tables)
-    lines = lines_of(tables, known)
-    scopes = _with_stages(tables.df, known.summary)
+    lines, summary, stages = sums or _sums(tables)
+    places = zip(*(summary[name].tolist() for name in SITE_COLUMNS), strict=True)
+    scopes = summary.assign(stages=[stages.get(place, "") for place in places])
     scopes = placed(scopes[~scopes["kind"].isin(["async", GAP])])
     copies = copies_waited_for(tables)
     texts = texts_of(tables)
@@ -134,7 +154,7 @@ def annotate(tables: Tables, disk: SourceLines, form: str = "", most: int = 5) -
         listing = listings(tables, kernel, variant, form) if form else Listing({}, [])
         rows = list(_records(own)), of_scopes.get(key, [])
         maker = _Maker(kernel, *rows, unit, witness, copies.get(key, {}), listing, texts, disk)
-        notes = lines.attrs["not_measured"] if not at else []
+        notes = lines.attrs.get("not_measured", []) if not at else []
         group = labels.get((kernel, variant), Group(kernel, variant))
         made.append(
             Annotated(
@@ -154,13 +174,15 @@ def annotate(tables: Tables, disk: SourceLines, form: str = "", most: int = 5) -
     return made, len(groups) - len(made)
 
 
-def _with_stages(df: pd.DataFrame, summary: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the summary, with a column `stages`."""
-    site, table = sites(df)
-    places = zip(*(table[name].tolist() for name in SITE_COLUMNS), strict=True)
-    stages = dict(zip(places, stages_of(df, site, len(table)), strict=True))
-    own = zip(*(summary[name].tolist() for name in SITE_COLUMNS), strict=True)
-    return summary.assign(stages=[stages.get(place, "") for place in own])
+def _sums(tables: Tables) -> Sums:
+    known, (site, table) = witnesses(tables), sites(tables.df)
+    stages = stages_by_place(table, stages_of(tables.df, site, len(table)))
+    return Sums(lines_of(tables, known), known.summary, stages)
+
+
+def stages_by_place(table: pd.DataFrame, stages: list[str]) -> dict[tuple[Any, ...], str]:
+    """By SITE_COLUMNS. table: of sites; stages: of each."""
+    return dict(zip(zip(*(table[name].tolist() for name in SITE_COLUMNS), strict=True), stages, strict=True))
 
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:

@@ -26,19 +26,19 @@ def copies_waited_for(tables: Tables) -> dict[tuple[str, int], dict[tuple[str, i
     steps = began["iteration"].to_numpy(), ended["iteration"].to_numpy()
     table = pd.DataFrame(
         {
-            "kernel": began["kernel"].astype("str").to_numpy(),
+            "kernel": began["kernel"].array,
             "variant": variants.reindex(began["launch"]).to_numpy(),
-            "scope": df["scope"].iloc[op].astype("str").to_numpy(),
-            "wait": ended["scope"].astype("str").to_numpy(),
-            "file": began["file"].astype("str").to_numpy(),
+            "scope": df["scope"].iloc[op].array,
+            "wait": ended["scope"].array,
+            "file": began["file"].array,
             "line": began["line"].to_numpy(),
-            "wait_file": ended["file"].astype("str").to_numpy(),
+            "wait_file": ended["file"].array,
             "wait_line": ended["line"].to_numpy(),
             "ahead": np.where((steps[0] >= 0) & (steps[1] >= 0), steps[1] - steps[0], np.nan),
             "others": began["warp"].to_numpy() != ended["warp"].to_numpy(),
         }
     )
-    groups = table.groupby(["kernel", "variant", "scope", "wait", *_PLACES], sort=False)
+    groups = table.groupby(["kernel", "variant", "scope", "wait", *_PLACES], sort=False, observed=True)
     found = groups.agg(count=("ahead", "size"), ahead=("ahead", "median"), others=("others", "any"))
     found = found.sort_values("count", ascending=False, kind="stable").reset_index()
     texts: dict[tuple[str, int], dict[tuple[str, int], list[str]]] = {}

@@ -1,42 +1,37 @@
-"""Formats a profile can be written in: one file each.
+"""Formats that a profile can be written in.
 
-    # profscope/traces/exporters/csv.py: makes prof.save("spans.csv") work, and prof.save("spans.csv.gz")
+    # profscope/traces/exporters/csv.py
     def pieces(tables, pool):
         yield tables.df.to_csv().encode()
 
-The file's name is the suffix, with `_` for a dot: `speedscope_json.py` writes `.speedscope.json`. Adding the
-file makes the format known; it is imported when something is saved in it, and no other is then. A format that
-has the name of an extra of the distribution (profscope.installed) needs that extra. Commands replace a file
-only if it has a mark in `profscope.traces.own_files`.
+With a row `"csv": "exporters.csv:pieces"` in FORMATS, `prof.save("spans.csv")` works; so does "spans.csv.gz".
+A function gives the file's bytes, in order, in at least one piece. `pool` has threads for whatever can run
+beside. `.gz` is none of its business: pieces are compressed one by one. Tables have the columns and dtypes of
+the schema. Its module is imported when something is saved in that format, and no other is then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:  # a name is checked before anything is recorded, and that need not load pandas
-    from profscope.schema import Tables
+__all__ = ["FORMATS", "PACKED", "Piece"]
 
-__all__ = ["OWN", "PACKED", "Exporter", "Piece"]
+FORMATS: Final[Mapping[str, str]] = {
+    "json": "exporters.json:pieces",
+    "pftrace": "exporters.pftrace:pieces",
+    "parquet": "parquet.columns:pieces",
+    "collapsed": "exporters.stacks:collapsed",
+    "html": "html.document:pieces",
+    "report_json": "exporters.report_json:pieces",
+    "speedscope_json": "exporters.stacks:speedscope",
+}
+"""By name the function, below profscope.traces. The name is the suffix, with `_` for a dot; one that is an
+extra of the distribution (profscope.installed) needs that extra. Those that load back exactly come first.
+Commands replace a file only if it has a mark in `profscope.traces.own_files`."""
 
-OWN = ("json", "pftrace", "parquet")
-"""The formats that load back exactly; they are named first."""
-
-PACKED = ("parquet", "html")
+PACKED: Final = ("parquet", "html")
 """Formats that compress by themselves: `.gz` behind them makes no sense."""
 
 Piece: TypeAlias = bytes | Callable[[], bytes]
 """A part of a file: bytes, or a function that makes them, which a thread calls that compresses them, too."""
-
-
-class Exporter(Protocol):
-    """What a file in this folder has."""
-
-    def pieces(self, tables: Tables, pool: Executor) -> Iterator[Piece]:
-        """The file's bytes, in order; at least one piece. `pool` has threads for whatever can run beside.
-
-        `.gz` is none of its business: pieces are compressed one by one. Tables have the columns and dtypes of
-        the schema.
-        """

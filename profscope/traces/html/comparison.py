@@ -16,7 +16,7 @@ from profscope.analysis.comparing.places import aligned
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
 from profscope.analysis.trust_rules import DISTRUST
 from profscope.traces.html.document import json_block, page_of
-from profscope.traces.html.figures import count_text, duration_text
+from profscope.traces.html.figures import count_text, duration_text, table
 from profscope.traces.html.source import coloured
 
 __all__ = ["comparison_page", "side_by_side"]
@@ -237,9 +237,7 @@ def _table(rows: list[dict[str, Any]], unit: str, *, is_open: bool) -> Markup:
         for row in rows[:_MOST_ROWS]
     ]
     more = f"{count_text(len(rows) - _MOST_ROWS)} more" if len(rows) > _MOST_ROWS else None
-    heads = (tag("th", head, scope="col") for head in _HEADS)
-    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *cells))
-    whole = tag("div", table, class_="wide")
+    whole = tag("div", table(_HEADS, cells), class_="wide")
     summary = tag("summary", "All rows, of a launch, all its warps together")
     return tag(
         "details",

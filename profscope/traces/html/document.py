@@ -1,10 +1,14 @@
-"""The page: what stands in it, from top to bottom, with its script, its style and their data."""
+"""`.html`: a page in one file for a browser, which needs no network; not a trace to be loaded again.
+
+What stands in it, from top to bottom, with its script, its style and their data.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import cache
 from pathlib import Path
@@ -12,11 +16,13 @@ from typing import Any, Final
 
 import pandas as pd
 
+from profscope.analysis.source_code.annotated import Sums, annotate, stages_by_place
 from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
+from profscope.traces.exporters import Piece
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
-from profscope.traces.html.kernels import kernels_of, model_of
+from profscope.traces.html.kernels import MOST_KERNELS, kernels_of, model_of
 from profscope.traces.html.program import program_of
 from profscope.traces.html.sites import Sites, known_sites
 from profscope.traces.html.source import source_of
@@ -29,6 +35,7 @@ __all__ = [
     "document",
     "json_block",
     "page_of",
+    "pieces",
     "script",
     "style",
 ]
@@ -53,16 +60,23 @@ _NO_CHARTS: Final = "Histograms and charts are drawn of single spans, and there 
 _PART: Final = "this is a part of the trace"
 
 
+def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """The file's bytes."""
+    yield document(tables, pool).encode()
+
+
 def document(tables: Tables, pool: Executor) -> str:
     """The whole file. `pool` has threads for what can run beside the rest."""
     drawn = pool.submit(_drawn, tables)
     model, sources, roofs = model_of(tables, pool)
-    kernels = kernels_of(tables, model, sources, roofs)
+    kernels = kernels_of(tables, model, roofs)
     start, duration, sites, ctas, launches = drawn.result()
+    sums = Sums(sources.lines, sources.summary, stages_by_place(sites.table, sites.stages))
+    made, _ = annotate(tables, lambda file, line: "", "sass", MOST_KERNELS, sums)
+    annotated = {(each.kernel, each.variant): each for each in made}
     best = [best_places(kernel, ctas, launches, sites, duration) for kernel in kernels]
     wanted = [place["at"] for own in best for place in own if place.get("level") == "cta"]
     facts, packed, selection = page_facts(tables, kernels, ctas, launches, sites, start, duration, wanted)
-    unit = str(facts["unit"])
     sections: list[Child] = [*_parts(tables), kernel_table(kernels, model)]
     for number, (kernel, places) in enumerate(zip(kernels, best, strict=True)):
         parts = (
@@ -72,7 +86,12 @@ def document(tables: Tables, pool: Executor) -> str:
                 findings_of(kernel, places),
                 class_="findings",
             ),
-            tag("section", source_of(kernel, tables, sites, unit), class_="source", id=_source_id(number)),
+            tag(
+                "section",
+                source_of(annotated.get((kernel.kernel, kernel.variant)), kernel.entry),
+                class_="source",
+                id=_source_id(number),
+            ),
         )
         sections.append(tag("article", *parts, class_="of-kernel", data_kernel=number))
     if not kernels:

@@ -1,15 +1,16 @@
-"""Numbers as the page shows them: three digits and a unit."""
+"""Numbers as the page shows them, three digits and a unit; and tables."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
-from profscope.analysis.texts import count_text, three_digits
+from profscope.analysis.texts import Markup, count_text, tag, three_digits
 
-__all__ = ["count_text", "duration_text", "number", "percent_text"]
+__all__ = ["count_text", "duration_text", "number", "percent_text", "table"]
 
 
 def duration_text(value: float, unit: str) -> str:
@@ -28,3 +29,9 @@ def number(value: Any, digits: int = 6) -> Any:
     if value is None or value is pd.NA or not math.isfinite(value):
         return None
     return int(value) if float(value) == int(value) else float(f"{float(value):.{digits}g}")
+
+
+def table(heads: Iterable[str], rows: Iterable[Markup]) -> Markup:
+    """heads: of its columns; rows: "tr" elements."""
+    titles = (tag("th", head, scope="col") for head in heads)
+    return tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows))

@@ -1,11 +1,10 @@
-"""What the page says of each kernel: its entry in the model, its tables, and its sampled instructions."""
+"""What the page says of each kernel: its entry in the model, its launches, and its roofline."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
 import pandas as pd
 
@@ -17,54 +16,10 @@ from profscope.analysis.model.build import ModelSources, by_configuration, profi
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.judgement import Judgement
 from profscope.analysis.model.labels import differs_text
-from profscope.analysis.sources import sampled_code
-from profscope.instrument_passes.errors import IRError
 from profscope.schema import Tables
 from profscope.traces.above import attempted
 
-__all__ = ["Kernel", "Sampled", "kernels_of", "model_of"]
-
-Sampled = dict[tuple[str, int], list[dict[str, Any]]]
-"""By file and line: pc, text, class, samples, stalls [[reason, samples]] and blamed (file, class, line), the
-most sampled first; text is "" where the profile has none."""
-
-
-def sampled_by_line(tables: Tables, kernel: str, variant: int) -> Sampled:
-    """Those of the bare binary."""
-    samples = tables.samples
-    own = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]
-    texts = _texts(tables.metadata, kernel, variant, own)
-    lines: Sampled = defaultdict(list)
-    for key, rows in own.groupby(["file", "line", "pc"], sort=False):
-        file, line, pc = cast(tuple[str, int, int], key)
-        stalls = rows.groupby("stall")["samples"].sum().sort_values(ascending=False, kind="stable")
-        others = rows[rows["blamed_pc"] != rows["pc"]]
-        cause = others.iloc[int(others["samples"].to_numpy().argmax())] if len(others) else None
-        lines[str(file), int(line)].append(
-            {
-                "pc": int(pc),
-                "text": texts.get(int(pc), ""),
-                "class": str(rows["class"].iloc[0]),
-                "samples": int(rows["samples"].sum()),
-                "stalls": [[str(stall), int(count)] for stall, count in stalls.items()],
-                "blamed": None
-                if cause is None
-                else (str(cause["blamed_file"]), str(cause["blamed_class"]), int(cause["blamed_line"])),
-            }
-        )
-    return {place: sorted(rows, key=lambda row: -row["samples"]) for place, rows in lines.items()}
-
-
-def _texts(metadata: dict[str, Any], kernel: str, variant: int, own: pd.DataFrame) -> dict[int, str]:
-    """By pc; none where the profile keeps none, and where that is damaged, what is wrong with it."""
-    if not len(own):
-        return {}
-    try:
-        kept = sampled_code(metadata, kernel, variant)
-    except (IRError, ValueError) as error:
-        return dict.fromkeys(own["pc"].tolist(), f"cannot be read: {error}")
-    return {each.pc: " ".join(each.text.split()) for each in kept or ()}
-
+__all__ = ["MOST_KERNELS", "Kernel", "kernels_of", "model_of"]
 
 MOST_KERNELS: Final = 24
 """Kernels and variants with sections of their own: those whose launches took longest."""
@@ -72,16 +27,13 @@ MOST_KERNELS: Final = 24
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One configuration of a kernel: its entry in the model, its rows of the table of launches, and the rows
-    of it alone of the questions. roofline_missing: what could not be told of it, and why."""
+    """One configuration of a kernel: its entry in the model, its launches, its rows of the roofline, and why
+    there are none."""
 
     entry: KernelEntry
     launches: pd.DataFrame
-    lines: pd.DataFrame
-    summary: pd.DataFrame
     roofline: pd.DataFrame
     roofline_missing: list[str]
-    sampled: Sampled
 
     @property
     def kernel(self) -> str:
@@ -123,14 +75,10 @@ def _findings(tables: Tables, judged: KernelAnalysis | SkippedKernel) -> Finding
     return said or FindingsOf(Answer([], []), judged.kernel, notes[0])
 
 
-def kernels_of(
-    tables: Tables, model: ProfileModel, sources: ModelSources, roofs: pd.DataFrame
-) -> list[Kernel]:
+def kernels_of(tables: Tables, model: ProfileModel, roofs: pd.DataFrame) -> list[Kernel]:
     """Those with sections of their own, in the order of the model."""
     missing = roofs.attrs.get("not_measured") or ()
-    launches, lines, summary, roofline = map(
-        by_configuration, (tables.launches, sources.lines, sources.summary, roofs)
-    )
+    launches, roofline = by_configuration(tables.launches), by_configuration(roofs)
     kernels = []
     for entry in model.kernels[:MOST_KERNELS]:
         key = entry.kernel, entry.variant
@@ -140,11 +88,8 @@ def kernels_of(
             Kernel(
                 entry=entry,
                 launches=launches[key],
-                lines=lines.get(key, sources.lines.iloc[:0]).reset_index(drop=True),
-                summary=summary.get(key, sources.summary.iloc[:0]).reset_index(drop=True),
                 roofline=roofline.get(key, roofs.iloc[:0]).reset_index(drop=True),
                 roofline_missing=list(dict.fromkeys(text for name, _, text in texts if name in names)),
-                sampled=sampled_by_line(tables, *key),
             )
         )
     return kernels

@@ -15,7 +15,7 @@ from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, tag
 from profscope.schema import CALL_ARROW, Tables
 from profscope.traces.around_tracks import AroundTracks, around_tracks
-from profscope.traces.html.figures import count_text, duration_text, percent_text
+from profscope.traces.html.figures import count_text, duration_text, percent_text, table
 
 __all__ = ["drawn_around", "program_of"]
 
@@ -108,13 +108,11 @@ def _kernels(on_gpu: pd.DataFrame) -> Markup:
 
 def _table(title: str, about: str, heads: list[str], rows: list[Markup], count: int, one: str) -> Markup:
     left = count - len(rows)
-    titles = (tag("th", head, scope="col") for head in heads)
-    table = tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows))
     return joined(
         [
             tag("h3", title),
             tag("p", about, class_="lead"),
-            tag("div", table, class_="wide", tabindex=0, role="region", aria_label=title),
+            tag("div", table(heads, rows), class_="wide", tabindex=0, role="region", aria_label=title),
             tag("p", f"{count_text(left, f'more {one}')}", class_="dim") if left > 0 else None,
         ]
     )

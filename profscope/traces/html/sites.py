@@ -1,4 +1,4 @@
-"""What the spans of each site say beyond the summary: stages, what waits for what, how durations spread."""
+"""What the spans of each site say beyond the summary: stages, and how durations spread."""
 
 from __future__ import annotations
 
@@ -10,24 +10,12 @@ import pandas as pd
 
 from profscope.analysis.op_labels import stages_of
 from profscope.analysis.spans.rows import GROUP_COLUMNS, Ints, launch_groups, numbered, sites
-from profscope.analysis.timeline.transactions import ended_work
 from profscope.schema import Tables
 
-__all__ = ["Pairing", "Sites", "known_sites"]
+__all__ = ["Sites", "known_sites"]
 
 _BINS: Final = 8
 """Of a histogram, for each doubling; see charts.js."""
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """Work that a site starts, and the wait that ends it: sites; how often; means of a span, in the unit."""
-
-    issue: int
-    wait: int
-    count: int
-    in_flight: float
-    waiting: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +28,6 @@ class Sites:
     site: Ints
     table: pd.DataFrame
     stages: list[str]
-    pairings: list[Pairing]
     histograms: dict[tuple[str, int], list[list[Any]]]
 
 
@@ -48,22 +35,7 @@ def known_sites(tables: Tables, duration: Ints) -> Sites:
     """Those of a profile's spans. duration: of each span, in the page's unit."""
     df = tables.df
     site, table = sites(df)
-    stages, pairings = stages_of(df, site, len(table)), _pairings(df, site, duration)
-    return Sites(site, table, stages, pairings, _histograms(tables, site, duration, table))
-
-
-def _pairings(df: pd.DataFrame, site: Ints, duration: Ints) -> list[Pairing]:
-    flights, issue, wait = ended_work(df)
-    if not len(flights):
-        return []
-    most = int(site.max()) + 1
-    key, number = np.unique(site[issue] * most + site[wait], return_inverse=True)
-    count = np.bincount(number)
-    means = [np.bincount(number, duration[rows]) / count for rows in (flights, wait)]
-    return [
-        Pairing(int(k // most), int(k % most), int(n), float(flown), float(waited))
-        for k, n, flown, waited in zip(key, count, *means, strict=True)
-    ]
+    return Sites(site, table, stages_of(df, site, len(table)), _histograms(tables, site, duration, table))
 
 
 def _histograms(

@@ -10,7 +10,7 @@ from profscope.analysis.breakdown import OTHER, UNKNOWN, Account, basis_text
 from profscope.analysis.cause import FINDINGS_TITLE, gain_text, qualified_text
 from profscope.analysis.model.entries import FindingEntry, KernelEntry, ProfileModel
 from profscope.analysis.texts import Child, Markup, joined, source_text, tag
-from profscope.traces.html.figures import count_text, duration_text, percent_text
+from profscope.traces.html.figures import count_text, duration_text, percent_text, table
 from profscope.traces.html.kernels import Kernel
 
 __all__ = ["about", "findings_of", "heading_of", "kernel_table"]
@@ -178,12 +178,11 @@ def kernel_table(kernels: list[Kernel], model: ProfileModel) -> Markup | None:
         )  # fmt: skip
     finding = "first finding, of the kernel's time"
     heads = ("share of time", "kernel", "launches", "median launch", finding, "verdict")
-    titles = (tag("th", head, scope="col") for head in heads)
     left_out = len(model.kernels) - len(kernels)
     more = f"{count_text(left_out, 'kernel')} that took less time have no section here." if left_out else None
     return tag(
         "nav",
-        tag("table", tag("thead", tag("tr", *titles)), tag("tbody", *rows)),
+        table(heads, rows),
         tag("p", more, class_="dim") if more else None,
         class_="kernels",
         aria_label="Kernels",

@@ -1,9 +1,14 @@
-"""The span table as Arrow columns and back: row for row, texts as texts, so that any engine reads them."""
+"""`.parquet`: the span table row for row, texts as texts, so that any engine reads it, and profscope exactly.
+
+The file (docs/records.md) has the spans. Launches, samples and metadata stand in its own metadata, as the
+"profscope" object.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final
 
@@ -16,13 +21,14 @@ from numpy.typing import NDArray
 from profscope.schema import PAYLOAD_DTYPES, SPAN_DTYPES, Tables, payload_names
 from profscope.threads import worker_pool
 from profscope.traces.compact import categorical, categories
+from profscope.traces.exporters import Piece
 from profscope.traces.profscope_object import object_text
 
 __all__ = [
     "GROUP_ROWS",
     "KEY",
     "described",
-    "parquet_bytes",
+    "pieces",
     "read_columns",
     "schema",
     "selected",
@@ -248,7 +254,7 @@ class _Sink(io.RawIOBase):
         return b"".join(parts)
 
 
-def parquet_bytes(tables: Tables) -> Iterator[bytes]:
+def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file, a row group at a time; all but the spans stands in its metadata."""
     df = tables.df
     columns = schema(df)

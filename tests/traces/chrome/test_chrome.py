@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 
 from profscope.profiles import Profile
 from profscope.schema import KINDS
 from profscope.traces.tracks import drawn_name
-from tests.support.examples import examples
-from tests.support.profiles import profile_metadata, profiles, regular_profile
+from tests.support.profiles import profiles, regular_profile
 
 TIME = re.compile(r'"(?:ts|dur)": *(\d+)\.(\d+)[,}]')
 
@@ -106,39 +105,6 @@ def test_async_lanes_never_overlap(tmp_path_factory: pytest.TempPathFactory, pro
         assert all(first[1] < second[0] for first, second in pairwise(pairs))
 
 
-def test_args_name_the_launch_cta_line_and_iteration(tmp_path: Path) -> None:
-    profile = regular_profile(launches=2, ctas=3, warps=1, iterations=2)
-    _, document = saved(profile, tmp_path)
-    events = [e for e in document["traceEvents"] if e["ph"] == "X" and e["cat"] in KINDS]
-    args = [event["args"] for event in events]
-    assert [arg["launch"] for arg in args] == profile.df["launch"].tolist()
-    assert [arg["cta"] for arg in args] == profile.df["cta"].tolist()
-    assert [arg.get("iter", -1) for arg in args] == profile.df["iteration"].tolist()
-    files = {event["args"].get("file") for event in events if event["cat"] == "kernel"}
-    assert files == {"/src/kernels/matmul.py"}
-    assert not any("file" in event["args"] for event in events if event["cat"] != "kernel")
-
-
-def test_tracks_are_named_by_sm_slot_and_warp(tmp_path: Path) -> None:
-    _, document = saved(regular_profile(launches=1, ctas=6, warps=2, sms=2), tmp_path)
-    names = [event for event in document["traceEvents"] if event["ph"] == "M"]
-    assert [e["args"]["name"] for e in names if e["name"] == "process_name"] == [
-        "GPU 0 launches",
-        "SM 0",
-        "SM 1",
-    ]
-    threads = [e["args"]["name"] for e in names if e["name"] == "thread_name" and e["pid"] == 1]
-    assert threads[:3] == ["CTA slot 0 warp 0", "CTA slot 0 warp 1", "CTA slot 1 warp 0"]
-
-
-def test_an_emulated_trace_says_so_on_every_process(tmp_path: Path) -> None:
-    profile = regular_profile()
-    _, document = saved(Profile(profile.df, profile.launches, profile_metadata("emulator")), tmp_path)
-    names = [event["args"]["name"] for event in document["traceEvents"] if event["name"] == "process_name"]
-    assert names
-    assert all(name.endswith("(emulated)") for name in names)
-
-
 def test_one_long_name_does_not_widen_every_line(tmp_path: Path) -> None:
     profile = regular_profile(ctas=20)
     short, _ = saved(profile, tmp_path)
@@ -147,13 +113,3 @@ def test_one_long_name_does_not_widen_every_line(tmp_path: Path) -> None:
     long, _ = saved(profile, tmp_path)
     roots = (df["depth"] == 0).sum()
     assert len(long) < len(short) + 600 * roots
-
-
-@given(profiles())
-@example(regular_profile())
-@settings(max_examples=examples(20))
-def test_numbers_stay_integers(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
-    text, _ = saved(profile, tmp_path_factory.mktemp("chrome"))
-    document = json.loads(text)
-    assert all(type(value) is int for value in document["profscope"]["launches"]["start_ns"])
-    assert document["profscope"]["launches"]["start_ns"] == profile.launches["start_ns"].tolist()

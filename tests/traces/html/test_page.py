@@ -131,12 +131,6 @@ def test_the_source_stands_in_it_as_text(matmul: Page) -> None:
         assert re.sub(r"\s+", "", line) in code
 
 
-def test_the_margin_has_the_shares_of_the_lines(matmul: Page) -> None:
-    lines = load(DATA / "diff" / "matmul-1-stage.pftrace.gz").lines()
-    top = lines.groupby("line")["self_share"].sum().max()
-    assert f"{100 * top:.1f}" in matmul.text
-
-
 def test_it_links_to_nothing_outside(matmul: Page) -> None:
     assert all(link.startswith("#") for link in matmul.links)
 

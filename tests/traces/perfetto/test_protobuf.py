@@ -1,6 +1,8 @@
 """The wire format: field by field, and in columns of words."""
 
 import struct
+from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +21,25 @@ from profscope.traces.perfetto.protobuf import (
     varint,
     word_table,
 )
-from tests.support.slow_packets import fields
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def fields(data: bytes) -> dict[int, list[Any]]:
+    """A message's fields: number -> values; lengths-delimited ones as bytes, fixed ones as bytes too."""
+    found: dict[int, list[Any]] = defaultdict(list)
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        if tag & 7 == 0:
+            value, at = read_varint(data, at)
+        else:
+            size, at = (8, at) if tag & 7 == 1 else read_varint(data, at)
+            assert tag & 7 in (1, 2)
+            assert at + size <= len(data)
+            value, at = data[at : at + size], at + size
+        found[tag >> 3].append(value)
+    return found
 
 
 @given(INT64)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import profscope.profiles
 from profscope.decoding.areas import read_buffer
@@ -115,13 +116,64 @@ def test_several_blocks(
 
 
 @pytest.mark.hypothesis
-def test_random_profiles(tmp_path: Path, processor: Processor) -> None:
-    @given(profiles())
-    @settings(max_examples=examples(15))
-    def check(profile: Profile) -> None:
+def test_random_profiles(tmp_path: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one block, and cut everywhere."""
+
+    @given(profiles(), st.sampled_from([packets.BLOCK_ROWS, 7, 1]))
+    @settings(max_examples=examples(25))
+    def check(profile: Profile, block_rows: int) -> None:
+        monkeypatch.setattr(packets, "BLOCK_ROWS", block_rows)
         assert_read_exactly(processor, tmp_path / "trace.pftrace", profile)
 
     check()
+
+
+@pytest.mark.hypothesis
+def test_any_selection_of_rows_is_drawn(tmp_path: Path, processor: Processor) -> None:
+    """Whatever parents, depths and waits then say."""
+
+    @given(profiles(), st.data())
+    @settings(max_examples=examples(12))
+    def check(profile: Profile, data: st.DataObject) -> None:
+        chosen = data.draw(st.lists(st.booleans(), min_size=len(profile.df), max_size=len(profile.df)))
+        df = profile.df[np.array(chosen, np.bool_)].reset_index(drop=True)
+        part = Profile(df.assign(wait=df["wait"].where(df["wait"] < len(df), -1)), profile.launches)
+        part.save(tmp_path / "trace.pftrace")
+        processor.load(tmp_path / "trace.pftrace")
+        assert processor.query(COUNTED) == processor.errors() == []
+        found = [(*row[:4], 0, *row[5:]) for row in processor.query(SLICES)]
+        assert Counter(found) == expected_slices(part, nests=False)
+
+    check()
+
+
+def test_many_names_and_values(tmp_path: Path, processor: Processor) -> None:
+    """Numbers that no longer fit into a byte, or a packet's length into one."""
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=200)
+    df = profile.tables.df
+    df["scope"] = pd.Categorical([f"scope {row}" for row in range(len(df))])
+    texts = [f"text {number}" for number in range(20_000)]
+    df["stage"] = pd.Categorical(texts[-len(df) :], categories=texts)
+    df["nothing"] = pd.Categorical([None] * len(df), categories=pd.Index([], dtype="str"))
+    for number in range(140):
+        df[f"value {number}"] = pd.array(np.arange(len(df)) * number, "Int32")
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
+    names = ("stage", *(f"value {number}" for number in (0, 1, 127, 128, 139)))
+    args = ", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in names)
+    found = processor.query(f"select name, {args} from slice where category in {SPAN_KINDS}")
+    assert sorted(found) == sorted(zip(*(df[name] for name in ("scope", *names)), strict=True))
+
+
+def test_a_wait_ends_many(tmp_path: Path, processor: Processor) -> None:
+    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=60)
+    df = profile.tables.df
+    flying = np.flatnonzero(df["scope"].isin(["load A", "load B"]))
+    wait = int(df.index[df["scope"] == "store"][0])
+    df["kind"] = df["kind"].cat.add_categories("async")
+    df.loc[flying, "kind"] = "async"
+    df.loc[flying, "wait"] = wait
+    df.loc[flying, "duration_ns"] = df["start_ns"][wait] + df["duration_ns"][wait] - df["start_ns"][flying]
+    assert_read_exactly(processor, tmp_path / "trace.pftrace", Profile(df, profile.launches))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profscope.profiles import Profile
+from profscope.traces.perfetto.packets import event_places
 from profscope.traces.perfetto.slices import draw, nested_depth
 from profscope.traces.tracks import assign_tracks, nesting_lanes, row_devices
 from tests.support.examples import examples
@@ -44,3 +45,26 @@ def test_all_rows_are_drawn_track_by_track_in_time(profile: Profile) -> None:
             assert set(tracks.track[tracks.run[rows]].tolist()) <= {number}
             assert (tracks.async_lane[rows] == -1).all()
             assert (np.diff(drawing.depth[at], prepend=-1) <= 1).all()
+
+
+@given(st.lists(st.booleans(), max_size=30))
+def test_places_of_events(walk: list[bool]) -> None:
+    """Events numbered as they come in a walk are where `event_places` says."""
+    depth: list[int] = []
+    begin: list[int] = []
+    end: dict[int, int] = {}
+    stack: list[int] = []
+    event = 0
+    for opens in [*walk, *[False] * len(walk)]:
+        if opens:
+            stack.append(len(depth))
+            depth.append(len(stack) - 1)
+            begin.append(event)
+        elif stack:
+            end[stack.pop()] = event
+        else:
+            continue
+        event += 1
+    at_begin, at_end = event_places(np.array(depth, np.int64))
+    assert at_begin.tolist() == begin
+    assert at_end.tolist() == [end[row] for row in sorted(end)]

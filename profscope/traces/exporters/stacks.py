@@ -1,17 +1,19 @@
-"""`.collapsed`: stacks and their time, a line each, for flamegraph.pl, inferno and speedscope.
+"""Stacks and their time: `.collapsed` for flamegraph.pl, inferno and speedscope, `.speedscope.json`.
 
 profscope 0
 matmul_kernel;loop L22;dot (matmul.py:27) 52835
 
-The first line is the mark of profscope's files.
+The first line of a `.collapsed` is the mark of profscope's files. A `.speedscope.json` has a profile for each
+kernel.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ from profscope.schema import Tables
 from profscope.traces.exporters import Piece
 from profscope.traces.own_files import COLLAPSED
 
-__all__ = ["Frame", "pieces", "text_of", "unit", "weights"]
+__all__ = ["collapsed", "collapsed_text", "speedscope"]
 
 
 class Frame(NamedTuple):
@@ -34,21 +36,21 @@ class Frame(NamedTuple):
     line: int
 
 
-def unit(tables: Tables) -> str:
+def _unit(tables: Tables) -> str:
     """What weights are in: "ns", or "cycles" where nothing has a time: what was emulated has none."""
     if tables.emulated:
         return "cycles"
     return "ns" if tables.df["duration_ns"].any() else "cycles"
 
 
-def weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
+def _weights(tables: Tables) -> dict[tuple[Frame, ...], int]:
     """By stack, outermost first, what all warps spent in it and in no scope inside it, where that is not 0.
 
     The first frame is the kernel. Spans in flight overlap others and are left out, as marks are. Otherwise it
     is what the summary adds up: durations are corrected, and what some CTAs of a launch recorded is scaled up
     to its grid, where the summary does so. What no record covers is a frame of its own.
     """
-    named = unit(tables)
+    named = _unit(tables)
     together: dict[tuple[Frame, ...], int] = {}
     stacks: dict[int, tuple[Frame, ...]] = {-1: ()}
     rows: list[dict[Any, Any]] = _spans(tables, named).to_dict("records")
@@ -88,16 +90,50 @@ def _spans(tables: Tables, named: str) -> pd.DataFrame:
     return table.assign(number=np.arange(len(table)))
 
 
-def pieces(tables: Tables, pool: Executor) -> Iterator[Piece]:
+def collapsed(tables: Tables, pool: Executor) -> Iterator[Piece]:
     """The file's bytes; weights are nanoseconds of warp time, or cycles where no times are known."""
-    yield (COLLAPSED + text_of(tables)).encode("utf-8", "replace")
+    yield (COLLAPSED + collapsed_text(tables)).encode("utf-8", "replace")
 
 
-def text_of(tables: Tables) -> str:
-    """The file as text."""
-    return "".join(f"{';'.join(map(_text, stack))} {weight}\n" for stack, weight in weights(tables).items())
+def collapsed_text(tables: Tables) -> str:
+    """The stacks as text, a line each."""
+    return "".join(f"{';'.join(map(_text, stack))} {weight}\n" for stack, weight in _weights(tables).items())
 
 
 def _text(frame: Frame) -> str:
     place = f" ({PurePath(frame.file).name}:{frame.line})" if frame.line else ""
     return printable(" ".join(f"{frame.scope}{place}".replace(";", ",").split())) or "?"
+
+
+_SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
+
+
+def speedscope(tables: Tables, pool: Executor) -> Iterator[Piece]:
+    """The file's bytes."""
+    numbers: dict[Frame, int] = {}
+    kernels: dict[str, list[tuple[list[int], int]]] = {}
+    for stack, weight in _weights(tables).items():
+        frames = [numbers.setdefault(frame, len(numbers)) for frame in stack]
+        kernels.setdefault(stack[0].scope, []).append((frames, weight))
+    unit = "nanoseconds" if _unit(tables) == "ns" else "none"
+    places = [{"file": frame.file, "line": frame.line} if frame.line else {} for frame in numbers]
+    document = {
+        "$schema": _SCHEMA,
+        "exporter": "profscope",
+        "shared": {
+            "frames": [{"name": frame.scope, **place} for frame, place in zip(numbers, places, strict=True)]
+        },
+        "profiles": [
+            {
+                "type": "sampled",
+                "name": name,
+                "unit": unit,
+                "startValue": 0,
+                "endValue": sum(weight for _, weight in rows),
+                "samples": [frames for frames, _ in rows],
+                "weights": [weight for _, weight in rows],
+            }
+            for name, rows in kernels.items()
+        ],
+    }
+    yield json.dumps(document).encode()

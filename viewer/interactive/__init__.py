@@ -1,1 +1,0 @@
-"""The view that is walked through with the keyboard; the only room that imports textual."""
