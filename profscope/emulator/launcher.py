@@ -27,7 +27,7 @@ from profscope.emulator.program import Program
 from profscope.errors import EmulatorError
 from profscope.progress import Steps, working
 
-__all__ = ["Launch", "Launcher", "check_count", "flatten", "live_tensors", "pack"]
+__all__ = ["Launch", "Launcher", "flatten", "live_tensors", "pack"]
 
 _SCRATCHES: Final = 2  # buffers that are a kernel's last parameters
 _MOST_CTAS: Final = (2**31 - 1, 65535, 65535)  # along x, y and z
@@ -104,7 +104,7 @@ class Launcher:
             raise EmulatorError(
                 f"{function.name} was compiled for the emulator, which is no longer the active driver"
             )
-        check_count(function.name, self.signature, len(args))
+        _check_count(function.name, self.signature, len(args))
         check_grid(function.name, grid)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
         launch_metadata, launch_enter_hook, launch_exit_hook = hooks
@@ -203,22 +203,17 @@ def flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, Any
             yield name, kind, value
 
 
-def check_count(kernel: str, signature: Mapping[str, Any], given: int) -> None:
-    """Raise TypeError, worded as Triton words it, unless as many arguments are given as there are parameters.
+def _check_count(kernel: str, signature: Mapping[str, Any], given: int) -> None:
+    """Raise TypeError unless as many arguments are given as there are parameters.
 
     Triton itself does so where a kernel is launched by its function; this is for those launched directly, as
     `compiled[grid](...)`, whose last constants may be left out.
     """
     names = list(signature)
-    if given > len(names):
-        plural, were = "s" * (len(names) != 1), "was" if given == 1 else "were"
-        raise TypeError(f"{kernel}() takes {len(names)} positional argument{plural} but {given} {were} given")
-    missing = [repr(name) for name in names[given:] if signature[name] != "constexpr"]
-    if missing:
-        *others, last = missing
-        listed = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}" if others else last
-        plural = "s" * bool(others)
-        raise TypeError(f"{kernel}() missing {len(missing)} required positional argument{plural}: {listed}")
+    missing = ", ".join(name for name in names[given:] if signature[name] != "constexpr")
+    if missing or given > len(names):
+        text = f"{kernel}() takes {len(names)} positional arguments but {given} were given"
+        raise TypeError(f"{text}; missing: {missing}" if missing else text)
 
 
 def _descriptor(name: str, kind: str, value: Any) -> Iterator[tuple[str, str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from profscope.emulator.arrays import Array, DType
+from profscope.emulator.arrays import LANES, Array, DType
 from profscope.emulator.costs import SECTORS_PER_CYCLE
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
@@ -20,7 +20,6 @@ from profscope.emulator.machine.transactions import sectors, wavefronts
 
 __all__ = ["atomic", "charge_access", "copy_async", "load", "store"]
 
-LANES = 32
 
 ITEM: dict[int, DType] = {
     1: np.dtype(np.uint8),
@@ -363,7 +362,6 @@ def copy_async(
 
 def atomic(
     batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, dtype: DType,
-    name: str,
     combine: Callable[..., Array], data: Any, wants_old: bool,
 ) -> Array:  # fmt: skip
     """Each active thread in turn combines its data with memory; returns what each found there."""
@@ -388,7 +386,7 @@ def atomic(
     order = turns(batch, full)
     if order is not None:
         places, values = places[order], [v[order] for v in values]
-    before = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    before = combine_in_turn(view.view(dtype), places, combine, values, wants_old)
     old[full] = before if order is None else before[np.argsort(order)]
     charge_access(batch, in_space, mask, site, where, from_start, size)  # it may move the clocks
     return old

@@ -284,20 +284,8 @@ class Batch:
         """The device's cycle at the schedule's time of this number."""
         return self.now + (self.grid.begin + self.late + self.times[time, 0])
 
-    def clock_low(self, time: int) -> Array:
-        return self.clock(time).astype(np.int32)
-
-    def clock_high(self, time: int) -> Array:
-        return (self.clock(time) >> np.int64(32)).astype(np.int32)
-
     def globaltimer(self, time: int) -> Array:
         return self.grid.device.globaltimer(self.cycle(time))
-
-    def globaltimer_low(self, time: int) -> Array:
-        return self.globaltimer(time).astype(np.int32)
-
-    def globaltimer_high(self, time: int) -> Array:
-        return (self.globaltimer(time) >> np.int64(32)).astype(np.int32)
 
     def commit_group(self, mask: Array | None) -> None:
         done = self.clocks + COSTS[Cost.ASYNC_COPY].latency

@@ -1,7 +1,7 @@
 """Instructions in which the threads of a warp exchange values: shuffles, votes, matrix multiplication."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import Cost
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
+from profscope.emulator.opcodes.memory import ATOMICS
 from profscope.emulator.opcodes.table import Form, Meaning, items, op
-from profscope.emulator.ptx_syntax import Register
 
 __all__: list[str] = []
 
@@ -123,10 +123,7 @@ def match(form: Form) -> Meaning:
 def redux(form: Form) -> Meaning:
     """d = all active lanes' a, combined"""
     name = form.pick("add", "min", "max", "and", "or", "xor")
-    combine: np.ufunc = {
-        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }[name]  # fmt: skip
+    combine = cast(np.ufunc, ATOMICS[name])
     dtype = DTYPES[form.kind]
     info = np.iinfo(dtype)
     neutral = {"min": info.max, "max": info.min, "and": -1 if form.kind[0] == "i" else info.max}.get(name, 0)
@@ -280,17 +277,3 @@ def movmatrix(form: Form) -> Meaning:
         return turned.view(np.int32).reshape(machine.shape)
 
     return Meaning(function, [(form.operands[0], "i32")], [(form.operands[1], "i32")], on_machine=True)
-
-
-@op("elect", "sync", cost=Cost.EXCHANGE)
-def elect(form: Form) -> Meaning:
-    """d|p = the lowest active lane; p is true in it alone"""
-    targets = items(form.operands[0])
-
-    def function(machine: Batch, mask: Array | None, _: Site) -> tuple[Array, Array]:
-        active = voters(machine, mask, np.ones((1, 1, 1), np.bool_))
-        leader = active.argmax(axis=-1, keepdims=True).astype(np.int32)
-        return leader, leader == LANES
-
-    wanted = list(zip(targets, ("i32", "pred"), strict=True))
-    return Meaning(function, [(t, k) for t, k in wanted if t is not Register("")], [], on_machine=True)

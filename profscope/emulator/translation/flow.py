@@ -16,6 +16,7 @@ from profscope.emulator.translation.graph import (
     Graph,
     find_live,
     pointer_sources,
+    reached,
     reads,
     sources,
     writes,
@@ -274,7 +275,8 @@ def spinning(blocks: Sequence[Block]) -> Iterator[Instruction]:
         body = blocks[first : last + 1]
         instructions = [i for block in body for i in block.instructions]
         ends = [b.end_instruction for b in body if b.end in ("branch", "switch") and b.end_instruction]
-        deciding = before([name for end in ends for name in reads(end)], instructions)
+        back = [(writes(i), sources(i)) for i in instructions]
+        deciding = reached([name for end in ends for name in reads(end)], back)
         written = {name for i in instructions for name in writes(i)}
         for instruction in instructions:
             where = next((o for o in instruction.operands if isinstance(o, Address)), None)
@@ -287,15 +289,3 @@ def spinning(blocks: Sequence[Block]) -> Iterator[Instruction]:
                 and not deciding.isdisjoint(writes(instruction))
             ):
                 yield instruction
-
-
-def before(names: Sequence[str], instructions: Sequence[Instruction]) -> set[str]:
-    """The registers that those of `names` are computed from, and themselves."""
-    found = set(names)
-    size = -1
-    while size != len(found):
-        size = len(found)
-        for instruction in instructions:
-            if not found.isdisjoint(writes(instruction)):
-                found.update(sources(instruction))
-    return found

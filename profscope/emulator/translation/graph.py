@@ -1,12 +1,12 @@
 """A kernel's control flow graph, as plain data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.ptx_syntax import Address, Instruction, Operand, Register, Symbol, Vector
 
-__all__ = ["CARRY", "Block", "Graph", "find_live", "pointer_sources", "reads", "sources", "writes"]
+__all__ = ["CARRY", "Block", "Graph", "find_live", "pointer_sources", "reached", "reads", "sources", "writes"]
 
 
 @dataclass
@@ -92,6 +92,18 @@ def reads(instruction: Instruction) -> list[str]:
     """Names of the registers whose values an instruction needs, also the old ones of those it may keep."""
     names = sources(instruction)
     return names if instruction.predicate is None else names + writes(instruction)
+
+
+def reached(names: Iterable[str], steps: Collection[tuple[list[str], list[str]]]) -> set[str]:
+    """The names and what they lead to: any of a step's first names leads to all of its second ones."""
+    found = set(names)
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for first, second in steps:
+            if not found.isdisjoint(first):
+                found.update(second)
+    return found
 
 
 def find_live(blocks: list[Block]) -> None:

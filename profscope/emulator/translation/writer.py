@@ -23,10 +23,10 @@ from profscope.errors import EmulatorError
 
 __all__ = ["CLOCK_REGISTERS", "BlockWriter"]
 
-CLOCK_REGISTERS = {
-    "%clock": "clock_low", "%clock_hi": "clock_high", "%clock64": "clock",
-    "%globaltimer": "globaltimer", "%globaltimer_lo": "globaltimer_low",
-    "%globaltimer_hi": "globaltimer_high",
+CLOCK_REGISTERS = {  # of each, the whole counter, and by how many bits it is shifted
+    "%clock": ("clock", 0), "%clock_hi": ("clock", 32), "%clock64": ("clock", 0),
+    "%globaltimer": ("globaltimer", 0), "%globaltimer_lo": ("globaltimer", 0),
+    "%globaltimer_hi": ("globaltimer", 32),
 }  # fmt: skip
 SPECIAL_REGISTERS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
@@ -131,11 +131,13 @@ class BlockWriter:
 
     def special(self, name: str, kind: str) -> str:
         if name in CLOCK_REGISTERS:
-            have = "i64" if name in ("%clock64", "%globaltimer") else "i32"
+            counter, shift = CLOCK_REGISTERS[name]
             time, step = self.plan.new_time(), self.steps[-1]
             assert isinstance(step, Issue)
             step.clocks.append(time)
-            read = self.let(f"m.{CLOCK_REGISTERS[name]}({time})")
+            read, have = self.let(f"m.{counter}({time})" + f" >> {shift}" * bool(shift)), "i64"
+            if name not in ("%clock64", "%globaltimer"):
+                read, have = self.converted(read, have, "i32"), "i32"
         elif name in SPECIAL_REGISTERS:
             have = "i32"
             read = self.let(f"m.special[{name!r}]")
@@ -204,7 +206,7 @@ class BlockWriter:
             latency=cycles.latency + expanded,
             use=use,
             stalls=STALLS[cost],
-            touches=FENCE if meets else touches(form),
+            touches=FENCE if meets else touches(form, cost),
             unit=UNITS.get(cost, ""),
         )
 
