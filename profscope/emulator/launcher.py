@@ -45,60 +45,42 @@ class Launcher:
         self.profile_scratch_size = metadata.profile_scratch_size or 0  # named as Triton's launchers do
         self.profile_scratch_align = metadata.profile_scratch_align or 1
 
-    def __call__(
-        self,
-        grid_x: int,
-        grid_y: int,
-        grid_z: int,
-        stream: int,
-        function: Program,
-        packed_metadata: Any,
-        launch_metadata: Any,
-        launch_enter_hook: Callable[[Any], Any] | None,
-        launch_exit_hook: Callable[[Any], Any] | None,
-        *args: Any,
-    ) -> None:
-        """Allocate scratch, call the enter hook, run the grid to its end, call the exit hook."""
+    def __call__(self, *launch: Any) -> None:
+        """Allocate scratch, call the enter hook, run the grid to its end, call the exit hook.
+
+        launch: as Triton calls its launchers, see `_call`.
+        """
         from triton.runtime import _allocation, driver
 
-        need, grid = (self.profile_scratch_size, self.profile_scratch_align), (grid_x, grid_y, grid_z)
-        profile = self.allocate(need, grid, stream, _profile_allocator(_allocation, driver.active))
-        hooks = launch_metadata, launch_enter_hook, launch_exit_hook
-        self._call(profile, grid, stream, function, hooks, args)
+        need = self.profile_scratch_size, self.profile_scratch_align
+        grid_x, grid_y, grid_z, stream = launch[:4]
+        allocator = _profile_allocator(_allocation, driver.active)
+        self._call(self.allocate(need, (grid_x, grid_y, grid_z), stream, allocator), *launch)
 
-    def call_with_profile_buffer(
-        self,
-        buffer: Any,
-        grid_x: int,
-        grid_y: int,
-        grid_z: int,
-        stream: int,
-        function: Program,
-        packed_metadata: Any,
-        launch_metadata: Any,
-        launch_enter_hook: Callable[[Any], Any] | None,
-        launch_exit_hook: Callable[[Any], Any] | None,
-        *args: Any,
-    ) -> None:
+    def call_with_profile_buffer(self, buffer: Any, *launch: Any) -> None:
         """As `__call__`, with this buffer as the profile scratch, and no allocator asked for it.
 
         buffer: has `data_ptr()` and `extent`, its address and bytes; None: the kernel gets a null pointer.
         """
-        profile = None if buffer is None else (buffer, buffer.extent[1])
-        hooks = launch_metadata, launch_enter_hook, launch_exit_hook
-        self._call(profile, (grid_x, grid_y, grid_z), stream, function, hooks, args)
+        self._call(None if buffer is None else (buffer, buffer.extent[1]), *launch)
 
     def _call(
         self,
         profile: tuple[Any, int] | None,
-        grid: tuple[int, int, int],
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
         stream: int,
         function: Program,
-        hooks: tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any] | None],
-        args: Sequence[Any],
+        packed_metadata: Any,
+        launch_metadata: Any,
+        launch_enter_hook: Callable[[Any], Any] | None,
+        launch_exit_hook: Callable[[Any], Any] | None,
+        *args: Any,
     ) -> None:
         from triton.runtime import _allocation, driver
 
+        grid = grid_x, grid_y, grid_z
         device = getattr(driver.active, "device", None)
         if not isinstance(device, Device):
             raise EmulatorError(
@@ -107,7 +89,6 @@ class Launcher:
         _check_count(function.name, self.signature, len(args))
         check_grid(function.name, grid)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
-        launch_metadata, launch_enter_hook, launch_exit_hook = hooks
         if launch_enter_hook is not None:
             launch_enter_hook(launch_metadata)
         if grid[0] * grid[1] * grid[2] > 0:

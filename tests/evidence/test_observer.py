@@ -14,8 +14,8 @@ from profscope.evidence import observer as observer_module
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import SamplerError
-from profscope.evidence.observer import Observer, Witness
-from profscope.evidence.subject import Subject
+from profscope.evidence.observer import Observer
+from profscope.evidence.subject import Subject, Witness
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 
 SUBJECT = Subject("kernel", "", (), "kernel", b"cubin", "")

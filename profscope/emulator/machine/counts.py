@@ -1,7 +1,7 @@
 """How often the instructions of a kernel ran, and what their accesses took, in one launch.
 
 Instructions of a block are executed together, so a block and each of its predicates are counted, and an
-access by itself. What only serves records is no instruction of the kernel and has no number (`records.py`).
+access by itself. What only serves records is no instruction of the kernel and has no number.
 """
 
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,7 @@ from profscope.emulator.translation.graph import (
 from profscope.emulator.translation.inline import Inliner
 from profscope.errors import EmulatorError
 
-__all__ = ["build", "meetings"]
+__all__ = ["build", "sync_points"]
 
 
 def build(module: Module, name: str) -> Graph:
@@ -42,9 +42,9 @@ def build(module: Module, name: str) -> Graph:
         local_bytes=flat.local_bytes,
         threads=entry.threads,
     )
-    meeting = meetings(graph)
-    if meeting:
-        graph.blocks = _order(_blocks(flat.body, meeting))
+    chosen = sync_points(graph)
+    if chosen:
+        graph.blocks = _order(_blocks(flat.body, chosen))
     find_live(graph.blocks)
     return graph
 
@@ -75,8 +75,8 @@ def _targets(instruction: Instruction) -> list[str]:
     return [label.name for label in labels if isinstance(label, Symbol)]
 
 
-def _blocks(body: list[Instruction | Symbol], meeting: set[int]) -> list[Block]:
-    """Basic blocks in the order of the text; the last one is the exit. CTAs meet at the ids of `meeting`."""
+def _blocks(body: list[Instruction | Symbol], chosen: set[int]) -> list[Block]:
+    """Basic blocks in the order of the text; the last one is the exit. CTAs meet at the ids of `chosen`."""
     targets = {name for item in body if isinstance(item, Instruction) for name in _targets(item)}
     blocks = [Block(next=1)]
     labels: dict[str, int] = {}
@@ -90,7 +90,7 @@ def _blocks(body: list[Instruction | Symbol], meeting: set[int]) -> list[Block]:
                 start()
                 labels[item.name] = len(blocks) - 1
         elif not _ends_block(item):
-            if id(item) in meeting:
+            if id(item) in chosen:
                 if blocks[-1].instructions:
                     start()
                     blocks[-1].continues = True
@@ -227,7 +227,7 @@ OTHER_SPACES = ("shared", "local", "param", "const")
 IN_ANY_ORDER = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
-def meetings(graph: Graph) -> set[int]:
+def sync_points(graph: Graph) -> set[int]:
     """The ids of the instructions that a CTA executes only when no other's clock is behind its own."""
     instructions = [i for block in graph.blocks for i in block.instructions]
     used = {name for i in instructions for name in sources(i)}

@@ -17,7 +17,7 @@ class Block:
     is where it goes when it is true; `targets` are where a switch goes. All are positions in `Graph.blocks`.
     `end_instruction` is the branch or barrier itself, if there is one.
 
-    A block that `meets` begins with an access that CTAs meet at (`sync_points.py`). One that `continues` was
+    A block that `meets` begins with an access that CTAs meet at (`sync_points`). One that `continues` was
     cut from its only predecessor there; what is on its way to registers is on its way across the cut.
     """
 

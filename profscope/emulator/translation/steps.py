@@ -99,8 +99,8 @@ class Tick:
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """`predicate` is that of the first instruction, as in `Meeting`. One that `is_cut` is followed by a block
-    that goes on in the middle of things."""
+    """`predicate` is that of the first instruction, as in `SyncPoint`. One that `is_cut` is followed by a
+    block that goes on in the middle of things."""
 
     block: Block
     steps: Sequence[Issue | Tick]

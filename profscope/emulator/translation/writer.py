@@ -353,7 +353,7 @@ class BlockWriter:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the block was cut off before a meeting: the next one goes on in the middle of things."""
+        """Whether the block was cut off before a sync point: the next one goes on in the middle of things."""
         block = self.block
         return block.end == "jump" and block.next >= 0 and self.plan.graph.blocks[block.next].continues
 
