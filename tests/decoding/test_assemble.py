@@ -50,7 +50,8 @@ def test_every_span_is_a_row_under_its_parent() -> None:
     df = assembled([made]).df
     sites = {span.name: span for span in made.manifest.sections[0].spans}
     found = []
-    for row in df.itertuples():
+    rows = list(df.itertuples())
+    for row in rows:
         chain = []
         at = row
         while True:
@@ -59,7 +60,7 @@ def test_every_span_is_a_row_under_its_parent() -> None:
             )
             if at.parent < 0:
                 break
-            at = next(df.iloc[[at.parent]].itertuples())
+            at = rows[at.parent]
         found.append((row.cta, row.warp, row.sm, tuple(chain)))
     expected = []
     for seen in made.spans:

@@ -81,7 +81,7 @@ def test_what_capture_writes_can_be_checked(tmp_path: Path) -> None:
 
 def test_perfetto_takes_what_a_gpu_wrote(tmp_path: Path, processor: Processor) -> None:
     launches = []
-    for index, path in enumerate(FILES):
+    for index, path in enumerate(FILES[::4]):
         with np.load(path) as arrays:
             manifest = Manifest.from_json(arrays["manifest"].tobytes().decode())
             buffer = arrays["buffer"]

@@ -24,6 +24,9 @@ EXPANDED = {
     ("mul.lo.s64", "b64"): "add.s64",
     ("min.s64", "b64"): "add.s64",
     ("div.full.f32", "f32"): "add.f32",
+    ("div.full.ftz.f32", "f32"): "add.f32",
+    ("div.approx.f32", "f32"): "add.f32",
+    ("div.approx.ftz.f32", "f32"): "add.f32",
 }
 # Of so many operands, and the pipe it goes to.
 PIPES = {
