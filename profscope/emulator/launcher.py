@@ -331,19 +331,9 @@ class Launch:
         total = self.grid[0] * self.grid[1] * self.grid[2]
         with self.device.turn, working(f"emulating {self.program.name}", total, self.steps):
             begun = self.begin()
-            self.run_all(begun, placement)
+            (self.run_by_clock if begun.is_ordered else self.run_in_rounds)(begun, total, placement)
             self.keep(list(begun.counted.values()), placement.cycles)
             self.device.cycles += placement.cycles[0] + model.cycles(model.launch_overhead_ns)
-
-    def run_all(self, begun: Grid, placement: Placement) -> None:
-        """Execute all CTAs and tell the placement when they end."""
-        total = self.grid[0] * self.grid[1] * self.grid[2]
-        if begun.is_ordered:
-            self.run_by_clock(begun, placement)
-        elif self.program.reads_clock:
-            self.run_in_rounds(begun, total, placement)
-        else:
-            self.place_afterwards(begun, total, placement)
 
     def keep(self, counts: Sequence[LaunchCounts], cycles: tuple[int, int]) -> None:
         """Add the counts of the launch, which has ended, to those of its program."""
@@ -377,9 +367,8 @@ class Launch:
     def batch_ctas(self) -> int:
         return max(1, BATCH_THREADS // (self.warps * LANES))
 
-    def run_by_clock(self, begun: Grid, placement: Placement) -> None:
+    def run_by_clock(self, begun: Grid, total: int, placement: Placement) -> None:
         """CTAs that wait for each other or take turns do so in the order of their clocks."""
-        total = self.grid[0] * self.grid[1] * self.grid[2]
         timeline = Timeline(begun, self.schedule(placement, total), placement, self.batch_ctas)
         with np.errstate(all="ignore"):
             timeline.run()
@@ -390,34 +379,16 @@ class Launch:
         """The cycles of blocks where so many CTAs run in a round."""
         return self.program.schedule(self.warps * placement.ctas_per_sm(ctas))
 
-    def rounds(self, total: int, placement: Placement) -> Iterator[Array]:
-        """The CTAs of each round, in which every slot takes one."""
-        for first in range(0, total, len(placement.sms)):
-            yield np.arange(first, min(total, first + len(placement.sms)))
-
     def run_in_rounds(self, begun: Grid, total: int, placement: Placement) -> None:
-        """A CTA that may read the time starts when the CTA before it in its slot has ended."""
-        for ctas in self.rounds(total, placement):
+        """In a round every slot takes one CTA, which starts when the CTA before it there has ended."""
+        for first in range(0, total, len(placement.sms)):
+            ctas = np.arange(first, min(total, first + len(placement.sms)))
             schedule = self.schedule(placement, len(ctas))
             slots, sms, starts = placement.next_round(len(ctas))
             for part in range(0, len(ctas), self.batch_ctas):
                 here = slice(part, part + self.batch_ctas)
                 ends = self.execute(begun, schedule, ctas[here], starts[here], sms[here])
                 placement.finish(slots[here], ends)
-
-    def place_afterwards(self, begun: Grid, total: int, placement: Placement) -> None:
-        """It makes no difference when CTAs run: those of several rounds run together."""
-        durations = np.zeros((total, 2), np.int64)
-        whole = total // len(placement.sms) * len(placement.sms)
-        for first, end in ((0, whole), (whole, total)):
-            for part in range(first, end, self.batch_ctas):
-                schedule = self.schedule(placement, end - first)
-                ctas = np.arange(part, min(end, part + self.batch_ctas))
-                starts, sms = np.zeros((len(ctas), 2), np.int64), np.zeros(len(ctas), np.int32)
-                durations[ctas] = self.execute(begun, schedule, ctas, starts, sms)
-        for ctas in self.rounds(total, placement):
-            slots, _, starts = placement.next_round(len(ctas))
-            placement.finish(slots, starts + durations[ctas])
 
     def execute(self, begun: Grid, schedule: Schedule, ctas: Array, starts: Array, sms: Array) -> Array:
         """Run some CTAs together; returns the cycle at which each one's last warp ended, (CTAs, 2)."""

@@ -179,23 +179,3 @@ def test_a_launch_that_fails_counts_nothing() -> None:
     with pytest.raises(Exception, match="out of bounds"):
         run("ld.global.b32 %r1, [%a+64];", *[np.zeros(4, np.int32)] * 4, device=device, is_counted=True)
     assert device.counts == {}
-
-
-def test_accesses_at_one_distance_from_each_other_count_by_their_own_addresses() -> None:
-    """Of 4 warps, a row of 128 bytes each, from bytes 0, 16 and 4096 on; then with a lane elsewhere."""
-    body = """
-  mul.wide.u32 %q1, %t, 4;
-  add.s64 %q2, %a, %q1;
-  add.s64 %q3, %q2, 16;
-  add.s64 %q4, %q2, 4096;
-  ld.global.b32 %r2, [%q2];
-  ld.global.b32 %r3, [%q3];
-  ld.global.b32 %r4, [%q4];
-  setp.eq.u32 %p1, %t, 40;
-  selp.b64 %q5, 2048, 0, %p1;
-  add.s64 %q6, %q2, %q5;
-  add.s64 %q7, %q6, 64;
-  ld.global.b32 %r5, [%q7];"""
-    found = counts(body, threads=128)["ld.global.b32"]
-    assert [each["sectors"] for each in found] == [16, 20, 16, 17]
-    assert [each["sectors_ideal"] for each in found] == [16] * 4

@@ -94,12 +94,7 @@ def access_cycles(
     if space == "local" and counts is not None:
         counts.local(site.counted, rows, active, times, offset, size)
         return None
-    figures = None
-    if space == "global" and active is None:
-        pattern = batch.pattern_of(where)
-        figures = None if pattern is None else pattern.sectors(int(rows[0, 0]) + offset, size)
-    if figures is None:
-        figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
+    figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
     if counts is not None:
         counts.access(site.counted, space, figures, len(rows), times)
         if space == "global":
@@ -192,8 +187,7 @@ def global_offsets(
     batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     try:
-        pattern = batch.known_pattern(addresses) if chosen is None else None
-        return batch.memory.offsets(addresses, offset, size, site.pointers, pattern)
+        return batch.memory.offsets(addresses, offset, size, site.pointers)
     except MemoryViolationError as violation:
         bad = violation.bad
         if chosen is not None:

@@ -18,7 +18,6 @@ from profscope.emulator.device import Device
 from profscope.emulator.machine.block import Schedule, Site, TranslatedBlock
 from profscope.emulator.machine.counts import LaunchCounts
 from profscope.emulator.machine.memory import GlobalMemory
-from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
 __all__ = ["Batch", "Grid", "compact"]
@@ -132,12 +131,9 @@ class Batch:
         self.groups = np.zeros((*self.shape[:2], CLOCKS, GROUPS), np.int64)
         self.at: dict[int, Array | None] = {0: None}
         self.waiting: dict[int, Array | None] = {}
-        self.memos: dict[Any, tuple[Any, Array]] = {}
         self.special = grid.special(ctas, sms)
         self.steps = 0
         self.counts = grid.counts_of(schedule)
-        self.root: Array | None = None  # what the next access's addresses are plus one number
-        self.pattern: tuple[Array | None, Pattern | None] = (None, None)  # of the latest addresses
 
     @property
     def is_done(self) -> bool:
@@ -160,7 +156,6 @@ class Batch:
         part.groups = self.groups[chosen]
         part.checks = self.checks and self.checks.take(chosen)
         part.special = self.grid.special(part.ctas, part.sms)
-        part.memos = {}
 
         def masks(places: dict[int, Array | None]) -> dict[int, Array | None]:
             picked = {n: None if m is None else pick(m) for n, m in places.items()}
@@ -185,7 +180,6 @@ class Batch:
         whole.checks = first.checks and SharedChecks.of_all([p.checks for p in parts if p.checks is not None])
         whole.special = first.grid.special(whole.ctas, whole.sms)
         whole.steps = max(part.steps for part in parts)
-        whole.memos = {}
         whole.waiting = {}
         (number,) = first.at
         masks = [p.at[number] for p in parts]
@@ -212,29 +206,6 @@ class Batch:
 
     def parameter(self, index: int, dtype: DType) -> Array:
         return self.grid.parameters[index].view(dtype)[..., :1]
-
-    def memo(self, key: Any, sources: Any, make: Callable[[], Array]) -> Array:
-        """`make()`, once for the same arrays in a block."""
-        if key not in self.memos:
-            self.memos[key] = (sources, make())
-        return self.memos[key][1]
-
-    def pattern_of(self, addresses: Array) -> Pattern | None:
-        """The pattern of an access's addresses, worked out once for all that have one root."""
-        root, self.root = self.root, None
-        if root is None or root.shape != addresses.shape:
-            pattern = Pattern.of(addresses.reshape(-1, addresses.shape[2]))
-        else:
-            rows = root.reshape(-1, root.shape[2])
-            pattern = self.memo(("pattern", id(root)), root, lambda: Pattern.of(rows))
-        self.pattern = addresses, pattern
-        return pattern
-
-    def known_pattern(self, addresses: Array) -> Pattern | None:
-        """That of the addresses of the latest access, if it is these."""
-        latest, pattern = self.pattern
-        self.pattern = None, None
-        return pattern if latest is addresses else None
 
     def flat(self, value: Array) -> Array:
         """A value as (warps of all CTAs, lanes)."""

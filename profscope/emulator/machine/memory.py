@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
 __all__ = [
@@ -102,21 +101,15 @@ class GlobalMemory:
         offset: int,
         size: int,
         pointers: frozenset[int] = frozenset(),
-        pattern: Pattern | None = None,
     ) -> Array:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
-        `pointers` are the parameters that the addresses were computed from, `pattern` is that of the
-        addresses if it is known. The views may change. Raises MemoryViolationError, whose message says what
-        is wrong with the first bad address.
+        `pointers` are the parameters that the addresses were computed from. The views may change. Raises
+        MemoryViolationError, whose message says what is wrong with the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
-        if pattern is None:
-            low, high = int(relative.min()), int(relative.max()) + size
-            bits = int(np.bitwise_or.reduce(relative, axis=None)) if size > 1 else 0
-        else:
-            first = int(relative.flat[0])
-            low, high, bits = first + pattern.low, first + pattern.high + size, first | pattern.bits
+        low, high = int(relative.min()), int(relative.max()) + size
+        bits = int(np.bitwise_or.reduce(relative, axis=None)) if size > 1 else 0
         pointer = next(iter(pointers)) if len(pointers) == 1 else None
         if bits & (size - 1):
             raise self.misaligned(relative, size, pointer)

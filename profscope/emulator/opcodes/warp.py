@@ -164,26 +164,6 @@ def result_parts(matrix: Array) -> list[Array]:
     return [grid[:, tile, element::2] for tile in range(rows // 8) for element in range(2)]
 
 
-def whole_result(parts: list[Array], like: Array) -> Array | None:
-    """The matrices of which `parts` are the views that `result_parts` made, if they are."""
-    base = parts[0].base
-    if base is None or base.shape != like.shape or base.dtype != like.dtype or not base.flags.c_contiguous:
-        return None
-    item, start = base.itemsize, _address(base)
-    strides = base.strides[0], 2 * item
-    for number, part in enumerate(parts):
-        tile, element = divmod(number, 2)
-        if part.base is not base or part.strides != strides or part.shape[1] != 32:
-            return None
-        if _address(part) != start + (64 * tile + element) * item:
-            return None
-    return base
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
 def element_reader(kind: str) -> Callable[[Array], Array]:
     """Registers (warps, 32) of packed elements to (warps, 32, elements), in the type to multiply in."""
 
@@ -230,15 +210,8 @@ def mma(form: Form) -> Meaning:
             if missing.any():
                 raise machine.error(site, "a lane does not come to its warp's matrix product", missing, None)
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
-        left = machine.memo(
-            ("A", a_type, *map(id, sources_a)),
-            sources_a,
-            lambda: gather_operand([machine.flat(r) for r in sources_a], read_a, tiles),
-        )
-        right = machine.memo(
-            ("B", b_type, *map(id, sources_b)), sources_b,
-            lambda: gather_operand([machine.flat(r) for r in sources_b], read_b, 1).transpose(0, 2, 1),
-        )  # fmt: skip
+        left = gather_operand([machine.flat(r) for r in sources_a], read_a, tiles)
+        right = gather_operand([machine.flat(r) for r in sources_b], read_b, 1).transpose(0, 2, 1)
         total = np.matmul(left, right)
         start = [machine.flat(r) for r in registers[a_count + b_count :]]
         if result == "f16":
@@ -255,12 +228,8 @@ def mma(form: Form) -> Meaning:
             if form.has("satfinite"):
                 exact = [np.clip(s, -(1 << 31), (1 << 31) - 1) for s in exact]
             return tuple(machine.threads(s.astype(np.int32)) for s in exact)
-        before = whole_result(start, total)
-        if before is not None:
-            total += before
-        else:
-            for part, r in zip(result_parts(total), start, strict=True):
-                part += r
+        for part, r in zip(result_parts(total), start, strict=True):
+            part += r
         return tuple(machine.threads(p) for p in result_parts(total))
 
     operands = [(x, register) for x in (*a, *b)] + [(x, kinds) for x in c]

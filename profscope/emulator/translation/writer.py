@@ -21,7 +21,7 @@ from profscope.emulator.translation.plan import LOAD, STORE, Plan, constant, con
 from profscope.emulator.translation.steps import FENCE, BlockSteps, Issue, Tick, touches
 from profscope.errors import EmulatorError
 
-__all__ = ["CLOCK_REGISTERS", "BlockWriter"]
+__all__ = ["BlockWriter"]
 
 CLOCK_REGISTERS = {  # of each, the whole counter, and by how many bits it is shifted
     "%clock": ("clock", 0), "%clock_hi": ("clock", 32), "%clock64": ("clock", 0),
@@ -60,7 +60,6 @@ class BlockWriter:
         self.inverted: dict[str, str] = {}  # of a predicate's variable
         self.active: dict[str, str] = {}  # the mask joined with a predicate's variable
         self.predicates: dict[str, int] = {}  # of a predicate's variable, its number among those counted
-        self.roots: dict[str, str] = {}  # of a register that is a variable plus one number, the variable
         self.steps: list[Issue | Tick] = []
         self.end = 0  # steps before those of the block's end
         self.end_number = -1  # of the instruction that ends the block, among those counted
@@ -171,27 +170,6 @@ class BlockWriter:
         outputs = self.call(instruction, form, meaning, predicate, counted, step.issue)
         for (operand, kind), variable in zip(meaning.results, outputs, strict=True):
             self.assign(operand, kind, variable, predicate, meaning.on_machine)
-        root = self.root_of_sum(instruction)
-        for name in writes(instruction):
-            self.roots.pop(name, None)
-            if root:
-                self.roots[name] = root
-
-    def root_of_sum(self, instruction: Instruction) -> str:
-        """The variable that an instruction adds a number to that all threads share; "" if it does not."""
-        if instruction.opcode not in ("add.s64", "add.u64") or instruction.predicate is not None:
-            return ""
-        one, other = instruction.operands[1:]
-        if self.is_one_number(one):
-            one, other = other, one
-        if not isinstance(one, Register) or not self.is_one_number(other):
-            return ""
-        return self.roots.get(one.name) or self.value(one, "i64")
-
-    def is_one_number(self, operand: Operand) -> bool:
-        return isinstance(operand, Immediate) or (
-            isinstance(operand, Register) and operand.name in self.plan.parameters
-        )
 
     def issue(self, instruction: Instruction, form: Form, cost: Cost, counted: int) -> Issue:
         """The step of an instruction."""
@@ -258,8 +236,6 @@ class BlockWriter:
             pointers = self.plan.pointers.get(id(instruction), frozenset())
             site = self.bind("S", Site(instruction, pointers, counted, issue))
             arguments = ["m", mask, site, *arguments]
-            if any(isinstance(operand, Address) for operand in instruction.operands):
-                self.lines.append(f"m.root = {self.root(instruction) or None}")
         elif not meaning.results:
             return []
         expression = f"{self.bind('F', meaning.function)}({', '.join(arguments)})"
@@ -269,11 +245,6 @@ class BlockWriter:
         names = [self.fresh() for _ in meaning.results]
         self.lines.append(f"{', '.join(names)} = {expression}")
         return names
-
-    def root(self, instruction: Instruction) -> str:
-        """The root of the address that an access has of global memory, its last; "" if none is known."""
-        base = [operand.base for operand in instruction.operands if isinstance(operand, Address)][-1]
-        return self.roots.get(base.name, "") if isinstance(base, Register) else ""
 
     def kernel_parameter(self, instruction: Instruction, meaning: Meaning) -> str:
         where = instruction.operands[1]
