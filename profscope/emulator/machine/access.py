@@ -78,9 +78,9 @@ def charge_access(
 
 def access_cycles(
     batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, size: int
-) -> Any:
-    """For how long an access keeps the SM's load/store unit busy: one number for all warps, or one for each;
-    None if it is not charged. It is counted, if anybody wants to know."""
+) -> Array | None:
+    """For how long an access keeps the SM's load/store unit busy, by warp; None if it is not charged. It is
+    counted, if anybody wants to know."""
     if site.counted < 0 or (mask is not None and not mask.any()):
         return None
     if space == "generic":
@@ -96,12 +96,11 @@ def access_cycles(
         return None
     figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
     if counts is not None:
-        counts.access(site.counted, space, figures, len(rows), times)
+        counts.access(site.counted, space, figures, times)
         if space == "global":
             touch(batch, site, rows + np.int64(offset), active, axes[0])
-    taken = figures[0]
-    cycles = -(-taken // SECTORS_PER_CYCLE) if space == "global" else taken
-    return cycles if isinstance(cycles, int) else cycles.reshape(*axes, 1)
+    cycles = -(-figures[0] // SECTORS_PER_CYCLE) if space == "global" else figures[0]
+    return cycles.reshape(*axes, 1)
 
 
 def touch(batch: Batch, site: Site, rows: Array, active: Array | None, ctas: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -117,7 +117,6 @@ class Batch:
         self.grid = grid
         self.schedule = schedule
         self.times = np.array(schedule.times, np.int64).reshape(-1, CLOCKS)
-        self.late = 0  # cycles since the last tick that all warps are behind the schedule
         self.memory: GlobalMemory = grid.memory
         self.ctas = ctas
         self.sms = sms
@@ -224,28 +223,21 @@ class Batch:
 
     def tick(self, mask: Array | None, time: int) -> None:
         """The warps of `mask` are at the schedule's time of this number."""
-        cycles = self.times[time] + self.late
-        self.late = 0
+        cycles = self.times[time]
         if mask is None:
             self.clocks = self.clocks + cycles
         else:
             self.clocks = self.clocks + cycles * mask.any(axis=2, keepdims=True)
 
-    def delay(self, site: Site, cycles: Any) -> None:
-        """An access keeps the SM's load/store unit busy for so many cycles a warp, (CTAs, warps, 1) or one
-        number for all; the schedule has one. The other resident warps do the same at the same time."""
+    def delay(self, site: Site, cycles: Array) -> None:
+        """An access keeps the SM's load/store unit busy for so many cycles a warp, (CTAs, warps, 1); the
+        schedule has one. The other resident warps do the same at the same time."""
         residents = self.schedule.residents
-        scheduled = max(site.issue, residents)
-        if not isinstance(cycles, np.ndarray):
-            late = max(0, residents * int(cycles) - scheduled)
-            self.late += late
-        else:
-            late = np.maximum(residents * cycles - scheduled, 0)
-            self.clocks = self.clocks + late
+        late = np.maximum(residents * cycles - max(site.issue, residents), 0)
+        self.clocks = self.clocks + late
         if self.counts is not None:
             warps = self.shape[0] * self.shape[1]
-            total = late * warps if isinstance(late, int) else int(late.sum()) * (warps // late.size)
-            self.counts.delay(site.counted, total)
+            self.counts.delay(site.counted, int(late.sum()) * (warps // late.size))
 
     def clock(self, time: int) -> Array:
         """%clock64: the SM's counter, at the schedule's time of this number."""
@@ -253,7 +245,7 @@ class Batch:
 
     def cycle(self, time: int) -> Array:
         """The device's cycle at the schedule's time of this number."""
-        return self.now + (self.grid.begin + self.late + self.times[time, 0])
+        return self.now + (self.grid.begin + self.times[time, 0])
 
     def globaltimer(self, time: int) -> Array:
         return self.grid.device.globaltimer(self.cycle(time))

@@ -8,8 +8,6 @@ memory: a thread's 4-byte words lie 32 words apart, so that one word of all lane
 The fewest are those of as many bytes, without gaps and conflicts; never more than there are.
 """
 
-from typing import Any
-
 import numpy as np
 
 from profscope.emulator.arrays import LANES, Array
@@ -22,9 +20,8 @@ BANKS = 32
 LINE = WORD * BANKS
 NOWHERE = np.iinfo(np.int64).max
 
-Figures = tuple[Any, Any]
-"""How many, and the fewest, of each row; one number each where all rows have the same."""
-
+Figures = tuple[Array, Array]
+"""How many, and the fewest, of each row."""
 
 _known: dict[tuple[object, ...], Figures] = {}
 _MOST_KNOWN = 2048
@@ -34,18 +31,18 @@ _LARGE = 1 << 13  # bytes of addresses that are not kept
 def sectors(addresses: Array, offset: int, active: Array | None, size: int) -> Figures:
     """Of accesses of `size` bytes at `addresses` + `offset`, multiples of `size`. addresses: (warps, lanes);
     active: likewise, None for all."""
-    return _brief(_sectors(addresses + offset, active, size))
+    return _sectors(addresses + offset, active, size)
 
 
 def wavefronts(addresses: Array, offset: int, active: Array | None, size: int) -> Figures:
     """As `sectors`, of shared memory, where the same addresses come again and again."""
     if addresses.nbytes > _LARGE:
-        return _brief(_wavefronts(addresses + offset, active, size))
+        return _wavefronts(addresses + offset, active, size)
     key = (addresses.tobytes(), len(addresses), offset, None if active is None else active.tobytes(), size)
     if key not in _known:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[key] = _brief(_wavefronts(addresses + offset, active, size))
+        _known[key] = _wavefronts(addresses + offset, active, size)
     return _known[key]
 
 
@@ -55,13 +52,6 @@ def local_sectors(addresses: Array, offset: int, active: Array | None, size: int
     ids = words * (LANES * WORD // SECTOR) + (np.arange(LANES) * WORD // SECTOR)[:, None]
     wanted = None if active is None else np.repeat(active, ids.shape[2], axis=1)
     return int(_distinct(ids.reshape(len(ids), -1), wanted).sum())
-
-
-def _brief(figures: Figures) -> Figures:
-    """With one number for all rows where they have the same."""
-    taken, fewest = figures
-    is_one = (taken == taken[0]).all() and (fewest == fewest[0]).all()
-    return (int(taken[0]), int(fewest[0])) if is_one else figures
 
 
 def _sectors(addresses: Array, active: Array | None, size: int) -> Figures:
