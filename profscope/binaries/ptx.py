@@ -21,9 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from profscope.emulator.ptx_parser import with_one_place
+
 __all__ = ["Frame", "Ptx", "embedded", "is_of", "read_ptx"]
 
-_ASSEMBLY: Final = re.compile(r"// begin inline asm.*?// end inline asm", re.DOTALL)
 _LOC: Final = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)(?:\s+(\d+))?[^/]*(?://\s*(.*))?")
 _INLINED: Final = re.compile(r"\binlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
 _FILE: Final = re.compile(r'\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
@@ -54,7 +55,7 @@ class Ptx:
 
 def read_ptx(text: str) -> Ptx:
     """Read the line information of PTX as LLVM prints it."""
-    lines = _with_one_place(text).splitlines()
+    lines = with_one_place(text).splitlines()
     files = {match[1]: match[2] for line in lines if (match := _FILE.match(line))}
     named: dict[str, set[str]] = {}
     for file in files.values():
@@ -88,17 +89,6 @@ def read_ptx(text: str) -> Ptx:
         chains.append(chain)
         within.append(function)
     return Ptx(entry, _from_callers(chains, within, calls))
-
-
-def _with_one_place(text: str) -> str:
-    """PTX without the `.loc`s in each inline assembly but the first: from Triton 3.8 on, LLVM numbers the
-    lines of an assembly as if they were lines of the source. Lines stay where they are."""
-
-    def first_alone(assembly: re.Match[str]) -> str:
-        head, first, rest = re.split(r"(\n[ \t]*\.loc[^\n]*|$)", assembly[0], maxsplit=1)
-        return head + first + re.sub(r"\n[ \t]*\.loc[^\n]*", "\n", rest)
-
-    return _ASSEMBLY.sub(first_alone, text)
 
 
 def embedded(cubin: bytes) -> list[str] | None:

@@ -28,7 +28,6 @@ from profscope.instrument_passes.selection import FEWEST
 __all__ = ["about_kernel", "most_unseen", "selection_notes", "unfinished_notes"]
 
 _SHOWN_IDS: Final = 8
-_SHOWN_LAUNCHES: Final = 4
 _MISSED: Final = 0.05  # the chance to see none, at which something may still be there
 _LEAST_SHOWN: Final = 0.001
 
@@ -147,37 +146,28 @@ def _samples(launches: Sequence[TimedBundle]) -> list[_Sample]:
     return [sample for sample in samples if 0 < sample.recorded < sample.grid]
 
 
-class _CutShort(NamedTuple):
-    """A launch with CTAs without an end: how many of those chosen to record, in a grid of so many."""
-
-    launch: int
-    unfinished: int
-    chosen: int
-    grid: int
-
-
 def unfinished_notes(launches: Sequence[TimedBundle]) -> list[str]:
-    """Which of one kernel's launches have CTAs without an end: a line for each, beyond a few one for all."""
-    cut_short: list[_CutShort] = []
-    for bundle in launches:
-        figures = zip(bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.raws, strict=True)
-        cut_short += [_CutShort(raw.index, missing, of, raw.ctas) for missing, of, raw in figures if missing]
-    cut_short.sort()
-    shown, more = cut_short[:_SHOWN_LAUNCHES], cut_short[_SHOWN_LAUNCHES:]
-    named = [(f"launch {each.launch}", [each]) for each in shown]
-    if more:
-        named.append((f"{len(more)} more launches, {more[0].launch} to {more[-1].launch}", more))
-    kernel = launches[0].manifest.kernel
-    return [_unfinished_note(f"{kernel}: {name}", of_name) for name, of_name in named]
-
-
-def _unfinished_note(name: str, launches: Sequence[_CutShort]) -> str:
-    chosen = sum(launch.chosen for launch in launches)
-    those = "CTAs" if chosen == sum(launch.grid for launch in launches) else "CTAs that were to record"
-    return (
-        f"{name}: {sum(launch.unfinished for launch in launches)} of {chosen} "
-        f"{those} wrote nothing, or did not come to their end; they are not in the figures"
+    """A line on those of one kernel's launches that have CTAs without an end."""
+    cut_short = sorted(
+        (raw.index, missing, chosen, raw.ctas)
+        for bundle in launches
+        for missing, chosen, raw in zip(
+            bundle.unfinished.tolist(), bundle.recorded.tolist(), bundle.raws, strict=True
+        )
+        if missing
     )
+    if not cut_short:
+        return []
+    numbers, *figures = zip(*cut_short, strict=True)
+    unfinished, chosen, grid = map(sum, figures)
+    which = f"launch {numbers[0]}"
+    if len(numbers) > 1:
+        which = f"{len(numbers)} launches, {numbers[0]} to {numbers[-1]}"
+    those = "CTAs" if chosen == grid else "CTAs that were to record"
+    return [
+        f"{launches[0].manifest.kernel}: {which}: {unfinished} of {chosen} {those} wrote nothing, or did not "
+        "come to their end; they are not in the figures"
+    ]
 
 
 def _recorded(launches: Sequence[TimedBundle]) -> dict[str, Any]:

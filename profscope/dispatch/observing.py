@@ -27,7 +27,7 @@ from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Binary, Configuration, Configurations
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
-from profscope.evidence.driver import Driver, Machine
+from profscope.evidence.driver import Driver
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.subject import SampledLaunch, Subject, largest, of_configurations, tensor_bytes
 from profscope.instrument_passes.dialect import PROBED
@@ -84,7 +84,7 @@ class Observing:
         options: Options,
         launches: RecordedLaunches,
         graphs: Graphs | None,
-        machine: Machine | str,
+        machine: Driver | str,
     ) -> None:
         which, metrics, seconds = options.evidence
         self._asked = bool(which)
@@ -358,7 +358,7 @@ def _tensors(bare: Binary, arguments: tuple[Any, ...]) -> dict[str, int]:
     return tensor_bytes(bare.kernel.src.signature, arguments[_FIRST_ARGUMENT:])
 
 
-def machine_here(machine: Backend, options: Options) -> Machine | str:
+def machine_here(machine: Backend, options: Options) -> Driver | str:
     """The GPU of a session that asks for evidence, or why nothing can be observed."""
     if not options.evidence.witnesses:
         return ""

@@ -33,9 +33,7 @@ class Model:
     clock_khz: int = 1_250_000  # 4 ns are 5 cycles
     globaltimer_tick_ns: int = 32
     launch_overhead_ns: int = 2048
-    check_shared: bool = (
-        False  # see machine/shared_checks.py; makes shared memory accesses several times slower
-    )
+    check_shared: bool = False  # makes shared memory accesses several times slower
 
     def __post_init__(self) -> None:
         if not 1 <= self.sm_count <= 1024:

@@ -27,7 +27,7 @@ from profscope.emulator.program import Program
 from profscope.errors import EmulatorError
 from profscope.progress import Steps, working
 
-__all__ = ["Launch", "Launcher", "check_count", "flatten", "live_tensors", "pack"]
+__all__ = ["Launch", "Launcher", "flatten", "live_tensors", "pack"]
 
 _SCRATCHES: Final = 2  # buffers that are a kernel's last parameters
 _MOST_CTAS: Final = (2**31 - 1, 65535, 65535)  # along x, y and z
@@ -45,69 +45,50 @@ class Launcher:
         self.profile_scratch_size = metadata.profile_scratch_size or 0  # named as Triton's launchers do
         self.profile_scratch_align = metadata.profile_scratch_align or 1
 
-    def __call__(
-        self,
-        grid_x: int,
-        grid_y: int,
-        grid_z: int,
-        stream: int,
-        function: Program,
-        packed_metadata: Any,
-        launch_metadata: Any,
-        launch_enter_hook: Callable[[Any], Any] | None,
-        launch_exit_hook: Callable[[Any], Any] | None,
-        *args: Any,
-    ) -> None:
-        """Allocate scratch, call the enter hook, run the grid to its end, call the exit hook."""
+    def __call__(self, *launch: Any) -> None:
+        """Allocate scratch, call the enter hook, run the grid to its end, call the exit hook.
+
+        launch: as Triton calls its launchers, see `_call`.
+        """
         from triton.runtime import _allocation, driver
 
-        need, grid = (self.profile_scratch_size, self.profile_scratch_align), (grid_x, grid_y, grid_z)
-        profile = self.allocate(need, grid, stream, _profile_allocator(_allocation, driver.active))
-        hooks = launch_metadata, launch_enter_hook, launch_exit_hook
-        self._call(profile, grid, stream, function, hooks, args)
+        need = self.profile_scratch_size, self.profile_scratch_align
+        grid_x, grid_y, grid_z, stream = launch[:4]
+        allocator = _profile_allocator(_allocation, driver.active)
+        self._call(self.allocate(need, (grid_x, grid_y, grid_z), stream, allocator), *launch)
 
-    def call_with_profile_buffer(
-        self,
-        buffer: Any,
-        grid_x: int,
-        grid_y: int,
-        grid_z: int,
-        stream: int,
-        function: Program,
-        packed_metadata: Any,
-        launch_metadata: Any,
-        launch_enter_hook: Callable[[Any], Any] | None,
-        launch_exit_hook: Callable[[Any], Any] | None,
-        *args: Any,
-    ) -> None:
+    def call_with_profile_buffer(self, buffer: Any, *launch: Any) -> None:
         """As `__call__`, with this buffer as the profile scratch, and no allocator asked for it.
 
         buffer: has `data_ptr()` and `extent`, its address and bytes; None: the kernel gets a null pointer.
         """
-        profile = None if buffer is None else (buffer, buffer.extent[1])
-        hooks = launch_metadata, launch_enter_hook, launch_exit_hook
-        self._call(profile, (grid_x, grid_y, grid_z), stream, function, hooks, args)
+        self._call(None if buffer is None else (buffer, buffer.extent[1]), *launch)
 
     def _call(
         self,
         profile: tuple[Any, int] | None,
-        grid: tuple[int, int, int],
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
         stream: int,
         function: Program,
-        hooks: tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any] | None],
-        args: Sequence[Any],
+        packed_metadata: Any,
+        launch_metadata: Any,
+        launch_enter_hook: Callable[[Any], Any] | None,
+        launch_exit_hook: Callable[[Any], Any] | None,
+        *args: Any,
     ) -> None:
         from triton.runtime import _allocation, driver
 
+        grid = grid_x, grid_y, grid_z
         device = getattr(driver.active, "device", None)
         if not isinstance(device, Device):
             raise EmulatorError(
                 f"{function.name} was compiled for the emulator, which is no longer the active driver"
             )
-        check_count(function.name, self.signature, len(args))
+        _check_count(function.name, self.signature, len(args))
         check_grid(function.name, grid)
         scratch = self.allocate(self.global_scratch, grid, stream, _allocation._allocator.get())
-        launch_metadata, launch_enter_hook, launch_exit_hook = hooks
         if launch_enter_hook is not None:
             launch_enter_hook(launch_metadata)
         if grid[0] * grid[1] * grid[2] > 0:
@@ -203,22 +184,17 @@ def flatten(signature: Any, args: Sequence[Any]) -> Iterator[tuple[str, str, Any
             yield name, kind, value
 
 
-def check_count(kernel: str, signature: Mapping[str, Any], given: int) -> None:
-    """Raise TypeError, worded as Triton words it, unless as many arguments are given as there are parameters.
+def _check_count(kernel: str, signature: Mapping[str, Any], given: int) -> None:
+    """Raise TypeError unless as many arguments are given as there are parameters.
 
     Triton itself does so where a kernel is launched by its function; this is for those launched directly, as
     `compiled[grid](...)`, whose last constants may be left out.
     """
     names = list(signature)
-    if given > len(names):
-        plural, were = "s" * (len(names) != 1), "was" if given == 1 else "were"
-        raise TypeError(f"{kernel}() takes {len(names)} positional argument{plural} but {given} {were} given")
-    missing = [repr(name) for name in names[given:] if signature[name] != "constexpr"]
-    if missing:
-        *others, last = missing
-        listed = f"{', '.join(others)}{',' * (len(others) > 1)} and {last}" if others else last
-        plural = "s" * bool(others)
-        raise TypeError(f"{kernel}() missing {len(missing)} required positional argument{plural}: {listed}")
+    missing = ", ".join(name for name in names[given:] if signature[name] != "constexpr")
+    if missing or given > len(names):
+        text = f"{kernel}() takes {len(names)} positional arguments but {given} were given"
+        raise TypeError(f"{text}; missing: {missing}" if missing else text)
 
 
 def _descriptor(name: str, kind: str, value: Any) -> Iterator[tuple[str, str, Any]]:
@@ -355,19 +331,9 @@ class Launch:
         total = self.grid[0] * self.grid[1] * self.grid[2]
         with self.device.turn, working(f"emulating {self.program.name}", total, self.steps):
             begun = self.begin()
-            self.run_all(begun, placement)
+            (self.run_by_clock if begun.is_ordered else self.run_in_rounds)(begun, total, placement)
             self.keep(list(begun.counted.values()), placement.cycles)
             self.device.cycles += placement.cycles[0] + model.cycles(model.launch_overhead_ns)
-
-    def run_all(self, begun: Grid, placement: Placement) -> None:
-        """Execute all CTAs and tell the placement when they end."""
-        total = self.grid[0] * self.grid[1] * self.grid[2]
-        if begun.is_ordered:
-            self.run_by_clock(begun, placement)
-        elif self.program.reads_clock:
-            self.run_in_rounds(begun, total, placement)
-        else:
-            self.place_afterwards(begun, total, placement)
 
     def keep(self, counts: Sequence[LaunchCounts], cycles: tuple[int, int]) -> None:
         """Add the counts of the launch, which has ended, to those of its program."""
@@ -401,9 +367,8 @@ class Launch:
     def batch_ctas(self) -> int:
         return max(1, BATCH_THREADS // (self.warps * LANES))
 
-    def run_by_clock(self, begun: Grid, placement: Placement) -> None:
+    def run_by_clock(self, begun: Grid, total: int, placement: Placement) -> None:
         """CTAs that wait for each other or take turns do so in the order of their clocks."""
-        total = self.grid[0] * self.grid[1] * self.grid[2]
         timeline = Timeline(begun, self.schedule(placement, total), placement, self.batch_ctas)
         with np.errstate(all="ignore"):
             timeline.run()
@@ -414,34 +379,16 @@ class Launch:
         """The cycles of blocks where so many CTAs run in a round."""
         return self.program.schedule(self.warps * placement.ctas_per_sm(ctas))
 
-    def rounds(self, total: int, placement: Placement) -> Iterator[Array]:
-        """The CTAs of each round, in which every slot takes one."""
-        for first in range(0, total, len(placement.sms)):
-            yield np.arange(first, min(total, first + len(placement.sms)))
-
     def run_in_rounds(self, begun: Grid, total: int, placement: Placement) -> None:
-        """A CTA that may read the time starts when the CTA before it in its slot has ended."""
-        for ctas in self.rounds(total, placement):
+        """In a round every slot takes one CTA, which starts when the CTA before it there has ended."""
+        for first in range(0, total, len(placement.sms)):
+            ctas = np.arange(first, min(total, first + len(placement.sms)))
             schedule = self.schedule(placement, len(ctas))
             slots, sms, starts = placement.next_round(len(ctas))
             for part in range(0, len(ctas), self.batch_ctas):
                 here = slice(part, part + self.batch_ctas)
                 ends = self.execute(begun, schedule, ctas[here], starts[here], sms[here])
                 placement.finish(slots[here], ends)
-
-    def place_afterwards(self, begun: Grid, total: int, placement: Placement) -> None:
-        """It makes no difference when CTAs run: those of several rounds run together."""
-        durations = np.zeros((total, 2), np.int64)
-        whole = total // len(placement.sms) * len(placement.sms)
-        for first, end in ((0, whole), (whole, total)):
-            for part in range(first, end, self.batch_ctas):
-                schedule = self.schedule(placement, end - first)
-                ctas = np.arange(part, min(end, part + self.batch_ctas))
-                starts, sms = np.zeros((len(ctas), 2), np.int64), np.zeros(len(ctas), np.int32)
-                durations[ctas] = self.execute(begun, schedule, ctas, starts, sms)
-        for ctas in self.rounds(total, placement):
-            slots, _, starts = placement.next_round(len(ctas))
-            placement.finish(slots, starts + durations[ctas])
 
     def execute(self, begun: Grid, schedule: Schedule, ctas: Array, starts: Array, sms: Array) -> Array:
         """Run some CTAs together; returns the cycle at which each one's last warp ended, (CTAs, 2)."""

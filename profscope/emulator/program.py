@@ -13,12 +13,12 @@ from profscope.emulator.machine.counts import Counted, LaunchCounts
 from profscope.emulator.machine.memory import Allocation
 from profscope.emulator.machine.touched import Touched
 from profscope.emulator.ptx_parser import parse
-from profscope.emulator.ptx_syntax import Immediate, Module, Register
+from profscope.emulator.ptx_syntax import Immediate, Module
 from profscope.emulator.translation.flow import build
 from profscope.emulator.translation.graph import Block, Graph
 from profscope.emulator.translation.plan import Plan, constant
 from profscope.emulator.translation.timing import schedule
-from profscope.emulator.translation.writer import CLOCK_REGISTERS, BlockWriter
+from profscope.emulator.translation.writer import BlockWriter
 from profscope.errors import EmulatorError
 
 __all__ = ["Program", "load"]
@@ -30,9 +30,8 @@ class Program:
 
     `variables` are the module's own global arrays; `static_shared` is the bytes of its sized shared ones.
 
-    `reads_clock` says that results may depend on when and where a CTA runs. `counted` are the instructions
-    that it would have without records, and `predicates` how many predicates switch some of them off.
-    `schedule` gives the cycles of its blocks with so many warps on an SM.
+    `counted` are the instructions that it would have without records, and `predicates` how many predicates
+    switch some of them off. `schedule` gives the cycles of its blocks with so many warps on an SM.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Program:
     initial: list[Array]
     variables: list[Allocation]
     static_shared: int
-    reads_clock: bool
     counted: tuple[Counted, ...]
     predicates: int
     schedule: Callable[[int], Schedule]
@@ -80,7 +78,6 @@ def _translated(ptx: bytes, name: str) -> Program:
         initial=[constant(0, kind) for kind in plan.slot_kinds],
         variables=variables,
         static_shared=static_shared,
-        reads_clock=_reads_clock(graph),
         counted=tuple(plan.counted),
         predicates=plan.predicates,
         schedule=functools.cache(
@@ -106,16 +103,6 @@ def _variables(module: Module) -> tuple[list[Allocation], dict[str, int], int]:
         symbols[variable.name] = start
         allocations.append(Allocation(variable.name, start, variable.size, start, data))
     return allocations, symbols, shared
-
-
-def _reads_clock(graph: Graph) -> bool:
-    names = {*CLOCK_REGISTERS, "%smid"}
-    return any(
-        isinstance(operand, Register) and operand.name in names
-        for block in graph.blocks
-        for instruction in block.instructions
-        for operand in instruction.operands
-    )
 
 
 def _function(kernel: str, name: str, writer: BlockWriter) -> Callable[..., Array | None]:

@@ -28,7 +28,7 @@ from profscope.emulator.ptx_syntax import (
 )
 from profscope.errors import EmulatorError
 
-__all__ = ["parse"]
+__all__ = ["parse", "with_one_place"]
 
 TYPE_BYTES = {
     "pred": 1, "b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4,
@@ -47,11 +47,11 @@ def parse(text: str) -> Module:
     for name in files.values():
         last = name.rpartition("/")[2]  # as LLVM repeats it in comments after each .loc, line breaks and all
         text = text.replace(last, " ".join(last.splitlines())) if len(last.splitlines()) > 1 else text
-    code = re.split(r"^\s*\.section\b", _with_one_place(text), maxsplit=1, flags=re.MULTILINE)[0]
+    code = re.split(r"^\s*\.section\b", with_one_place(text), maxsplit=1, flags=re.MULTILINE)[0]
     return _Parser(list(tokens(code)), files).module()
 
 
-def _with_one_place(text: str) -> str:
+def with_one_place(text: str) -> str:
     """PTX without the `.loc`s in each inline assembly but the first: from Triton 3.8 on, LLVM numbers the
     lines of an assembly as if they were lines of the source. Lines stay where they are."""
 

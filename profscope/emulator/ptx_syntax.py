@@ -245,7 +245,7 @@ _TABLE: Final = tuple(
         (r"(setp|set|testp|isspacep)\b", "predicate", ""),
         (r"(mov|cvta|movmatrix)\b", "move", "MOV"),
         (r"shfl\b", "warp exchange", "SHFL"),
-        (r"(vote|match|redux|elect|activemask)\b", "warp exchange", ""),
+        (r"(vote|match|redux|activemask)\b", "warp exchange", ""),
         (r"(bra|brx|ret|exit|call|trap|brkpt|pmevent)\b", "control", ""),
         (rf"\w+\.{_SPACES}f64\b", "float", "DFMA"),
         (rf"(fma|mad)\.{_SPACES}b?f(16|32|16x2)\b", "float", "FFMA"),

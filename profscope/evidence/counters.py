@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from profscope.evidence.cupti import Library, SamplerError, bytes_for, names_for
 from profscope.evidence.metrics import COUNTERS, MOST_PASSES, Counter, user_counters
-from profscope.evidence.subject import CounterValues, Subject
+from profscope.evidence.subject import CounterValues, Subject, Witness
 
 __all__ = ["Counters", "DisturbedError", "Selection", "select"]
 
@@ -128,10 +128,10 @@ class _Series:
     launches: int = 0
 
 
-class Counters:
+class Counters(Witness):
     """The witness of one context. results: of each subject all of whose passes have run."""
 
-    name: Final = "counters"
+    name = "counters"
 
     def __init__(self, library: Library, context: int, device: int, added: Sequence[str] = ()) -> None:
         self.results: list[CounterValues] = []
@@ -172,10 +172,6 @@ class Counters:
     def waits(self, subject: Subject, others: Sequence[Subject]) -> bool:
         """See `Witness`: for the one whose passes have begun."""
         return self._next_pass[0] in others
-
-    def prepare(self, subject: Subject) -> str:
-        """See `Witness`: nothing is to be done."""
-        return ""
 
     def before(self, subject: Subject) -> None:
         """Have the next kernel counted, in the subject's next pass."""
@@ -245,9 +241,6 @@ class Counters:
         if profiler is not None:
             self._library.call("cuptiRangeProfilerDisable", pRangeProfilerObject=profiler)
         self._image_in_use = None  # CUPTI has it until here
-
-    def notes(self) -> list[str]:
-        return []
 
     def close(self) -> None:
         """Give the hardware's counters back for good, and the memory of series that are not complete."""

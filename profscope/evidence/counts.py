@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from profscope.evidence.cupti import Library, SamplerError, bytes_for
 from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import InstanceValue, InstructionData, MetricConfig, MetricDetails
-from profscope.evidence.subject import CountedLaunch, Subject
+from profscope.evidence.subject import CountedLaunch, Subject, Witness
 
 __all__ = ["CONFIGURED", "Counts"]
 
@@ -23,10 +22,10 @@ CONFIGURED: Final[dict[int, dict[int, str]]] = {}
 cuptiSassMetricsUnsetConfig a second configuration answers CUPTI_ERROR_OUT_OF_MEMORY (CUPTI 13.0)."""
 
 
-class Counts:
+class Counts(Witness):
     """The witness of one context. results: one for each subject that was counted."""
 
-    name: Final = "counts"
+    name = "counts"
 
     def __init__(self, library: Library, context: int, device: int) -> None:
         self.results: list[CountedLaunch] = []
@@ -71,17 +70,6 @@ class Counts:
     def wants(self, subject: Subject) -> bool:
         return subject not in self._done
 
-    @property
-    def holds(self) -> bool:
-        return False
-
-    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool:
-        """See `Witness`: subjects may alternate."""
-        return False
-
-    def prepare(self, subject: Subject) -> str:
-        return ""
-
     def before(self, subject: Subject) -> None:
         """Have the next launch counted; its code is patched when it starts."""
         self._library.call("cuptiSassMetricsEnable", ctx=self._context, enableLazyPatching=1)
@@ -106,15 +94,6 @@ class Counts:
     def abandon(self) -> None:
         """Take the patched code out; what was counted and not kept is lost."""
         self._library.call("cuptiSassMetricsDisable", ctx=self._context)
-
-    def release(self) -> None:
-        """Nothing: between launches the hardware is free."""
-
-    def notes(self) -> list[str]:
-        return []
-
-    def close(self) -> None:
-        """Nothing: the configuration stays for the process."""
 
     def _flushed(self) -> dict[tuple[int, str, int], dict[str, int]]:
         """By binary's crc, function and pc: the counts by column. An instruction has several records."""

@@ -23,6 +23,7 @@ from profscope.errors import ProfscopeError
 from profscope.evidence.structures import STRUCTURES, CubinCrc
 
 __all__ = [
+    "ADVICE",
     "HAS_SAMPLED",
     "OVERFLOW",
     "WAITER",
@@ -65,7 +66,7 @@ _ONLY_ADMINISTRATORS: Final = (
     "(NVreg_RestrictProfilingToAdminUsers=0 allows all; in a container, the capability SYS_ADMIN)"
 )
 _ANOTHER: Final = "another profiler has the GPU's counters; run without it (Nsight's tools, for one)"
-_ADVICE: Final = {
+ADVICE: Final = {
     23: _ANOTHER,  # CUPTI_ERROR_DISABLED
     26: _ANOTHER,  # CUPTI_ERROR_HARDWARE_BUSY
     35: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
@@ -73,7 +74,7 @@ _ADVICE: Final = {
     39: _ANOTHER,  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
     40: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
 }
-"""What lies behind some of CUPTI's results, and what would help."""
+"""What lies behind results of CUPTI that no later launch changes, and what would help."""
 
 _BESIDE: Final = ("libnvperf_target.so", "libnvperf_host.so")
 _HOST: Final = "cuptiProfilerHost"
@@ -182,7 +183,7 @@ def check(library: ctypes.CDLL, function: str, result: int) -> None:
     text = ctypes.c_char_p()
     library.cuptiGetResultString(result, ctypes.byref(text))
     said = (text.value or b"").decode() or f"error {result}"
-    advice = f": {_ADVICE[result]}" if result in _ADVICE else ""
+    advice = f": {ADVICE[result]}" if result in ADVICE else ""
     raise SamplerError(f"{function} says {said}{advice}", result)
 
 

@@ -7,12 +7,12 @@ import ctypes
 import queue
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from profscope.evidence.cupti import WAITER, SamplerError
 from profscope.threads import daemon
 
-__all__ = ["Driver", "Machine"]
+__all__ = ["Driver"]
 
 _NO_TIMES: Final = 2  # CU_EVENT_DISABLE_TIMING
 _NOT_READY: Final = 600  # CUDA_ERROR_NOT_READY
@@ -21,31 +21,6 @@ _UNSUPPORTED: Final = 900  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: someone capt
 _NOT_CAPTURING: Final = 0  # CU_STREAM_CAPTURE_STATUS_NONE
 _SM_CLOCK: Final = 1  # NVML_CLOCK_SM
 _BUS_ID_BYTES: Final = 32
-
-
-class Machine(Protocol):
-    """context: of the thread that asks, 0 if it has none. device: the number of its GPU. clock_mhz: of the
-    GPU's SMs now, 0 if unknown. capturing: whether the stream is captured into a CUDA graph. so_far: whether
-    what a stream holds has ended, however it did. idle: whether
-    all work of the context ends within seconds, for which it waits; raises SamplerError if the device has
-    faulted. entered: for the body of a with statement, this thread has that context. close: nothing is asked
-    any more."""
-
-    def context(self) -> int: ...
-
-    def device(self) -> int: ...
-
-    def clock_mhz(self) -> int: ...
-
-    def capturing(self, stream: int) -> bool: ...
-
-    def so_far(self, stream: int) -> contextlib.AbstractContextManager[Callable[[], bool]]: ...
-
-    def idle(self, limit_s: float) -> bool: ...
-
-    def entered(self, context: int) -> contextlib.AbstractContextManager[None]: ...
-
-    def close(self) -> None: ...
 
 
 class Driver:
@@ -68,7 +43,8 @@ class Driver:
 
     @contextlib.contextmanager
     def so_far(self, stream: int) -> Iterator[Callable[[], bool]]:
-        """For the body of a with statement what tells whether that which the stream holds now has ended.
+        """For the body of a with statement what tells whether that which the stream holds now has ended,
+        however it did.
 
         To ask keeps nobody from launching, other than to wait beside a sampler that runs.
         """
@@ -95,13 +71,14 @@ class Driver:
         self._waiters.clear()
 
     def device(self) -> int:
+        """The number of this thread's GPU."""
         device = ctypes.c_int()
         if self._driver.cuCtxGetDevice(ctypes.byref(device)):
             raise SamplerError("this thread has no CUDA context yet; use the GPU first")
         return device.value
 
     def clock_mhz(self) -> int:
-        """See `Machine`. Takes some 10 us, and some milliseconds when it is first asked."""
+        """Of the GPU's SMs now, 0 if unknown. Takes some 10 us, some milliseconds when it is first asked."""
         device = self.device()
         if device not in self._handles:
             self._handles[device] = self._handle(device)
@@ -112,13 +89,14 @@ class Driver:
         return clock.value
 
     def capturing(self, stream: int) -> bool:
+        """Whether the stream is captured into a CUDA graph."""
         status = ctypes.c_int()
         failed = self._driver.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(status))
         return bool(failed) or status.value != _NOT_CAPTURING
 
     @contextlib.contextmanager
     def entered(self, context: int) -> Iterator[None]:
-        """See `Machine`."""
+        """For the body of a with statement, this thread has that context."""
         self._driver.cuCtxPushCurrent_v2(ctypes.c_void_p(context))
         try:
             yield

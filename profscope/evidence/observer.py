@@ -18,22 +18,28 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
-from profscope.evidence.cupti import Library, SamplerError, alone, injected_tool, other_profiler
-from profscope.evidence.driver import Machine
+from profscope.evidence.cupti import ADVICE, Library, SamplerError, alone, injected_tool, other_profiler
+from profscope.evidence.driver import Driver
 from profscope.evidence.samples import Samples
-from profscope.evidence.subject import CountedLaunch, CounterValues, LargestFirst, SampledLaunch, Subject
+from profscope.evidence.subject import (
+    CountedLaunch,
+    CounterValues,
+    LargestFirst,
+    SampledLaunch,
+    Subject,
+    Witness,
+)
 
-__all__ = ["CAPTURING", "SECONDS", "Observer", "Witness", "open_witnesses"]
+__all__ = ["CAPTURING", "SECONDS", "Observer", "open_witnesses"]
 
 SECONDS: Final = 5.0
 _LIMIT_S: Final = 2.0
 _MOST_WAITS: Final = 6  # in vain: then nothing is observed any more
 _MOST_ERRORS: Final = 3  # of one witness
-_FOR_GOOD: Final = (23, 26, 35, 36, 39, 40)  # results of CUPTI that no later launch changes
 _LAST_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 20e-6
 _LONGEST_PAUSE_S: Final = 1e-3
@@ -42,48 +48,6 @@ _MOST_PUT_OFF: Final = 64  # launches of one subject, during which no launch of 
 _EXCLUDE_EACH_OTHER: Final = ({"samples", "counters"},)  # an open PC sampler and an enabled range profiler
 CAPTURING: Final = "a CUDA graph was being captured"
 _APART: Final = 0.05  # by such a part may the clocks of one configuration's passes differ
-
-
-class Witness(Protocol):
-    """One kind of evidence in one context.
-
-    open: raises SamplerError if it cannot be had. wants: whether another launch of the subject would add
-    something. prepare: makes all ready for a launch of it, and other threads may run meanwhile; returns why
-    no launch of it may be observed, "" if it may. before, after: around the launch, `after` once it has
-    ended. abandon: in place of `after`, if the launch failed. holds: whether it keeps the hardware between
-    launches, until `release`. waits: whether a launch of the subject should wait for launches of others that
-    need the witness, because of what it takes to change over. close: gives the hardware back for good.
-    results: what there is so far. notes: what is missing there, for the user.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def results(self) -> Sequence[Any]: ...
-
-    def open(self) -> None: ...
-
-    def wants(self, subject: Subject) -> bool: ...
-
-    @property
-    def holds(self) -> bool: ...
-
-    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool: ...
-
-    def prepare(self, subject: Subject) -> str: ...
-
-    def before(self, subject: Subject) -> None: ...
-
-    def after(self, subject: Subject) -> None: ...
-
-    def abandon(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def notes(self) -> list[str]: ...
 
 
 Open = Callable[[int, int], Sequence[Witness]]  # of a context and its device; raises SamplerError
@@ -116,7 +80,7 @@ class Observer:
     of each subject, those that ran under a witness, by its name. missed: those that ran under none."""
 
     def __init__(
-        self, machine: Machine, open_in: Open, seconds: float = SECONDS, limit_s: float = _LIMIT_S
+        self, machine: Driver, open_in: Open, seconds: float = SECONDS, limit_s: float = _LIMIT_S
     ) -> None:
         self.why = ""
         self.added_s = 0.0
@@ -404,7 +368,7 @@ class Observer:
                 return
         else:
             self._errors[witness.name] += 1
-        if error.result in _FOR_GOOD or self._errors[witness.name] >= _MOST_ERRORS:
+        if error.result in ADVICE or self._errors[witness.name] >= _MOST_ERRORS:
             self._off[witness.name] = str(error)
             self._quietly(witness.close)
         else:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from profscope.evidence.pc_sampler import ANY, ENOUGH, Periods, Sampler, periods_after
 from profscope.evidence.pc_sampler import Samples as Taken
-from profscope.evidence.subject import SampledLaunch, Subject
+from profscope.evidence.subject import SampledLaunch, Subject, Witness
 
 __all__ = ["LAUNCHES", "Probe", "Samples"]
 
@@ -35,14 +35,14 @@ class Probe(Protocol):
     def crc(self, cubin: bytes) -> int: ...
 
 
-class Samples:
+class Samples(Witness):
     """The witness of one context. results: one for each launch that has samples.
 
     reload: loads a subject's binary once more, since CUPTI may not know what was loaded before the sampler
     was opened; returns why it cannot, "" if it can. probe: makes the sampler.
     """
 
-    name: Final = "samples"
+    name = "samples"
 
     def __init__(
         self,
@@ -139,9 +139,6 @@ class Samples:
         self._probe = None
         self._reloaded.clear()
         self._opened.close()
-
-    def close(self) -> None:
-        self.release()
 
     def notes(self) -> list[str]:
         """What was sampled in vain or too little."""

@@ -198,7 +198,6 @@ _CONTEXT: Final = {"ctx": _POINTER}
 # By function: the structure's name in the headers without CUpti_ and _Params, and its fields.
 _FUNCTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "cuptiProfilerInitialize": ("Profiler_Initialize", {}),
-    "cuptiProfilerDeInitialize": ("Profiler_DeInitialize", {}),
     "cuptiProfilerGetCounterAvailability": (
         "Profiler_GetCounterAvailability",
         {**_CONTEXT, "counterAvailabilityImageSize": _SIZE, "pCounterAvailabilityImage": _POINTER},
@@ -261,8 +260,6 @@ _FUNCTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         },
     ),
     "cuptiRangeProfilerStart": ("RangeProfiler_Start", _PROFILER),
-    "cuptiRangeProfilerPushRange": ("RangeProfiler_PushRange", {**_PROFILER, "pRangeName": _TEXT}),
-    "cuptiRangeProfilerPopRange": ("RangeProfiler_PopRange", _PROFILER),
     "cuptiRangeProfilerStop": (
         "RangeProfiler_Stop",
         {**_PROFILER, "passIndex": _SIZE, "targetNestingLevel": _SIZE, "isAllPassSubmitted": _U8},
@@ -278,7 +275,6 @@ _FUNCTIONS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "SassMetricsSetConfig",
         {"numOfMetricConfig": _SIZE, "pConfigs": _POINTER, "deviceIndex": _U32},
     ),
-    "cuptiSassMetricsUnsetConfig": ("SassMetricsUnsetConfig", {"deviceIndex": _U32}),
     "cuptiSassMetricsEnable": ("SassMetricsEnable", {**_CONTEXT, "enableLazyPatching": _U8}),
     "cuptiSassMetricsGetDataProperties": (
         "SassMetricsGetDataProperties",

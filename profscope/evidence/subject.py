@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "CountedLaunch", "CounterValues", "LargestFirst", "SampledLaunch", "Subject", "largest",
-    "of_configurations", "tensor_bytes",
+    "CountedLaunch",
+    "CounterValues",
+    "LargestFirst",
+    "SampledLaunch",
+    "Subject",
+    "Witness",
+    "largest",
+    "of_configurations",
+    "tensor_bytes",
 ]  # fmt: skip
 
 
@@ -83,6 +90,52 @@ class SampledLaunch:
     cubin: bytes = field(repr=False)
     ptx: str = field(repr=False)
     in_callees: int = 0
+
+
+class Witness(Protocol):
+    """One kind of evidence in one context: here, of one that has nothing to prepare and keeps nothing between
+    launches.
+
+    open: raises SamplerError if it cannot be had. wants: whether another launch of the subject would add
+    something. prepare: makes all ready for a launch of it, and other threads may run meanwhile; returns why
+    no launch of it may be observed, "" if it may. before, after: around the launch, `after` once it has
+    ended. abandon: in place of `after`, if the launch failed. holds: whether it keeps the hardware between
+    launches, until `release`. waits: whether a launch of the subject should wait for launches of others that
+    need the witness, because of what it takes to change over. close: gives the hardware back for good.
+    results: what there is so far. notes: what is missing there, for the user.
+    """
+
+    name: str
+    results: Sequence[Any]
+
+    def open(self) -> None: ...
+
+    def wants(self, subject: Subject) -> bool: ...
+
+    @property
+    def holds(self) -> bool:
+        return False
+
+    def waits(self, subject: Subject, others: Sequence[Subject]) -> bool:
+        return False
+
+    def prepare(self, subject: Subject) -> str:
+        return ""
+
+    def before(self, subject: Subject) -> None: ...
+
+    def after(self, subject: Subject) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def release(self) -> None:
+        return
+
+    def close(self) -> None:
+        self.release()
+
+    def notes(self) -> list[str]:
+        return []
 
 
 class LargestFirst:

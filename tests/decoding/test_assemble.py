@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,7 +51,8 @@ def test_every_span_is_a_row_under_its_parent() -> None:
     df = assembled([made]).df
     sites = {span.name: span for span in made.manifest.sections[0].spans}
     found = []
-    for row in df.itertuples():
+    rows = list(df.itertuples())
+    for row in rows:
         chain = []
         at = row
         while True:
@@ -59,7 +61,7 @@ def test_every_span_is_a_row_under_its_parent() -> None:
             )
             if at.parent < 0:
                 break
-            at = next(df.iloc[[at.parent]].itertuples())
+            at = rows[at.parent]
         found.append((row.cta, row.warp, row.sm, tuple(chain)))
     expected = []
     for seen in made.spans:
@@ -117,12 +119,9 @@ def test_ctas_that_took_equally_long_are_not_said_to_tell_all_of_the_others() ->
     raw = RawLaunch(0, manifest, 0, 7, 64, made.buffer)
     profile = Profile.of(assemble([raw], {"backend": "gpu"}))
     assert profile.df.query("kind == 'kernel'")["duration_cycles"].std() < 1000
-    assert profile.metadata["notes"] == [
-        "made_up: 16 of 64 CTAs were recorded, spread over the grid; by how these differ, a launch's totals "
-        "have a standard error below 0.1%; up to 15.6% of its CTAs could be slower than any recorded "
-        "(95% upper bound)",
-        _NO_STAMPS,
-    ]
+    sampled, stamps = profile.metadata["notes"]
+    assert re.match("made_up: 16 of 64 CTAs .* below 0.1%; up to 15.6% of its CTAs", sampled)
+    assert stamps == _NO_STAMPS
 
 
 @given(strides=st.integers(0, 3))

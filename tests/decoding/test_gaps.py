@@ -19,7 +19,6 @@ from profscope.decoding.decode import decode
 from profscope.profiles import Profile
 from profscope.schema import Tables
 from tests.support.examples import examples
-from tests.support.processor import Processor
 from tests.support.programs import bodies, gaps, launches, nodes, seen
 from tests.support.synth import Branch, Launch, Loop, Node, Program, Scope, Seen, Work, launch
 from tests.support.validation import validate
@@ -158,11 +157,3 @@ def test_gaps_survive_a_file(tmp_path: Path, name: str) -> None:
     assert validate(again.tables) == []
     assert (again.df["kind"] == "gap").sum() == 2 * 2 * 13
     pd.testing.assert_frame_equal(again.df, profile.df)
-
-
-def test_perfetto_takes_gaps(tmp_path: Path, processor: Processor) -> None:
-    profile = Profile.of(tables(launch([Program((Work(50), LONG))], ring_log2=4)))
-    profile.save(tmp_path / "trace.json")
-    processor.load(tmp_path / "trace.json")
-    assert processor.errors() == []
-    assert processor.query("select count(*) from slice where name = 'not recorded'") == [(1,)]

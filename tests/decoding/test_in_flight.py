@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import profscope
 from profscope.decoding.areas import CTA
 from profscope.decoding.decode import decode
 from profscope.decoding.decoded import DecodedLaunch
 from profscope.decoding.in_flight import with_transactions
 from profscope.instrument_passes.manifest import Manifest, Span
 from profscope.instrument_passes.toolchain import triton_version
-from profscope.schema import Tables
-from tests.kernels.cases import cases, check
 from tests.support.examples import examples
 from tests.support.quick import quick
+from tests.support.sessions import heavy
 from tests.support.validation import validate
 
 ISSUE, MEMBER, OPEN, CLOSE, WAIT0, WAIT1, WAIT2, PHASE, OTHER = range(9)
@@ -198,11 +196,9 @@ def test_an_incomplete_record_says_so() -> None:
 
 @pytest.mark.parametrize("name", quick(["softmax", "matmul", "attention"], ["softmax", "matmul"]))
 def test_every_copy_of_a_pipelined_kernel_is_paired(name: str) -> None:
-    case = next(case for case in cases("small") if case.name == name)
-    with profscope.session(backend="emulator", instrument="heavy") as prof:
-        check(case, "cpu")
+    prof = heavy(name)
     df = prof.df
-    assert validate(Tables(df, prof.launches, prof.metadata)) == []
+    assert validate(prof.tables) == []
     assert prof.metadata["notes"] == []
     scope = df["scope"].astype(str)
     copies = df[scope.str.startswith("async copy") & (df["kind"] == "op")]
@@ -241,10 +237,8 @@ def test_the_wait_of_an_iteration_ends_the_copy_of_an_earlier_one() -> None:
     So where the loop's body waits before its copies only (Triton 3.6 and 3.7) a wait ends those of two
     iterations ago; where it waits behind them too (later ones) those of the last.
     """
-    case = next(case for case in cases("small") if case.name == "matmul")
-    with profscope.session(backend="emulator", instrument="heavy") as prof:
-        check(case, "cpu")
-    warp = prof.df[(prof.df["cta"] == 0) & (prof.df["warp"] == 0)]
+    df = heavy("matmul").df
+    warp = df[(df["cta"] == 0) & (df["warp"] == 0)]
     inside = warp[warp["iteration"] >= 0]
     waits = inside[inside["scope"].astype(str).str.startswith("async wait")]
     flights = inside[inside["scope"] == "async copy a in flight"]

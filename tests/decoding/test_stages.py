@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -15,12 +14,11 @@ from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.walk import kernel_of
 from profscope.instrument_passes.ir import parse
 from tests.kernels import aot
-from tests.kernels.cases import cases
 from tests.kernels.corpus import specs
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
+from tests.support.sessions import heavy
 from tests.support.validation import validate
 
-CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 # By kernel and target: how many iterations ahead the ops that start copies and tensor-core work run.
 AHEAD = {
     ("softmax", CUDA80): {"async_copy x": 1},
@@ -121,22 +119,14 @@ def test_nothing_is_labelled_unless_predicate_and_copies_agree(
 # In the tables.
 
 
-@cache
-def run(name: str, level: str = "heavy") -> profscope.Profile:
-    case = CASES[name]
-    with profscope.session(backend="emulator", instrument=level) as prof:
-        case.launch(case.inputs("cpu"))
-    assert validate(prof.profile.tables) == []
-    return prof.profile
-
-
 @pytest.mark.parametrize(
     ("name", "copied", "user"),
     [("matmul", "a", "dot acc"), ("softmax", "x", "local load x"), ("attention", "k", "dot scores")],
 )
 def test_every_iteration_has_its_copy_and_its_use(name: str, copied: str, user: str) -> None:
     """An iteration's data is copied once, before the iteration uses it, whatever stage did so."""
-    df = run(name).df
+    assert validate(heavy(name).tables) == []
+    df = heavy(name).df
     copies = df[(df["scope"] == f"async copy {copied}") & (df["kind"] == "op")]
     uses = df[df["scope"] == user]
     assert (uses["stage"] == "steady").all()
@@ -157,7 +147,7 @@ def test_every_iteration_has_its_copy_and_its_use(name: str, copied: str, user: 
 
 
 def test_intervals_in_flight_know_their_iteration() -> None:
-    df = run("matmul").df
+    df = heavy("matmul").df
     flights = df[df["kind"] == "async"]
     starts = df.loc[flights["parent"]]
     assert flights["for_iteration"].tolist() == starts["for_iteration"].tolist()
@@ -166,7 +156,7 @@ def test_intervals_in_flight_know_their_iteration() -> None:
 
 
 def test_waits_behind_the_loop_are_its_epilogue() -> None:
-    df = run("matmul").df
+    df = heavy("matmul").df
     epilogue = df[df["stage"] == "epilogue"]
     assert set(epilogue["scope"]) == {"async wait (drain)"}
     assert epilogue["for_iteration"].isna().all()  # of all that is left
@@ -175,7 +165,7 @@ def test_waits_behind_the_loop_are_its_epilogue() -> None:
 
 
 def test_copies_for_iterations_that_there_are_not_move_nothing() -> None:
-    summary = run("matmul").summary().set_index("scope")
+    summary = heavy("matmul").summary().set_index("scope")
     ctas, iterations = 6, 3
     for copied in ("a", "b"):
         assert summary.loc[f"async copy {copied}", "bytes_at_most"] == ctas * iterations * 64 * 32 * 2
@@ -183,8 +173,8 @@ def test_copies_for_iterations_that_there_are_not_move_nothing() -> None:
 
 
 def test_the_columns_are_there_only_where_a_loop_is_pipelined(tmp_path: Path) -> None:
-    assert "stage" not in run("add").df
-    profile = run("softmax")
+    assert "stage" not in heavy("add").df
+    profile = heavy("softmax")
     assert str(profile.df["stage"].dtype) == "category"
     assert str(profile.df["for_iteration"].dtype) == "Int32"
     for name in ("trace.json", "trace.json.gz"):

@@ -16,7 +16,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     kinds: list[str] = []
 
     def told(about: Any) -> None:
-        kinds.append("recorded" if about.data["function"].reads_clock else "bare")
+        kinds.append("recorded" if b"%clock" in about.data["function"].ptx else "bare")
 
     monkeypatch.setattr(knobs.runtime, "launch_enter_hook", told)
     return kinds

@@ -4,87 +4,25 @@ import pytest
 import torch
 import triton
 
+from profscope.emulator import activate
 from tests.kernels.atomics import atomic_kernel, counter_kernel, lock_kernel
-from tests.kernels.control_flow import (
-    branch_in_loop_kernel,
-    collatz_kernel,
-    early_return_kernel,
-    nested_loops_kernel,
-    noinline_kernel,
-)
+from tests.kernels.cases import Case, cases, check
 from tests.kernels.dropout import dropout_kernel, random_kernel
 
-
-@pytest.mark.on_gpu_too
-def test_early_return() -> None:
-    for sign in (1, -1):
-        x = torch.rand(300) * sign
-        out = torch.zeros(512)
-        early_return_kernel[(6,)](x, out, 300, BLOCK=128)
-        assert torch.equal(out[:300], x * 2 if sign > 0 else -x)
-        assert not out[300:].any()
+CASES = [case for case in cases("small") if case.capability <= 80]
 
 
 @pytest.mark.on_gpu_too
-def test_while_loops_that_end_at_different_times() -> None:
-    x = torch.arange(1, 200, dtype=torch.int32)
-    out = torch.zeros_like(x)
-    collatz_kernel[(len(x),)](x, out)
-
-    def steps(value: int) -> int:
-        count = 0
-        while value > 1:
-            value = value // 2 if value % 2 == 0 else 3 * value + 1
-            count += 1
-        return count
-
-    assert out.tolist() == [steps(v) for v in x.tolist()]
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_cases(case: Case) -> None:
+    check(case, "cpu")
 
 
-@pytest.mark.on_gpu_too
-def test_nested_loops() -> None:
-    rows, cols, block = 5, 300, 128
-    x = torch.randn(rows, cols)
-    out = torch.zeros(rows + 1, block)
-    nested_loops_kernel[(1,)](x, out, rows, cols, BLOCK=block)
-    padded = torch.full((rows, 384), -float("inf"))
-    padded[:, :cols] = x
-    best = padded.view(rows, 3, block).amax(1)
-    assert torch.equal(out[: rows - 1], best[-1:].expand(rows - 1, block))
-    torch.testing.assert_close(out[rows], best.sum(0))
-
-
-@pytest.mark.on_gpu_too
-def test_branch_in_loop() -> None:
-    n, block = 11, 128
-    x = torch.randn(n, block)
-    out = torch.zeros(2, block)
-    branch_in_loop_kernel[(1,)](x, out, n, BLOCK=block)
-    acc = torch.zeros(block)
-    flips = 0
-    stored = torch.zeros(block)
-    for i in range(n):
-        acc = acc + x[i] if i % 2 == 0 else acc - x[i]
-        flips += i % 2
-        stored = acc if flips > 3 else stored
-    assert torch.equal(out, torch.stack([acc + flips, stored]))
-
-
-@pytest.mark.on_gpu_too
-def test_device_functions() -> None:
-    x = torch.linspace(-3, 20, 50)
-    out, counts = torch.zeros(50), torch.zeros(2, dtype=torch.int32)
-    noinline_kernel[(50,)](x, out, counts, 0.5)
-
-    def square(v: torch.Tensor) -> torch.Tensor:
-        return torch.where(v > 10, v, v * v * 0.5)
-
-    y = square(x)
-    for i in range(3):
-        y = square(y) - i
-    torch.testing.assert_close(out, y, rtol=1e-6, atol=1e-6)
-    threads = 128  # each thread of a program executes the scalar atomic
-    assert counts.tolist() in ([25, 25], [25 * threads] * 2)
+def test_shared_memory_of_real_kernels_is_written_before_it_is_read_and_not_raced_for() -> None:
+    with activate(check_shared=True):
+        for case in CASES:
+            if case.name in ("matmul", "attention", "softmax", "layer_norm"):
+                check(case, "cpu")
 
 
 def test_atomics() -> None:

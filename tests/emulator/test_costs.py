@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
-from profscope.emulator.costs import BARRIER_CYCLES, COSTS, SECTORS_PER_CYCLE, Cost, ptx_slots, tensor_cycles
-from profscope.emulator.device import Device, Model
+from profscope.emulator.costs import BARRIER_CYCLES, COSTS, SECTORS_PER_CYCLE, Cost, tensor_cycles
+from profscope.emulator.device import Model
 from profscope.emulator.machine.counts import Totals
-from tests.support.ptx_kernel import run
-
-LANE = "mov.u32 %r1, %laneid;\n"
-SHARED = ".extern .shared .align 16 .b8 memory[];"
-SHARED_AT = LANE + "mov.b32 %r3, memory;\nmad.lo.u32 %r2, %r1, {stride}, %r3;\n"
-
-
-def emulated(body: str, *, threads: int = 32, ctas: int = 1, sms: int = 16) -> tuple[int, Totals]:
-    """Cycles of a launch, and its counts. %a has 64 KiB; what is stored to %out is for records."""
-    given, nothing = np.zeros(65536 + 128, np.uint8), np.zeros(16, np.uint8)
-    given = given[-given.ctypes.data % 128 :][:65536]
-    device = Device(Model(sm_count=sms), counts={})
-    run(
-        body, given, nothing, nothing, nothing, threads=threads, ctas=ctas, shared=8192, device=device,
-        declarations=SHARED, is_counted=True,
-    )  # fmt: skip
-    assert device.counts is not None
-    (totals,) = device.counts.values()
-    return device.cycles, totals
+from tests.support.ptx_kernel import LANE, SHARED_AT, counted
 
 
 def cycles(body: str, **options: int) -> int:
-    return emulated(body, **options)[0]
+    return counted(body, **options)[0]
 
 
 def waits(totals: Totals) -> Counter[tuple[str, str]]:
@@ -83,7 +64,7 @@ def test_warps_pay_for_their_own_sectors() -> None:
   mul.wide.u32 %q2, %r1, %r3;
   add.s64 %q1, %a, %q2;
   st.global.b32 [%q1], %r1;"""
-    _, totals = emulated(body, threads=64)
+    _, totals = counted(body, threads=64)
     assert waits(totals)["st.global.b32", "lg_throttle"] == 2 * 3 + (2 * 8 - COSTS[Cost.STORE].issue)
 
 
@@ -103,19 +84,11 @@ def test_what_ptxas_expands_costs_more(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("division", "slots"), [("full", 8), ("full.ftz", 5), ("approx", 5), ("approx.ftz", 2)]
-)
-def test_divisions_of_float32_have_the_slots_that_ptxas_gives_them(division: str, slots: int) -> None:
-    """As ptxas of CUDA 12.8 does for sm_80, and cuobjdump shows."""
-    assert sum(ptx_slots(f"div.{division}.f32").values()) == slots
-
-
-@pytest.mark.parametrize(
     ("opcode", "slots"), [("div.s64", 86), ("div.u64", 70), ("rem.s64", 80), ("rem.u64", 66)]
 )
 def test_an_int64_division_issues_its_instructions(opcode: str, slots: int) -> None:
     """As ptxas of CUDA 12.8 makes them for sm_80."""
-    _, totals = emulated(f"mul.wide.u32 %q1, %t, 9;\n{opcode} %q2, %q1, %a;\nst.global.b64 [%a], %q2;")
+    _, totals = counted(f"mul.wide.u32 %q1, %t, 9;\n{opcode} %q2, %q1, %a;\nst.global.b64 [%a], %q2;")
     assert waits(totals)[opcode, "selected"] == slots
     assert waits(totals)["st.global.b64", "wait"] > slots
 
@@ -176,7 +149,7 @@ $loop:
 def test_the_waits_of_all_warps_are_their_time() -> None:
     """Without records, every cycle from a CTA's start to its end is somewhere. All CTAs start at 300."""
     threads, ctas = 96, 3
-    time, totals = emulated(LOOP + "bar.sync 0;", threads=threads, ctas=ctas, sms=3)
+    time, totals = counted(LOOP + "bar.sync 0;", threads=threads, ctas=ctas, sms=3)
     overhead = Model().cycles(Model().launch_overhead_ns)
     whole = time - overhead - 300
     found = waits(totals)
@@ -187,7 +160,7 @@ def test_the_waits_of_all_warps_are_their_time() -> None:
 
 
 def test_waits_are_charged_to_what_they_are_for() -> None:
-    _, totals = emulated(LOOP, threads=96)
+    _, totals = counted(LOOP, threads=96)
     causes = {
         totals.instructions[each.blamed].instruction.opcode
         for each in totals.waits
@@ -208,7 +181,7 @@ RECORDED = """
 
 def test_records_are_charged_to_nobody() -> None:
     body = access("ld.global.b32 %r2, [%q1]", 32) + "\nadd.s32 %r3, %r2, 1;\nst.global.b32 [%q1], %r3;"
-    (_, bare), (_, recorded) = emulated(body, threads=96), emulated(RECORDED.format(body=body), threads=96)
+    (_, bare), (_, recorded) = counted(body, threads=96), counted(RECORDED.format(body=body), threads=96)
     of_body = [
         {key: cycles for key, cycles in waits(each).items() if key[0].startswith(("ld.global", "add", "st"))}
         for each in (bare, recorded)

@@ -7,31 +7,14 @@ import pytest
 
 from profscope.emulator.device import Device
 from profscope.emulator.machine.counts import COLUMNS
-from tests.support.ptx_kernel import run
+from tests.support.ptx_kernel import LANE, SHARED_AT, counted, run
 
-LANE = "mov.u32 %r1, %laneid;\n"
 AT = LANE + "mad.wide.u32 %q1, %r1, {stride}, %a;\n"
-IN_SHARED = ".extern .shared .align 16 .b8 memory[];"
-SHARED_AT = LANE + "mov.b32 %r3, memory;\nmad.lo.u32 %r2, %r1, {stride}, %r3;\n"
 
 
-def counts(
-    body: str, threads: int = 32, ctas: int = 1, shared: int = 8192, declarations: str = ""
-) -> dict[str, list[dict[str, int]]]:
-    """By opcode, the counts of its instructions in the order of the text. %a has 8 KiB from a line on; what
-    is stored to %out, the last parameter, is for records."""
-    room = np.zeros(8192 + 128, np.uint8)
-    first = -room.ctypes.data % 128
-    given = room[first : first + 8192]
-    nothing = np.zeros(16, np.uint8)
-    device = Device(counts={})
-    run(
-        body, given, nothing, nothing, nothing, threads=threads, ctas=ctas, shared=shared, device=device,
-        declarations=declarations, is_counted=True,
-    )  # fmt: skip
-    assert device.counts is not None
-    (totals,) = device.counts.values()
-    assert totals.launches == 1
+def counts(body: str, threads: int = 32, ctas: int = 1) -> dict[str, list[dict[str, int]]]:
+    """By opcode, the counts of its instructions in the order of the text."""
+    _, totals = counted(body, threads=threads, ctas=ctas)
     found: dict[str, list[dict[str, int]]] = {}
     for at, row in enumerate(totals.instructions):
         found.setdefault(row.instruction.opcode, []).append(
@@ -87,7 +70,7 @@ def test_sectors_of_a_warp(stride: int, access: str, sectors: int, fewest: int) 
 )
 def test_wavefronts_of_a_warp(stride: int, access: str, wavefronts: int, fewest: int) -> None:
     body = SHARED_AT.format(stride=stride) + access + ";"
-    (found,) = counts(body, threads=64, ctas=3, declarations=IN_SHARED)[access.split()[0]]
+    (found,) = counts(body, threads=64, ctas=3)[access.split()[0]]
     assert (found["wavefronts"], found["wavefronts_ideal"]) == (6 * wavefronts, 6 * fewest)
     assert found["sectors"] == found["local_sectors"] == 0
 
@@ -104,7 +87,7 @@ def test_a_swizzled_column_has_no_conflict() -> None:
   add.u32 %r2, %r2, %r5;
   ld.shared.b32 %r6, [%r2];"""
     )
-    (found,) = counts(body, declarations=IN_SHARED)["ld.shared.b32"]
+    (found,) = counts(body)["ld.shared.b32"]
     assert (found["wavefronts"], found["wavefronts_ideal"]) == (1, 1)
 
 
@@ -114,7 +97,7 @@ def test_a_swizzled_column_has_no_conflict() -> None:
 def test_wider_accesses_go_in_halves_and_quarters_of_a_warp(access: str, wavefronts: int) -> None:
     """Eight lanes each stand in one column, 16 bytes from the next eight: what goes together differs."""
     body = SHARED_AT.format(stride=128) + "shr.u32 %r4, %r1, 3;\nmad.lo.u32 %r2, %r4, 16, %r2;\n"
-    found = counts(body + f"ld.shared.{access}, [%r2];", declarations=IN_SHARED)
+    found = counts(body + f"ld.shared.{access}, [%r2];")
     assert found["ld.shared." + access.split()[0]][0]["wavefronts"] == wavefronts
 
 
@@ -140,9 +123,9 @@ def test_other_ctas_with_other_lanes_are_told_apart() -> None:
 def test_a_copy_of_nothing_reads_no_sector() -> None:
     copy = "cp.async.cg.shared.global [%r2], [%q1], 16, %r4;"
     body = SHARED_AT.format(stride=16) + "mad.wide.u32 %q1, %r1, 16, %a;\n" + "mov.u32 %r4, {};\n" + copy
-    (found,) = counts(body.format(16), declarations=IN_SHARED)["cp.async.cg.shared.global"]
+    (found,) = counts(body.format(16))["cp.async.cg.shared.global"]
     assert (found["sectors"], found["wavefronts"]) == (16, 4)
-    (found,) = counts(body.format(0), declarations=IN_SHARED)["cp.async.cg.shared.global"]
+    (found,) = counts(body.format(0))["cp.async.cg.shared.global"]
     assert (found["sectors"], found["wavefronts"]) == (0, 4)
 
 
@@ -196,23 +179,3 @@ def test_a_launch_that_fails_counts_nothing() -> None:
     with pytest.raises(Exception, match="out of bounds"):
         run("ld.global.b32 %r1, [%a+64];", *[np.zeros(4, np.int32)] * 4, device=device, is_counted=True)
     assert device.counts == {}
-
-
-def test_accesses_at_one_distance_from_each_other_count_by_their_own_addresses() -> None:
-    """Of 4 warps, a row of 128 bytes each, from bytes 0, 16 and 4096 on; then with a lane elsewhere."""
-    body = """
-  mul.wide.u32 %q1, %t, 4;
-  add.s64 %q2, %a, %q1;
-  add.s64 %q3, %q2, 16;
-  add.s64 %q4, %q2, 4096;
-  ld.global.b32 %r2, [%q2];
-  ld.global.b32 %r3, [%q3];
-  ld.global.b32 %r4, [%q4];
-  setp.eq.u32 %p1, %t, 40;
-  selp.b64 %q5, 2048, 0, %p1;
-  add.s64 %q6, %q2, %q5;
-  add.s64 %q7, %q6, 64;
-  ld.global.b32 %r5, [%q7];"""
-    found = counts(body, threads=128)["ld.global.b32"]
-    assert [each["sectors"] for each in found] == [16, 20, 16, 17]
-    assert [each["sectors_ideal"] for each in found] == [16] * 4

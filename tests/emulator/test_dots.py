@@ -1,4 +1,4 @@
-"""Matrix products, attention and layer norm, forward and backward, against torch."""
+"""Matrix products, and the gradients of attention and layer norm, against torch."""
 
 import itertools
 import math
@@ -9,13 +9,9 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from profscope.emulator import activate
-from tests.kernels.attention import attention_kernel
 from tests.kernels.backward import attention_backward_kernel, layer_norm_backward_kernel
 from tests.kernels.dot import dot_kernel
-from tests.kernels.layer_norm import layer_norm_kernel
 from tests.kernels.matmul import matmul_kernel
-from tests.kernels.softmax import softmax_kernel
 from tests.support.quick import quick
 
 # ruff: noqa: N803
@@ -110,21 +106,6 @@ def test_matmul_of_odd_sizes() -> None:
     torch.testing.assert_close(c, (a.float() @ b.float()).half(), rtol=1e-3, atol=1e-2)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention(causal: bool) -> None:
-    heads, length, width = 2, 256, 64
-    q, k, v = (torch.randn(heads, length, width).half() for _ in range(3))
-    out = torch.zeros_like(q)
-    scale = width**-0.5
-    attention_kernel[(length // 64, heads)](
-        q, k, v, out, length, scale, BLOCK_M=64, BLOCK_N=32, HEAD=width, CAUSAL=causal
-    )
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        q.float(), k.float(), v.float(), is_causal=causal
-    )
-    torch.testing.assert_close(out.float(), expected, rtol=2e-2, atol=2e-3)
-
-
 def test_attention_backward() -> None:
     heads, length, width = 2, 128, 32
     scale = width**-0.5
@@ -146,15 +127,13 @@ def test_attention_backward() -> None:
         torch.testing.assert_close(got, leaf.grad, rtol=2e-2, atol=5e-3)
 
 
-def test_layer_norm_forward_and_backward() -> None:
+def test_layer_norm_backward() -> None:
     rows, cols = 6, 700
     x = torch.randn(rows, cols).half()
     w, b = torch.randn(cols), torch.randn(cols)
     leaves = [x.float().requires_grad_(), w.clone().requires_grad_(), b.clone().requires_grad_()]
     expected = torch.nn.functional.layer_norm(leaves[0], (cols,), leaves[1], leaves[2])
-    y, mean, rstd = torch.zeros_like(x), torch.zeros(rows), torch.zeros(rows)
-    layer_norm_kernel[(rows,)](x, y, w, b, mean, rstd, cols, cols, 1e-5, BLOCK=512)
-    torch.testing.assert_close(y.float(), expected.detach(), rtol=2e-3, atol=2e-3)
+    mean, rstd = x.float().mean(1), (x.float().var(1, correction=0) + 1e-5).rsqrt()
     dy = torch.randn(rows, cols)
     expected.backward(dy)
     dx, dw, db = torch.zeros(rows, cols), torch.zeros(cols), torch.zeros(cols)
@@ -162,21 +141,3 @@ def test_layer_norm_forward_and_backward() -> None:
     for got, leaf in zip((dx, dw, db), leaves, strict=True):
         assert leaf.grad is not None
         torch.testing.assert_close(got, leaf.grad, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("warps", "programs"), quick(itertools.product((1, 2, 4, 8), (3, 40)), {(1, 3), (4, 40), (8, 3)})
-)
-def test_softmax(warps: int, programs: int) -> None:
-    x = torch.randn(17, 781)
-    out = torch.zeros_like(x)
-    softmax_kernel[(programs,)](out, x, x.stride(0), 17, 781, BLOCK=1024, STAGES=3, num_warps=warps)
-    torch.testing.assert_close(out, x.softmax(1), rtol=1e-5, atol=1e-7)
-
-
-def test_shared_memory_of_real_kernels_is_written_before_it_is_read_and_not_raced_for() -> None:
-    with activate(check_shared=True):
-        test_matmul(warps=4, stages=3)
-        test_attention(causal=True)
-        test_softmax(warps=4, programs=3)
-        test_layer_norm_forward_and_backward()

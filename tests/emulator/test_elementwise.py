@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 
 from tests.kernels.elementwise import (
     cast_kernel,
     hints_kernel,
-    int_kernel,
     libdevice_kernel,
     math_kernel,
     where_kernel,
@@ -120,48 +118,6 @@ def test_fp8_casts(other: torch.dtype) -> None:
     back = torch.zeros(256, dtype=torch.float8_e5m2)
     cast_kernel[(1,)](x.to(other), back, 256, BLOCK=256)
     assert torch.equal(back.view(torch.uint8)[kept], bits[kept])
-
-
-def c_division(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return np.trunc(x.astype(np.float64) / y).astype(x.dtype)
-
-
-INT_OPS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": c_division,
-    "mod": np.fmod, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "shl": lambda x, y: x << (y & 7), "shr": lambda x, y: x >> (y & 7),
-    "max": np.maximum, "min": np.minimum,
-}  # fmt: skip
-BIT_OPS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "umulhi": lambda x, y: ((x.view(np.uint32).astype(np.uint64) * y.view(np.uint32)) >> 32).astype(np.int32),
-    "popc": lambda x, y: np.bitwise_count(x.view(np.uint32)).astype(np.int32),
-    "clz": lambda x, y: np.array([32 - int(v).bit_length() for v in x.view(np.uint32)], np.int32),
-    "brev": lambda x, y: np.array([int(f"{v:032b}"[::-1], 2) for v in x.view("u4")], "u4").view("i4"),
-}  # fmt: skip
-
-
-def check_integers(name: str, dtype: torch.dtype, reference: Callable[..., np.ndarray]) -> None:
-    info = torch.iinfo(dtype)
-    small = 2**40 if dtype == torch.int64 else info.max
-    x = torch.randint(max(info.min, -small), small, (N,), dtype=dtype)
-    y = torch.randint(max(info.min, -small), small, (N,), dtype=dtype)
-    y[y == 0] = 3
-    out = torch.zeros_like(x)
-    int_kernel[GRID](x, y, out, N, OP=name, BLOCK=BLOCK)
-    with np.errstate(all="ignore"):
-        expected = reference(x.numpy(), y.numpy())
-    np.testing.assert_array_equal(out.numpy(), expected)
-
-
-@pytest.mark.parametrize("dtype", quick(INTEGERS, (torch.uint8, torch.int32)), ids=str)
-def test_integer_arithmetic(dtype: torch.dtype) -> None:
-    for name, reference in INT_OPS.items():
-        check_integers(name, dtype, reference)
-
-
-def test_bit_functions() -> None:
-    for name, reference in BIT_OPS.items():
-        check_integers(name, torch.int32, reference)
 
 
 HINTS = [

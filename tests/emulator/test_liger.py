@@ -21,7 +21,6 @@ def check(
     ours: Callable[..., torch.Tensor],
     reference: Callable[..., torch.Tensor],
     *inputs: torch.Tensor,
-    tolerance: float = 1e-5,
 ) -> None:
     """Same outputs and same gradients of all inputs."""
     results = []
@@ -33,46 +32,50 @@ def check(
         out.backward(torch.randn_like(out))
         results.append([out.detach(), *(leaf.grad for leaf in leaves)])
     for got, expected in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_rms_norm(ops: Any) -> None:
-    x, w = torch.randn(ROWS, COLS), torch.randn(COLS)
-    check(
-        lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False),
-        lambda x, w: functional.rms_norm(x, (COLS,), w, 1e-6),
-        x,
-        w,
-    )
+def rms_norm(ops: Any) -> Any:
+    return lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False)
 
 
-def test_layer_norm(ops: Any) -> None:
-    x, w, b = torch.randn(ROWS, COLS), torch.randn(COLS), torch.randn(COLS)
-    check(
-        lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-6),
-        lambda x, w, b: functional.layer_norm(x, (COLS,), w, b, 1e-6),
-        x,
-        w,
-        b,
-    )
+Pair = Callable[[Any], tuple[Callable[..., torch.Tensor], Callable[..., torch.Tensor]]]
+CASES: dict[str, tuple[Pair, tuple[tuple[int, ...], ...]]] = {
+    "rms_norm": (
+        lambda ops: (rms_norm(ops), lambda x, w: functional.rms_norm(x, (COLS,), w, 1e-6)),
+        ((ROWS, COLS), (COLS,)),
+    ),
+    "layer_norm": (
+        lambda ops: (
+            lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-6),
+            lambda x, w, b: functional.layer_norm(x, (COLS,), w, b, 1e-6),
+        ),
+        ((ROWS, COLS), (COLS,), (COLS,)),
+    ),
+    "swiglu": (
+        lambda ops: (ops.LigerSiLUMulFunction.apply, lambda a, b: functional.silu(a) * b),
+        ((ROWS, COLS), (ROWS, COLS)),
+    ),
+    "geglu": (
+        lambda ops: (
+            ops.LigerGELUMulFunction.apply,
+            lambda a, b: functional.gelu(a, approximate="tanh") * b,
+        ),
+        ((ROWS, COLS), (ROWS, COLS)),
+    ),
+    "softmax": (lambda ops: (ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1)), ((ROWS, COLS),)),
+    # Several blocks, as for a large vocabulary.
+    "softmax of 5000": (
+        lambda ops: (ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1)),
+        ((ROWS, 5000),),
+    ),
+}
 
 
-def test_swiglu(ops: Any) -> None:
-    check(
-        lambda a, b: ops.LigerSiLUMulFunction.apply(a, b),
-        lambda a, b: functional.silu(a) * b,
-        torch.randn(ROWS, COLS),
-        torch.randn(ROWS, COLS),
-    )
-
-
-def test_geglu(ops: Any) -> None:
-    check(
-        lambda a, b: ops.LigerGELUMulFunction.apply(a, b),
-        lambda a, b: functional.gelu(a, approximate="tanh") * b,
-        torch.randn(ROWS, COLS),
-        torch.randn(ROWS, COLS),
-    )
+@pytest.mark.parametrize("name", CASES)
+def test_forward_and_backward(ops: Any, name: str) -> None:
+    pair, shapes = CASES[name]
+    check(*pair(ops), *map(torch.randn, shapes))
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -96,11 +99,6 @@ def test_rope(ops: Any) -> None:
     check(ours, reference, *(torch.randn(batch, heads, length, width) for _ in range(2)))
 
 
-@pytest.mark.parametrize("cols", [320, 5000])  # one block; several, as for a large vocabulary
-def test_softmax(ops: Any, cols: int) -> None:
-    check(ops.LigerSoftmaxFunction.apply, lambda x: x.softmax(-1), torch.randn(ROWS, cols), tolerance=1e-6)
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy(ops: Any, smoothing: float) -> None:
     target = torch.randint(0, 1000, (ROWS,))
@@ -119,5 +117,5 @@ def test_cross_entropy(ops: Any, smoothing: float) -> None:
 
 def test_bfloat16_rms_norm(ops: Any) -> None:
     x, w = torch.randn(ROWS, COLS).bfloat16(), torch.randn(COLS).bfloat16()
-    got = ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False)
+    got = rms_norm(ops)(x, w)
     torch.testing.assert_close(got, functional.rms_norm(x, (COLS,), w, 1e-6), rtol=2e-2, atol=2e-2)

@@ -100,21 +100,3 @@ def test_a_wider_register_gets_zeros_or_the_sign(kind: str, expected: int) -> No
     out = np.array([0xFFFFFFFE, 0], np.int64)
     run(f"ld.global.{kind} %q1, [%out]; st.global.b64 [%out+8], %q1;", out)
     assert out[1] == expected
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (4, r"out of bounds: 4 bytes at 'a' byte offset 512 .*warp 3 lane 31"),
-        (2, "misaligned address: 4 bytes"),
-    ],
-)
-def test_addresses_at_one_distance_from_others_are_checked(more: int, said: str) -> None:
-    body = f"""
-  mul.wide.u32 %q1, %t, 4;
-  add.s64 %q2, %a, %q1;
-  add.s64 %q3, %q2, {more};
-  ld.global.b32 %r1, [%q2];
-  ld.global.b32 %r2, [%q3];"""
-    with pytest.raises(EmulatorError, match=said):
-        run(body, np.zeros(128, np.int32), np.zeros(1, np.int32), threads=128)

@@ -252,7 +252,7 @@ def test_which_accesses_meet(body: str, ordered: bool) -> None:
     assert build(parse(assemble(body)), "kernel").is_ordered == ordered
 
 
-def test_meetings_cost_nothing_themselves() -> None:
+def test_sync_points_cost_nothing_themselves() -> None:
     """A load is on its way across an atomic: the block that is cut there takes as long as it did whole."""
     timed = """
   mov.u64 %q1, %clock64;

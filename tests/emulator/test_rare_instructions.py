@@ -11,7 +11,6 @@ import triton
 import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 from profscope.errors import EmulatorError
 from tests.support.examples import examples
@@ -20,38 +19,6 @@ from tests.support.ptx_kernel import run
 
 U32 = np.dtype(np.uint32)
 Words = np.ndarray[Any, Any]
-
-
-def near(low: int, high: int) -> st.SearchStrategy[Words]:
-    """Small numbers most of the time, any at times; as 32-bit words."""
-    elements = st.integers(low, high) | st.integers(-(2**31), 2**31 - 1)
-    return arrays.arrays(np.int32, LANES, elements=elements)
-
-
-def find_nth_set(mask: int, base: int, offset: int) -> int:
-    """The ISA's loop."""
-    if offset == 0:
-        return base if mask >> base & 1 else -1
-    position, count = base, abs(offset) - 1
-    while 0 <= position < 32:
-        if mask >> position & 1:
-            if count == 0:
-                return position
-            count -= 1
-        position += 1 if offset > 0 else -1
-    return -1
-
-
-@settings(max_examples=examples(20))
-@given(
-    mask=words(np.uint32),
-    base=arrays.arrays(np.int32, LANES, elements=st.integers(0, 31)),
-    offset=near(-9, 9),
-)
-def test_fns(mask: Words, base: Words, offset: Words) -> None:
-    got = execute("fns.b32 {d}, {a}, {b}, {c}", [mask, base, offset], np.dtype(np.int32))
-    triples = zip(mask.tolist(), base.tolist(), offset.tolist(), strict=True)
-    assert got.tolist() == [find_nth_set(*row) for row in triples]
 
 
 @given(x=words(np.uint32))
@@ -67,35 +34,6 @@ def test_a_store_of_16_bits_has_the_low_ones_of_a_float(x: Words) -> None:
   st.global.b16 [%q2], %f1;"""
     run(body, x, low)
     assert low.tolist() == (x & 0xFFFF).tolist()
-
-
-def test_fns_by_the_manuals_examples() -> None:
-    for base, offset, position in ((3, 1, 3), (3, -1, 3), (2, 1, 3), (2, -1, 1)):
-        got = execute(f"fns.b32 {{d}}, 0xaaaaaaaa, {base}, {offset}", [], U32)
-        assert set(got.tolist()) == {position}
-
-
-def bit_mask(a: int, b: int, clamp: bool) -> int:
-    """The ISA's formula."""
-    ones = 2**32 - 1
-    mask0, width = ones << (a & 31), b & 31
-    mask1 = ones << ((a & 31) + width)
-    if clamp and a >= 32:
-        mask0 = 0
-    if (a & 31) + width >= 32 or (clamp and (a >= 32 or b >= 32)):
-        mask1 = 0
-    elif width == 0:
-        mask1 = ~0
-    return mask0 & ~mask1 & ones
-
-
-@pytest.mark.parametrize("mode", ["clamp", "wrap"])
-@settings(max_examples=examples(20))
-@given(a=near(0, 40), b=near(0, 40))
-def test_bmsk(mode: str, a: Words, b: Words) -> None:
-    got = execute(f"bmsk.{mode}.b32 {{d}}, {{a}}, {{b}}", [a, b], U32)
-    pairs = zip(a.view(np.uint32).tolist(), b.view(np.uint32).tolist(), strict=True)
-    assert got.tolist() == [bit_mask(x, y, mode == "clamp") for x, y in pairs]
 
 
 @pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])

@@ -7,7 +7,6 @@ import torch
 
 from tests.kernels.shaping import (
     assembly_kernel,
-    clamp_kernel,
     compare_swap_kernel,
     pieces_kernel,
     shape_kernel,
@@ -25,8 +24,6 @@ SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "interleave": lambda x: torch.stack([x, -x], -1),
     "join": lambda x: torch.stack([x, x * 2]),
     "split": lambda x: x.view(ROWS, COLS // 2, 2).flip(2),
-    "sort": lambda x: x.sort(1).values,
-    "reduce": lambda x: x.sum(0)[None, :] + x.amax(1)[:, None],
 }
 
 
@@ -43,35 +40,6 @@ def test_shapes(name: str, warps: int) -> None:
         shape_kernel[(1,)](x, out, OP=name, ROWS=ROWS, COLS=COLS, num_warps=warps)
         tolerance = {torch.float32: 1e-5, torch.float16: 1e-2}[dtype]
         torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
-
-
-CHOICES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "clamp": lambda x, y: torch.where(x.isnan(), torch.tensor(-0.5).to(x.dtype), x.clamp(-0.5, 0.75)),
-    "clamp_nan": lambda x, y: x.clamp(-0.5, 0.75),
-    "max_nan": torch.maximum, "min_nan": torch.minimum, "max": torch.fmax,
-    "fdiv": torch.div, "fma": lambda x, y: (x.double() * y.double() + x.double()).to(x.dtype),
-}  # fmt: skip
-
-
-CHOICES_BY_TYPE = [
-    pytest.param(name, dtype, id=f"{name}-{dtype}")
-    for name in CHOICES
-    for dtype in (torch.float32, torch.float16, torch.bfloat16)
-    if name != "fdiv" or dtype == torch.float32
-]
-
-
-@pytest.mark.on_gpu_too
-@pytest.mark.parametrize(("name", "dtype"), CHOICES_BY_TYPE)
-def test_choices(name: str, dtype: torch.dtype) -> None:
-    x, y = torch.randn(128).to(dtype), torch.randn(128).to(dtype)
-    x[::9] = float("nan")
-    y[::6] = float("nan")
-    out = torch.zeros(128, dtype=dtype)
-    clamp_kernel[(1,)](x, y, out, OP=name, BLOCK=128)
-    expected = CHOICES[name](x, y)
-    tolerance = 1e-6 if dtype == torch.float32 else 1e-2
-    torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 @pytest.mark.on_gpu_too

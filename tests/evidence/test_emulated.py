@@ -18,7 +18,6 @@ import profscope
 from bench.evidence_kernels import (
     atomics_kernel,
     copy_kernel,
-    division_kernel,
     float64_kernel,
     gather_kernel,
     scatter_kernel,
@@ -88,42 +87,6 @@ def test_a_gather() -> None:
     assert "tl.load(index_ptr" in row["source"]
     assert row["sectors_over_ideal"] == pytest.approx((4 + 32 + 4) / (4 + 4 + 4))
     assert row["active_threads"] == 32
-
-
-def test_a_scattered_store() -> None:
-    n = CTAS * BLOCK
-    x, index, out = torch.randn(n), apart(), torch.empty(8 * n)
-    counts = counted(lambda: scatter_kernel[(CTAS,)](x, index, out, BLOCK=BLOCK)).counts
-    assert sectors_of(counts, "st.global") == [(32 * WARPS, 4 * WARPS)]
-    assert sectors_of(counts, "ld.global") == [(4 * WARPS, 4 * WARPS)] * 2
-
-
-def test_division_in_indices() -> None:
-    n, n_cols = CTAS * BLOCK, 100
-    x, out = torch.randn(5 * 4100 + n_cols + 24), torch.empty(n)
-    counts = counted(lambda: division_kernel[(CTAS,)](x, out, n_cols, BLOCK=BLOCK)).counts
-    divisions = rows(counts, "div").set_index("opcode")["executed"].to_dict()
-    assert divisions == {"div.s64": 0, "div.u32": WARPS}  # LLVM asks first whether 32 bits are enough
-    addresses = [x.data_ptr() + 4 * (i // n_cols * 4100 + i % n_cols) for i in range(n)]
-    warps = [addresses[first : first + 32] for first in range(0, n, 32)]
-    taken = sum(len({address // SECTOR for address in warp}) for warp in warps)
-    assert sectors_of(counts, "ld.global") == [(taken, 4 * WARPS)]
-
-
-@pytest.mark.parametrize(
-    ("layout", "a_load"), [(unswizzled, 32), (swizzled, 1)], ids=["unswizzled", "swizzled"]
-)
-def test_a_column_of_shared_memory(layout: Callable[[], Any], a_load: int) -> None:
-    size, rounds = 64, 3
-    x, out = torch.randn(size, size), torch.empty(CTAS, size, size)
-    counts = counted(
-        lambda: transpose_kernel[(CTAS,)](x, out, rounds, SIZE=size, SHARED=layout(), num_warps=4)
-    ).counts
-    accesses = CTAS * rounds * size * size // 32
-    loads, stores = rows(counts, "ld.shared"), rows(counts, "st.shared")
-    assert loads["executed"].sum() == stores["executed"].sum() == accesses
-    assert (loads["wavefronts"].sum(), loads["wavefronts_ideal"].sum()) == (a_load * accesses, accesses)
-    assert (stores["wavefronts"].sum(), stores["wavefronts_ideal"].sum()) == (accesses, accesses)
 
 
 def launch_of(name: str) -> Callable[[], Any]:
@@ -270,21 +233,6 @@ def test_samples_are_the_cycles_of_all_warps() -> None:
     assert {"selected", "barrier", "math_pipe_throttle", "mio_throttle"} <= set(reasons(samples))
     at_mma = samples[samples["class"] == "mma"]
     assert set(prof.counts.set_index("pc").loc[at_mma["pc"], "opcode"].astype("str").str[:3]) == {"mma"}
-
-
-def test_samples_are_the_same_each_time() -> None:
-    pd.testing.assert_frame_equal(of_matmul().samples, counted(matmul()).samples)
-
-
-def test_records_are_in_no_sample() -> None:
-    """With more records, the kernel's own instructions are issued in the same cycles."""
-    light, heavy = (of_matmul(level).samples for level in ("light", "heavy"))
-    for cls in ("mma", "shared load", "async copy", "global store"):
-        issued = [
-            each.loc[(each["class"] == cls) & (each["stall"] == "selected"), "samples"].sum()
-            for each in (light, heavy)
-        ]
-        assert issued[0] == issued[1] > 0
 
 
 def test_a_scattered_store_is_seen_in_the_lines() -> None:

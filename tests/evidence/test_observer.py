@@ -14,8 +14,8 @@ from profscope.evidence import observer as observer_module
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import SamplerError
-from profscope.evidence.observer import Observer, Witness
-from profscope.evidence.subject import Subject
+from profscope.evidence.observer import Observer
+from profscope.evidence.subject import Subject, Witness
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 
 SUBJECT = Subject("kernel", "", (), "kernel", b"cubin", "")
@@ -232,9 +232,7 @@ def test_launches_that_others_profile_run_bare(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(observer_module, "injected_tool", lambda: "Nsight Compute")
     observer.observe(SUBJECT, 5, lambda: None)
     assert not observer.wants(SUBJECT)
-    assert observer.notes()[0] == (
-        "no evidence from the hardware: Nsight Compute has CUPTI to itself; run without it"
-    )
+    assert "Nsight Compute" in observer.notes()[0]
 
 
 def test_a_launch_within_an_observed_one_runs_bare() -> None:

@@ -9,7 +9,6 @@ from triton.language.extra.cuda import globaltimer, smid
 # ruff: noqa: N803
 __all__ = [
     "assembly_kernel",
-    "clamp_kernel",
     "compare_swap_kernel",
     "pieces_kernel",
     "shape_kernel",
@@ -33,37 +32,11 @@ def shape_kernel(x_ptr, out_ptr, OP: tl.constexpr, ROWS: tl.constexpr, COLS: tl.
         y = tl.interleave(x, -x)
     elif OP == "join":
         y = tl.permute(tl.join(x, x * 2), (2, 0, 1))
-    elif OP == "split":
+    else:
         a, b = tl.split(tl.reshape(x, (ROWS, COLS // 2, 2)))
         y = tl.join(b, a)
-    elif OP == "sort":
-        y = tl.sort(x, dim=1)
-    else:
-        y = tl.broadcast_to(tl.sum(x, 0)[None, :], (ROWS, COLS)) + tl.max(x, 1)[:, None]
     flat = tl.ravel(y)
     tl.store(out_ptr + tl.arange(0, flat.shape[0]), flat)
-
-
-@triton.jit
-def clamp_kernel(x_ptr, y_ptr, out_ptr, OP: tl.constexpr, BLOCK: tl.constexpr):
-    offs = tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + offs)
-    y = tl.load(y_ptr + offs)
-    if OP == "clamp":
-        z = tl.clamp(x, -0.5, 0.75)
-    elif OP == "clamp_nan":
-        z = tl.clamp(x, -0.5, 0.75, propagate_nan=tl.PropagateNan.ALL)
-    elif OP == "max_nan":
-        z = tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
-    elif OP == "min_nan":
-        z = tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
-    elif OP == "max":
-        z = tl.maximum(x, y)
-    elif OP == "fdiv":
-        z = tl.fdiv(x, y)
-    else:
-        z = tl.fma(x, y, x)
-    tl.store(out_ptr + offs, z)
 
 
 @triton.jit

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from profscope.evidence.cupti import SamplerError
+from profscope.evidence.driver import Driver
 from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import STRUCTURES, InstanceValue, InstructionData, MetricDetails
 
@@ -137,7 +138,7 @@ class FakeCupti:
         return {}
 
 
-class FakeMachine:
+class FakeMachine(Driver):
     """A GPU. here: the context of this thread. busy: it does not become idle. fault: what idle() raises."""
 
     def __init__(self) -> None:

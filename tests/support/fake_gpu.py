@@ -12,9 +12,9 @@ from profscope.evidence import counts as counts_module
 from profscope.evidence import observer as observer_module
 from profscope.evidence.counters import Counters
 from profscope.evidence.counts import Counts
-from profscope.evidence.observer import Open, Witness
+from profscope.evidence.observer import Open
 from profscope.evidence.samples import Samples
-from profscope.evidence.subject import Subject
+from profscope.evidence.subject import Subject, Witness
 from profscope.options import Options
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 from tests.support.fake_sampler import FakeProbe

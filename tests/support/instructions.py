@@ -81,5 +81,5 @@ ONE_OPERAND: dict[str, tuple[type, type, Callable[[int], int]]] = {
     "brev.b64": (np.uint64, np.uint64, lambda a: int(f"{a:064b}"[::-1], 2)),
     "bfind.u32": (np.uint32, np.uint32, lambda a: a.bit_length() - 1),
     "not.b32": (np.uint32, np.uint32, lambda a: ~a), "neg.s32": (np.int32, np.int32, lambda a: -a),
-    "abs.s32": (np.int32, np.int32, abs), "cnot.b32": (np.uint32, np.uint32, lambda a: int(a == 0)),
+    "abs.s32": (np.int32, np.int32, abs),
 }  # fmt: skip

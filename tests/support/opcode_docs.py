@@ -4,7 +4,6 @@ With --update FILE it replaces what stands between the two marker lines of a Mar
 """
 
 import argparse
-import inspect
 import sys
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def opcode_table() -> str:
     """One row an opcode: what it does, its modifiers, its class in the cost model."""
     rows = ["| opcode | meaning | modifiers | cost class |", "| --- | --- | --- | --- |"]
     for name, op in sorted(TABLE.items()):
-        meaning = (inspect.getdoc(op.resolve) or "").split("\n")[0].replace("|", "\\|")
+        meaning = op.meaning.split("\n")[0].replace("|", "\\|")
         modifiers = " ".join(f"`{m}`" for m in sorted(op.modifiers))
         rows.append(f"| `{name}` | {meaning} | {modifiers} | {op.cost.name.lower()} |")
     return "\n".join(rows)

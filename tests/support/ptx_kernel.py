@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from profscope.emulator.device import Device
+from profscope.emulator.device import Device, Model
 from profscope.emulator.launcher import Launch
+from profscope.emulator.machine.counts import Totals
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 
-__all__ = ["assemble", "run"]
+__all__ = ["LANE", "SHARED_AT", "assemble", "counted", "run"]
 
 PARAMETERS = ("a", "b", "c", "out")
 
@@ -82,3 +83,23 @@ def run(
         parameters=[np.full((1, 1, 1), p.base if p else 0, np.uint64) for p in pointers],
         **options,
     ).run()
+
+
+LANE = "mov.u32 %r1, %laneid;\n"
+SHARED_AT = LANE + "mov.b32 %r3, memory;\nmad.lo.u32 %r2, %r1, {stride}, %r3;\n"
+
+
+def counted(body: str, *, threads: int = 32, ctas: int = 1, sms: int = 16) -> tuple[int, Totals]:
+    """Cycles of a launch, and its counts. %a has 64 KiB from a line on, `memory` is shared memory of 8 KiB;
+    what is stored to %out, the last parameter, is for records."""
+    given, nothing = np.zeros(65536 + 128, np.uint8), np.zeros(16, np.uint8)
+    given = given[-given.ctypes.data % 128 :][:65536]
+    device = Device(Model(sm_count=sms), counts={})
+    run(
+        body, given, nothing, nothing, nothing, threads=threads, ctas=ctas, shared=8192, device=device,
+        declarations=".extern .shared .align 16 .b8 memory[];", is_counted=True,
+    )  # fmt: skip
+    assert device.counts is not None
+    (totals,) = device.counts.values()
+    assert totals.launches == 1
+    return device.cycles, totals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -23,6 +24,7 @@ __all__ = [
     "CASES",
     "assert_equal",
     "count",
+    "heavy",
     "launch",
     "launch_add",
     "launch_collatz",
@@ -41,6 +43,14 @@ CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 def session(**options: Any) -> profscope.Session:
     """A session on the emulator."""
     return profscope.session(backend="emulator", **options)
+
+
+@cache
+def heavy(name: str) -> profscope.Profile:
+    """A small case recorded at the level heavy."""
+    with session(instrument="heavy") as prof:
+        CASES[name].launch(CASES[name].inputs("cpu"))
+    return prof.profile
 
 
 def parts_of_session(**options: Any) -> AbstractContextManager[Running]:

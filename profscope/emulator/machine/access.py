@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from profscope.emulator.arrays import Array, DType
+from profscope.emulator.arrays import LANES, Array, DType
 from profscope.emulator.costs import SECTORS_PER_CYCLE
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
@@ -20,7 +20,6 @@ from profscope.emulator.machine.transactions import sectors, wavefronts
 
 __all__ = ["atomic", "charge_access", "copy_async", "load", "store"]
 
-LANES = 32
 
 ITEM: dict[int, DType] = {
     1: np.dtype(np.uint8),
@@ -79,9 +78,9 @@ def charge_access(
 
 def access_cycles(
     batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, size: int
-) -> Any:
-    """For how long an access keeps the SM's load/store unit busy: one number for all warps, or one for each;
-    None if it is not charged. It is counted, if anybody wants to know."""
+) -> Array | None:
+    """For how long an access keeps the SM's load/store unit busy, by warp; None if it is not charged. It is
+    counted, if anybody wants to know."""
     if site.counted < 0 or (mask is not None and not mask.any()):
         return None
     if space == "generic":
@@ -95,19 +94,13 @@ def access_cycles(
     if space == "local" and counts is not None:
         counts.local(site.counted, rows, active, times, offset, size)
         return None
-    figures = None
-    if space == "global" and active is None:
-        pattern = batch.pattern_of(where)
-        figures = None if pattern is None else pattern.sectors(int(rows[0, 0]) + offset, size)
-    if figures is None:
-        figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
+    figures = (sectors if space == "global" else wavefronts)(rows, offset, active, size)
     if counts is not None:
-        counts.access(site.counted, space, figures, len(rows), times)
+        counts.access(site.counted, space, figures, times)
         if space == "global":
             touch(batch, site, rows + np.int64(offset), active, axes[0])
-    taken = figures[0]
-    cycles = -(-taken // SECTORS_PER_CYCLE) if space == "global" else taken
-    return cycles if isinstance(cycles, int) else cycles.reshape(*axes, 1)
+    cycles = -(-figures[0] // SECTORS_PER_CYCLE) if space == "global" else figures[0]
+    return cycles.reshape(*axes, 1)
 
 
 def touch(batch: Batch, site: Site, rows: Array, active: Array | None, ctas: int) -> None:
@@ -193,8 +186,7 @@ def global_offsets(
     batch: Batch, site: Site, addresses: Array, offset: int, size: int, chosen: Array | None
 ) -> Array:
     try:
-        pattern = batch.known_pattern(addresses) if chosen is None else None
-        return batch.memory.offsets(addresses, offset, size, site.pointers, pattern)
+        return batch.memory.offsets(addresses, offset, size, site.pointers)
     except MemoryViolationError as violation:
         bad = violation.bad
         if chosen is not None:
@@ -363,7 +355,6 @@ def copy_async(
 
 def atomic(
     batch: Batch, space: str, mask: Array | None, site: Site, where: Array, offset: int, dtype: DType,
-    name: str,
     combine: Callable[..., Array], data: Any, wants_old: bool,
 ) -> Array:  # fmt: skip
     """Each active thread in turn combines its data with memory; returns what each found there."""
@@ -388,7 +379,7 @@ def atomic(
     order = turns(batch, full)
     if order is not None:
         places, values = places[order], [v[order] for v in values]
-    before = combine_in_turn(view.view(dtype), places, name, combine, values, wants_old)
+    before = combine_in_turn(view.view(dtype), places, combine, values, wants_old)
     old[full] = before if order is None else before[np.argsort(order)]
     charge_access(batch, in_space, mask, site, where, from_start, size)  # it may move the clocks
     return old

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from profscope.emulator.device import Device
 from profscope.emulator.machine.block import Schedule, Site, TranslatedBlock
 from profscope.emulator.machine.counts import LaunchCounts
 from profscope.emulator.machine.memory import GlobalMemory
-from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
 __all__ = ["Batch", "Grid", "compact"]
@@ -118,7 +117,6 @@ class Batch:
         self.grid = grid
         self.schedule = schedule
         self.times = np.array(schedule.times, np.int64).reshape(-1, CLOCKS)
-        self.late = 0  # cycles since the last tick that all warps are behind the schedule
         self.memory: GlobalMemory = grid.memory
         self.ctas = ctas
         self.sms = sms
@@ -132,12 +130,9 @@ class Batch:
         self.groups = np.zeros((*self.shape[:2], CLOCKS, GROUPS), np.int64)
         self.at: dict[int, Array | None] = {0: None}
         self.waiting: dict[int, Array | None] = {}
-        self.memos: dict[Any, tuple[Any, Array]] = {}
         self.special = grid.special(ctas, sms)
         self.steps = 0
         self.counts = grid.counts_of(schedule)
-        self.root: Array | None = None  # what the next access's addresses are plus one number
-        self.pattern: tuple[Array | None, Pattern | None] = (None, None)  # of the latest addresses
 
     @property
     def is_done(self) -> bool:
@@ -160,7 +155,6 @@ class Batch:
         part.groups = self.groups[chosen]
         part.checks = self.checks and self.checks.take(chosen)
         part.special = self.grid.special(part.ctas, part.sms)
-        part.memos = {}
 
         def masks(places: dict[int, Array | None]) -> dict[int, Array | None]:
             picked = {n: None if m is None else pick(m) for n, m in places.items()}
@@ -185,7 +179,6 @@ class Batch:
         whole.checks = first.checks and SharedChecks.of_all([p.checks for p in parts if p.checks is not None])
         whole.special = first.grid.special(whole.ctas, whole.sms)
         whole.steps = max(part.steps for part in parts)
-        whole.memos = {}
         whole.waiting = {}
         (number,) = first.at
         masks = [p.at[number] for p in parts]
@@ -213,29 +206,6 @@ class Batch:
     def parameter(self, index: int, dtype: DType) -> Array:
         return self.grid.parameters[index].view(dtype)[..., :1]
 
-    def memo(self, key: Any, sources: Any, make: Callable[[], Array]) -> Array:
-        """`make()`, once for the same arrays in a block."""
-        if key not in self.memos:
-            self.memos[key] = (sources, make())
-        return self.memos[key][1]
-
-    def pattern_of(self, addresses: Array) -> Pattern | None:
-        """The pattern of an access's addresses, worked out once for all that have one root."""
-        root, self.root = self.root, None
-        if root is None or root.shape != addresses.shape:
-            pattern = Pattern.of(addresses.reshape(-1, addresses.shape[2]))
-        else:
-            rows = root.reshape(-1, root.shape[2])
-            pattern = self.memo(("pattern", id(root)), root, lambda: Pattern.of(rows))
-        self.pattern = addresses, pattern
-        return pattern
-
-    def known_pattern(self, addresses: Array) -> Pattern | None:
-        """That of the addresses of the latest access, if it is these."""
-        latest, pattern = self.pattern
-        self.pattern = None, None
-        return pattern if latest is addresses else None
-
     def flat(self, value: Array) -> Array:
         """A value as (warps of all CTAs, lanes)."""
         return (value if value.shape == self.shape else np.broadcast_to(value, self.shape)).reshape(-1, LANES)
@@ -253,28 +223,21 @@ class Batch:
 
     def tick(self, mask: Array | None, time: int) -> None:
         """The warps of `mask` are at the schedule's time of this number."""
-        cycles = self.times[time] + self.late
-        self.late = 0
+        cycles = self.times[time]
         if mask is None:
             self.clocks = self.clocks + cycles
         else:
             self.clocks = self.clocks + cycles * mask.any(axis=2, keepdims=True)
 
-    def delay(self, site: Site, cycles: Any) -> None:
-        """An access keeps the SM's load/store unit busy for so many cycles a warp, (CTAs, warps, 1) or one
-        number for all; the schedule has one. The other resident warps do the same at the same time."""
+    def delay(self, site: Site, cycles: Array) -> None:
+        """An access keeps the SM's load/store unit busy for so many cycles a warp, (CTAs, warps, 1); the
+        schedule has one. The other resident warps do the same at the same time."""
         residents = self.schedule.residents
-        scheduled = max(site.issue, residents)
-        if not isinstance(cycles, np.ndarray):
-            late = max(0, residents * int(cycles) - scheduled)
-            self.late += late
-        else:
-            late = np.maximum(residents * cycles - scheduled, 0)
-            self.clocks = self.clocks + late
+        late = np.maximum(residents * cycles - max(site.issue, residents), 0)
+        self.clocks = self.clocks + late
         if self.counts is not None:
             warps = self.shape[0] * self.shape[1]
-            total = late * warps if isinstance(late, int) else int(late.sum()) * (warps // late.size)
-            self.counts.delay(site.counted, total)
+            self.counts.delay(site.counted, int(late.sum()) * (warps // late.size))
 
     def clock(self, time: int) -> Array:
         """%clock64: the SM's counter, at the schedule's time of this number."""
@@ -282,22 +245,10 @@ class Batch:
 
     def cycle(self, time: int) -> Array:
         """The device's cycle at the schedule's time of this number."""
-        return self.now + (self.grid.begin + self.late + self.times[time, 0])
-
-    def clock_low(self, time: int) -> Array:
-        return self.clock(time).astype(np.int32)
-
-    def clock_high(self, time: int) -> Array:
-        return (self.clock(time) >> np.int64(32)).astype(np.int32)
+        return self.now + (self.grid.begin + self.times[time, 0])
 
     def globaltimer(self, time: int) -> Array:
         return self.grid.device.globaltimer(self.cycle(time))
-
-    def globaltimer_low(self, time: int) -> Array:
-        return self.globaltimer(time).astype(np.int32)
-
-    def globaltimer_high(self, time: int) -> Array:
-        return (self.globaltimer(time) >> np.int64(32)).astype(np.int32)
 
     def commit_group(self, mask: Array | None) -> None:
         done = self.clocks + COSTS[Cost.ASYNC_COPY].latency

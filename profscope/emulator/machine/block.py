@@ -7,7 +7,7 @@ from typing import NamedTuple
 from profscope.emulator.arrays import Array
 from profscope.emulator.ptx_syntax import Instruction
 
-__all__ = ["Meeting", "Schedule", "Site", "TranslatedBlock", "Wait"]
+__all__ = ["Schedule", "Site", "SyncPoint", "TranslatedBlock", "Wait"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Meeting:
+class SyncPoint:
     """A block's first instruction is one that CTAs meet at. Cycles count from the block's begin.
 
     `issue` is when it is issued; a thread meets others again `apart` cycles later at the earliest.
@@ -72,10 +72,10 @@ class Schedule:
 
     `times` are the cycles at which clocks are read and brought up to date, by number, each since the last
     time that clocks were brought up to date: as they are, and without the instructions of records.
-    `meetings` are those of blocks, None where CTAs do not meet. `waits` are those without records.
+    `sync_points` are those of blocks, None where CTAs do not meet. `waits` are those without records.
     """
 
     residents: int
     times: tuple[tuple[int, int], ...]
-    meetings: tuple[Meeting | None, ...]
+    sync_points: tuple[SyncPoint | None, ...]
     waits: tuple[Wait, ...]

@@ -1,7 +1,7 @@
 """How often the instructions of a kernel ran, and what their accesses took, in one launch.
 
 Instructions of a block are executed together, so a block and each of its predicates are counted, and an
-access by itself. What only serves records is no instruction of the kernel and has no number (`records.py`).
+access by itself. What only serves records is no instruction of the kernel and has no number.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,12 +81,12 @@ class LaunchCounts:
         `times` warps."""
         self.transactions[number, 4] += times * local_sectors(rows, offset, active, size)
 
-    def access(self, number: int, space: str, figures: Figures, rows: int, times: int) -> None:
+    def access(self, number: int, space: str, figures: Figures, times: int) -> None:
         """An instruction takes so many transactions; figures: of rows each of which stands for `times`
         warps."""
         own, at = self.transactions[number], 0 if space == "global" else 2
         for column, each in enumerate(figures, at):
-            own[column] += times * (each * rows if isinstance(each, int) else int(each.sum()))
+            own[column] += times * int(each.sum())
 
     def delay(self, number: int, cycles: int) -> None:
         """Warps wait at an instruction, all together for so many cycles beyond the schedule."""

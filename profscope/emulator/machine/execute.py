@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from profscope.emulator.arrays import LANES, Array
+from profscope.emulator.arrays import Array
 from profscope.emulator.costs import BARRIER_CYCLES
 from profscope.emulator.machine.batch import Batch, compact
 from profscope.emulator.machine.block import Site, TranslatedBlock
@@ -63,7 +63,6 @@ def step(batch: Batch, number: int, mask: Array | None) -> None:
     batch.grid.device.lane_instructions += block.instructions * threads
     if batch.counts is not None:
         batch.counts.block(number, mask, batch.shape, threads)
-    batch.memos.clear()
     if block.end == "jump":
         arrive(batch.at, block.next, mask)
     elif block.end == "branch":
@@ -133,8 +132,6 @@ def switch(batch: Batch, block: TranslatedBlock, index: Array, mask: Array | Non
 def release(batch: Batch) -> None:
     """All threads that have not ended wait at barriers: let those go on whose barrier is complete."""
     blocks = batch.grid.blocks
-    if release_all(batch):
-        return
     arrived: dict[int, list[tuple[int, Array]]] = {}
     everyone = np.zeros(batch.shape, np.bool_)
     for number, mask in batch.waiting.items():
@@ -168,23 +165,6 @@ def release(batch: Batch) -> None:
         assert site is not None
         full = np.broadcast_to(np.True_ if mask is None else mask, batch.shape)
         raise batch.error(site, "deadlock: not all threads come to this barrier", full, None)
-
-
-def release_all(batch: Batch) -> bool:
-    """If all threads of all CTAs wait at one barrier for all, as nearly always, let them go on."""
-    number, mask = next(iter(batch.waiting.items()))
-    block = batch.grid.blocks[number]
-    if mask is not None or block.barrier[1] not in (0, batch.shape[1] * LANES):
-        return False
-    batch.waiting.clear()
-    if batch.checks is not None:
-        batch.checks.barrier(np.ones(len(batch.ctas), np.bool_))
-    latest = batch.clocks.max(axis=1, keepdims=True) + BARRIER_CYCLES
-    before, batch.clocks = batch.clocks, np.repeat(latest, batch.shape[1], axis=1)
-    if batch.counts is not None and block.site is not None and block.site.counted >= 0:
-        batch.counts.delay(block.site.counted, int((batch.clocks - before)[..., 1].sum()))
-    arrive(batch.at, block.next, None)
-    return True
 
 
 def align_clocks(batch: Batch, places: list[tuple[Site | None, Array]]) -> None:

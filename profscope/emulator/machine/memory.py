@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from profscope.emulator.arrays import Array
-from profscope.emulator.machine.transactions import Pattern
 from profscope.errors import EmulatorError
 
 __all__ = [
@@ -102,21 +101,15 @@ class GlobalMemory:
         offset: int,
         size: int,
         pointers: frozenset[int] = frozenset(),
-        pattern: Pattern | None = None,
     ) -> Array:
         """Checked offsets into the views, in bytes, of accesses of `size` bytes at `addresses` + `offset`.
 
-        `pointers` are the parameters that the addresses were computed from, `pattern` is that of the
-        addresses if it is known. The views may change. Raises MemoryViolationError, whose message says what
-        is wrong with the first bad address.
+        `pointers` are the parameters that the addresses were computed from. The views may change. Raises
+        MemoryViolationError, whose message says what is wrong with the first bad address.
         """
         relative = addresses - np.int64(self.base - offset)
-        if pattern is None:
-            low, high = int(relative.min()), int(relative.max()) + size
-            bits = int(np.bitwise_or.reduce(relative, axis=None)) if size > 1 else 0
-        else:
-            first = int(relative.flat[0])
-            low, high, bits = first + pattern.low, first + pattern.high + size, first | pattern.bits
+        low, high = int(relative.min()), int(relative.max()) + size
+        bits = int(np.bitwise_or.reduce(relative, axis=None)) if size > 1 else 0
         pointer = next(iter(pointers)) if len(pointers) == 1 else None
         if bits & (size - 1):
             raise self.misaligned(relative, size, pointer)
@@ -198,16 +191,10 @@ class GlobalMemory:
 
 # Read-modify-write by many threads at once, as if they took turns in the order of their numbers.
 
-UNORDERED: dict[str, np.ufunc] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}  # fmt: skip
-
 
 def combine_in_turn(
     memory: Array,
     places: Array,
-    name: str,
     combine: Callable[..., Array],
     values: Sequence[Array],
     wants_old: bool,
@@ -216,18 +203,18 @@ def combine_in_turn(
 
     `places` and `values` are one-dimensional. Without `wants_old` the result is meaningless.
     """
-    if not wants_old and name in UNORDERED:
+    if not wants_old and isinstance(combine, np.ufunc):
         # Not on `memory` itself: it spans the address space, and numpy copies what may overlap its arguments.
         distinct, turn_of = np.unique(places, return_inverse=True)
         result = memory[distinct]
-        UNORDERED[name].at(result, turn_of, values[0])
+        combine.at(result, turn_of, values[0])
         memory[distinct] = result
         return values[0]
     order = np.argsort(places, kind="stable")
     sorted_places = places[order]
     first = np.flatnonzero(np.r_[True, sorted_places[1:] != sorted_places[:-1]])
     counts = np.diff(np.r_[first, len(places)])
-    if name == "add" and memory.dtype.kind in "iu":
+    if combine is np.add and memory.dtype.kind in "iu":
         return _add_in_turn(memory, places, values[0], order, first, counts)
     old = np.empty(len(places), memory.dtype)
     for turn in range(int(counts.max())):  # the threads that are the turn-th at their place

@@ -1,6 +1,6 @@
 """CTAs in the order of their clocks, for kernels in which they wait for each other or take turns.
 
-Every batch of CTAs runs on by itself up to where it meets others (`translation/sync_points.py`). Of all
+Every batch of CTAs runs on by itself up to where it meets others (`translation/flow.py`). Of all
 that are there, the one whose clock is first goes on; a CTA whose turn to start has come before that starts
 first. So what a CTA sees there is what others have done until then, and a CTA that takes long gets its turn
 less often.
@@ -15,7 +15,7 @@ from profscope.emulator.arrays import Array
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
 from profscope.emulator.device import Placement
 from profscope.emulator.machine.batch import Batch, Grid
-from profscope.emulator.machine.block import Meeting, Schedule
+from profscope.emulator.machine.block import Schedule, SyncPoint
 from profscope.emulator.machine.execute import QUANTUM, check_length, release, step, step_or_split
 
 __all__ = ["Timeline"]
@@ -97,23 +97,23 @@ class Timeline:
     def clock(self, batch: Batch) -> int:
         """The cycle before which a batch does nothing that others could notice."""
         number = min(batch.at, default=-1)
-        if number >= 0 and self.schedule.meetings[number] is not None:
-            first = int(self.meeting_clocks(batch, number).min())
+        if number >= 0 and self.schedule.sync_points[number] is not None:
+            first = int(self.sync_clocks(batch, number).min())
             return first if first != NEVER else int(batch.now.min())
         places = batch.at or batch.waiting
         running = [np.True_ if mask is None else mask.any(axis=2, keepdims=True) for mask in places.values()]
         return int(np.where(np.logical_or.reduce(running), batch.now, NEVER).min())
 
-    def meeting_clocks(self, batch: Batch, number: int) -> Array:
+    def sync_clocks(self, batch: Batch, number: int) -> Array:
         """When each warp at block `number` meets others there, (CTAs, warps, 1); NEVER: it takes no part."""
-        meeting = self.schedule.meetings[number]
-        assert meeting is not None
+        sync_point = self.schedule.sync_points[number]
+        assert sync_point is not None
         active = batch.at[number]
-        if meeting.predicate is not None:
-            slot, negated = meeting.predicate
+        if sync_point.predicate is not None:
+            slot, negated = sync_point.predicate
             predicate = batch.registers[slot]
             active = batch.join(active, ~predicate if negated else predicate)
-        clocks = batch.now + meeting.issue
+        clocks = batch.now + sync_point.issue
         return clocks if active is None else np.where(active.any(axis=2, keepdims=True), clocks, NEVER)
 
     def advance(self, batch: Batch) -> list[Batch]:
@@ -124,14 +124,14 @@ class Timeline:
                     break
                 release(batch)
             number = min(batch.at)
-            meeting = self.schedule.meetings[number]
-            if meeting is not None:
+            sync_point = self.schedule.sync_points[number]
+            if sync_point is not None:
                 batch = self.those_at(batch, number)
                 first = self.clock(batch)
                 if first > min(self.next_clock(), self.next_start()):
                     break
-                batch = self.gather(batch, first + meeting.apart)
-                batch = self.meet(batch, number, meeting)
+                batch = self.gather(batch, first + sync_point.apart)
+                batch = self.meet(batch, number, sync_point)
                 continue
             parts = step_or_split(batch, number)
             if parts:
@@ -165,10 +165,10 @@ class Timeline:
             company.append(other)
         return batch if len(company) == 1 else Batch.of(company)
 
-    def meet(self, batch: Batch, number: int, meeting: Meeting) -> Batch:
-        """Run the meeting at block `number` for the warps that nobody can come before; those of its CTAs."""
-        clocks = self.meeting_clocks(batch, number)
-        limit = min(self.next_clock(), self.next_start(), int(clocks.min()) + meeting.apart - 1)
+    def meet(self, batch: Batch, number: int, sync_point: SyncPoint) -> Batch:
+        """Run the sync point at block `number` for warps that nobody can come before; those of its CTAs."""
+        clocks = self.sync_clocks(batch, number)
+        limit = min(self.next_clock(), self.next_start(), int(clocks.min()) + sync_point.apart - 1)
         idle = clocks == NEVER
         goes = (clocks <= limit) & ~idle
         chosen = goes.any(axis=(1, 2)) | idle.all(axis=(1, 2))

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profscope.emulator.arrays import DTYPES, Array
+from profscope.emulator.arrays import DTYPES, Array, DType
 from profscope.emulator.costs import Cost
 from profscope.emulator.opcodes.rounding import DIRECTIONS, directed, fma32, fma64
 from profscope.emulator.opcodes.table import Form, Meaning, elementwise, op
+from profscope.emulator.ptx_syntax import Register
 
 __all__: list[str] = []
 
@@ -20,14 +21,15 @@ def flush(x: Array) -> Array:
     return np.where(np.abs(x) < SMALLEST_NORMAL, np.copysign(np.float32(0), x), x)
 
 
+def clamped(function: Callable[..., Array], dtype: DType) -> Callable[..., Array]:
+    """`function` with its results in [0, 1]; NaN becomes 0."""
+    return lambda *args: np.fmin(np.fmax(function(*args), dtype.type(0)), dtype.type(1))
+
+
 def with_modifiers(form: Form, function: Callable[..., Array]) -> Callable[..., Array]:
     """`function` under `.ftz` (subnormal float32 values are zero) and `.sat` (the result is in [0, 1])."""
     if form.has("sat") and form.kind[0] == "f":
-        inner = function
-
-        def function(*args: Array) -> Array:
-            return np.fmin(np.fmax(inner(*args), DTYPES[form.kind].type(0)), DTYPES[form.kind].type(1))
-
+        function = clamped(function, DTYPES[form.kind])
     if form.has("ftz") and form.kind == "f32":
         exact = function
         return lambda *args: flush(exact(*map(flush, args)))
@@ -112,8 +114,6 @@ def half(form: Form, a: Array, b: Array) -> Array:
 
 def carry(form: Form, function: Callable[..., Array], reads: bool = False) -> Meaning:
     """32-bit arithmetic in 64 bits: the carry (or borrow) is bit 32 of the result."""
-    from profscope.emulator.ptx_syntax import Register
-
     if form.kind not in ("u32", "i32"):
         raise form.unsupported("carries of 32-bit integers only")
     flag = Register("%cc")
@@ -244,18 +244,6 @@ def rem(form: Form) -> Meaning:
     return elementwise(form, lambda a, b: np.where(b == 0, ones, np.fmod(a, b)), kind, kind, kind)
 
 
-@op("abs", "ftz")
-def absolute(form: Form) -> Meaning:
-    """d = |a|"""
-    return elementwise(form, with_modifiers(form, np.abs), form.kind, form.kind)
-
-
-@op("neg", "ftz")
-def neg(form: Form) -> Meaning:
-    """d = -a"""
-    return elementwise(form, with_modifiers(form, np.negative), signless(form.kind), signless(form.kind))
-
-
 @op("sad")
 def sad(form: Form) -> Meaning:
     """d = c + |a - b|"""
@@ -322,49 +310,6 @@ def sqrt(form: Form) -> Meaning:
     return elementwise(form, rounded(form, np.sqrt), form.kind, form.kind)
 
 
-@op("rsqrt", "approx ftz", cost=Cost.SPECIAL)
-def rsqrt(form: Form) -> Meaning:
-    """d = 1 / the square root of a"""
-    one = DTYPES[form.kind].type(1)
-    return elementwise(form, with_modifiers(form, lambda a: one / np.sqrt(a)), form.kind, form.kind)
-
-
-@op("ex2", "approx ftz", cost=Cost.SPECIAL)
-def ex2(form: Form) -> Meaning:
-    """d = 2 to the power of a"""
-    return elementwise(form, with_modifiers(form, np.exp2), form.kind, form.kind)
-
-
-@op("lg2", "approx ftz", cost=Cost.SPECIAL)
-def lg2(form: Form) -> Meaning:
-    """d = the logarithm of a to base 2"""
-    return elementwise(form, with_modifiers(form, np.log2), form.kind, form.kind)
-
-
-@op("sin", "approx ftz", cost=Cost.SPECIAL)
-def sin(form: Form) -> Meaning:
-    """d = sin(a), a in radians"""
-    return elementwise(form, with_modifiers(form, np.sin), form.kind, form.kind)
-
-
-@op("cos", "approx ftz", cost=Cost.SPECIAL)
-def cos(form: Form) -> Meaning:
-    """d = cos(a), a in radians"""
-    return elementwise(form, with_modifiers(form, np.cos), form.kind, form.kind)
-
-
-@op("tanh", "approx", cost=Cost.SPECIAL)
-def tanh(form: Form) -> Meaning:
-    """d = tanh(a)"""
-    return elementwise(form, np.tanh, form.kind, form.kind)
-
-
-@op("copysign")
-def copysign(form: Form) -> Meaning:
-    """d = b with the sign of a"""
-    return elementwise(form, lambda a, b: np.copysign(b, a), form.kind, form.kind, form.kind)
-
-
 @op("testp", "finite infinite number notanumber normal subnormal")
 def testp(form: Form) -> Meaning:
     """p = whether a is of the class named"""
@@ -378,3 +323,37 @@ def testp(form: Form) -> Meaning:
         "subnormal": lambda a: (np.abs(a) < tiny) & (a != 0),
     }
     return elementwise(form, tests[form.modifiers[0]], "pred", form.kind)
+
+
+def alike(function: Callable[..., Array]) -> Callable[[Form], Meaning]:
+    """An instruction whose operands all have the opcode's type."""
+
+    def resolve(form: Form) -> Meaning:
+        kinds = [signless(form.kind)] * len(form.operands)
+        return elementwise(form, with_modifiers(form, function), *kinds)
+
+    return resolve
+
+
+_Row = tuple[str, Callable[..., Array], str]
+
+_EXACT: tuple[_Row, ...] = (
+    ("and", np.bitwise_and, "d = a and b, bit by bit"),
+    ("or", np.bitwise_or, "d = a or b, bit by bit"),
+    ("xor", np.bitwise_xor, "d = a exclusive or b, bit by bit"),
+    ("not", np.invert, "d = ~a"),
+    ("abs", np.abs, "d = |a|"),
+    ("neg", np.negative, "d = -a"),
+    ("copysign", lambda a, b: np.copysign(b, a), "d = b with the sign of a"),
+)
+_SPECIAL: tuple[_Row, ...] = (
+    ("rsqrt", lambda a: 1 / np.sqrt(a), "d = 1 / the square root of a"),
+    ("ex2", np.exp2, "d = 2 to the power of a"),
+    ("lg2", np.log2, "d = the logarithm of a to base 2"),
+    ("sin", np.sin, "d = sin(a), a in radians"),
+    ("cos", np.cos, "d = cos(a), a in radians"),
+    ("tanh", np.tanh, "d = tanh(a)"),
+)
+for _rows, _modifiers, _cost in ((_EXACT, "ftz", Cost.ALU), (_SPECIAL, "approx ftz", Cost.SPECIAL)):
+    for _name, _function, _meaning in _rows:
+        op(_name, _modifiers, cost=_cost, meaning=_meaning)(alike(_function))

@@ -12,25 +12,6 @@ from profscope.emulator.opcodes.table import Form, Meaning, elementwise, op
 __all__: list[str] = []
 
 
-@op("and or xor")
-def logic(form: Form) -> Meaning:
-    """d = a and (or, exclusive or) b, bit by bit"""
-    function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[form.name]
-    return elementwise(form, function, form.kind, form.kind, form.kind)
-
-
-@op("not")
-def bit_not(form: Form) -> Meaning:
-    """d = ~a"""
-    return elementwise(form, np.invert, form.kind, form.kind)
-
-
-@op("cnot")
-def cnot(form: Form) -> Meaning:
-    """d = 1 if a is 0, else 0"""
-    return elementwise(form, lambda a: (a == 0).astype(a.dtype), form.kind, form.kind)
-
-
 @op("lop3")
 def lop3(form: Form) -> Meaning:
     """d = the function of a, b, c whose truth table is the immediate"""
@@ -191,42 +172,6 @@ def prmt(form: Form) -> Meaning:
         return result
 
     return elementwise(form, function, "u32", "u32", "u32", "u32")
-
-
-@op("bmsk", "clamp wrap")
-def bmsk(form: Form) -> Meaning:
-    """d = b ones from bit a on; a and b are at most 32 with `.clamp`, and taken modulo 32 with `.wrap`"""
-
-    def limited(x: Array) -> Array:
-        bound = np.minimum(x, np.uint32(32)) if form.has("clamp") else x & np.uint32(31)
-        return bound.astype(np.uint64)
-
-    def function(a: Array, b: Array) -> Array:
-        ones = (np.uint64(1) << limited(b)) - np.uint64(1)
-        return (ones << limited(a)).astype(np.uint32)
-
-    return elementwise(form, function, "u32", "u32", "u32")
-
-
-@op("fns", cost=Cost.DIVIDE)
-def fns(form: Form) -> Meaning:
-    """d = the position of the c-th set bit of a from bit b on, downwards if c < 0; all ones if there is none
-
-    With c = 0 only bit b itself counts.
-    """
-
-    def function(a: Array, base: Array, offset: Array) -> Array:
-        to_skip = np.maximum(np.abs(offset.astype(np.int64)) - 1, 0)
-        position, step = base.astype(np.int64), np.sign(offset)
-        result = np.full(1, -1, np.int64)
-        for _ in range(32):
-            is_bit = (position >= 0) & (position < 32)
-            is_set = is_bit & (a >> (position & 31) & 1 != 0)
-            result = np.where(is_set & (to_skip == 0) & (result < 0), position, result)
-            to_skip, position = to_skip - is_set, position + step
-        return result.astype(np.int32)
-
-    return elementwise(form, function, "i32", "u32", "i32", "i32")
 
 
 # Dot products of the bytes and 16-bit words of a register.

@@ -17,55 +17,29 @@ from profscope.emulator.costs import Cost
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
 from profscope.emulator.machine.memory import LOCAL_WINDOW, GlobalMemory
-from profscope.emulator.opcodes.table import Form, Meaning, op
+from profscope.emulator.opcodes.table import Form, Meaning, nothing, op
 
 __all__: list[str] = []
 
 
-def nothing(form: Form) -> Meaning:
-    return Meaning(lambda: None, [], [])
-
-
-@op("bra", "uni", cost=Cost.CONTROL, results=0)
-def bra(form: Form) -> Meaning:
-    """go on at the label; threads that go different ways meet again where their ways do"""
-    return nothing(form)
-
-
-@op("brx.idx", "uni", cost=Cost.CONTROL, results=0)
-def brx(form: Form) -> Meaning:
-    """go on at the label that a picks from the list, counted from 0; the launch fails if there is none"""
-    return nothing(form)
-
-
-@op("ret exit", "uni", cost=Cost.CONTROL, results=0)
-def ret(form: Form) -> Meaning:
-    """the thread ends; in a device function, go on after the call"""
-    return nothing(form)
-
-
-@op("bar barrier", "sync aligned cta", cost=Cost.CONTROL, results=0)
-def bar(form: Form) -> Meaning:
-    """wait for all threads of the CTA that have not ended (or as many as the second operand says)"""
-    return nothing(form)
-
-
-@op("bar.warp", "sync", cost=Cost.CONTROL, results=0)
-def bar_warp(form: Form) -> Meaning:
-    """wait for the warp's lanes; they run in step here"""
-    return nothing(form)
-
-
-@op("nanosleep", cost=Cost.CONTROL, results=0)
-def nanosleep(form: Form) -> Meaning:
-    """go on"""
-    return nothing(form)
-
-
-@op("pmevent", cost=Cost.CONTROL, results=0)
-def pmevent(form: Form) -> Meaning:
-    """nothing: there are no performance counters"""
-    return nothing(form)
+for _names, _modifiers, _meaning in (
+    ("bra", "uni", "go on at the label; threads that go different ways meet again where their ways do"),
+    (
+        "brx.idx",
+        "uni",
+        "go on at the label that a picks from the list, from 0; the launch fails if there is none",
+    ),
+    ("ret exit", "uni", "the thread ends; in a device function, go on after the call"),
+    (
+        "bar barrier",
+        "sync aligned cta",
+        "wait for all threads of the CTA that have not ended (or as many as the second operand says)",
+    ),
+    ("bar.warp", "sync", "wait for the warp's lanes; they run in step here"),
+    ("nanosleep", "", "go on"),
+    ("pmevent", "", "nothing: there are no performance counters"),
+):
+    op(_names, _modifiers, cost=Cost.CONTROL, results=0, meaning=_meaning)(nothing)
 
 
 @op("trap brkpt", cost=Cost.CONTROL, results=0)

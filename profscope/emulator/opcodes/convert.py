@@ -7,7 +7,7 @@ import numpy as np
 from profscope.emulator.arrays import DTYPES, Array, DType
 from profscope.emulator.costs import Cost
 from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
-from profscope.emulator.opcodes.arithmetic import canonical_nan, flush, signless
+from profscope.emulator.opcodes.arithmetic import canonical_nan, clamped, flush, signless
 from profscope.emulator.opcodes.rounding import DIRECTIONS, round_pair
 from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, op
 from profscope.emulator.ptx_syntax import Register, Vector
@@ -130,6 +130,10 @@ def convert(form: Form, target: str, source: str) -> Callable[[Array], Array]:
     return lambda x: x.astype(DTYPES[target])
 
 
+def compose(last: Callable[[Array], Array], first: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: last(first(x))
+
+
 @op("cvt", "rn rz rm rp rni rzi rmi rpi rna ftz sat relu satfinite", cost=Cost.CONVERT)
 def cvt(form: Form) -> Meaning:
     """d = a converted: floats to integers saturate and NaN gives 0; `f16x2` packs two (a the upper half)"""
@@ -147,19 +151,12 @@ def cvt(form: Form) -> Meaning:
             form, lambda a, b: np.stack(np.broadcast_arrays(one(b), one(a)), axis=-1), target, "f32", "f32"
         )
     function = convert(form, target, source)
-    if form.has("ftz") and "f32" in (target, source):
-        inner = function
-        before = flush if source == "f32" else (lambda x: x)
-        after = flush if target == "f32" else (lambda x: x)
-
-        def function(x: Array) -> Array:
-            return after(inner(before(x)))
-
+    if form.has("ftz") and source == "f32":
+        function = compose(function, flush)
+    if form.has("ftz") and target == "f32":
+        function = compose(flush, function)
     if form.has("sat") and target[0] == "f":
-        unclamped, dtype = function, DTYPES[target]
-
-        def function(x: Array) -> Array:
-            return np.fmin(np.fmax(unclamped(x), dtype.type(0)), dtype.type(1))
+        function = clamped(function, DTYPES[target])
 
     return elementwise(form, function, target, source)
 
@@ -232,10 +229,3 @@ def selp(form: Form) -> Meaning:
     """d = a if p, else b"""
     kind = signless(form.kind)
     return elementwise(form, lambda a, b, p: np.where(p, a, b), kind, kind, kind, "pred")
-
-
-@op("slct", "ftz")
-def slct(form: Form) -> Meaning:
-    """d = a if c >= 0, else b"""
-    kind = form.kinds[0]
-    return elementwise(form, lambda a, b, c: np.where(c >= 0, a, b), kind, kind, kind, form.kinds[-1])

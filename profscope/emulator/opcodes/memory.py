@@ -11,7 +11,7 @@ from profscope.emulator.machine import access
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
 from profscope.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW
-from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, op
+from profscope.emulator.opcodes.table import Form, Meaning, elementwise, items, nothing, op
 from profscope.emulator.ptx_syntax import Address, Operand
 
 __all__: list[str] = []
@@ -112,18 +112,17 @@ def red(form: Form) -> Meaning:
 def read_modify_write(
     form: Form, results: list[tuple[Operand, str]], base: tuple[Operand, str], offset: int, operands: Any
 ) -> Meaning:
-    name = form.pick(*ATOMICS)
     space = space_of(form)
     kind = form.kind
     if kind.startswith("bf16"):
         raise form.unsupported("atomics on bfloat16 are not supported")
     if kind == "f16x2":
         raise form.unsupported("packed atomics are not supported")
-    combine = ATOMICS[name]
+    combine = ATOMICS[form.pick(*ATOMICS)]
 
     def function(machine: Batch, mask: Array | None, site: Site, where: Array, *data: Array) -> Any:
         old = access.atomic(
-            machine, space, mask, site, where, offset, DTYPES[kind], name, combine, data, bool(results)
+            machine, space, mask, site, where, offset, DTYPES[kind], combine, data, bool(results)
         )
         return old if results else None
 
@@ -217,22 +216,17 @@ def isspacep(form: Form) -> Meaning:
     return elementwise(form, lambda a: (a >= low) & (a < high), "pred", "i64")
 
 
-@op("prefetch prefetchu", HINTS + " global", cost=Cost.STORE, results=0)
-def prefetch(form: Form) -> Meaning:
-    """nothing: there are no caches"""
-    return Meaning(lambda: None, [], [])
-
-
-@op("membar fence", HINTS + " gl proxy async sc mbarrier_init", cost=Cost.WAIT, results=0)
-def fence(form: Form) -> Meaning:
-    """nothing: memory is sequentially consistent"""
-    return Meaning(lambda: None, [], [])
-
-
-@op("griddepcontrol", "wait launch_dependents", cost=Cost.WAIT, results=0)
-def griddepcontrol(form: Form) -> Meaning:
-    """nothing: launches do not overlap"""
-    return Meaning(lambda: None, [], [])
+for _names, _modifiers, _cost, _meaning in (
+    ("prefetch prefetchu", HINTS + " global", Cost.STORE, "nothing: there are no caches"),
+    (
+        "membar fence",
+        HINTS + " gl proxy async sc mbarrier_init",
+        Cost.WAIT,
+        "nothing: memory is sequentially consistent",
+    ),
+    ("griddepcontrol", "wait launch_dependents", Cost.WAIT, "nothing: launches do not overlap"),
+):
+    op(_names, _modifiers, cost=_cost, results=0, meaning=_meaning)(nothing)
 
 
 @op("createpolicy", "fractional L2 evict_first evict_last evict_normal", cost=Cost.MOVE)

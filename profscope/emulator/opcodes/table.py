@@ -18,7 +18,7 @@ from profscope.emulator.costs import Cost
 from profscope.emulator.ptx_syntax import Immediate, Instruction, Operand, Vector
 from profscope.errors import EmulatorError
 
-__all__ = ["TABLE", "Form", "Meaning", "Op", "elementwise", "items", "lookup", "op"]
+__all__ = ["TABLE", "Form", "Meaning", "Op", "elementwise", "items", "lookup", "nothing", "op"]
 
 _TYPES = {
     "b8": "u8", "u8": "u8", "s8": "i8", "b16": "i16", "u16": "u16", "s16": "i16", "f16": "f16",
@@ -79,26 +79,33 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Op:
-    """A row of the table. `result_count` leading operands are written; `cost` is its cost model class."""
+    """A row of the table. `result_count` leading operands are written; `cost` is its cost model class;
+    `meaning` is what the documentation says of it."""
 
     name: str
     modifiers: frozenset[str]
     cost: Cost
     result_count: int
     resolve: Callable[[Form], Meaning]
+    meaning: str
 
 
 TABLE: dict[str, Op] = {}
 
 
 def op(
-    names: str, modifiers: str = "", *, cost: Cost = Cost.ALU, results: int = 1
+    names: str, modifiers: str = "", *, cost: Cost = Cost.ALU, results: int = 1, meaning: str = ""
 ) -> Callable[[Callable[[Form], Meaning]], Callable[[Form], Meaning]]:
-    """Enter a function in the table under each of `names`; `modifiers` are all that the opcode may carry."""
+    """Enter a function in the table under each of `names`; `modifiers` are all that the opcode may carry.
+
+    meaning: the function's docstring, if it has none that says it.
+    """
 
     def enter(resolve: Callable[[Form], Meaning]) -> Callable[[Form], Meaning]:
         for name in names.split():
-            TABLE[name] = Op(name, frozenset(modifiers.split()), cost, results, resolve)
+            TABLE[name] = Op(
+                name, frozenset(modifiers.split()), cost, results, resolve, meaning or resolve.__doc__ or ""
+            )
         return resolve
 
     return enter
@@ -128,6 +135,11 @@ def _read(opcode: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     kinds = tuple(_TYPES[part] for part in rest if part in _TYPES)
     modifiers = tuple(part.split("::")[0] for part in rest if part not in _TYPES)
     return name, kinds, modifiers
+
+
+def nothing(form: Form) -> Meaning:
+    """An instruction without an effect on values."""
+    return Meaning(lambda: None, [], [])
 
 
 def elementwise(form: Form, function: Callable[..., Array], result: str, *arguments: str) -> Meaning:

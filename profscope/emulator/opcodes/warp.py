@@ -1,7 +1,7 @@
 """Instructions in which the threads of a warp exchange values: shuffles, votes, matrix multiplication."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -9,8 +9,8 @@ from profscope.emulator.arrays import DTYPES, Array
 from profscope.emulator.costs import Cost
 from profscope.emulator.machine.batch import Batch
 from profscope.emulator.machine.block import Site
+from profscope.emulator.opcodes.memory import ATOMICS
 from profscope.emulator.opcodes.table import Form, Meaning, items, op
-from profscope.emulator.ptx_syntax import Register
 
 __all__: list[str] = []
 
@@ -123,10 +123,7 @@ def match(form: Form) -> Meaning:
 def redux(form: Form) -> Meaning:
     """d = all active lanes' a, combined"""
     name = form.pick("add", "min", "max", "and", "or", "xor")
-    combine: np.ufunc = {
-        "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }[name]  # fmt: skip
+    combine = cast(np.ufunc, ATOMICS[name])
     dtype = DTYPES[form.kind]
     info = np.iinfo(dtype)
     neutral = {"min": info.max, "max": info.min, "and": -1 if form.kind[0] == "i" else info.max}.get(name, 0)
@@ -165,26 +162,6 @@ def result_parts(matrix: Array) -> list[Array]:
     warps, rows, _ = matrix.shape
     grid = matrix.reshape(warps, rows // 8, 64)  # lane l holds elements 2 * l and 2 * l + 1 of each
     return [grid[:, tile, element::2] for tile in range(rows // 8) for element in range(2)]
-
-
-def whole_result(parts: list[Array], like: Array) -> Array | None:
-    """The matrices of which `parts` are the views that `result_parts` made, if they are."""
-    base = parts[0].base
-    if base is None or base.shape != like.shape or base.dtype != like.dtype or not base.flags.c_contiguous:
-        return None
-    item, start = base.itemsize, _address(base)
-    strides = base.strides[0], 2 * item
-    for number, part in enumerate(parts):
-        tile, element = divmod(number, 2)
-        if part.base is not base or part.strides != strides or part.shape[1] != 32:
-            return None
-        if _address(part) != start + (64 * tile + element) * item:
-            return None
-    return base
-
-
-def _address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def element_reader(kind: str) -> Callable[[Array], Array]:
@@ -233,15 +210,8 @@ def mma(form: Form) -> Meaning:
             if missing.any():
                 raise machine.error(site, "a lane does not come to its warp's matrix product", missing, None)
         sources_a, sources_b = registers[:a_count], registers[a_count : a_count + b_count]
-        left = machine.memo(
-            ("A", a_type, *map(id, sources_a)),
-            sources_a,
-            lambda: gather_operand([machine.flat(r) for r in sources_a], read_a, tiles),
-        )
-        right = machine.memo(
-            ("B", b_type, *map(id, sources_b)), sources_b,
-            lambda: gather_operand([machine.flat(r) for r in sources_b], read_b, 1).transpose(0, 2, 1),
-        )  # fmt: skip
+        left = gather_operand([machine.flat(r) for r in sources_a], read_a, tiles)
+        right = gather_operand([machine.flat(r) for r in sources_b], read_b, 1).transpose(0, 2, 1)
         total = np.matmul(left, right)
         start = [machine.flat(r) for r in registers[a_count + b_count :]]
         if result == "f16":
@@ -258,12 +228,8 @@ def mma(form: Form) -> Meaning:
             if form.has("satfinite"):
                 exact = [np.clip(s, -(1 << 31), (1 << 31) - 1) for s in exact]
             return tuple(machine.threads(s.astype(np.int32)) for s in exact)
-        before = whole_result(start, total)
-        if before is not None:
-            total += before
-        else:
-            for part, r in zip(result_parts(total), start, strict=True):
-                part += r
+        for part, r in zip(result_parts(total), start, strict=True):
+            part += r
         return tuple(machine.threads(p) for p in result_parts(total))
 
     operands = [(x, register) for x in (*a, *b)] + [(x, kinds) for x in c]
@@ -280,17 +246,3 @@ def movmatrix(form: Form) -> Meaning:
         return turned.view(np.int32).reshape(machine.shape)
 
     return Meaning(function, [(form.operands[0], "i32")], [(form.operands[1], "i32")], on_machine=True)
-
-
-@op("elect", "sync", cost=Cost.EXCHANGE)
-def elect(form: Form) -> Meaning:
-    """d|p = the lowest active lane; p is true in it alone"""
-    targets = items(form.operands[0])
-
-    def function(machine: Batch, mask: Array | None, _: Site) -> tuple[Array, Array]:
-        active = voters(machine, mask, np.ones((1, 1, 1), np.bool_))
-        leader = active.argmax(axis=-1, keepdims=True).astype(np.int32)
-        return leader, leader == LANES
-
-    wanted = list(zip(targets, ("i32", "pred"), strict=True))
-    return Meaning(function, [(t, k) for t, k in wanted if t is not Register("")], [], on_machine=True)

@@ -16,6 +16,7 @@ from profscope.emulator.translation.graph import (
     Graph,
     find_live,
     pointer_sources,
+    reached,
     reads,
     sources,
     writes,
@@ -23,7 +24,7 @@ from profscope.emulator.translation.graph import (
 from profscope.emulator.translation.inline import Inliner
 from profscope.errors import EmulatorError
 
-__all__ = ["build", "meetings"]
+__all__ = ["build", "sync_points"]
 
 
 def build(module: Module, name: str) -> Graph:
@@ -41,9 +42,9 @@ def build(module: Module, name: str) -> Graph:
         local_bytes=flat.local_bytes,
         threads=entry.threads,
     )
-    meeting = meetings(graph)
-    if meeting:
-        graph.blocks = _order(_blocks(flat.body, meeting))
+    chosen = sync_points(graph)
+    if chosen:
+        graph.blocks = _order(_blocks(flat.body, chosen))
     find_live(graph.blocks)
     return graph
 
@@ -74,8 +75,8 @@ def _targets(instruction: Instruction) -> list[str]:
     return [label.name for label in labels if isinstance(label, Symbol)]
 
 
-def _blocks(body: list[Instruction | Symbol], meeting: set[int]) -> list[Block]:
-    """Basic blocks in the order of the text; the last one is the exit. CTAs meet at the ids of `meeting`."""
+def _blocks(body: list[Instruction | Symbol], chosen: set[int]) -> list[Block]:
+    """Basic blocks in the order of the text; the last one is the exit. CTAs meet at the ids of `chosen`."""
     targets = {name for item in body if isinstance(item, Instruction) for name in _targets(item)}
     blocks = [Block(next=1)]
     labels: dict[str, int] = {}
@@ -89,7 +90,7 @@ def _blocks(body: list[Instruction | Symbol], meeting: set[int]) -> list[Block]:
                 start()
                 labels[item.name] = len(blocks) - 1
         elif not _ends_block(item):
-            if id(item) in meeting:
+            if id(item) in chosen:
                 if blocks[-1].instructions:
                     start()
                     blocks[-1].continues = True
@@ -226,7 +227,7 @@ OTHER_SPACES = ("shared", "local", "param", "const")
 IN_ANY_ORDER = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
-def meetings(graph: Graph) -> set[int]:
+def sync_points(graph: Graph) -> set[int]:
     """The ids of the instructions that a CTA executes only when no other's clock is behind its own."""
     instructions = [i for block in graph.blocks for i in block.instructions]
     used = {name for i in instructions for name in sources(i)}
@@ -274,7 +275,8 @@ def spinning(blocks: Sequence[Block]) -> Iterator[Instruction]:
         body = blocks[first : last + 1]
         instructions = [i for block in body for i in block.instructions]
         ends = [b.end_instruction for b in body if b.end in ("branch", "switch") and b.end_instruction]
-        deciding = before([name for end in ends for name in reads(end)], instructions)
+        back = [(writes(i), sources(i)) for i in instructions]
+        deciding = reached([name for end in ends for name in reads(end)], back)
         written = {name for i in instructions for name in writes(i)}
         for instruction in instructions:
             where = next((o for o in instruction.operands if isinstance(o, Address)), None)
@@ -287,15 +289,3 @@ def spinning(blocks: Sequence[Block]) -> Iterator[Instruction]:
                 and not deciding.isdisjoint(writes(instruction))
             ):
                 yield instruction
-
-
-def before(names: Sequence[str], instructions: Sequence[Instruction]) -> set[str]:
-    """The registers that those of `names` are computed from, and themselves."""
-    found = set(names)
-    size = -1
-    while size != len(found):
-        size = len(found)
-        for instruction in instructions:
-            if not found.isdisjoint(writes(instruction)):
-                found.update(sources(instruction))
-    return found

@@ -1,12 +1,12 @@
 """A kernel's control flow graph, as plain data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from profscope.emulator.opcodes import lookup
 from profscope.emulator.ptx_syntax import Address, Instruction, Operand, Register, Symbol, Vector
 
-__all__ = ["CARRY", "Block", "Graph", "find_live", "pointer_sources", "reads", "sources", "writes"]
+__all__ = ["CARRY", "Block", "Graph", "find_live", "pointer_sources", "reached", "reads", "sources", "writes"]
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Block:
     is where it goes when it is true; `targets` are where a switch goes. All are positions in `Graph.blocks`.
     `end_instruction` is the branch or barrier itself, if there is one.
 
-    A block that `meets` begins with an access that CTAs meet at (`sync_points.py`). One that `continues` was
+    A block that `meets` begins with an access that CTAs meet at (`sync_points`). One that `continues` was
     cut from its only predecessor there; what is on its way to registers is on its way across the cut.
     """
 
@@ -92,6 +92,18 @@ def reads(instruction: Instruction) -> list[str]:
     """Names of the registers whose values an instruction needs, also the old ones of those it may keep."""
     names = sources(instruction)
     return names if instruction.predicate is None else names + writes(instruction)
+
+
+def reached(names: Iterable[str], steps: Collection[tuple[list[str], list[str]]]) -> set[str]:
+    """The names and what they lead to: any of a step's first names leads to all of its second ones."""
+    found = set(names)
+    size = -1
+    while size != len(found):
+        size = len(found)
+        for first, second in steps:
+            if not found.isdisjoint(first):
+                found.update(second)
+    return found
 
 
 def find_live(blocks: list[Block]) -> None:

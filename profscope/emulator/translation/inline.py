@@ -18,14 +18,7 @@ from profscope.emulator.ptx_syntax import (
 from profscope.emulator.translation.graph import CARRY
 from profscope.errors import EmulatorError
 
-__all__ = [
-    "Inliner",
-    "addresses_of",
-    "as_wide_as",
-    "is_load_through_address",
-    "load_by_address",
-    "with_numbers",
-]
+__all__ = ["Inliner"]
 
 INTRINSICS = ("vprintf", "__assertfail")
 

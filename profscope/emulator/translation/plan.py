@@ -13,7 +13,7 @@ from profscope.emulator.opcodes import lookup
 from profscope.emulator.opcodes.convert import to_bf16
 from profscope.emulator.opcodes.table import Form, Meaning, Op
 from profscope.emulator.ptx_syntax import Address, Instruction, Register, Symbol
-from profscope.emulator.translation.graph import Graph, pointer_sources, reads, sources, writes
+from profscope.emulator.translation.graph import Graph, pointer_sources, reached, reads, sources, writes
 from profscope.errors import EmulatorError
 
 __all__ = ["LOAD", "STORE", "Plan", "constant", "converter", "raw", "width"]
@@ -254,19 +254,9 @@ def _is_jump(instruction: Instruction) -> bool:
 def _choices(graph: Graph, every: Iterable[Instruction], is_of_records: set[int]) -> set[int]:
     """The branches that depend on the profile scratch, by which a CTA chooses whether it records."""
     instructions = list(every)
-    derived: set[str] = set()
-    changed = True
-    while changed:
-        changed = False
-        for instruction in instructions:
-            comes_from_it = (
-                id(instruction) in is_of_records
-                or _loads_parameter(instruction, graph.params[-1])
-                or not derived.isdisjoint(sources(instruction))
-            )
-            new = set(writes(instruction)) - derived if comes_from_it else set()
-            changed |= bool(new)
-            derived |= new
+    roots = [i for i in instructions if id(i) in is_of_records or _loads_parameter(i, graph.params[-1])]
+    forth = [(sources(i), writes(i)) for i in instructions]
+    derived = reached([name for i in roots for name in writes(i)], forth)
     return {id(i) for i in instructions if i.opcode.startswith("br") and not derived.isdisjoint(sources(i))}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from profscope.emulator.costs import Stalls, Use
+from profscope.emulator.costs import Cost, Stalls, Use
 from profscope.emulator.opcodes.table import Form
 from profscope.emulator.translation.graph import Block
 
@@ -35,16 +35,11 @@ _SPACES: Final = {
     "const": frozenset[str](), "": _EVERYWHERE,
 }  # fmt: skip
 _ORDERED: Final = ("volatile", "acquire", "release", "acq_rel", "mmio")
-_FENCES: Final = (
-    "bar.warp", "membar", "fence", "griddepcontrol", "cp.async.commit_group",
-    "cp.async.wait_group", "cp.async.wait_all", "call.vprintf", "call.__assertfail", "trap", "brkpt",
-    "pmevent", "nanosleep",
-)  # fmt: skip
 
 
-def touches(form: Form) -> Touches:
+def touches(form: Form, cost: Cost) -> Touches:
     """What an instruction as written touches of memory."""
-    if form.name in _FENCES:
+    if cost in (Cost.WAIT, Cost.CONTROL, Cost.CALL):
         return FENCE
     where = _SPACES[form.pick("global", "shared", "local", "param", "const")]
     if form.name in ("ld", "ldu", "st") and form.pick(*_ORDERED):
@@ -104,8 +99,8 @@ class Tick:
 
 @dataclass(frozen=True)
 class BlockSteps:
-    """`predicate` is that of the first instruction, as in `Meeting`. One that `is_cut` is followed by a block
-    that goes on in the middle of things."""
+    """`predicate` is that of the first instruction, as in `SyncPoint`. One that `is_cut` is followed by a
+    block that goes on in the middle of things."""
 
     block: Block
     steps: Sequence[Issue | Tick]

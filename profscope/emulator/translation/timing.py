@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from profscope.emulator.costs import BARRIER_CYCLES, CTA_LAUNCH_CYCLES, PARTITIONS
-from profscope.emulator.machine.block import Meeting, Schedule, Wait
+from profscope.emulator.machine.block import Schedule, SyncPoint, Wait
 from profscope.emulator.translation.graph import Block
 from profscope.emulator.translation.steps import BlockSteps, Issue, Tick
 
@@ -119,7 +119,7 @@ def schedule(blocks: Sequence[BlockSteps], residents: int) -> Schedule:
     own_timings = timings
     if any(_is_of_records(step) for each in blocks for step in each.steps):
         own_timings = _timings([_without_records(each) for each in blocks], residents)
-    ahead = _cycles_to_meeting(blocks, timings)
+    ahead = _cycles_to_sync_point(blocks, timings)
     times, own_times = (
         {time: cycles for timing in each for time, cycles in timing.times.items()}
         for each in (timings, own_timings)
@@ -127,8 +127,8 @@ def schedule(blocks: Sequence[BlockSteps], residents: int) -> Schedule:
     return Schedule(
         residents=residents,
         times=tuple((times[number], own_times.get(number, 0)) for number in range(len(times))),
-        meetings=tuple(
-            _meeting(each, timing, ahead) if each.block.meets else None
+        sync_points=tuple(
+            _sync_point(each, timing, ahead) if each.block.meets else None
             for each, timing in zip(blocks, timings, strict=True)
         ),
         waits=tuple(
@@ -148,15 +148,15 @@ def _without_records(block: BlockSteps) -> BlockSteps:
     return replace(block, steps=[step for step in block.steps if not _is_of_records(step)])
 
 
-def _meeting(steps: BlockSteps, timing: _BlockTiming, ahead: list[int]) -> Meeting:
-    return Meeting(
+def _sync_point(steps: BlockSteps, timing: _BlockTiming, ahead: list[int]) -> SyncPoint:
+    return SyncPoint(
         issue=timing.first_issue,
         apart=timing.ticked - timing.first_issue + min(ahead[number] for number in steps.block.successors()),
         predicate=steps.predicate,
     )
 
 
-def _cycles_to_meeting(blocks: Sequence[BlockSteps], timings: Sequence[_BlockTiming]) -> list[int]:
+def _cycles_to_sync_point(blocks: Sequence[BlockSteps], timings: Sequence[_BlockTiming]) -> list[int]:
     """The least cycles from each block's begin to where CTAs meet, or to the start of one in a freed slot."""
     ahead = [NEVER] * len(blocks)
 

@@ -21,12 +21,12 @@ from profscope.emulator.translation.plan import LOAD, STORE, Plan, constant, con
 from profscope.emulator.translation.steps import FENCE, BlockSteps, Issue, Tick, touches
 from profscope.errors import EmulatorError
 
-__all__ = ["CLOCK_REGISTERS", "BlockWriter"]
+__all__ = ["BlockWriter"]
 
-CLOCK_REGISTERS = {
-    "%clock": "clock_low", "%clock_hi": "clock_high", "%clock64": "clock",
-    "%globaltimer": "globaltimer", "%globaltimer_lo": "globaltimer_low",
-    "%globaltimer_hi": "globaltimer_high",
+CLOCK_REGISTERS = {  # of each, the whole counter, and by how many bits it is shifted
+    "%clock": ("clock", 0), "%clock_hi": ("clock", 32), "%clock64": ("clock", 0),
+    "%globaltimer": ("globaltimer", 0), "%globaltimer_lo": ("globaltimer", 0),
+    "%globaltimer_hi": ("globaltimer", 32),
 }  # fmt: skip
 SPECIAL_REGISTERS = frozenset(
     [f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
@@ -60,7 +60,6 @@ class BlockWriter:
         self.inverted: dict[str, str] = {}  # of a predicate's variable
         self.active: dict[str, str] = {}  # the mask joined with a predicate's variable
         self.predicates: dict[str, int] = {}  # of a predicate's variable, its number among those counted
-        self.roots: dict[str, str] = {}  # of a register that is a variable plus one number, the variable
         self.steps: list[Issue | Tick] = []
         self.end = 0  # steps before those of the block's end
         self.end_number = -1  # of the instruction that ends the block, among those counted
@@ -131,11 +130,13 @@ class BlockWriter:
 
     def special(self, name: str, kind: str) -> str:
         if name in CLOCK_REGISTERS:
-            have = "i64" if name in ("%clock64", "%globaltimer") else "i32"
+            counter, shift = CLOCK_REGISTERS[name]
             time, step = self.plan.new_time(), self.steps[-1]
             assert isinstance(step, Issue)
             step.clocks.append(time)
-            read = self.let(f"m.{CLOCK_REGISTERS[name]}({time})")
+            read, have = self.let(f"m.{counter}({time})" + f" >> {shift}" * bool(shift)), "i64"
+            if name not in ("%clock64", "%globaltimer"):
+                read, have = self.converted(read, have, "i32"), "i32"
         elif name in SPECIAL_REGISTERS:
             have = "i32"
             read = self.let(f"m.special[{name!r}]")
@@ -169,27 +170,6 @@ class BlockWriter:
         outputs = self.call(instruction, form, meaning, predicate, counted, step.issue)
         for (operand, kind), variable in zip(meaning.results, outputs, strict=True):
             self.assign(operand, kind, variable, predicate, meaning.on_machine)
-        root = self.root_of_sum(instruction)
-        for name in writes(instruction):
-            self.roots.pop(name, None)
-            if root:
-                self.roots[name] = root
-
-    def root_of_sum(self, instruction: Instruction) -> str:
-        """The variable that an instruction adds a number to that all threads share; "" if it does not."""
-        if instruction.opcode not in ("add.s64", "add.u64") or instruction.predicate is not None:
-            return ""
-        one, other = instruction.operands[1:]
-        if self.is_one_number(one):
-            one, other = other, one
-        if not isinstance(one, Register) or not self.is_one_number(other):
-            return ""
-        return self.roots.get(one.name) or self.value(one, "i64")
-
-    def is_one_number(self, operand: Operand) -> bool:
-        return isinstance(operand, Immediate) or (
-            isinstance(operand, Register) and operand.name in self.plan.parameters
-        )
 
     def issue(self, instruction: Instruction, form: Form, cost: Cost, counted: int) -> Issue:
         """The step of an instruction."""
@@ -204,7 +184,7 @@ class BlockWriter:
             latency=cycles.latency + expanded,
             use=use,
             stalls=STALLS[cost],
-            touches=FENCE if meets else touches(form),
+            touches=FENCE if meets else touches(form, cost),
             unit=UNITS.get(cost, ""),
         )
 
@@ -256,8 +236,6 @@ class BlockWriter:
             pointers = self.plan.pointers.get(id(instruction), frozenset())
             site = self.bind("S", Site(instruction, pointers, counted, issue))
             arguments = ["m", mask, site, *arguments]
-            if any(isinstance(operand, Address) for operand in instruction.operands):
-                self.lines.append(f"m.root = {self.root(instruction) or None}")
         elif not meaning.results:
             return []
         expression = f"{self.bind('F', meaning.function)}({', '.join(arguments)})"
@@ -267,11 +245,6 @@ class BlockWriter:
         names = [self.fresh() for _ in meaning.results]
         self.lines.append(f"{', '.join(names)} = {expression}")
         return names
-
-    def root(self, instruction: Instruction) -> str:
-        """The root of the address that an access has of global memory, its last; "" if none is known."""
-        base = [operand.base for operand in instruction.operands if isinstance(operand, Address)][-1]
-        return self.roots.get(base.name, "") if isinstance(base, Register) else ""
 
     def kernel_parameter(self, instruction: Instruction, meaning: Meaning) -> str:
         where = instruction.operands[1]
@@ -351,7 +324,7 @@ class BlockWriter:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the block was cut off before a meeting: the next one goes on in the middle of things."""
+        """Whether the block was cut off before a sync point: the next one goes on in the middle of things."""
         block = self.block
         return block.end == "jump" and block.next >= 0 and self.plan.graph.blocks[block.next].continues
 
