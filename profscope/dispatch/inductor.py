@@ -189,7 +189,7 @@ class InductorLaunches:
             return False
         if len(launchers) != 1 or launchers[0] is not kernel.begun:
             return False
-        if (aside.is_done(build) and aside.may_load()) or self._capturing():
+        if (build.answer is not None and aside.may_load()) or self._capturing():
             return False
         return not (kernel.in_graphs and warms_up_a_graph())
 
@@ -230,7 +230,7 @@ class InductorLaunches:
             self._prepare()
         if kernel.build is None:
             return self._build(kernel, bare.config)
-        if not aside.is_done(kernel.build) or not aside.may_load():
+        if kernel.build.answer is None or not aside.may_load():
             return _BUILDING
         if kernel.build.answer:
             return kernel.build.answer
