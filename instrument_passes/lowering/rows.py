@@ -7,12 +7,12 @@ returned, and few registers are held. (Measured: none costs 2 cycles a record mo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from profscope.instrument_passes.ir import Block, Op
 from profscope.instrument_passes.lowering.area import Identity, Program
 from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending
-from profscope.instrument_passes.lowering.flow import State
 from profscope.instrument_passes.manifest import Column
 
 __all__ = ["RowState", "RowWriter"]
@@ -21,19 +21,28 @@ _GROUP = 4
 _YOUNGER = 1
 
 
-@dataclass(kw_only=True)
-class RowState(State):
-    """State of a program that writes rows; its values are row counters, their keys the indices of frames.
+@dataclass
+class RowState:
+    """What flows along the control flow of a program that writes rows.
 
-    row: i64 address of the frame's current row. pending: values to store. may_store: not inside scf.if, where
+    values: names of the row counters, i32, by the index of their frame. open: ids of the spans that are open,
+    outermost first. returned: by tt.return or ttg.warp_return that was reached, the values there. row: i64
+    address of the frame's current row. pending: values to store. may_store: not inside scf.if, where
     what did not run must store zeros. conditional: what is stored here may not run in every row of the frame.
     """
 
-    frame: FrameBuilder
-    row: str
+    values: dict[int, str]
+    open: list[int]
+    frame: FrameBuilder = field(kw_only=True)
+    row: str = field(kw_only=True)
     pending: list[Pending] = field(default_factory=list)
     may_store: bool = True
     conditional: bool = False
+    returned: dict[Op, dict[int, str]] = field(default_factory=dict)
+
+    def inside(self, **changes: Any) -> RowState:
+        """The state at the start of a block or region of the same function, with changes."""
+        return replace(self, values=dict(self.values), open=list(self.open), **changes)
 
 
 class RowWriter:
