@@ -16,7 +16,7 @@ from profscope.instrument_passes.dialect import BEGIN, END, PAYLOAD, is_record, 
 from profscope.instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
 from profscope.instrument_passes.ir.tokens import unquote
 from profscope.instrument_passes.lowering.area import Area, Identity, Program
-from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
+from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick, hole
 from profscope.instrument_passes.lowering.flow import Plan, in_order, static_trips
 from profscope.instrument_passes.lowering.prologue import allocate, find_area, set_up
 from profscope.instrument_passes.lowering.rows import RowState, RowWriter
@@ -34,15 +34,12 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     region = program.kernel.regions[0]
     weaver = _Weaver(program, section, area, Plan(region, program.calls))
     state = weaver.root()
-    module, holes, identity = program.module, program.holes, weaver.identity
+    module, identity = program.module, weaver.identity
     buffer = module.fresh("ps_buffer")
-    found = find_area(
-        module, program.target, area, buffer, holes, program.selection, wide=program.wide,
-        stamps=program.stamps,
-    )  # fmt: skip
+    found = find_area(program, area, buffer, stamps=program.stamps)
     start = program.target.header_start(
         module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
-        holes.digest(),
+        hole("digest"),
     )  # fmt: skip
     if weaver.begun:
         start = f"{program.target.entry_clocks(weaver.begun)}\n{start}"

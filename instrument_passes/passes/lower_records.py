@@ -21,7 +21,7 @@ from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Module, Op, warp_specialize
 from profscope.instrument_passes.ir.tokens import quote, unquote
 from profscope.instrument_passes.lowering.area import Area, Program
-from profscope.instrument_passes.lowering.builder import Placeholders, SectionBuilder
+from profscope.instrument_passes.lowering.builder import SectionBuilder, fill_holes
 from profscope.instrument_passes.lowering.calls import expand_calls
 from profscope.instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
 from profscope.instrument_passes.lowering.values import expand_values
@@ -84,7 +84,7 @@ class LowerRecords(Pass):
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         notes = (*notes_of(module), *said, *left_out)
         program = Program(
-            module, kernel, target, Placeholders(), selection, calls,
+            module, kernel, target, selection, calls,
             Places(context.functions, calls),
             marked=bool(specialised), wide=context.triton >= (3, 8), stamps=self.stamps, shared=not bare,
         )  # fmt: skip
@@ -118,7 +118,7 @@ class LowerRecords(Pass):
             twin=bool(bare),
             stamps=self.stamps,
         )
-        program.holes.fill(module, manifest)
+        fill_holes(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 
 
