@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
-from profscope.instrument_passes.analyses.walk import LOOPS, recordable_blocks
+from profscope.instrument_passes.analyses.walk import LOOPS, constant_of, recordable_blocks
 from profscope.instrument_passes.dialect import is_record
 from profscope.instrument_passes.ir import Block, Op, Region, scf
 
@@ -83,24 +82,13 @@ class Plan:
                 yield from self._walk(self.calls[inner])
 
 
-_CONSTANT = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
-
-
 def static_trips(loop: Op) -> int | None:
     """How often a scf.for with constant bounds iterates; None for any other loop."""
     if loop.name != "scf.for":
         return None
     header = scf.read_for(loop)
-    bounds = [_constant(loop, name) for name in (header.lower, header.upper, header.step)]
+    bounds = [constant_of(loop, name) for name in (header.lower, header.upper, header.step)]
     if any(bound is None for bound in bounds):
         return None
     lower, upper, step = (int(bound) for bound in bounds if bound is not None)
     return max(0, -(-(upper - lower) // step)) if step > 0 else None
-
-
-def _constant(op: Op, name: str) -> int | None:
-    value = op.resolve(name)
-    if value is None or not isinstance(value.owner, Op):
-        return None
-    match = _CONSTANT.search(value.owner.first_line)
-    return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""The configurations of a session's kernels: each with its bare binary, its recorded one, and its turns."""
+"""The configurations of a session's kernels: each with its bare binary, its recorded one, and its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profscope.compat.kernels import load, source_file
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.dispatch.budget import Account
-from profscope.dispatch.policy import Policy, Turns
+from profscope.dispatch.policy import LaunchNumbers, Policy
 from profscope.instrument_passes.contractions import contractions_of
 from profscope.recording.diagnostics import reason
 
@@ -58,7 +58,7 @@ class Configuration:
         self.name = name
         self.account: Account | None = None
         self.matches = matches
-        self.turns = Turns(policy)
+        self.numbers = LaunchNumbers(policy)
         self.bare: Binary | None = None
         self.recorded: Binary | None = None
         self.steady: Launcher | None = None
@@ -66,7 +66,7 @@ class Configuration:
         self._beside: tuple[Binary, Binary, dict[str, Any]] | None = None  # see `beside_bare`
         self.lock = threading.RLock()
         if not matches:
-            self.turns.pause()
+            self.numbers.pause()
 
     @property
     def key(self) -> str:
@@ -147,7 +147,7 @@ class Configurations:
         counts = Counter[str]()
         for each in self.all():
             if each.matches:
-                counts[each.name] += each.turns.launches
+                counts[each.name] += each.numbers.launches
         return counts
 
     def _new(self, name: str, *, matches: bool = True) -> Configuration:

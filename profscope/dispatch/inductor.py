@@ -141,12 +141,12 @@ class InductorLaunches:
         configuration = kernel.configuration
         if not configuration.matches:
             return bare if is_timed(tuner) else run
-        turns = configuration.turns
+        numbers = configuration.numbers
 
         def launch(*args: Any, **kwargs: Any) -> Any:
             if thread.passes or kwargs.get("benchmark_run"):
                 return bare(*args, **kwargs)
-            drawn = turns.draw()
+            drawn = numbers.draw()
             if not drawn:
                 steady = kernel.steady
                 if steady is None or tuner.launchers is not kernel.chosen:
