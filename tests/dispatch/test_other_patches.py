@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -157,25 +157,6 @@ def test_what_is_patched_for_a_while(owner: Any, name: str) -> None:
     assert records()
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_a_wrapper_of_run_sees_each_launch_once(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[Any] = []
-    run = JITFunction.run
-
-    @functools.wraps(run)
-    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.append(self.fn.__name__)
-        return run(self, *args, **kwargs)
-
-    monkeypatch.setattr(JITFunction, "run", counted)
-    with session(every=every) as prof:
-        for _ in range(6):
-            launch()
-    assert len(calls) == 6
-    assert len(prof.launches) == 6 // every
-    assert JITFunction.run is counted
-
-
 def test_a_stages_hook_and_an_allocator_set_within_stay_and_launches_go_on() -> None:
     def hook(*args: Any) -> Any:
         return None if args else ("theirs", "theirs")
@@ -198,26 +179,3 @@ def test_a_stages_hook_and_an_allocator_set_within_stay_and_launches_go_on() -> 
         _allocation._profile_allocator.set(before)
     assert len(prof.launches) == 3
     assert "unrecorded" not in " ".join(prof.metadata["notes"])
-
-
-def test_no_knob_is_set() -> None:
-    """A knob that was set once, be it to its default, no longer follows the environment on every Triton."""
-    before = [dict(vars(group)) for group in (knobs.runtime, knobs.compilation)]
-    with session(every=2):
-        launch()
-        launch()
-        assert [dict(vars(group)) for group in (knobs.runtime, knobs.compilation)] == before
-    assert [dict(vars(group)) for group in (knobs.runtime, knobs.compilation)] == before
-
-
-def test_a_held_run_is_counted_and_recorded() -> None:
-    """As `functools.partial(kernel.run, ...)` made before the session."""
-    from tests.kernels.add import add_kernel
-
-    held: Callable[..., Any] = functools.partial(add_kernel.run, grid=(1,), warmup=False)
-    x = torch.ones(8)
-    with session(every=3) as prof:
-        for _ in range(7):
-            held(x, x, torch.empty(8), 8, BLOCK=1024)
-    assert len(prof.launches) == 3
-    assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 7, "recorded": 3}
