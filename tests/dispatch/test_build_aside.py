@@ -232,7 +232,6 @@ def test_a_worker_that_has_ended_is_replaced(
 ) -> None:
     ends = "sys.stdin.buffer.read1(); os.kill(os.getpid(), 9)"
     monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", ends)
-    monkeypatch.setattr("profscope.dispatch.build_aside._MOST_WORKERS", 1)
     with session():
         tuner.launch()
         assert answer(aside[0]) == "no process could build it: it has ended"
