@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from triton import knobs
-from triton._C.libtriton import ir
 from triton.compiler import CompiledKernel
 from triton.compiler.errors import CompilationError
 from triton.language.core import constexpr
@@ -22,6 +21,5 @@ __all__ = [
     "OutOfResources",
     "constexpr",
     "driver",
-    "ir",
     "knobs",
 ]

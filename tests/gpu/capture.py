@@ -84,7 +84,7 @@ def capture(case: Case, level: str, rows: int | None, folder: Path, backend: str
 
 def _portable(text: str) -> str:
     """Paths from the project or package on, without the folders they are in."""
-    return re.sub(r'/[^"\s\\]*?/(?=(?:tests|triton)/|instrumented\.ttgir)', "", text)
+    return re.sub(r'/[^"\s\\]*?/(?=(?:tests|triton)/|module\.ttgir)', "", text)
 
 
 def _redirected(buffer: Bytes, old: Manifest, new: Manifest) -> Bytes:
