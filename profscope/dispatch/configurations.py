@@ -93,13 +93,13 @@ class Configuration:
         if bare is None or recorded is None:
             return {}
         if self._beside is None or self._beside[0] is not bare or self._beside[1] is not recorded:
-            told: dict[str, Any] = {}
+            resources: dict[str, Any] = {}
             if (build := describe(bare.kernel)) is not None:
-                told |= build.resources()
+                resources |= build.resources()
                 if build.ptx and recorded.build is not None and recorded.build.ptx:
                     own, other = (contractions_of(each.ptx) for each in (recorded.build, build))
-                    told["fused_otherwise"] = own.unlike(other)
-            self._beside = bare, recorded, told
+                    resources["fused_otherwise"] = own.unlike(other)
+            self._beside = bare, recorded, resources
         return self._beside[2]
 
 

@@ -269,18 +269,16 @@ def _described(left_bare: Mapping[tuple[str, str], int], unknown: str) -> tuple[
         if why not in (_BUILDING, _FOR_CPP)
     ]
     if for_cpp:
-        launches, whose, kernels = _counted(for_cpp)
-        notes.append(f"{launches}: {whose} written to a file, for C++ to launch ({kernels})")
+        notes.append(f"{_bare(for_cpp)} because they are written to a file, for C++ to launch")
     if not building:
         return {}, notes
-    launches, whose, kernels = _counted(building)
-    notes.append(f"{launches}: {whose} being built ({kernels}); with wait=True launches wait for that")
+    notes.append(f"{_bare(building)} while they were being built; with wait=True launches wait for that")
     return {"building": {"bare_launches": building}}, notes
 
 
-def _counted(by_kernel: Mapping[str, int]) -> tuple[str, str, str]:
-    """Of launches that ran bare: how many, whose binaries, and the kernels."""
-    names, count = list(by_kernel), sum(by_kernel.values())
-    verb, whose = ("is", "its binary was") if count == 1 else ("are", "their binaries were")
+def _bare(by_kernel: Mapping[str, int]) -> str:
+    """By kernel, how many launches ran bare."""
+    names = list(by_kernel)
     kernels = ", ".join(names[:_SHOWN_KERNELS]) + ", ..." * (len(names) > _SHOWN_KERNELS)
-    return f"{number_of_launches(count)} by torch.compile ran bare, and {verb} in no figure", whose, kernels
+    launches = number_of_launches(sum(by_kernel.values()))
+    return f"{launches} of torch.compile's kernels ({kernels}) ran bare, in no figure,"

@@ -105,7 +105,7 @@ class Routes:
         self._host_clocks = backend.host_clocks
         self._log = log
         self._diagnostics = diagnostics
-        self._told_full = full
+        self._on_full = full
         self.planner = Planner(options, backend, log, diagnostics.skip)
         self.lock = threading.Lock()
         self.opened: dict[int, Buffers] = {}
@@ -161,7 +161,7 @@ class Routes:
 
     def _full(self, drained_bytes: int) -> None:
         """An arena with so many bytes is on its way to the host."""
-        self._told_full(drained_bytes)
+        self._on_full(drained_bytes)
         in_background(self._learn_again)
 
     def _learn_again(self) -> None:
@@ -185,7 +185,7 @@ class Routes:
                 made = (
                     DeviceBuffers(device, budget_bytes, self._full)
                     if self._cuda
-                    else HostBuffers(budget_bytes, self._told_full)
+                    else HostBuffers(budget_bytes, self._on_full)
                 )
             except torch.OutOfMemoryError:
                 self._diagnostics.skip(why)

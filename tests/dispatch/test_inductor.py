@@ -163,10 +163,9 @@ def test_a_launch_that_has_to_run_bare_is_named(inductor: Any, names: str, named
             tuner.save_gpu_kernel = lambda stream, launcher: None
             tuner.launch()
             tuner.launch()
-    assert prof.metadata["notes"] == [
-        f"{2 * len(names)} launches by torch.compile ran bare, and are in no figure: their binaries were "
-        f"written to a file, for C++ to launch ({named})"
-    ]
+    (note,) = prof.metadata["notes"]
+    assert note.startswith(f"{2 * len(names)} launches of torch.compile's kernels ({named}) ran bare")
+    assert "C++" in note
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
