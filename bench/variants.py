@@ -138,7 +138,7 @@ def recording(level: Level, given: Buffers) -> Iterator[None]:
     with profscope.session(instrument=[level.pipeline], ctas=level.ctas, memory=given.memory_mib) as session:
         yield
         recorder = session._parts().recorder  # reading the profile would decode it
-        for why in (*session._parts().dispatcher.notes(), *recorder.journal.unrecorded):
+        for why in (*session._parts().dispatcher.notes(), *recorder.diagnostics.unrecorded):
             raise RuntimeError(f"profscope did not record: {why}")
         if not len(recorder.log):
             raise RuntimeError("profscope recorded no launch")

@@ -43,7 +43,7 @@ _DTYPES: Final = {
 }
 _FOR_SESSIONS: Final = ("begin",)  # what sessions call of a scope
 _OPENED: Final = ("Session", "start", "stop", "pause", "resume", "profile", "scope")
-_OTHER_WAYS: Final = ("explain", "export", "decode", "instructions")
+_OTHER_WAYS: Final = ("explain", "instructions")
 
 
 def recording() -> str:

@@ -57,9 +57,8 @@ def cost(text: str, file: str, pipeline: list[Pass], context: PassContext) -> Co
     manifest = manifest_of(module)
     if manifest is None:
         raise PassError("the passes leave no manifest", file)
-    twin, stamps = manifest.twin, manifest.stamps
     alike = [
-        replace(step, twin=twin, stamps=stamps) if isinstance(step, LowerRecords) else step
+        replace(step, unrecorded=manifest.stamps) if isinstance(step, LowerRecords) else step
         for step in lowering
     ]
     run_pipeline(header, alike, context)

@@ -7,7 +7,7 @@
 
 `id` ties a begin to its end (or to several: one per return). A begin of kind "iteration" stands first in
 a loop's body and has no end: it lasts until the next iteration begins. The op's location is the source
-line; the other attributes are those of `attributes.SpanAttributes`. A begin with an operand, an i1, is of an
+line; the other attributes are those of `manifest.SpanAttributes`. A begin with an operand, an i1, is of an
 op that does nothing where that is false: then there is no span.
 Records next to each other share one clock read. An end with an operand reads its clock once the operand's
 data has arrived. A payload, an i32 or f32 the same in all threads of a warp,

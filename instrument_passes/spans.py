@@ -41,7 +41,7 @@ class Spans:
         return op_name(op, self._places, self._awaited)
 
     def landing_at(self, op: Op) -> int:
-        """Bytes of copies that arrive with an op that waits for them, else 0: see `analyses.landing`."""
+        """Bytes of copies that arrive with an op that waits for them, else 0: see `analyses.metrics`."""
         return self._phases.get(op) or landing_bytes(op)
 
     def around(self, op: Op, name: str = "", landing: int = 0) -> int:

@@ -28,6 +28,7 @@ __all__ = [
     "build",
     "built",
     "disassembled",
+    "parsed",
     "rejection",
     "resources_of",
     "scratch_lowering",
@@ -100,20 +101,16 @@ def disassembled(cubin: bytes) -> str:
     _libtriton()
     from triton import knobs
 
-    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
-        path = Path(folder) / "module.cubin"
-        path.write_bytes(cubin)
-        return _tool(knobs.nvidia.nvdisasm.path, "-c", "-hex", "-g", "-gp", str(path))
+    with _file("module.cubin", cubin) as path:
+        return _tool(knobs.nvidia.nvdisasm.path, "-c", "-hex", "-g", "-gp", path)
 
 
 def resources_of(cubin: bytes) -> tuple[int, int]:
     """Registers and local bytes of a thread. Raises ToolchainError where NVIDIA's tool cannot tell."""
     from triton import knobs
 
-    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
-        path = Path(folder) / "module.cubin"
-        path.write_bytes(cubin)
-        usage = dict(_USAGE.findall(_tool(knobs.nvidia.cuobjdump.path, "-res-usage", str(path))))
+    with _file("module.cubin", cubin) as path:
+        usage = dict(_USAGE.findall(_tool(knobs.nvidia.cuobjdump.path, "-res-usage", path)))
     return int(usage["REG"]), int(usage.get("STACK", 0)) + int(usage.get("LOCAL", 0))
 
 
@@ -121,10 +118,8 @@ def _of_cubin(cubin: bytes) -> tuple[int, int, tuple[str, ...]]:
     """Registers, local bytes and instructions, by NVIDIA's own tools."""
     from triton import knobs
 
-    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
-        path = Path(folder) / "module.cubin"
-        path.write_bytes(cubin)
-        listing = _tool(knobs.nvidia.nvdisasm.path, "-c", str(path))
+    with _file("module.cubin", cubin) as path:
+        listing = _tool(knobs.nvidia.nvdisasm.path, "-c", path)
     sass = tuple(line for line in _SASS.findall(listing) if not line.startswith("NOP"))
     return *resources_of(cubin), sass
 
@@ -236,15 +231,29 @@ def _without_locations(text: str, file: str) -> str:
 def _said_against(text: str, context: Any) -> str | None:
     """What Triton says against a module, None if it accepts it."""
     said = io.StringIO()
-    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
-        path = Path(folder) / "module.ttgir"
-        path.write_text(text)
-        try:
-            with _descriptor_2(said):
-                _libtriton().ir.parse_mlir_module(str(path), context)
-        except RuntimeError as error:
-            return said.getvalue().strip() or str(error)
+    try:
+        with _descriptor_2(said):
+            parsed(text, context)
+    except RuntimeError as error:
+        return said.getvalue().strip() or str(error)
     return None
+
+
+def parsed(text: str, context: Any) -> Any:
+    """Triton's own module of a text, verified. Raises RuntimeError if it rejects it."""
+    with _file("module.ttgir", text.encode()) as path:
+        module = _libtriton().ir.parse_mlir_module(path, context)
+    module.context = context
+    return module
+
+
+@contextlib.contextmanager
+def _file(name: str, content: bytes) -> Iterator[str]:
+    """A file with this content for the body of a with statement."""
+    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        yield str(path)
 
 
 @contextlib.contextmanager
@@ -280,12 +289,9 @@ def _stages(
     backend.add_stages(stages, options, Language.TRITON)
     metadata = {"target": gpu, **options.__dict__}
     left: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="profscope-") as folder, scratch_lowering(triton_version()):
-        path = Path(folder) / "module.ttgir"
-        path.write_text(text)
+    with scratch_lowering(triton_version()):
         try:
-            result = _libtriton().ir.parse_mlir_module(str(path), context)
-            result.context = context
+            result = parsed(text, context)
             for stage in names:
                 result = stages[stage](result, metadata)
                 if stage == "llir" and bare and is_ambiguous(str(result)):

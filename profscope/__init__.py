@@ -12,7 +12,6 @@ In short:
     prof = profscope.start()     # a session where a with statement does not fit; profscope.stop() ends it
     profscope.instructions(k)    # the SASS of a compiled kernel, with its places and what each waits for
     profscope.explain(k, ...)    # one kernel's diagnosis, and what other options would save
-    profscope.export(k, ...)     # an instrumented cubin for other programs; decode() reads what it wrote
     except profscope.ProfscopeError  # everything raised on purpose; each kind is in profscope.errors
 """
 
@@ -23,8 +22,6 @@ from profscope.version import __version__
 
 if TYPE_CHECKING:
     from profscope import errors
-    from profscope.aot.decoding import decode
-    from profscope.aot.exporting import export
     from profscope.around.host_scopes import scope
     from profscope.binaries.mapping import instructions
     from profscope.errors import DistrustWarning, EmptyProfileWarning, ProfscopeError
@@ -40,11 +37,9 @@ __all__ = [
     "ProfscopeError",
     "Session",
     "__version__",
-    "decode",
     "diff",
     "errors",
     "explain",
-    "export",
     "instructions",
     "load",
     "pause",
@@ -61,10 +56,8 @@ __all__ = [
 _HOMES = {
     "Profile": "profiles",
     "Session": "sessions",
-    "decode": "aot.decoding",
     "diff": "profiles",
     "explain": "tuning.search",
-    "export": "aot.exporting",
     "instructions": "binaries.mapping",
     "load": "profiles",
     "pause": "switches",

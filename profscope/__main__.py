@@ -28,7 +28,6 @@ _COMMANDS: Final = (
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
     ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
-    ("profscope export FILE:KERNEL", "compile a kernel with its records"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )
 
@@ -50,7 +49,6 @@ _DOORS: Final = {
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
-    "export": _Door("profscope.commands.export"),
 }
 _PURPOSES: Final = {
     "triton": "to record kernels",

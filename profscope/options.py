@@ -257,7 +257,7 @@ class Options:
             _check_int("ctas", self.ctas, 1, 1 << LaunchBits.MASK, "a stride in CTAs")
         else:
             chosen.append(_list("ctas", self.ctas, 1 << LaunchBits.MASK, "a stride or a list"))
-        chosen += ["twin=true", "stamps=true"] * self._has_bare_ctas
+        chosen += ["unrecorded=true"] * self._has_bare_ctas
         if not chosen:
             return LOWERING
         lowering, rest = LOWERING.split(",")

@@ -18,7 +18,7 @@ WARNINGS = {name for name in errors.__all__ if name.endswith("Warning")}
 
 def test_public_names() -> None:
     own = ["Profile", "ProfscopeError", "Session", "__version__", "diff", "errors", "instructions", "load"]
-    own += ["decode", "explain", "export", "pause", "profile", "resume", "scope", "session", "start", "stop"]
+    own += ["explain", "pause", "profile", "resume", "scope", "session", "start", "stop"]
     expected = sorted([*WARNINGS, *own])
     assert sorted(profscope.__all__) == expected
     for name in expected:

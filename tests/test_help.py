@@ -8,13 +8,12 @@ import re
 import pytest
 
 from profscope import __main__ as overview
-from profscope.commands import convert, explain, export, opt, run
+from profscope.commands import convert, explain, opt, run
 from profscope.viewer import cli, diff_command
 
 PARSERS = {
     "run": run.make_parser()[0],
     "explain": explain.make_parser()[0],
-    "export": export.make_parser(),
     "view": cli.make_parser("profscope view"),
     "diff": diff_command.make_parser("profscope diff"),
     "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),

@@ -42,7 +42,6 @@ FLOORS = (
     ("profscope.recording",),
     ("profscope.dispatch",),
     ("profscope.profiles",),
-    ("profscope.aot",),
     ("profscope.sessions",),
     ("profscope.tuning",),
     ("profscope.switches",),
@@ -213,7 +212,7 @@ def test_what_users_touch_is_few() -> None:
 
 # Functions that there are, and those to come: a submodule, once imported, takes the attribute's place.
 FUNCTIONS = (
-    "profile", "export", "decode", "diff", "explain", "run", "instructions", "start", "stop", "pause",
+    "profile", "diff", "explain", "run", "instructions", "start", "stop", "pause",
     "resume",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from profscope.instrument_passes.analyses.walk import LOOPS, in_loop
+from profscope.instrument_passes.analyses.walk import LOOPS, in_loop, program_of
 from profscope.instrument_passes.ir import Block, Op, Region, Value, scf
 
 __all__ = ["PARTS", "Role", "barrier_of", "initial_value", "roles", "source_of", "started_on"]
@@ -138,7 +138,7 @@ def _count_free_waits(parts: dict[Op, tuple[str, object, int]]) -> None:
     first: dict[object, dict[Region | None, Op]] = {}
     for op, (part, channel, _) in parts.items():
         if part == "phase":
-            first.setdefault(channel, {}).setdefault(_isolated(op), op)
+            first.setdefault(channel, {}).setdefault(program_of(op), op)
     free: dict[object, int | None] = {}
     for channel, waits in first.items():
         assert isinstance(channel, Op)
@@ -162,14 +162,6 @@ def _phase(wait: Op) -> int | None:
     """The phase whose end a wait waits for when it first runs."""
     value = initial_value(wait.resolve(wait.operands[1]))
     return None if value is None else value & 1
-
-
-def _isolated(op: Op) -> Region | None:
-    """The function body or partition that the op is in."""
-    region = op.parent.parent if op.parent is not None else None
-    while region is not None and not region.isolated:
-        region = region.parent.parent.parent if region.parent and region.parent.parent else None
-    return region
 
 
 def _barriers(allocation: Op) -> int:

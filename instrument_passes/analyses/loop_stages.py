@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from profscope.instrument_passes.analyses.opclasses import info_of
-from profscope.instrument_passes.analyses.walk import LOOPS, loop_body, recordable_blocks
+from profscope.instrument_passes.analyses.walk import LOOPS, constant_of, loop_body, recordable_blocks
 from profscope.instrument_passes.ir import Block, Op, scf
 from profscope.instrument_passes.ir.signature import element_type
 
@@ -26,7 +26,6 @@ __all__ = ["STAGES", "Stage", "is_switched_on", "predicate_of", "stages"]
 STAGES: Final = ("prologue", "steady", "epilogue")
 
 _DEEPEST: Final = 50  # additions that a value is followed through
-_CONSTANT: Final = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
 # Through these a mask is followed to the predicate it is made of.
 _TRANSPARENT: Final = frozenset({"arith.andi", "tt.splat", "tt.broadcast", "ttg.convert_layout"})
 # An op of these classes works for what earlier ops have started, which may be another iteration's.
@@ -191,7 +190,7 @@ def _original_uppers(first: Op, loop: Op) -> Iterator[tuple[Op, str]]:
 def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
     """d of `bound = upper - d * step`, each a name and an op that uses it; 0 if that cannot be told."""
     step = scf.read_for(loop).step
-    size = _number(loop, step)
+    size = constant_of(loop, step)
     if size is not None:
         (base, more), (same, less) = _linear(*upper), _linear(*bound)
         apart = more - less
@@ -208,31 +207,23 @@ def _apart(upper: tuple[Op, str], bound: tuple[Op, str], loop: Op) -> int:
     if product is None or not isinstance(product.owner, Op) or product.owner.name != "arith.muli":
         return 0
     factors = [factor for factor in product.owner.operands if factor != step]
-    return max(0, _number(product.owner, factors[0]) or 0) if len(factors) == 1 else 0
+    return max(0, constant_of(product.owner, factors[0]) or 0) if len(factors) == 1 else 0
 
 
 def _linear(op: Op, name: str, depth: int = 0) -> tuple[str, int]:
     """A value that `op` uses as another plus a constant; the other is "" where it is a constant itself."""
-    constant = _number(op, name)
+    constant = constant_of(op, name)
     if constant is not None:
         return "", constant
     value = op.resolve(name)
     maker = None if value is None else value.owner
     if isinstance(maker, Op) and maker.name in ("arith.addi", "arith.subi") and depth < _DEEPEST:
         left, right = maker.operands
-        more = _number(maker, right)
+        more = constant_of(maker, right)
         if more is not None:
             base, offset = _linear(maker, left, depth + 1)
             return base, offset + (more if maker.name == "arith.addi" else -more)
     return name, 0
-
-
-def _number(op: Op, name: str) -> int | None:
-    value = op.resolve(name)
-    if value is None or not isinstance(value.owner, Op):
-        return None
-    match = _CONSTANT.search(value.owner.first_line)
-    return int(match[1]) if match else None
 
 
 # Predicated ops: those that do nothing where an i1 operand of theirs is false.

@@ -15,7 +15,8 @@ from typing import Final
 from profscope.instrument_passes.analyses.async_roles import Role, barrier_of, source_of
 from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.places import is_drain
-from profscope.instrument_passes.ir import Op, Region
+from profscope.instrument_passes.analyses.walk import program_of
+from profscope.instrument_passes.ir import Op
 from profscope.instrument_passes.ir.signature import signature_range
 
 __all__ = ["Tile", "bytes_of", "flops_of", "landing_bytes", "phase_bytes", "tiles"]
@@ -210,7 +211,7 @@ def phase_bytes(roles: Mapping[Op, Role]) -> dict[Op, int]:
     for channel, sizes in expected.items():
         size = sizes.pop() if len(sizes) == 1 and arrivals.get(channel) == {1} else None
         mine = waits.get(channel, [])
-        landed |= {op: size for op in mine if size and _program(op) is _program(mine[0])}
+        landed |= {op: size for op in mine if size and program_of(op) is program_of(mine[0])}
     return landed
 
 
@@ -218,14 +219,6 @@ def _number(op: Op) -> int | None:
     """The bytes, or arrivals, that a barrier is to expect; None where they are not written down."""
     match = _NUMBER.search(op.text)
     return None if match is None else int(match[1])
-
-
-def _program(op: Op) -> Region | None:
-    """The function body or partition that the op is in."""
-    region = op.parent.parent if op.parent is not None else None
-    while region is not None and not region.isolated:
-        region = region.parent.parent.parent if region.parent and region.parent.parent else None
-    return region
 
 
 def _bytes_behind(user: Op, token: str) -> int:

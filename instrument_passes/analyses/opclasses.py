@@ -2,14 +2,12 @@
 
 A span around an op covers its issue: the warp goes on as soon as the instructions are issued, unless the op
 itself waits (`OpInfo.completes`). The table knows every op of Triton's dialects from 3.6 to 3.9, also those
-without time of their own, so that an op without a row is news: `lower-records` notes it in the manifest, and
-`profscope opt --coverage` lists it.
+without time of their own, so that an op without a row is news: `lower-records` notes it in the manifest.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from profscope.instrument_passes.ir import Module, Op
@@ -20,10 +18,7 @@ __all__ = [
     "DEFAULT_CLASSES",
     "OPS",
     "SPANNABLE",
-    "Coverage",
     "OpInfo",
-    "coverage",
-    "coverage_table",
     "info_of",
     "uncovered",
 ]
@@ -64,44 +59,3 @@ def uncovered(module: Module) -> list[Op]:
         if op.name not in OPS:
             first_of.setdefault(op.name, op)
     return list(first_of.values())
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """counts: ops by (class, name, what a span on it ends at); uncovered: first line and number by name."""
-
-    counts: dict[tuple[str, str, str], int]
-    uncovered: dict[str, tuple[int, int]]
-
-    @property
-    def summary(self) -> str:
-        missing = sum(number for _, number in self.uncovered.values())
-        total = sum(self.counts.values()) + missing
-        classes = {cls for cls, _, _ in self.counts}
-        return f"{total} ops, {len(classes)} classes, {missing} uncovered"
-
-
-def coverage(module: Module) -> Coverage:
-    """Classify every op in the module."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    uncovered: dict[str, tuple[int, int]] = {}
-    for op in module.walk():
-        info = info_of(op)
-        if info is None:
-            line, number = uncovered.get(op.name, (op.line, 0))
-            uncovered[op.name] = (line, number + 1)
-            continue
-        end = "" if info.cls not in SPANNABLE else "completion" if info.completes else "issue"
-        counts[info.cls, op.name, end] += 1
-    return Coverage(dict(counts), uncovered)
-
-
-def coverage_table(coverage: Coverage) -> str:
-    """A table, classes in their own order, and the summary as its last line."""
-    order = list(CLASSES)
-    lines = [f"{'class':<12}{'ops':>6}  {'op':<40}a span ends at"]
-    for (cls, name, end), number in sorted(coverage.counts.items(), key=lambda item: order.index(item[0][0])):
-        lines.append(f"{cls:<12}{number:>6}  {name:<40}{end}".rstrip())
-    for name, (line, number) in coverage.uncovered.items():
-        lines.append(f"{'uncovered':<12}{number:>6}  {name:<40}first on line {line}")
-    return "\n".join([*lines, coverage.summary]) + "\n"

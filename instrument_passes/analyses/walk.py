@@ -7,6 +7,7 @@ where what calls them may.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,14 +17,17 @@ from profscope.instrument_passes.ir import Block, Module, Op, Region
 __all__ = [
     "LOOPS",
     "callee_of",
+    "constant_of",
     "in_loop",
     "kernel_of",
     "loop_body",
+    "program_of",
     "recordable_blocks",
     "recordable_regions",
 ]
 
 LOOPS: Final = frozenset({"scf.for", "scf.while"})
+_CONSTANT: Final = re.compile(r"arith\.constant\s+(-?\d+)\s*:\s*(?:i\d+|index)")
 _TRANSPARENT: Final = frozenset({"scf.for", "scf.while", "scf.if", "ttg.warp_specialize", "tt.func"})
 
 
@@ -88,3 +92,20 @@ def loop_body(op: Op) -> Block:
 def in_loop(op: Op | None) -> bool:
     """Whether an op is a loop or in one."""
     return op is not None and any(around.name in LOOPS for around in (op, *op.ancestors()))
+
+
+def program_of(op: Op) -> Region | None:
+    """The function body or partition that an op is in, which other warps may run."""
+    region = op.parent.parent if op.parent is not None else None
+    while region is not None and not region.isolated:
+        region = region.parent.parent.parent if region.parent and region.parent.parent else None
+    return region
+
+
+def constant_of(op: Op, name: str) -> int | None:
+    """The integer constant that a value is that `op` uses; None if it is none."""
+    value = op.resolve(name)
+    if value is None or not isinstance(value.owner, Op):
+        return None
+    match = _CONSTANT.search(value.owner.first_line)
+    return int(match[1]) if match else None

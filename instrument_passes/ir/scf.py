@@ -17,22 +17,9 @@ from dataclasses import dataclass
 
 from profscope.instrument_passes.ir import edit
 from profscope.instrument_passes.ir.model import Block, Op, Region
-from profscope.instrument_passes.ir.signature import for_types, signature_range, type_list
+from profscope.instrument_passes.ir.signature import for_types
 
-__all__ = [
-    "Carried",
-    "ForLoop",
-    "WhileNames",
-    "add_carried",
-    "add_if_results",
-    "add_iter_args",
-    "carry",
-    "hand_on",
-    "read_for",
-    "set_condition_extra",
-    "set_for_yield",
-    "set_while_yield",
-]
+__all__ = ["Carried", "ForLoop", "add_if_results", "carry", "hand_on", "read_for"]
 
 
 @dataclass(frozen=True)
@@ -63,143 +50,6 @@ def read_for(op: Op) -> ForLoop:
     return ForLoop(args[0].name, lower, upper, step, induction_type, carried, tuple(types))
 
 
-def add_iter_args(op: Op, inits: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Carry more values, given as (initial value, type), through the loop.
-
-    Returns their names inside the body and after the loop. The loop is incomplete until `set_for_yield` has
-    said what each iteration hands on.
-    """
-    read_for(op)
-    if not inits:
-        return [], []
-    fresh = op.module.fresh
-    args = [fresh() for _ in inits]
-    results = [fresh() for _ in inits]
-    bound = [f"{arg} = {init}" for arg, (init, _) in zip(args, inits, strict=True)]
-    types = [kind for _, kind in inits]
-    header = op.header
-    edits = [edit.add_results(header, results)]
-    keyword = header.find("iter_args")
-    if keyword is None:
-        step = header.use_indices[2]
-        text = f" iter_args({', '.join(bound)}) -> ({', '.join(types)}) "
-        edits.append(edit.insert_behind(header, step, text))
-    else:
-        arrow = header.find("->")
-        if arrow is None or arrow + 1 not in header.closing or keyword + 1 not in header.closing:
-            raise op.error("expected `->` and the types of iter_args")
-        edits.append(edit.add_list_items(header, keyword + 1, bound))
-        edits.append(edit.add_types(header, arrow + 1, header.closing[arrow + 1] + 1, types))
-    op.splice(edits)
-    return args, results
-
-
-def set_for_yield(op: Op, values: Sequence[str]) -> None:
-    """Yield `values` for the iter_args that the body does not yield yet, which are the last ones added."""
-    types = read_for(op).types
-    terminator = edit.ensure_terminator(op.regions[0].entry, "scf.yield")
-    missing = types[len(terminator.operands) :]
-    if len(values) != len(missing):
-        raise op.error(f"expected {len(missing)} values to yield, found {len(values)}")
-    edit.extend_terminator(terminator, values, missing)
-
-
-@dataclass(frozen=True)
-class WhileNames:
-    """Names of the carried values in the before region, in the after region, and behind the loop."""
-
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    results: tuple[str, ...]
-
-
-def add_carried(op: Op, inits: Sequence[tuple[str, str]]) -> WhileNames:
-    """Carry more values, given as (initial value, type), through the before region, the after region and out.
-
-    The loop is incomplete until `set_condition_extra` and `set_while_yield` say what each region hands on.
-    """
-    if op.name != "scf.while" or len(op.regions) != 2:
-        raise op.error("expected an scf.while with two regions")
-    if not inits:
-        return WhileNames((), (), ())
-    fresh = op.module.fresh
-    names = [(fresh(), fresh(), fresh()) for _ in inits]
-    types = [kind for _, kind in inits]
-    bound = [f"{before} = {init}" for (before, _, _), (init, _) in zip(names, inits, strict=True)]
-    header = op.header
-    list_start = header.name_index + 1
-    if header.pieces[list_start].text == "(":
-        bind = edit.add_list_items(header, list_start, bound)
-    else:
-        bind = edit.insert_behind(header, header.name_index, f" ({', '.join(bound)})")
-    edits = [edit.add_results(header, [result for _, _, result in names]), bind]
-    op.splice(edits + edit.add_signature_types(op, types, types))
-    for (_, after, _), kind in zip(names, types, strict=True):
-        edit.label_argument(op.regions[1].entry, after, kind)
-    before, after_names, results = zip(*names, strict=True)
-    return WhileNames(before, after_names, results)
-
-
-def set_condition_extra(op: Op, values: Sequence[str]) -> None:
-    """Hand `values` from the before region on, for what its scf.condition does not pass yet."""
-    terminator = edit.ensure_terminator(op.regions[0].entry, "scf.condition")
-    _extend(op, terminator, values, _types(op)[1][len(terminator.operands) - 1 :])
-
-
-def set_while_yield(op: Op, values: Sequence[str]) -> None:
-    """Yield `values` from the after region, for what its scf.yield does not pass yet."""
-    terminator = edit.ensure_terminator(op.regions[1].entry, "scf.yield")
-    _extend(op, terminator, values, _types(op)[0][len(terminator.operands) :])
-
-
-def _types(op: Op) -> tuple[list[str], list[str]]:
-    header = op.header
-    start, end = signature_range(header)
-    arrow = header.find("->", start, end)
-    if op.name != "scf.while" or arrow is None:
-        raise op.error("expected an scf.while with `: (types) -> types`")
-    return type_list(header, start, arrow), type_list(header, arrow + 1, end)
-
-
-def _extend(op: Op, terminator: Op, values: Sequence[str], missing: Sequence[str]) -> None:
-    if len(values) != len(missing):
-        raise op.error(f"expected {len(missing)} values to hand on, found {len(values)}")
-    edit.extend_terminator(terminator, values, missing)
-
-
-def _ensure_else(op: Op) -> Region:
-    """The else region of an scf.if, added if there is none."""
-    if op.name != "scf.if":
-        raise op.error("expected an scf.if")
-    if len(op.regions) == 1:
-        indent = op.lead.rpartition("\n")[2]
-        op.insert_region(2, "} else {", Region("", [Block("", [])], f"\n{indent}"))
-    return op.regions[1]
-
-
-def add_if_results(
-    op: Op, types: Sequence[str], then_values: Sequence[str], else_values: Sequence[str]
-) -> list[str]:
-    """Yield one more value of each type from both branches; returns the names of the new results."""
-    if not len(types) == len(then_values) == len(else_values):
-        raise op.error("expected as many values for each branch as types")
-    _ensure_else(op)
-    if not types:
-        return []
-    results = [op.module.fresh() for _ in types]
-    header = op.header
-    body = next(i for i in header.top_level() if header.opens_region(i))
-    arrow = header.find("->", 0, body)
-    if arrow is None:
-        typed = edit.insert_at(header, body, f"-> ({', '.join(types)}) ")
-    else:
-        typed = edit.add_types(header, arrow + 1, body, types)
-    op.splice([edit.add_results(header, results), typed])
-    for region, values in zip(op.regions, (then_values, else_values), strict=True):
-        edit.extend_terminator(edit.ensure_terminator(region.entry, "scf.yield"), values, types)
-    return results
-
-
 @dataclass(frozen=True)
 class Carried:
     """SSA names of i32 values carried through a loop: in its body, and behind it; `end` closes the body."""
@@ -210,19 +60,82 @@ class Carried:
 
 
 def carry(loop: Op, inits: Sequence[str]) -> Carried:
-    """Carry i32 values, starting as `inits`, through the loop; `hand_on` must follow."""
-    typed = [(init, "i32") for init in inits]
-    if loop.name == "scf.while":
-        carried = add_carried(loop, typed)
-        set_condition_extra(loop, carried.before)
-        inside, behind = carried.after, carried.results
-    else:
-        names = add_iter_args(loop, typed)
-        inside, behind = tuple(names[0]), tuple(names[1])
+    """Carry i32 values, at least one, starting as `inits`, through the loop; `hand_on` must follow."""
+    inside, behind = ([loop.module.fresh() for _ in inits] for _ in range(2))
+    (_carry_through_while if loop.name == "scf.while" else _carry_through_for)(loop, inits, inside, behind)
     return Carried(inside, behind, edit.ensure_terminator(loop.regions[-1].entry, "scf.yield"))
 
 
 def hand_on(loop: Op, values: Sequence[str]) -> None:
-    """What the body makes of the carried values, for the next iteration."""
-    set_yield = set_while_yield if loop.name == "scf.while" else set_for_yield
-    set_yield(loop, values)
+    """What the body makes of the carried values, for the next iteration: all that it does not yield yet."""
+    terminator = edit.ensure_terminator(loop.regions[-1].entry, "scf.yield")
+    missing = len(loop.header.result_names) - len(terminator.operands)
+    if len(values) != missing:
+        raise loop.error(f"expected {missing} values to hand on, found {len(values)}")
+    edit.extend_terminator(terminator, values, ["i32"] * missing)
+
+
+def _carry_through_for(loop: Op, inits: Sequence[str], inside: Sequence[str], behind: Sequence[str]) -> None:
+    read_for(loop)
+    header, types = loop.header, ["i32"] * len(inits)
+    bound = _bound(inside, inits)
+    edits = [edit.add_results(header, behind)]
+    keyword = header.find("iter_args")
+    if keyword is None:
+        step = header.use_indices[2]
+        text = f" iter_args({', '.join(bound)}) -> ({', '.join(types)}) "
+        edits.append(edit.insert_behind(header, step, text))
+    else:
+        arrow = header.find("->")
+        if arrow is None or arrow + 1 not in header.closing or keyword + 1 not in header.closing:
+            raise loop.error("expected `->` and the types of iter_args")
+        edits.append(edit.add_list_items(header, keyword + 1, bound))
+        edits.append(edit.add_types(header, arrow + 1, header.closing[arrow + 1] + 1, types))
+    loop.splice(edits)
+
+
+def _carry_through_while(
+    loop: Op, inits: Sequence[str], inside: Sequence[str], behind: Sequence[str]
+) -> None:
+    """Through the region before the condition, too."""
+    if len(loop.regions) != 2:
+        raise loop.error("expected an scf.while with two regions")
+    header, types = loop.header, ["i32"] * len(inits)
+    before = [loop.module.fresh() for _ in inits]
+    bound = _bound(before, inits)
+    list_start = header.name_index + 1
+    if header.pieces[list_start].text == "(":
+        bind = edit.add_list_items(header, list_start, bound)
+    else:
+        bind = edit.insert_behind(header, header.name_index, f" ({', '.join(bound)})")
+    loop.splice([edit.add_results(header, behind), bind, *edit.add_signature_types(loop, types, types)])
+    for name in inside:
+        edit.label_argument(loop.regions[1].entry, name, "i32")
+    condition = edit.ensure_terminator(loop.regions[0].entry, "scf.condition")
+    edit.extend_terminator(condition, before, types)
+
+
+def _bound(names: Sequence[str], inits: Sequence[str]) -> list[str]:
+    return [f"{name} = {init}" for name, init in zip(names, inits, strict=True)]
+
+
+def add_if_results(op: Op, values: Sequence[tuple[str, str]]) -> list[str]:
+    """Yield more i32 values, at least one, each as the two branches name it; returns the names of the new
+    results."""
+    if op.name != "scf.if":
+        raise op.error("expected an scf.if")
+    if len(op.regions) == 1:
+        indent = op.lead.rpartition("\n")[2]
+        op.insert_region(2, "} else {", Region("", [Block("", [])], f"\n{indent}"))
+    results, types = [op.module.fresh() for _ in values], ["i32"] * len(values)
+    header = op.header
+    body = next(i for i in header.top_level() if header.opens_region(i))
+    arrow = header.find("->", 0, body)
+    if arrow is None:
+        typed = edit.insert_at(header, body, f"-> ({', '.join(types)}) ")
+    else:
+        typed = edit.add_types(header, arrow + 1, body, types)
+    op.splice([edit.add_results(header, results), typed])
+    for region, names in zip(op.regions, zip(*values, strict=True), strict=True):
+        edit.extend_terminator(edit.ensure_terminator(region.entry, "scf.yield"), names, types)
+    return results

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from profscope.instrument_passes.analyses.places import Places
 from profscope.instrument_passes.ir import Module, Op
-from profscope.instrument_passes.lowering.builder import Placeholders
 from profscope.instrument_passes.selection import Selection
 from profscope.instrument_passes.targets import Target
 
@@ -24,7 +23,6 @@ class Program:
     module: Module
     kernel: Op
     target: Target
-    holes: Placeholders
     selection: Selection
     calls: Mapping[Op, Op]
     places: Places

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from typing import Final
 
 from profscope.instrument_passes.analyses.places import Place
 from profscope.instrument_passes.dialect import attributes_of
@@ -13,7 +14,7 @@ from profscope.instrument_passes.ir import Block, Module, Op
 from profscope.instrument_passes.manifest import Column, Frame, Manifest, Section, Span, SpanAttributes
 from profscope.instrument_passes.records import CTA_HEADER, LAUNCH_HEADER, MIN_RING_LOG2, WORD, align
 
-__all__ = ["FrameBuilder", "Pending", "Placeholders", "SectionBuilder", "Tick"]
+__all__ = ["FrameBuilder", "Pending", "SectionBuilder", "Tick", "fill_holes", "hole"]
 
 _MAX_COLUMNS = 4096  # 16 KiB rows; more sites than this in one loop body is a generated monster
 
@@ -133,67 +134,45 @@ class SectionBuilder:
         return Section(self.name, self.warps, tuple(frames), spans)
 
 
-class Placeholders:
-    """Literals that depend on the layout: written as tokens while weaving, filled in at the end."""
+_TOKEN: Final = re.compile(r"__ps_([a-z_]+?)((?:_\d+)*)__")
 
-    _TOKEN = re.compile(r"__ps_([a-z_]+?)((?:_\d+)*)__")
 
-    def tag(self) -> str:
-        return "__ps_tag__"
+def hole(what: str, *numbers: int) -> str:
+    """A literal that depends on the layout: a token while weaving, which `fill_holes` replaces.
 
-    def fixed_bytes(self) -> str:
-        return "__ps_fixed_bytes__"
+    tag, digest; fixed_bytes, cta_fixed_bytes: as of the manifest; ring_bytes, cta_ring_bytes: all rings of a
+    segment, and of a CTA, at their shortest. With the numbers of section and frame: row_bytes; frame_offset,
+    of a ring, where all rings are at their shortest. With that of the column, too: store_offset, from what
+    the code takes for the address of a row to a word in it, all that is static.
+    """
+    return f"__ps_{'_'.join([what, *map(str, numbers)])}__"
 
-    def ring_bytes(self) -> str:
-        """All rings of a segment at their shortest."""
-        return "__ps_ring_bytes__"
 
-    def cta_fixed_bytes(self) -> str:
-        return "__ps_cta_fixed_bytes__"
+def fill_holes(module: Module, manifest: Manifest) -> None:
+    """Replace the tokens in all ops of the module."""
+    plain = {
+        "tag": manifest.tag,
+        "fixed_bytes": manifest.fixed_bytes,
+        "ring_bytes": manifest.ring_bytes << MIN_RING_LOG2,
+        "cta_fixed_bytes": manifest.cta_fixed_bytes,
+        "cta_ring_bytes": manifest.warps * manifest.ring_bytes << MIN_RING_LOG2,
+        "digest": manifest.digest,
+    }
 
-    def cta_ring_bytes(self) -> str:
-        """All rings of a CTA at their shortest."""
-        return "__ps_cta_ring_bytes__"
+    def value(match: re.Match[str]) -> str:
+        if match[1] in plain:
+            return str(plain[match[1]])
+        section, index, *column = (int(n) for n in match[2].split("_") if n)
+        frame = manifest.sections[section].frames[index]
+        if match[1] == "row_bytes":
+            return str(frame.row_bytes)
+        if match[1] == "frame_offset":
+            return str(frame.offset << MIN_RING_LOG2)
+        start = manifest.fixed_bytes if frame.is_ring else frame.offset
+        headers = LAUNCH_HEADER.itemsize + CTA_HEADER.itemsize
+        return str(headers + start + WORD.itemsize * column[0])
 
-    def digest(self) -> str:
-        return "__ps_digest__"
-
-    def frame_offset(self, section: int, frame: int) -> str:
-        """Of a ring, where all rings are at their shortest."""
-        return f"__ps_frame_offset_{section}_{frame}__"
-
-    def store_offset(self, section: int, frame: int, column: int) -> str:
-        """From what the code takes for the address of a row to a word in it: all that is static."""
-        return f"__ps_store_offset_{section}_{frame}_{column}__"
-
-    def row_bytes(self, section: int, frame: int) -> str:
-        return f"__ps_row_bytes_{section}_{frame}__"
-
-    def fill(self, module: Module, manifest: Manifest) -> None:
-        """Replace the tokens in all ops of the module."""
-        plain = {
-            "tag": manifest.tag,
-            "fixed_bytes": manifest.fixed_bytes,
-            "ring_bytes": manifest.ring_bytes << MIN_RING_LOG2,
-            "cta_fixed_bytes": manifest.cta_fixed_bytes,
-            "cta_ring_bytes": manifest.warps * manifest.ring_bytes << MIN_RING_LOG2,
-            "digest": manifest.digest,
-        }
-
-        def value(match: re.Match[str]) -> str:
-            if match[1] in plain:
-                return str(plain[match[1]])
-            section, index, *column = (int(n) for n in match[2].split("_") if n)
-            frame = manifest.sections[section].frames[index]
-            if match[1] == "row_bytes":
-                return str(frame.row_bytes)
-            if match[1] == "frame_offset":
-                return str(frame.offset << MIN_RING_LOG2)
-            start = manifest.fixed_bytes if frame.is_ring else frame.offset
-            headers = LAUNCH_HEADER.itemsize + CTA_HEADER.itemsize
-            return str(headers + start + WORD.itemsize * column[0])
-
-        for op in module.walk():
-            for index, part in enumerate(op.parts):
-                if isinstance(part, str) and "__ps_" in part:
-                    op.set_part(index, self._TOKEN.sub(value, part))
+    for op in module.walk():
+        for index, part in enumerate(op.parts):
+            if isinstance(part, str) and "__ps_" in part:
+                op.set_part(index, _TOKEN.sub(value, part))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from profscope.instrument_passes.dialect import BUFFER, is_record
-from profscope.instrument_passes.ir import Module, Op, Region
+from profscope.instrument_passes.ir import Op, Region
 from profscope.instrument_passes.lowering.area import Area, Identity, Program
-from profscope.instrument_passes.lowering.builder import Placeholders
+from profscope.instrument_passes.lowering.builder import hole
 from profscope.instrument_passes.records import (
     BASE_ALIGNMENT,
     MAX_STAMPED,
@@ -19,7 +19,7 @@ from profscope.instrument_passes.records import (
     STAMPS_ALIGN,
     LaunchBits,
 )
-from profscope.instrument_passes.selection import ADDRESS_BITS, SPREAD, Selection
+from profscope.instrument_passes.selection import ADDRESS_BITS, SPREAD
 from profscope.instrument_passes.targets import Target
 
 __all__ = ["allocate", "find_area", "set_up"]
@@ -30,24 +30,22 @@ def allocate(buffer: str) -> str:
     return f'{buffer} = "{BUFFER}"() : () -> !tt.ptr<i8>'
 
 
-def find_area(
-    module: Module, target: Target, area: Area, buffer: str, holes: Placeholders, selection: Selection, *,
-    wide: bool, stamps: bool,
-) -> str:  # fmt: skip
+def find_area(program: Program, area: Area, buffer: str, *, stamps: bool) -> str:
     """Text that finds this CTA's area in the buffer; stamps: behind those, where a launch has some.
 
     Triton adds linear id * tag to the address the allocator gave, which is taken back here, in the same
-    words, so that LLVM drops both; wide says whether it does so in 64 bits (since 3.8) or in 32.
+    words, so that LLVM drops both; `Program.wide` says whether it does so in 64 bits (since 3.8) or in 32.
     """
-    p = module.fresh("ps")
+    p, target = program.module.fresh("ps"), program.target
+    ids = program.selection.ids
     added = (
         f"""
-        {p}_tag = arith.constant {holes.tag()} : i64
+        {p}_tag = arith.constant {hole("tag")} : i64
         {p}_added = arith.muli {p}_cta64, {p}_tag : i64
         """
-        if wide
+        if program.wide
         else f"""
-        {p}_tag = arith.constant {holes.tag()} : i32
+        {p}_tag = arith.constant {hole("tag")} : i32
         {p}_narrow = arith.muli {area.cta}, {p}_tag : i32
         {p}_added = arith.extsi {p}_narrow : i32 to i64
         """
@@ -67,11 +65,11 @@ def find_area(
         {_behind_stamps(p, target) if stamps else ""}
         {_field(p, area.flags, LaunchBits.STRIDE_SHIFT, f"{p}_stride")}
         {_field(p, area.flags, LaunchBits.RING_SHIFT, f"{p}_ring")}
-        {p}_rings = arith.constant {holes.cta_ring_bytes()} : i32
+        {p}_rings = arith.constant {hole("cta_ring_bytes")} : i32
         {p}_variable = arith.shli {p}_rings, {p}_ring : i32
-        {p}_constant = arith.constant {holes.cta_fixed_bytes()} : i32
+        {p}_constant = arith.constant {hole("cta_fixed_bytes")} : i32
         {p}_size = arith.addi {p}_constant, {p}_variable : i32
-        {choose_area(p, area, selection)}
+        {_in_list(p, area, ids) if ids else _spread(p, area)}
         {p}_none = arith.constant 0 : i32
         {p}_here = arith.cmpi eq, {area.elsewhere}, {p}_none : i32
         {area.settled} = arith.select {p}_here, {area.flags}, {p}_none : i32
@@ -94,22 +92,16 @@ def set_up(
     So the first clock is read first. numbers: i32 constants by
     name; before, after: text around that. Returns the first op of the program itself.
     """
-    segment = _find_segment(program.module, program.target, area, identity, program.holes)
+    segment = _find_segment(program, area, identity)
     constants = "\n".join(f"{name} = arith.constant {n} : i32" for name, n in numbers.items() if name)
     first = next(op for op in region.entry.ops if not is_record(op))
     first.insert_before("\n".join(text for text in (before, segment, constants, after) if text))
     return first
 
 
-def _find_segment(
-    module: Module,
-    target: Target,
-    area: Area,
-    identity: Identity,
-    holes: Placeholders,
-) -> str:
+def _find_segment(program: Program, area: Area, identity: Identity) -> str:
     """Text that finds the warp's segment in the CTA's area, and the lane that stores."""
-    p = module.fresh("ps")
+    p, target = program.module.fresh("ps"), program.target
     return _lines(
         f"""
         {target.thread_id(f"{p}_tid")}
@@ -130,9 +122,9 @@ def _find_segment(
         {p}_shortest = arith.constant {-(1 << MIN_RING_LOG2)} : i32
         {p}_above = arith.shli {p}_shortest, {identity.ring} : i32
         {identity.ring_mask} = arith.xori {p}_above, {p}_ones : i32
-        {p}_rings = arith.constant {holes.ring_bytes()} : i32
+        {p}_rings = arith.constant {hole("ring_bytes")} : i32
         {p}_variable = arith.shli {p}_rings, {identity.ring} : i32
-        {p}_constant = arith.constant {holes.fixed_bytes()} : i32
+        {p}_constant = arith.constant {hole("fixed_bytes")} : i32
         {p}_size = arith.addi {p}_constant, {p}_variable : i32
         {target.multiply_add(identity.segment, f"{p}_warp", f"{p}_size", area.address)}
         """
@@ -171,12 +163,7 @@ def _lines(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def choose_area(p: str, area: Area, selection: Selection) -> str:
-    """Text that defines the area's `slot` and `elsewhere`.
-
-    There is, with this prefix: `_stride` i32.
-    """
-    return _in_list(p, area, selection.ids) if selection.ids else _spread(p, area)
+# The area's `slot` and `elsewhere`. There is, with this prefix: `_stride` i32.
 
 
 def _spread(p: str, area: Area) -> str:

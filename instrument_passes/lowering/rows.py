@@ -7,12 +7,12 @@ returned, and few registers are held. (Measured: none costs 2 cycles a record mo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from profscope.instrument_passes.ir import Block, Op
 from profscope.instrument_passes.lowering.area import Identity, Program
-from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending
-from profscope.instrument_passes.lowering.flow import State
+from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, hole
 from profscope.instrument_passes.manifest import Column
 
 __all__ = ["RowState", "RowWriter"]
@@ -21,19 +21,28 @@ _GROUP = 4
 _YOUNGER = 1
 
 
-@dataclass(kw_only=True)
-class RowState(State):
-    """State of a program that writes rows; its values are row counters, their keys the indices of frames.
+@dataclass
+class RowState:
+    """What flows along the control flow of a program that writes rows.
 
-    row: i64 address of the frame's current row. pending: values to store. may_store: not inside scf.if, where
+    values: names of the row counters, i32, by the index of their frame. open: ids of the spans that are open,
+    outermost first. returned: by tt.return or ttg.warp_return that was reached, the values there. row: i64
+    address of the frame's current row. pending: values to store. may_store: not inside scf.if, where
     what did not run must store zeros. conditional: what is stored here may not run in every row of the frame.
     """
 
-    frame: FrameBuilder
-    row: str
+    values: dict[int, str]
+    open: list[int]
+    frame: FrameBuilder = field(kw_only=True)
+    row: str = field(kw_only=True)
     pending: list[Pending] = field(default_factory=list)
     may_store: bool = True
     conditional: bool = False
+    returned: dict[Op, dict[int, str]] = field(default_factory=dict)
+
+    def inside(self, **changes: Any) -> RowState:
+        """The state at the start of a block or region of the same function, with changes."""
+        return replace(self, values=dict(self.values), open=list(self.open), **changes)
 
 
 class RowWriter:
@@ -42,7 +51,6 @@ class RowWriter:
     def __init__(self, program: Program, section: int, identity: Identity, zero: str) -> None:
         self._module = program.module
         self._target = program.target
-        self._holes = program.holes
         self._section = section
         self._identity = identity
         self._zero = zero
@@ -75,7 +83,7 @@ class RowWriter:
     def whole(self, frame: FrameBuilder, row: str, words: Sequence[str]) -> str:
         """Text that stores a whole row at once, by all lanes of the warp."""
         starts = range(0, frame.width, _GROUP)
-        offsets = [self._holes.store_offset(self._section, frame.index, first) for first in starts]
+        offsets = [hole("store_offset", self._section, frame.index, first) for first in starts]
         identity = self._identity
         return self._target.store_row(
             self._module.fresh("ps_none"), row, offsets, words, identity.leads, identity.awake
@@ -83,14 +91,14 @@ class RowWriter:
 
     def _store(self, frame: FrameBuilder, first: int, row: str, values: Sequence[str]) -> str:
         """Text that stores 1, 2 or 4 values from column `first` on."""
-        offset = self._holes.store_offset(self._section, frame.index, first)
+        offset = hole("store_offset", self._section, frame.index, first)
         out = self._module.fresh("ps_none")
         return self._target.store(out, row, offset, values, self._identity.leads)
 
     def load(self, frame: FrameBuilder, column: int, out: str) -> str:
         """Text that loads a word of the section's root row where the lane stores, zero elsewhere."""
         p = self._module.fresh("ps_kept")
-        offset = self._holes.store_offset(self._section, frame.index, column)
+        offset = hole("store_offset", self._section, frame.index, column)
         return (
             f"{p}_offset = arith.constant {offset} : i64\n"
             f"{p}_address = arith.addi {self._identity.segment}, {p}_offset : i64\n"
@@ -101,11 +109,11 @@ class RowWriter:
     def row_address(self, frame: FrameBuilder, counter: str, row: str) -> tuple[str, str]:
         """Address of a row: where the frame starts + slot * row_bytes. Text for all rows, and for one."""
         p = self._module.fresh("ps_at")
-        size = self._holes.row_bytes(self._section, frame.index)
+        size = hole("row_bytes", self._section, frame.index)
         before, masked, start, slot = "", "", self._identity.segment, counter
         if frame.capacity == 0:
             start, slot = f"{p}_start", f"{p}_slot"
-            offset = self._holes.frame_offset(self._section, frame.index)
+            offset = hole("frame_offset", self._section, frame.index)
             before = (
                 f"{p}_unit = arith.constant {offset} : i32\n"
                 f"{p}_offset = arith.shli {p}_unit, {self._identity.ring} : i32\n"

@@ -66,12 +66,9 @@ def without_records(module: Module, kernel: Op) -> list[Block]:
     return copy.regions[0].blocks
 
 
-def join(
-    program: Program,
-    bare: list[Block],
-) -> None:
+def join(program: Program, bare: list[Block]) -> None:
     """Put a prologue in front of the kernel, whose records are lowered, by which its CTAs choose."""
-    module, target, kernel = program.module, program.target, program.kernel
+    module, kernel = program.module, program.kernel
     region, area = kernel.regions[0], Area.fresh(module)
     (allocated,) = (op for op in kernel.walk() if op.name == BUFFER)
     buffer = allocated.results[0].name
@@ -84,9 +81,7 @@ def join(
     prologue = Block("", [])
     prologue.parent = region
     region.blocks.insert(0, prologue)
-    found = find_area(
-        module, target, area, buffer, program.holes, program.selection, wide=program.wide, stamps=False
-    )
+    found = find_area(program, area, buffer, stamps=False)
     prologue.prepend(
         f"{allocate(buffer)}\n{found}\n"
         f"{p}_enable = arith.constant {LaunchBits.ENABLE} : i32\n"

@@ -1,4 +1,9 @@
-"""Replaces the records of one warp program by clock reads, stores and row counters."""
+"""Replaces the records of one warp program by clock reads, stores and row counters.
+
+The walk goes along the control flow, and carries the row counters as SSA values: an i32 that is named anew
+where it changes. If something below a loop, branch, call or block changes one, it becomes a value that the
+loop carries, a result of the branch, an argument of the block, and so on.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from profscope.instrument_passes.analyses.walk import in_loop, loop_body
-from profscope.instrument_passes.dialect import BEGIN, END, record_id
-from profscope.instrument_passes.ir import Block, Op, Region
+from profscope.instrument_passes.analyses.walk import LOOPS, in_loop, loop_body
+from profscope.instrument_passes.dialect import BEGIN, END, PAYLOAD, is_record, record_id
+from profscope.instrument_passes.ir import Block, Op, Region, func, scf, warp_specialize
 from profscope.instrument_passes.ir.tokens import unquote
 from profscope.instrument_passes.lowering.area import Area, Identity, Program
-from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick
-from profscope.instrument_passes.lowering.flow import ControlFlow, Plan, static_trips
+from profscope.instrument_passes.lowering.builder import FrameBuilder, Pending, SectionBuilder, Tick, hole
+from profscope.instrument_passes.lowering.flow import Plan, in_order, static_trips
 from profscope.instrument_passes.lowering.prologue import allocate, find_area, set_up
 from profscope.instrument_passes.lowering.rows import RowState, RowWriter
 from profscope.instrument_passes.manifest import RESERVED, Column
@@ -29,21 +34,18 @@ def weave_kernel(program: Program, section: SectionBuilder, area: Area) -> None:
     region = program.kernel.regions[0]
     weaver = _Weaver(program, section, area, Plan(region, program.calls))
     state = weaver.root()
-    module, holes, identity = program.module, program.holes, weaver.identity
+    module, identity = program.module, weaver.identity
     buffer = module.fresh("ps_buffer")
-    found = find_area(
-        module, program.target, area, buffer, holes, program.selection, wide=program.wide,
-        stamps=program.stamps,
-    )  # fmt: skip
+    found = find_area(program, area, buffer, stamps=program.stamps)
     start = program.target.header_start(
         module.fresh("ps_none"), identity.segment, identity.leads, area.cta, area.slot, area.flags,
-        holes.digest(),
+        hole("digest"),
     )  # fmt: skip
     if weaver.begun:
         start = f"{program.target.entry_clocks(weaver.begun)}\n{start}"
     found = f"{allocate(buffer)}\n{found}"
     weaver.prologue(region, state, found, start)
-    weaver.flow.function(region, state)
+    weaver.function(region, state)
 
 
 def weave_partition(program: Program, section: SectionBuilder, area: Area, region: Region) -> None:
@@ -54,7 +56,7 @@ def weave_partition(program: Program, section: SectionBuilder, area: Area, regio
         return
     state = weaver.root()
     weaver.prologue(region, state, "", "")
-    weaver.flow.function(region, state)
+    weaver.function(region, state)
 
 
 def _weave_reentered(weaver: _Weaver, region: Region) -> None:
@@ -75,7 +77,7 @@ def _weave_reentered(weaver: _Weaver, region: Region) -> None:
     loads = [rows.load(root, at, name) for at, name in enumerate(before.values(), start=1)]
     address = rows.row_address(entries, before[entries.index], state.row)
     weaver.prologue(region, state, "", "\n".join([*loads, *address]))
-    weaver.flow.function(region, state)
+    weaver.function(region, state)
     rows.clear(entries, region.entry, state.row, before)
     for end, counters in state.returned.items():
         bumped = fresh("ps_count")
@@ -87,7 +89,7 @@ def _weave_reentered(weaver: _Weaver, region: Region) -> None:
 
 
 class _Weaver:
-    """Lowers the records of one section to rows (a `flow.Lowering`); appends to its builder."""
+    """Lowers the records of one section to rows; appends to its builder."""
 
     def __init__(self, program: Program, section: SectionBuilder, area: Area, plan: Plan) -> None:
         self.program = program
@@ -103,7 +105,6 @@ class _Weaver:
         stamps = program.stamps and program.shared and not section.index
         self.begun = self.module.fresh("ps_begun") if stamps else ""  # its `entry_clocks`
         self.rows = RowWriter(program, section.index, self.identity, self.zero)
-        self.flow = ControlFlow(plan, self)
         self.frames: dict[Op, FrameBuilder] = {}  # by loop
         self.ran: dict[tuple[Block | None, str], Tick] = {}  # by block and predicate
 
@@ -135,7 +136,7 @@ class _Weaver:
 
     # Records.
 
-    def records(self, run: list[Op], state: RowState) -> None:
+    def _records(self, run: list[Op], state: RowState) -> None:
         """Neighbouring records share one clock read."""
         if state.may_store and all(op.name == BEGIN for op in run):
             self.rows.flush(state, run[0])
@@ -179,7 +180,7 @@ class _Weaver:
             state.pending.append(Pending(Column("ran"), bits, self.ran[key]))
         self.section.spans[span].ran = self.ran[key]
 
-    def payload(self, op: Op, state: RowState) -> None:
+    def _payload(self, op: Op, state: RowState) -> None:
         """Store the operand with the span's row, as bits."""
         span, name, kind = self._checked_payload(op, state)
         bits = op.operands[0]
@@ -205,16 +206,61 @@ class _Weaver:
 
     # Control flow.
 
-    def enter_block(self, state: RowState) -> RowState:
-        return replace(
-            state, values=dict(state.values), open=list(state.open), pending=[], may_store=True,
-            conditional=True,
-        )  # fmt: skip
+    def function(self, region: Region, entry: RowState) -> None:
+        """The blocks of a function or partition body; early returns make several, joined or not."""
+        arrivals: dict[str | None, dict[Op, RowState]] = {}
+        for block in in_order(region):
+            state = entry if block is region.entry else self._join(block, arrivals[block.label])
+            self._block(block, state)
+            terminator = block.terminator
+            if terminator is None:
+                raise block.ops[-1].error("a block of the kernel has no terminator")
+            self.rows.flush(state, terminator, everything=True)
+            if terminator.name in ("tt.return", "ttg.warp_return"):
+                state.returned[terminator] = state.values
+                self._leave(terminator)
+            for target, _ in terminator.successors:
+                arrivals.setdefault(target, {})[terminator] = state
 
-    def settle(self, state: RowState, end: Op) -> None:
-        self.rows.flush(state, end, everything=True)
+    def _join(self, block: Block, arrivals: Mapping[Op, RowState]) -> RowState:
+        """The state at the start of a block: values in which paths differ become its arguments."""
+        first, *others = arrivals.values()
+        state = first.inside(pending=[], may_store=True, conditional=True)
+        if any(other.open != state.open for other in others):
+            raise next(iter(arrivals)).error("joins paths between whose ends different spans are open")
+        for key in _changed(first, others):
 
-    def leave(self, end: Op, state: RowState) -> None:
+            def passed(branch: Op, key: int = key) -> str:
+                arrival = arrivals.get(branch, first)  # nothing leads to a branch that has not arrived
+                return arrival.values[key]
+
+            state.values[key] = func.add_block_argument(block, "i32", passed)
+        return state
+
+    def _block(self, block: Block, state: RowState) -> None:
+        run: list[Op] = []
+        for op in tuple(block.ops):
+            if is_record(op):
+                run.append(op)
+                continue
+            if run:
+                self._records(run, state)
+                run = []
+            if op.name in LOOPS:
+                self._loop(op, state)
+            elif op.name == "scf.if":
+                self._branch(op, state)
+            elif op.name == "ttg.warp_specialize":
+                self._default_region(op, state)
+            elif op in self.plan.calls:
+                self._call(op, state)
+            elif op.name == PAYLOAD:
+                self._payload(op, state)
+        if run:
+            self._records(run, state)
+
+    def _leave(self, end: Op) -> None:
+        """The kernel's body returns, or something else, which leaves nothing behind."""
         if self.section.index or end.parent_op is not self.program.kernel:
             return
         target, fresh, leads = self.target, self.module.fresh, self.identity.leads
@@ -222,33 +268,33 @@ class _Weaver:
         if self.begun:
             end.insert_before(target.stamp(fresh("ps_none"), self.area.raw, self.begun, leads))
 
-    def before_loop(self, loop: Op, state: RowState) -> None:
+    def _loop(self, loop: Op, state: RowState) -> None:
         loop.insert_before(self.target.apart(self.module.fresh("ps_none")))
-
-    def keys(self, op: Op) -> list[int]:
-        return [self.frames[loop].index for loop in self.plan.below(op)]
-
-    def enter_loop(self, loop: Op, state: RowState) -> RowState:
-        frame = self.frames[loop]
+        if loop not in self.plan.loops:
+            return
+        frame, body, keys = self.frames[loop], loop_body(loop), self._counted_below(loop)
         frame.loop = state.open[-1] if state.open else -1
-        return RowState(dict(state.values), list(state.open), frame=frame, row=self.module.fresh("ps_row"))
-
-    def end_iteration(self, loop: Op, inner: RowState, end: Op) -> None:
-        frame = self.frames[loop]
+        carried = scf.carry(loop, [state.values[key] for key in keys])
+        counters = state.values | dict(zip(keys, carried.inside, strict=True))
+        inner = RowState(dict(counters), list(state.open), frame=frame, row=self.module.fresh("ps_row"))
+        self._block(body, inner)
+        self.rows.flush(inner, carried.end, everything=True)
         bumped = self.module.fresh("ps_count")
-        self.rows.flush(inner, end, everything=True)
-        end.insert_before(f"{bumped} = arith.addi {inner.values[frame.index]}, {self.one} : i32")
+        carried.end.insert_before(f"{bumped} = arith.addi {inner.values[frame.index]}, {self.one} : i32")
         inner.values[frame.index] = bumped
-
-    def leave_loop(self, loop: Op, inside: Mapping[int, str], inner: RowState, state: RowState) -> None:
-        frame, body = self.frames[loop], loop_body(loop)
+        scf.hand_on(loop, [inner.values[key] for key in keys])
+        state.values.update(zip(keys, carried.behind, strict=True))
         frame.capacity = self._rows(loop, frame)
-        before, within = self.rows.row_address(frame, inside[frame.index], inner.row)
+        before, within = self.rows.row_address(frame, counters[frame.index], inner.row)
         if before:
             loop.insert_before(before)
         body.prepend(within)
-        self.rows.clear(frame, body, inner.row, inside)
+        self.rows.clear(frame, body, inner.row, counters)
         state.pending.append(Pending(Column("count", frame=frame.index), state.values[frame.index]))
+
+    def _counted_below(self, op: Op) -> list[int]:
+        """Keys of the counters that change below a loop with records, or a call."""
+        return [self.frames[loop].index for loop in self.plan.below(op)]
 
     def _rows(self, loop: Op, frame: FrameBuilder) -> int:
         """Rows the loop will need, if that is static and within the limit; else 0, a ring."""
@@ -256,54 +302,72 @@ class _Weaver:
         clocks = max(1, sum(column.kind == "clock" for column in frame.columns))
         return trips if trips is not None and trips * clocks <= _STATIC_RECORDS else 0
 
-    def enter_branch(self, state: RowState) -> RowState:
-        return replace(state, values=dict(state.values), open=list(state.open), pending=[], may_store=False)
-
-    def end_branch(self, region: Region, state: RowState) -> None:
-        pass  # what it recorded leaves it as results
-
-    def merge(self, sides: Sequence[RowState], state: RowState) -> list[tuple[str, str]]:
-        """What a region recorded leaves as results; the other region yields zeros."""
-        pairs = []
+    def _branch(self, op: Op, state: RowState) -> None:
+        """scf.if: what changes or is recorded in its regions leaves it as results. What a region that did not
+        run stands for: a count stays as it was, a clock is zero."""
+        sides = []
+        for region in op.regions:
+            inner = state.inside(pending=[], may_store=False)
+            self._block(region.entry, inner)
+            sides.append(inner)
+        recorded: list[Pending] = []
+        pairs: list[tuple[str, str]] = []
         for side in sides:
             for pending in side.pending:
-                other = self._not_run(pending, state)
+                column = pending.column
+                other = state.values[column.frame] if column.kind == "count" else self.zero
                 pairs.append((pending.value, other) if side is sides[0] else (other, pending.value))
-        return pairs
+                recorded.append(pending)
+        keys = _changed(state, sides)
+        first, second = (*sides, state)[:2]
+        pairs += [(first.values[key], second.values[key]) for key in keys]
+        if not pairs:
+            return
+        results = scf.add_if_results(op, pairs)
+        state.pending += [replace(each, value=name) for each, name in zip(recorded, results, strict=False)]
+        state.values.update(zip(keys, results[len(recorded) :], strict=True))
 
-    def _not_run(self, pending: Pending, state: RowState) -> str:
-        """What a region that did not run stands for: a count stays as it was, a clock is zero."""
-        return state.values[pending.column.frame] if pending.column.kind == "count" else self.zero
+    def _default_region(self, op: Op, state: RowState) -> None:
+        """The default region of ttg.warp_specialize runs in place; of it only values leave."""
+        block = op.regions[0].entry
+        conditional = state.conditional or not state.may_store
+        inner = state.inside(pending=state.pending, may_store=True, conditional=conditional)
+        state.pending = []
+        self._block(block, inner)
+        terminator = block.terminator
+        if terminator is None:
+            raise op.error("the default region has no terminator")
+        self.rows.flush(inner, terminator, everything=True)
+        keys = _changed(state, [inner])
+        if keys and in_loop(op):  # else nobody counts on
+            names = warp_specialize.add_results(op, ["i32"] * len(keys), [inner.values[key] for key in keys])
+            state.values.update(zip(keys, names, strict=True))
 
-    def merged(self, results: Sequence[str], sides: Sequence[RowState], state: RowState) -> None:
-        recorded = [pending for side in sides for pending in side.pending]
-        state.pending += [
-            replace(pending, value=result) for pending, result in zip(recorded, results, strict=True)
-        ]
-
-    def enter_default(self, state: RowState) -> RowState:
-        pending, state.pending = state.pending, []
-        return replace(
-            state, values=dict(state.values), open=list(state.open), pending=pending, may_store=True,
-            conditional=state.conditional or not state.may_store,
-        )  # fmt: skip
-
-    def needed_behind(self, op: Op) -> bool:
-        return in_loop(op)  # else nobody counts on
-
-    def enter_call(self, state: RowState) -> RowState:
-        return RowState(
-            dict(state.values), list(state.open), frame=state.frame, row=state.row,
-            conditional=state.conditional or not state.may_store,
-        )  # fmt: skip
-
-    def handed_to_call(self, keys: Sequence[int], state: RowState) -> dict[str, str]:
-        identity = self.identity
+    def _call(self, op: Op, state: RowState) -> None:
+        """A noinline function that only this call calls: its code is as if it stood here. Besides counters it
+        needs values that it knows by the same names."""
+        callee, keys, identity = self.plan.calls[op], self._counted_below(op), self.identity
         handed = {state.row: "i64", identity.leads: "i1"}
         if keys:
             handed |= {identity.segment: "i64", identity.ring: "i32", identity.ring_mask: "i32"}
-        return handed
-
-    def begin_callee(self, callee: Op) -> None:
+        inside = {key: self.module.fresh("ps_count") for key in keys}
+        func.add_arguments(
+            callee,
+            [*handed.items(), *((name, "i32") for name in inside.values())],
+            {op: [*handed, *(state.values[key] for key in keys)]},
+        )
+        inner = RowState(
+            state.values | inside, list(state.open), frame=state.frame, row=state.row,
+            conditional=state.conditional or not state.may_store,
+        )  # fmt: skip
+        self.function(callee.regions[0], inner)
         constants = f"{self.zero} = arith.constant 0 : i32\n{self.one} = arith.constant 1 : i32"
         callee.regions[0].entry.prepend(constants, callee.loc_text)
+        values = {end: [there[key] for key in keys] for end, there in inner.returned.items()}
+        (results,) = func.add_results(callee, ["i32"] * len(keys), values, [op])
+        state.values.update(zip(keys, results, strict=True))
+
+
+def _changed(before: RowState, after: Sequence[RowState]) -> list[int]:
+    """Keys of the values that have another name in any of the states."""
+    return [key for key, name in before.values.items() if any(s.values[key] != name for s in after)]

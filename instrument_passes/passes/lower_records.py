@@ -21,7 +21,7 @@ from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Module, Op, warp_specialize
 from profscope.instrument_passes.ir.tokens import quote, unquote
 from profscope.instrument_passes.lowering.area import Area, Program
-from profscope.instrument_passes.lowering.builder import Placeholders, SectionBuilder
+from profscope.instrument_passes.lowering.builder import SectionBuilder, fill_holes
 from profscope.instrument_passes.lowering.calls import expand_calls
 from profscope.instrument_passes.lowering.unrecorded_body import can_have_one, join, without_records
 from profscope.instrument_passes.lowering.values import expand_values
@@ -50,19 +50,16 @@ class LowerRecords(Pass):
 
     ctas: only CTAs with these linear ids.
 
-    twin: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed. There
-    is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or has
-    assembly that names labels or registers outside of braces.
-
-    stamps: CTAs that do not record store when they began and ended, and on which SM; of more than 4,096 the
-    first and the last 2,048 do.
+    unrecorded: CTAs that do not record run a copy of the kernel without records, at the bare kernel's speed.
+    There is none of a kernel that is warp-specialised or clustered, calls functions, uses tensor memory, or
+    has assembly that names labels or registers outside of braces. They store when they began and ended, and
+    on which SM; of more than 4,096 the first and the last 2,048 do.
     """
 
     name: ClassVar[str] = "lower-records"
     rank: ClassVar[int] = LOWERS
     ctas: tuple[str, ...] = ()
-    twin: bool = False
-    stamps: bool = False
+    unrecorded: bool = False
 
     def __post_init__(self) -> None:
         _numbers("ctas", self.ctas, 1 << 31)
@@ -79,14 +76,14 @@ class LowerRecords(Pass):
             raise PassError(f"the module has {warps} warps; a CTA has 1 to {_MAX_WARPS}")
         selection = Selection(_numbers("ctas", self.ctas, 1 << 31))
         said = [_uncovered_note(op) for op in uncovered(module)]
-        bare = without_records(module, kernel) if self.twin and can_have_one(module, kernel) else []
+        bare = without_records(module, kernel) if self.unrecorded and can_have_one(module, kernel) else []
         expand_values(module)
         calls, left_out = expand_calls(module, kernel, Places(context.functions))
         notes = (*notes_of(module), *said, *left_out)
         program = Program(
-            module, kernel, target, Placeholders(), selection, calls,
+            module, kernel, target, selection, calls,
             Places(context.functions, calls),
-            marked=bool(specialised), wide=context.triton >= (3, 8), stamps=self.stamps, shared=not bare,
+            marked=bool(specialised), wide=context.triton >= (3, 8), stamps=self.unrecorded, shared=not bare,
         )  # fmt: skip
         area = Area.fresh(module)
         body = SectionBuilder(0, "kernel", base_warps)
@@ -116,9 +113,9 @@ class LowerRecords(Pass):
             notes,
             selection=selection,
             twin=bool(bare),
-            stamps=self.stamps,
+            stamps=self.unrecorded,
         )
-        program.holes.fill(module, manifest)
+        fill_holes(module, manifest)
         module.set_attr(ATTRIBUTE, quote(manifest.to_json()))
 
 

@@ -72,9 +72,19 @@ class Target(ABC):
     def sm_id(self, out: str) -> str:
         """The SM that the CTA runs on, i32."""
 
-    @abstractmethod
     def linear_cta_id(self, out: str) -> str:
         """The CTA's number in the launch, i32, x fastest, as Triton counts for the profile buffer."""
+        return f"""
+            {out}_x = tt.get_program_id x : i32
+            {out}_y = tt.get_program_id y : i32
+            {out}_z = tt.get_program_id z : i32
+            {out}_nx = tt.get_num_programs x : i32
+            {out}_ny = tt.get_num_programs y : i32
+            {out}_zy = arith.muli {out}_z, {out}_ny : i32
+            {out}_yz = arith.addi {out}_y, {out}_zy : i32
+            {out}_row = arith.muli {out}_yz, {out}_nx : i32
+            {out} = arith.addi {out}_x, {out}_row : i32
+            """
 
     def cta_count(self, out: str) -> str:
         """`out`: i32, the CTAs of the launch."""

@@ -113,16 +113,6 @@ class Amd(Target):
             f"{out} = arith.ori {out}_die, {out}_cu : i32",
         )
 
-    def linear_cta_id(self, out: str) -> str:
-        return _lines(
-            *(f"{out}_{axis} = tt.get_program_id {axis} : i32" for axis in "xyz"),
-            *(f"{out}_n{axis} = tt.get_num_programs {axis} : i32" for axis in "xy"),
-            f"{out}_zy = arith.muli {out}_z, {out}_ny : i32",
-            f"{out}_yz = arith.addi {out}_zy, {out}_y : i32",
-            f"{out}_yzx = arith.muli {out}_yz, {out}_nx : i32",
-            f"{out} = arith.addi {out}_yzx, {out}_x : i32",
-        )
-
     def store(self, out: str, address: str, offset: str, values: Sequence[str], lane: str) -> str:
         if len(values) == 1:
             return _buffer_store(out, address, offset, values[0], "i32", lane)

@@ -126,17 +126,7 @@ class Nvidia(Target):
                 "mad.lo.u32 $0, y, nx, x; }"
             )
             return _asm(out, text, "=r", pure=True)
-        return f"""
-            {out}_x = tt.get_program_id x : i32
-            {out}_y = tt.get_program_id y : i32
-            {out}_z = tt.get_program_id z : i32
-            {out}_nx = tt.get_num_programs x : i32
-            {out}_ny = tt.get_num_programs y : i32
-            {out}_zy = arith.muli {out}_z, {out}_ny : i32
-            {out}_yz = arith.addi {out}_y, {out}_zy : i32
-            {out}_row = arith.muli {out}_yz, {out}_nx : i32
-            {out} = arith.addi {out}_x, {out}_row : i32
-            """
+        return Target.linear_cta_id(self, out)
 
     def cta_count(self, out: str) -> str:
         if self.clustered:

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from profscope.errors import exit_status, run_command
 from profscope.instrument_passes import LEVELS, __version__
-from profscope.instrument_passes.analyses.opclasses import coverage, coverage_table
 from profscope.instrument_passes.cost import cost
 from profscope.instrument_passes.cost import render as render_cost
 from profscope.instrument_passes.errors import IRError
@@ -35,7 +34,6 @@ examples:
   profscope opt kernel.ttgir -p 'kernel-span,op-spans{{classes=load;store}}'
   profscope opt kernel.ttgir -p heavy,lower-records,allocate-buffer --verify
   profscope opt kernel.ttgir -p light --cost
-  cat kernel.ttgir | profscope opt --coverage
 
 TTGIR comes from kernel.asm["ttgir"] of a compiled kernel, or Triton's cache.
 
@@ -103,10 +101,6 @@ def make_parser(tool: str) -> argparse.ArgumentParser:
     printed = parser.add_mutually_exclusive_group()
     printed.add_argument("--list", action="store_true", help="print all passes, their options and defaults")
     printed.add_argument(
-        "--coverage", action="store_true",
-        help="print the class of every op, and unknown ops",
-    )  # fmt: skip
-    printed.add_argument(
         "--cost", action="store_true",
         help="build the module bare and with the passes (default: a session's) and compare",
     )  # fmt: skip
@@ -171,7 +165,7 @@ def _transformed(text: str, file: str, arguments: argparse.Namespace, pipeline: 
     run_pipeline(module, pipeline, context)
     if arguments.verify:
         verify(str(module), file)
-    return coverage_table(coverage(module)) if arguments.coverage else str(module)
+    return str(module)
 
 
 def _read(path: str, file: str) -> str:

@@ -100,8 +100,7 @@ def launched_from_cpp() -> str:
     shown = ", ".join(kernels[:_SHOWN_KERNELS]) + ", ..." * (len(kernels) > _SHOWN_KERNELS)
     return (
         f"kernels that AOTInductor or cpp_wrapper=True launches from C++ go unrecorded ({shown}); run the "
-        "model under torch.compile without cpp_wrapper=True, or export a kernel with profscope.export; "
-        "events=True has their times"
+        "model under torch.compile without cpp_wrapper=True; events=True has their times"
     )
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from triton import knobs
-from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, CompiledKernel
+from triton.compiler import CompiledKernel
 from triton.compiler.errors import CompilationError
 from triton.language.core import constexpr
 from triton.runtime import driver
@@ -16,27 +12,14 @@ from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITCallable, JITFunction
 
 __all__ = [
-    "ASTSource",
     "Autotuner",
     "CompilationError",
     "CompiledKernel",
-    "GPUTarget",
     "Heuristics",
     "JITCallable",
     "JITFunction",
     "OutOfResources",
     "constexpr",
     "driver",
-    "ir",
     "knobs",
-    "source_class",
 ]
-
-
-def source_class(function: JITFunction[Any]) -> Any:
-    """What `triton.compile` takes of a Triton or Gluon function."""
-    if not function.is_gluon():
-        return ASTSource
-    from triton.experimental.gluon._runtime import GluonASTSource  # kernels in Triton need none of Gluon
-
-    return GluonASTSource

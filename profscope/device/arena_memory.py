@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from profscope.device.buffers import Lane
+from profscope.device.buffers import Filling, Lane
 from profscope.instrument_passes.records import BASE_ALIGNMENT, align
 
 __all__ = ["Arena", "ArenaFilling", "DeviceMemory", "first", "move", "pin"]
@@ -28,7 +28,7 @@ PINNED_BYTES: Final = 4 << 20  # at a time
 _BETWEEN_PIECES_S: Final = 0.004  # for those who wait to launch
 
 
-class ArenaFilling:
+class ArenaFilling(Filling):
     """One filling of an arena; `host` receives its bytes once it is drained, which `fetch` sees to.
 
     The fields that every launch touches are here and not a hop away.
@@ -55,7 +55,7 @@ class ArenaFilling:
         self.idle = idle
 
     @property
-    def drained(self) -> bool:
+    def drained(self) -> bool:  # type: ignore[override]
         return self.host is not None
 
     def is_cold(self, offset: int) -> bool:

@@ -53,14 +53,16 @@ class Lane:
                 filling.wake()
 
 
-class Filling(Protocol):
-    """What a launch's memory is part of. awaited: someone waits until it is no lane's `filling`."""
+class Filling:
+    """What a launch's memory is part of; here of one that nobody drains and nothing makes cold or late.
 
-    awaited: bool
+    awaited: someone waits until it is no lane's `filling`. drained: fetch() waits for nothing but a copy that
+    is under way.
+    """
 
-    @property
-    def drained(self) -> bool:
-        """Whether fetch() would wait for nothing but a copy that is under way."""
+    __slots__ = ()
+    awaited = False
+    drained = True
 
     def wake(self) -> None:
         """A launch has been enqueued and someone waits for it."""
@@ -68,12 +70,15 @@ class Filling(Protocol):
     def is_cold(self, offset: int) -> bool:
         """Whether so much was zeroed right before the launch with memory there that it began with other
         caches than it would have had."""
+        return False
 
     def is_late(self, offset: int) -> bool:
         """Whether the launch with memory there was not in its stream in time: what it writes is lost."""
+        return False
 
     def fetch(self, offset: int, size: int) -> Bytes:
         """A launch's bytes on the host; waits for it. Raises RuntimeError if the device has faulted."""
+        raise NotImplementedError
 
 
 class Buffers(Protocol):
@@ -110,13 +115,11 @@ class Buffers(Protocol):
 Full = Callable[[int], None]
 
 
-class _HostFilling:
+class _HostFilling(Filling):
     """One launch's, and its pointer: it names its memory itself, as `extent`.
 
     A launch needs aligned memory, and records do not. So a small one is copied once its launch has ended.
     """
-
-    awaited = False
 
     def __init__(self, size: int, bits: int, lane: Lane) -> None:
         self._lane = lane
@@ -135,22 +138,13 @@ class _HostFilling:
         return self._bytes.ctypes.data, self._bytes.nbytes
 
     @property
-    def drained(self) -> bool:
+    def drained(self) -> bool:  # type: ignore[override]
         return self._lane.filling is not self
 
     def ended(self) -> None:
         """The emulator's launcher has run the launch: nothing is written any more."""
         if self._is_small:
             self._bytes = self._bytes.copy()
-
-    def wake(self) -> None:
-        """Nobody waits: the launcher returns when the launch is over."""
-
-    def is_cold(self, offset: int) -> bool:
-        return False  # new pages of the host's are in no GPU's cache
-
-    def is_late(self, offset: int) -> bool:
-        return False  # nobody drains it
 
     def fetch(self, offset: int, size: int) -> Bytes:
         return self._bytes

@@ -75,8 +75,8 @@ class HostClocks:
             self.meet(device)
         with self._lock:
             known = {str(device): met for device, met in self._anchors.items() if met}
-            told = {device: [each._asdict() for each in met] for device, met in sorted(known.items())}
-        return {"host_clock": {"devices": told}} if told else {}
+            by_device = {device: [each._asdict() for each in met] for device, met in sorted(known.items())}
+        return {"host_clock": {"devices": by_device}} if by_device else {}
 
 
 def anchor(device: int) -> Anchor | None:

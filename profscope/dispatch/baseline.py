@@ -163,8 +163,8 @@ class Baseline:
                 f"no time is known of {number_of_launches(waited)} that ran to be timed (baseline=): "
                 "the GPU was idle and waited for the host"
             )
-        told = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
-        return {"baseline": {"pairs": self._pairs, "kernels": told}}, notes
+        by_kernel = {name: list(entries.values()) for name, entries in sorted(kernels.items())}
+        return {"baseline": {"pairs": self._pairs, "kernels": by_kernel}}, notes
 
     @property
     def _capturing(self) -> bool:

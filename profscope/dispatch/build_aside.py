@@ -1,11 +1,9 @@
 """Builds recorded binaries in processes of their own while the program runs.
 
 Most of a compilation is Python, and would hold the interpreter's lock: a thread that compiles slows every
-launch of the others. So workers compile, each a clean interpreter that is told what a session records, and
-then given one kernel after the other. What they make is in Triton's cache; a launch waits only until it is
-loaded from there, and launches load at most a fifth of the time.
-
-No thread waits for the workers: launches of kernels that are being built look whether there are answers.
+launch of the others. So workers compile, each a clean interpreter that is told what a session records and
+given one kernel after the other, by a thread that waits for the answer. What they make is in Triton's
+cache; a launch waits only until it is loaded from there, and launches load at most a fifth of the time.
 """
 
 from __future__ import annotations
@@ -19,13 +17,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from profscope.compat.triton_parts import knobs
 from profscope.options import Options
+from profscope.threads import daemon
 
 __all__ = ["GIVEN_UP", "Build", "BuildAside", "Job", "Session"]
 
@@ -33,7 +33,6 @@ __all__ = ["GIVEN_UP", "Build", "BuildAside", "Job", "Session"]
 GIVEN_UP: Final = "given up"
 _MOST_WORKERS: Final = 4
 _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what was built
-_LOOK_S: Final = 0.005  # so long a launch may take the last look at the workers for granted
 END_S: Final = 5.0  # a worker that was told to end is waited for so long
 WORKER_PROGRAM: Final = "from profscope.dispatch.build_worker import main; sys.exit(main())"
 _NICE: Final = 10
@@ -41,7 +40,7 @@ _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "
 
 
 class Session(NamedTuple):
-    """What a worker is told first. cache, libdevice: of Triton's knobs."""
+    """What a worker is told with each kernel. cache, libdevice: of Triton's knobs."""
 
     options: Options
     backend: str
@@ -58,12 +57,17 @@ class Job(NamedTuple):
     config: Any
 
 
+@dataclass(eq=False)
 class Build:
     """A kernel that is being built. answer: why that failed, "" if it did not, None as long as it goes on."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.answer: str | None = None
+    job: Job
+    answer: str | None = None
+
+    def give(self, answer: str) -> None:
+        """Answer, unless it has been given up."""
+        if self.answer is None:
+            self.answer = answer
 
 
 class BuildAside:
@@ -74,10 +78,10 @@ class BuildAside:
         self._backend = backend
         self._most = min(_MOST_WORKERS, max(1, len(os.sched_getaffinity(0)) // 2))
         self.workers: list[_Worker] = []
-        self._waiting: deque[Build] = deque()
+        self._unanswered: list[Build] = []
         self._lock = threading.Lock()
+        self._waiting: SimpleQueue[Build | None] = SimpleQueue()
         self._open = False
-        self._next_look_s = 0.0
         self._next_load_s = 0.0
 
     @contextlib.contextmanager
@@ -86,6 +90,7 @@ class BuildAside:
         # Of all the objects that Inductor has made it takes a third of a second or more. What is built and
         # loaded would soon bring it about in a step; here nobody waits for one.
         gc.collect()
+        self._waiting = SimpleQueue()  # of threads that are all gone
         self._open = True
         try:
             yield
@@ -93,11 +98,11 @@ class BuildAside:
             with self._lock:
                 self._open = False
                 workers, self.workers = self.workers, []
-                for build in (*self._waiting, *(each.build for each in workers if each.build is not None)):
-                    build.answer = GIVEN_UP
-                self._waiting.clear()
+                for build in self._unanswered:
+                    build.give(GIVEN_UP)
             for worker in workers:
-                worker.process.terminate()
+                worker.stop()
+                self._waiting.put(None)
             for worker in workers:
                 worker.end()
 
@@ -110,8 +115,11 @@ class BuildAside:
         with self._lock:
             if not self._open:
                 return None
-            self._waiting.append(build)
-            self._look()
+            self._unanswered = [*(each for each in self._unanswered if each.answer is None), build]
+            if len(self.workers) < min(self._most, len(self._unanswered)):
+                session = Session(self._options, self._backend, knobs.cache.dir, knobs.nvidia.libdevice_path)
+                self.workers.append(_Worker(session, self._waiting))
+            self._waiting.put(build)
         return build
 
     @property
@@ -120,13 +128,6 @@ class BuildAside:
         own = any(type(step).__module__ == "__main__" for step in self._options.pipeline)
         user = knobs.runtime.add_stages_inspection_hook, knobs.compilation.instrumentation_mode
         return not any(user) and not own
-
-    def is_done(self, build: Build) -> bool:
-        """Whether a kernel has been built, or cannot be."""
-        if build.answer is None and time.perf_counter() >= self._next_look_s:
-            with self._lock:
-                self._look()
-        return build.answer is not None
 
     def may_load(self) -> bool:
         """Whether a launch may wait for a binary that is built to be loaded now."""
@@ -142,99 +143,84 @@ class BuildAside:
             ended_s = time.perf_counter()
             self._next_load_s = ended_s + (ended_s - began_s) * (1 / _LOADING_PART - 1)
 
-    def _look(self) -> None:
-        """Take the answers that there are, and give those workers that have nothing to do something."""
-        for worker in self.workers[:]:
-            if not worker.listen():
-                self.workers.remove(worker)
-                worker.end()
-                lost = [worker.build] if worker.build is not None else self._waiting  # it cannot even begin
-                for build in lost:
-                    build.answer = "no process could build it: it has ended"
-                self._waiting = deque(each for each in self._waiting if each.answer is None)
-        while self._waiting:
-            free = next((each for each in self.workers if each.is_free), None)
-            if free is None:
-                if len(self.workers) >= self._most:
-                    break
-                try:
-                    self.workers.append(_Worker(self._session()))
-                except OSError as error:
-                    self._waiting.popleft().answer = f"no process could build it: {error}"
-                    continue
-                break  # one at a look: to start it takes milliseconds
-            free.give(self._waiting.popleft())
-        self._next_look_s = time.perf_counter() + _LOOK_S
-
-    def _session(self) -> Session:
-        return Session(self._options, self._backend, knobs.cache.dir, knobs.nvidia.libdevice_path)
-
 
 class _Worker:
-    """A process that builds; see `build_worker`. It gives way to this one: it runs at a lower priority, and
-    libraries of its start no threads of theirs. Raises OSError if there can be none.
+    """A process that builds (see `build_worker`), and the thread that gives it one kernel after the other. A
+    process that has ended is replaced for the next kernel.
 
-    build: what it builds. It is asked one thing at a time, which a pipe has room for.
+    It gives way to this one: it runs at a lower priority, and libraries of its start no threads of theirs.
     """
 
-    def __init__(self, session: Session) -> None:
-        start = f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; {WORKER_PROGRAM}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", start],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-            env={**os.environ, **_ONE_THREAD},
-            start_new_session=True,  # a Ctrl-C is the program's
-        )  # fmt: skip
-        self.build: Build | None = None
-        self._answer = b""
-        self._asked = False
-        assert self.process.stdout is not None
-        os.set_blocking(self.process.stdout.fileno(), False)
-        self._ask(session)
+    def __init__(self, session: Session, waiting: SimpleQueue[Build | None]) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self._session = session
+        self._waiting = waiting
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._thread = daemon("build", self._serve)
 
-    @property
-    def is_free(self) -> bool:
-        """Whether it waits for something to do."""
-        return not self._asked
-
-    def give(self, build: Build) -> None:
-        """Have a kernel built."""
-        self.build = build
-        self._ask(build.job)
-
-    def listen(self) -> bool:
-        """Take its answer, if there is one. False if the process is gone."""
-        assert self.process.stdout is not None
-        while self._asked:
-            part: bytes | None = self.process.stdout.read(1 << 16)
-            if part is None:
-                break
-            if not part:
-                return False
-            self._answer += part
-            if self._answer.endswith(b"\n"):
-                if self.build is not None:
-                    self.build.answer = json.loads(self._answer)
-                self._answer, self._asked, self.build = b"", False, None
-        return True
+    def stop(self) -> None:
+        """Tell the process to end, and start none any more."""
+        with self._lock:
+            self._is_stopped = True
+            if self.process is not None:
+                self.process.terminate()
 
     def end(self) -> None:
         """Wait until a process that was told to end is gone; so long, then it is killed. One that is stopped
         hears of no signal but that."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(OSError):  # what was still to be written is of no use any more
-                pipe.close()
-        try:
-            self.process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        if self.process is not None:
+            try:
+                self.process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        if self._thread is not None:
+            self._thread.join()
 
-    def _ask(self, what: Session | Job) -> None:
-        assert self.process.stdin is not None
-        self._asked = True
-        left = memoryview(pickle.dumps(what))
-        with contextlib.suppress(BrokenPipeError):  # it is gone, as `listen` will see
-            while left:
-                left = left[self.process.stdin.write(left) :]
+    def _serve(self) -> None:
+        while (build := self._waiting.get()) is not None:
+            if build.answer is None:
+                build.give(self._built(build.job))
+        if self.process is not None:
+            _close(self.process)
+
+    def _built(self, job: Job) -> str:
+        """Have the process build a kernel: why that failed, "" if it did not."""
+        try:
+            with self._lock:
+                if self._is_stopped:
+                    return GIVEN_UP
+                if self.process is None or self.process.poll() is not None:
+                    self.process = _started()
+                process = self.process
+        except OSError as error:
+            return f"no process could build it: {error}"
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it is gone, as its answer tells
+            pickle.dump((self._session, job), process.stdin)
+            process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer.endswith(b"\n"):
+            _close(process)
+            return "no process could build it: it has ended"
+        return str(json.loads(answer))
+
+
+def _started() -> subprocess.Popen[bytes]:
+    start = f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; {WORKER_PROGRAM}"
+    return subprocess.Popen(
+        [sys.executable, "-c", start],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, **_ONE_THREAD},
+        start_new_session=True,  # a Ctrl-C is the program's
+    )  # fmt: skip
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    """Of a process that has ended, or is about to."""
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(OSError):  # what was still to be written is of no use any more
+            pipe.close()
+    process.wait()

@@ -1,5 +1,5 @@
-"""The process that builds kernels aside: it reads what a session records, then one kernel after the other.
-It answers each with a line of JSON, the text "" once it is done, or why it could not be. See `build_aside`.
+"""The process that builds kernels aside: it reads one after the other, each with what the session records. It
+answers with a line of JSON, the text "" once it is done, or why it could not be. See `build_aside`.
 
 It ends when there is nothing more to read, or when the program is gone without having said so.
 """
@@ -13,7 +13,7 @@ import pickle
 import select
 import signal
 import sys
-from typing import Any, Final
+from typing import Final
 
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.inductor import precompiled, reloaded
@@ -35,17 +35,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # folders of a compilation are removed
     program = _Program()
     with contextlib.suppress(EOFError), contextlib.ExitStack() as stack:
-        session: Session = program.read()
+        session, job = program.read()
         knobs.cache.dir = session.cache
         if session.libdevice is not None:
             knobs.nvidia.libdevice_path = session.libdevice
         if session.backend == "emulator":
             stack.enter_context(backend.select("emulator"))
         compiler = RecordedCompiler(session.options.digest(__version__), RecordingStages(session.options))
-        answer = ""
         while True:
-            program.answer(answer)
-            answer = _built(compiler, program.read())
+            program.answer(_built(compiler, job))
+            _, job = program.read()
     return 0
 
 
@@ -57,12 +56,13 @@ class _Program:
         self._asked, self._answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
         os.dup2(2, 1)  # what compilers print is no answer
 
-    def read(self) -> Any:
+    def read(self) -> tuple[Session, Job]:
         """What it asks. Raises EOFError if it is gone: children of its own may hold the pipe open."""
         while not select.select([self._asked], [], [], _LOOK_S)[0]:
             if os.getppid() != self._process:
                 raise EOFError
-        return pickle.load(self._asked)
+        asked: tuple[Session, Job] = pickle.load(self._asked)
+        return asked
 
     def answer(self, text: str) -> None:
         os.write(self._answers, json.dumps(text).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""The configurations of a session's kernels: each with its bare binary, its recorded one, and its turns."""
+"""The configurations of a session's kernels: each with its bare binary, its recorded one, and its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profscope.compat.kernels import load, source_file
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.decoding.build import Build
 from profscope.dispatch.budget import Account
-from profscope.dispatch.policy import Policy, Turns
+from profscope.dispatch.policy import LaunchNumbers, Policy
 from profscope.instrument_passes.contractions import contractions_of
 from profscope.recording.diagnostics import reason
 
@@ -58,7 +58,7 @@ class Configuration:
         self.name = name
         self.account: Account | None = None
         self.matches = matches
-        self.turns = Turns(policy)
+        self.numbers = LaunchNumbers(policy)
         self.bare: Binary | None = None
         self.recorded: Binary | None = None
         self.steady: Launcher | None = None
@@ -66,7 +66,7 @@ class Configuration:
         self._beside: tuple[Binary, Binary, dict[str, Any]] | None = None  # see `beside_bare`
         self.lock = threading.RLock()
         if not matches:
-            self.turns.pause()
+            self.numbers.pause()
 
     @property
     def key(self) -> str:
@@ -93,13 +93,13 @@ class Configuration:
         if bare is None or recorded is None:
             return {}
         if self._beside is None or self._beside[0] is not bare or self._beside[1] is not recorded:
-            told: dict[str, Any] = {}
+            resources: dict[str, Any] = {}
             if (build := describe(bare.kernel)) is not None:
-                told |= build.resources()
+                resources |= build.resources()
                 if build.ptx and recorded.build is not None and recorded.build.ptx:
                     own, other = (contractions_of(each.ptx) for each in (recorded.build, build))
-                    told["fused_otherwise"] = own.unlike(other)
-            self._beside = bare, recorded, told
+                    resources["fused_otherwise"] = own.unlike(other)
+            self._beside = bare, recorded, resources
         return self._beside[2]
 
 
@@ -147,7 +147,7 @@ class Configurations:
         counts = Counter[str]()
         for each in self.all():
             if each.matches:
-                counts[each.name] += each.turns.launches
+                counts[each.name] += each.numbers.launches
         return counts
 
     def _new(self, name: str, *, matches: bool = True) -> Configuration:

@@ -86,8 +86,8 @@ class Dispatcher:
     def _pause(self, *, is_paused: bool) -> None:
         for configuration in self.configurations.all():
             if configuration.matches:  # the others are paused for good
-                turns = configuration.turns
-                (turns.pause if is_paused else turns.resume)()
+                numbers = configuration.numbers
+                (numbers.pause if is_paused else numbers.resume)()
 
     def run_bare(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """What `run` returns; what it launches runs bare, and has no number."""
@@ -109,16 +109,16 @@ class Dispatcher:
 
     def ask(self, configuration: Configuration, *args: Any) -> Any:
         """A launch that has drawn None, with the arguments of Triton's launchers."""
-        turns = configuration.turns
-        if turns.observing:
+        numbers = configuration.numbers
+        if numbers.observing:
             if self._observing.is_done(configuration):
-                turns.observing = False
-            elif not turns.is_first and self._observing.wants(configuration):
+                numbers.observing = False
+            elif not numbers.is_first and self._observing.wants(configuration):
                 bare = configuration.bare_binary()
                 if bare is not None and self._observing.launch(configuration, bare, args):
-                    turns.observe()
+                    numbers.observe()
                     return None
-        return self._play(configuration, turns.take(), args)
+        return self._play(configuration, numbers.take(), args)
 
     def adopt(self, configuration: Configuration, kernel: CompiledKernel) -> Launcher:
         """Have a kernel compiled with records be the recorded binary of a configuration: what launches it.
@@ -154,12 +154,12 @@ class Dispatcher:
         self.seen.add(kernel.name)
         if not configuration.matches:
             return run
-        turns, thread, ask = configuration.turns, self.thread, self.ask
+        numbers, thread, ask = configuration.numbers, self.thread, self.ask
 
         def launch(*args: Any) -> Any:
             if thread.passes:
                 return own(*args)
-            drawn = turns.draw()
+            drawn = numbers.draw()
             if drawn:  # if the session is over, another one may be on, which `run` comes by
                 return (own if drawn > 0 else run)(*args)
             if drawn is None:

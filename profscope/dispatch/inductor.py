@@ -141,12 +141,12 @@ class InductorLaunches:
         configuration = kernel.configuration
         if not configuration.matches:
             return bare if is_timed(tuner) else run
-        turns = configuration.turns
+        numbers = configuration.numbers
 
         def launch(*args: Any, **kwargs: Any) -> Any:
             if thread.passes or kwargs.get("benchmark_run"):
                 return bare(*args, **kwargs)
-            drawn = turns.draw()
+            drawn = numbers.draw()
             if not drawn:
                 steady = kernel.steady
                 if steady is None or tuner.launchers is not kernel.chosen:
@@ -189,7 +189,7 @@ class InductorLaunches:
             return False
         if len(launchers) != 1 or launchers[0] is not kernel.begun:
             return False
-        if (aside.is_done(build) and aside.may_load()) or self._capturing():
+        if (build.answer is not None and aside.may_load()) or self._capturing():
             return False
         return not (kernel.in_graphs and warms_up_a_graph())
 
@@ -230,7 +230,7 @@ class InductorLaunches:
             self._prepare()
         if kernel.build is None:
             return self._build(kernel, bare.config)
-        if not aside.is_done(kernel.build) or not aside.may_load():
+        if kernel.build.answer is None or not aside.may_load():
             return _BUILDING
         if kernel.build.answer:
             return kernel.build.answer
@@ -269,18 +269,16 @@ def _described(left_bare: Mapping[tuple[str, str], int], unknown: str) -> tuple[
         if why not in (_BUILDING, _FOR_CPP)
     ]
     if for_cpp:
-        launches, whose, kernels = _counted(for_cpp)
-        notes.append(f"{launches}: {whose} written to a file, for C++ to launch ({kernels})")
+        notes.append(f"{_bare(for_cpp)} because they are written to a file, for C++ to launch")
     if not building:
         return {}, notes
-    launches, whose, kernels = _counted(building)
-    notes.append(f"{launches}: {whose} being built ({kernels}); with wait=True launches wait for that")
+    notes.append(f"{_bare(building)} while they were being built; with wait=True launches wait for that")
     return {"building": {"bare_launches": building}}, notes
 
 
-def _counted(by_kernel: Mapping[str, int]) -> tuple[str, str, str]:
-    """Of launches that ran bare: how many, whose binaries, and the kernels."""
-    names, count = list(by_kernel), sum(by_kernel.values())
-    verb, whose = ("is", "its binary was") if count == 1 else ("are", "their binaries were")
+def _bare(by_kernel: Mapping[str, int]) -> str:
+    """By kernel, how many launches ran bare."""
+    names = list(by_kernel)
     kernels = ", ".join(names[:_SHOWN_KERNELS]) + ", ..." * (len(names) > _SHOWN_KERNELS)
-    return f"{number_of_launches(count)} by torch.compile ran bare, and {verb} in no figure", whose, kernels
+    launches = number_of_launches(sum(by_kernel.values()))
+    return f"{launches} of torch.compile's kernels ({kernels}) ran bare, in no figure,"

@@ -233,16 +233,16 @@ class Observing:
         kernels: dict[str, Counter[str]] = {}
         for subject, launches in list(observer.launches.items()):
             kernels.setdefault(subject.kernel, Counter()).update(launches)
-        told = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
+        by_kernel = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
         missing = [*observer.notes(), *self._changes(), *self._too_few()]
-        entry = {"kernels": told, "added_s": round(observer.added_s, 3), "not_measured": missing}
+        entry = {"kernels": by_kernel, "added_s": round(observer.added_s, 3), "not_measured": missing}
         entry["tensors"] = of_configurations(
             {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
             for each in list(self._observed.values())
         )
         notes = [
             f"{name}: {sum(launches.values())} launches ran bare under the hardware's instruments, unrecorded"
-            for name, launches in told.items()
+            for name, launches in by_kernel.items()
         ]
         return {"hardware": entry}, [*notes, *missing]
 

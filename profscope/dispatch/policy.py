@@ -25,7 +25,7 @@ from itertools import repeat
 from operator import length_hint, mod
 from typing import Final
 
-__all__ = ["Policy", "Turns"]
+__all__ = ["LaunchNumbers", "Policy"]
 
 _FOREVER: Final = 1 << 62
 _FIRST_PAIR: Final = 1
@@ -62,7 +62,7 @@ class Policy:
         return pair if self.is_of_pair(number) and at % 2 else None
 
 
-class Turns:
+class LaunchNumbers:
     """The numbers of one configuration's launches, over all threads.
 
     draw(): a launch begins. 0: it is recorded; another number: it is bare, and a negative one: it is none of

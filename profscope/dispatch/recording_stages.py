@@ -4,15 +4,12 @@ inserted behind the TTGIR optimisations, and the LLVM IR rounds as the bare kern
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from profscope.compat.compiling import conflict
 from profscope.compat.programs import describe, manifest_in
-from profscope.compat.triton_parts import ir
 from profscope.errors import CompileError, ScopeError
 from profscope.instrument_passes.errors import InstrumentError
 from profscope.instrument_passes.functions import Function, checked, functions_in
@@ -28,7 +25,7 @@ from profscope.instrument_passes.scopes import (
     without_points,
     without_scopes,
 )
-from profscope.instrument_passes.toolchain import rejection, triton_version
+from profscope.instrument_passes.toolchain import parsed, rejection, triton_version
 from profscope.instrument_passes.unpacking import unpacked_late
 from profscope.language import RECORDING
 from profscope.options import Options
@@ -154,12 +151,7 @@ def _kernel_name(text: str) -> str:
 
 def _reparse(text: str, context: Any) -> Any:
     """Parse and verify by Triton. Raises CompileError with Triton's diagnostic and the op it is about."""
-    with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
-        path = Path(folder) / "instrumented.ttgir"
-        path.write_text(text)
-        try:
-            module = ir.parse_mlir_module(str(path), context)
-        except RuntimeError as error:
-            raise CompileError(str(rejection(text, _kernel_name(text), context))) from error
-    module.context = context
-    return module
+    try:
+        return parsed(text, context)
+    except RuntimeError as error:
+        raise CompileError(str(rejection(text, _kernel_name(text), context))) from error

@@ -49,16 +49,16 @@ _LOCK: Final = threading.Lock()  # of what sessions install, so that of two thre
 
 
 class Running:
-    """A session's parts. metadata: what is known of it from the start. opened: closes with the session. told:
-    more entries of the metadata.
+    """A session's parts. metadata: what is known of it from the start. opened: closes with the session. more:
+    entries of the metadata.
 
     Raises SessionError if the backend is not there, or the spool cannot be created.
     """
 
-    def __init__(self, opened: contextlib.ExitStack, options: Options, told: Mapping[str, Any]) -> None:
+    def __init__(self, opened: contextlib.ExitStack, options: Options, more: Mapping[str, Any]) -> None:
         self.options = options
         self.machine = machine = opened.enter_context(backend.select(options.backend))
-        self.metadata = _describe(options, machine.metadata()) | dict(told)
+        self.metadata = _describe(options, machine.metadata()) | dict(more)
         self.recorder = Recorder(options, machine, self.metadata)
         launches, graphs = self.recorder.launches, self.recorder.graphs
         self.observing = Observing(options, launches, graphs, machine_here(machine, options))
@@ -154,8 +154,8 @@ class Running:
         if not self.recorder.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
         budget = {} if self.budget is None else {"budget": self.budget.describe()}
-        told = self.metadata | sampling | building | hardware | baseline | budget
-        return told | self.job.describe(), notes
+        metadata = self.metadata | sampling | building | hardware | baseline | budget
+        return metadata | self.job.describe(), notes
 
     def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:
         """What the session has put in the place of a method, for a launch that has come there before it.
@@ -190,7 +190,7 @@ class Running:
         the configuration (see `Configuration.beside_bare`), which takes some milliseconds a kernel."""
         describe = self.recorder.launches.describe
         known = ((each.key, each.beside_bare(describe)) for each in self.dispatcher.configurations.all())
-        return {"clock": self.machine.clock(), "bare": {key: told for key, told in known if told}}
+        return {"clock": self.machine.clock(), "bare": {key: bare for key, bare in known if bare}}
 
     def _shut(self, is_shut: bool) -> None:
         self.dispatcher.shut(is_shut=is_shut)
@@ -274,14 +274,14 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(options: Options, told: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Running]:
-    """A session for the body of a with statement. told: more entries of the metadata.
+def running(options: Options, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Running]:
+    """A session for the body of a with statement. more: entries of the metadata.
 
     Raises SessionError if another one is active, the backend is not there, or the spool cannot be created.
     """
     _refuse_another()
     with contextlib.ExitStack() as opened:
-        yield Running(opened, options, told)
+        yield Running(opened, options, more)
 
 
 def builds_aside(options: Options, machine: backend.Backend) -> BuildAside | None:

@@ -105,23 +105,15 @@ class Launch:
         return split(buffer, self.manifest, self.ctas)[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Trimmed:
+@dataclass(frozen=True)
+class _Trimmed(Filling):
     """The bytes of a launch in place of the filling that they were part of."""
 
     bytes: Bytes
     cold: bool
-    awaited: bool = False
-    drained: bool = True
-
-    def wake(self) -> None:
-        """Nobody waits."""
 
     def is_cold(self, offset: int) -> bool:
         return self.cold
-
-    def is_late(self, offset: int) -> bool:
-        return False
 
     def fetch(self, offset: int, size: int) -> Bytes:
         return self.bytes

@@ -46,7 +46,7 @@ class RecordedLaunches:
         self,
         log: LaunchLog,
         routes: Routes,
-        journal: Diagnostics,
+        diagnostics: Diagnostics,
         *,
         cuda: bool,
     ) -> None:
@@ -58,7 +58,7 @@ class RecordedLaunches:
         self._log = log
         self._routes = routes
         self.graphs: Graphs | None = None
-        self._journal = journal
+        self._diagnostics = diagnostics
         self._lock = threading.Lock()
 
     @property
@@ -88,7 +88,7 @@ class RecordedLaunches:
                 about.data["function"] = own_function
             lane = thread.lane
             if lane.filling:
-                self._journal.skip("a hook of another launch launched it")
+                self._diagnostics.skip("a hook of another launch launched it")
                 return call(_NOWHERE, x, y, z, stream, own_function, own_packed, about, *others)
             if stream and capturing():  # stream 0, the default one, cannot be captured
                 args = x, y, z, stream, own_function, own_packed, about, *others
@@ -101,9 +101,9 @@ class RecordedLaunches:
                     bits = route.bits | next(route.turns)
                     pointer = route.place(lane, route.needed, stream, bits, route.plan.zero)
                     if pointer is None:  # the buffers are closed
-                        self._journal.skip(self._journal.stopped or _NO_MEMORY)
+                        self._diagnostics.skip(self._diagnostics.stopped or _NO_MEMORY)
             except Exception as error:  # noqa: BLE001  whatever it is, the user's launch goes on
-                self._journal.skip(one_line(error))
+                self._diagnostics.skip(one_line(error))
             try:
                 call(pointer, x, y, z, stream, own_function, own_packed, about, *others)
             finally:  # a launch that has raised may have written, as one that the emulator ends by a fault
@@ -125,15 +125,15 @@ class RecordedLaunches:
 
     def _capture(self, program: Program, ctas: int, call: Call, args: tuple[Any, ...]) -> None:
         """Launch into the CUDA graph that is being captured; this must not wait for anything."""
-        if self._journal.stopped:
-            self._journal.skip(self._journal.stopped)
+        if self._diagnostics.stopped:
+            self._diagnostics.skip(self._diagnostics.stopped)
             return call(_NOWHERE, *args)
         graph = None if self.graphs is None else self.graphs.current()
         if graph is None:
-            self._journal.skip("the CUDA graph they were captured into began outside the session")
+            self._diagnostics.skip("the CUDA graph they were captured into began outside the session")
             return call(_NOWHERE, *args)
         if graph.free_bytes < BASE_ALIGNMENT:
-            self._journal.skip("CUDA graphs captured in the session need more memory; memory= gives more")
+            self._diagnostics.skip("CUDA graphs captured in the session need more memory; memory= gives more")
             return call(_NOWHERE, *args)
         plan = self._routes.planner.plan_captured(program.manifest, ctas, graph.free_bytes)
         if plan is None:
@@ -148,14 +148,14 @@ class RecordedLaunches:
     def keep(self, graph: Captured, replay: int, stream: int) -> None:
         """Copy what a replay of a graph recorded behind it, and note its launches; see `Graphs`."""
         lane = self._thread.lane
-        if self._journal.stopped:
-            self._journal.skip(self._journal.stopped, len(graph.launches))
+        if self._diagnostics.stopped:
+            self._diagnostics.skip(self._diagnostics.stopped, len(graph.launches))
             return
         try:
             self._copy(graph, lane, replay, stream)
         except Exception as error:  # noqa: BLE001  whatever it is, the user's replay goes on
             why = one_line(error)
-            self._journal.skip(why, len(graph.launches))
+            self._diagnostics.skip(why, len(graph.launches))
         finally:
             lane.enqueued()
 
@@ -167,7 +167,7 @@ class RecordedLaunches:
         buffers.place(lane, memory.nbytes, stream, 0, ())
         filling, offset = lane.filling, lane.offset
         if filling is None:
-            self._journal.skip(self._journal.stopped or _NO_MEMORY, len(graph.launches))
+            self._diagnostics.skip(self._diagnostics.stopped or _NO_MEMORY, len(graph.launches))
             return
         buffers.copy(filling, offset, memory)
         host = launched_in()

@@ -40,13 +40,13 @@ class Recorder:
     def __init__(self, options: Options, backend: Backend, metadata: dict[str, Any]) -> None:
         cuda = backend.device_type == "cuda"
         self.backend = backend
-        self.journal = Diagnostics()
+        self.diagnostics = Diagnostics()
         self.log = LaunchLog()
         self.taken: Counter[str] = Counter()
         self.spooler = None if options.spool is None else self._spooler(Path(options.spool), metadata)
-        full: Full = HeldRecords(self.journal).add if self.spooler is None else self._full
-        self.routes = Routes(options, backend, self.log, self.journal, full)
-        self.launches = RecordedLaunches(self.log, self.routes, self.journal, cuda=cuda)
+        full: Full = HeldRecords(self.diagnostics).add if self.spooler is None else self._full
+        self.routes = Routes(options, backend, self.log, self.diagnostics, full)
+        self.launches = RecordedLaunches(self.log, self.routes, self.diagnostics, cuda=cuda)
         if cuda:  # a graph's memory comes in pieces of an eighth of what sessions may take, beside that
             keep, settle = self.launches.keep, self.routes.settle
             self.launches.graphs = Graphs(options.memory << 17, options.every, settle, keep)
@@ -78,7 +78,7 @@ class Recorder:
 
     def notes(self) -> list[str]:
         """What ran bare or unrecorded so far, and what the backend could not do faithfully, one line each."""
-        notes = self.journal.notes()
+        notes = self.diagnostics.notes()
         if self.graphs is not None and self.graphs.strangers:
             notes.append(
                 f"{self.graphs.strangers} replays of CUDA graphs ran unrecorded: they were captured outside "
@@ -131,7 +131,7 @@ class Recorder:
         """Fetch everything and give the device memory back; in a forked process, nothing."""
         if self.forked:
             return
-        self.journal.stop("the session had ended")
+        self.diagnostics.stop("the session had ended")
         with contextlib.suppress(RuntimeError):  # a faulted device: fetch() reports what is lost
             self.routes.close()
 
@@ -154,22 +154,22 @@ class Recorder:
         assert self.spooler is not None
         self.spooler.full()
         if self.spooler.error:
-            self.journal.stop(self.spooler.error)
+            self.diagnostics.stop(self.spooler.error)
 
 
 def _forked(recording: Recorder | None) -> None:
     """In a child process nothing is recorded."""
     if recording is not None:
-        recording.journal.after_fork()
+        recording.diagnostics.after_fork()
         recording.routes.after_fork()
-        recording.journal.stop("this process was forked from the session's")
+        recording.diagnostics.stop("this process was forked from the session's")
 
 
 class HeldRecords:
     """Stops the recording of a session without a spool before its records fill the host."""
 
-    def __init__(self, journal: Diagnostics) -> None:
-        self._journal = journal
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
         self._bytes = 0
         available = free_bytes()
         self._limit_bytes = None if available is None else available // 2
@@ -178,7 +178,7 @@ class HeldRecords:
         """An arena with so many bytes is on its way to the host."""
         self._bytes += drained_bytes
         if self._limit_bytes is not None and self._bytes > self._limit_bytes:
-            self._journal.stop(
+            self._diagnostics.stop(
                 f"half of the host's free memory was full of records ({self._bytes >> 20} MiB); spool= "
                 "writes them to disk"
             )

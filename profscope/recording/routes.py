@@ -97,26 +97,26 @@ class Routes:
     """
 
     def __init__(
-        self, options: Options, backend: Backend, log: LaunchLog, journal: Diagnostics, full: Full
+        self, options: Options, backend: Backend, log: LaunchLog, diagnostics: Diagnostics, full: Full
     ) -> None:
         self.settled: dict[tuple[int, int, int, int], Route] = {}
         self._memory_mib = options.memory
         self._cuda = backend.device_type == "cuda"
         self._host_clocks = backend.host_clocks
         self._log = log
-        self._journal = journal
-        self._told_full = full
-        self.planner = Planner(options, backend, log, journal.skip)
+        self._diagnostics = diagnostics
+        self._on_full = full
+        self.planner = Planner(options, backend, log, diagnostics.skip)
         self.lock = threading.Lock()
         self.opened: dict[int, Buffers] = {}
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
-        journal.when_stopped(self.settled.clear)
+        diagnostics.when_stopped(self.settled.clear)
 
     def find(self, manifest: Manifest, ctas: float, stream: int, device: int) -> Route | None:
         """The route of a launch, which may wait for an earlier launch; None if it cannot be recorded."""
-        why = self._journal.stopped
+        why = self._diagnostics.stopped
         if why:
-            self._journal.skip(why)
+            self._diagnostics.skip(why)
             return None
         if not isinstance(ctas, int):  # a grid of floats, with which Triton's launcher is about to raise
             return None
@@ -130,7 +130,7 @@ class Routes:
         route = Route.of(buffers, plan, stream, device, self.turns(manifest, ctas))
         if not plan.guessed and (self._cuda or not manifest.ring_bytes):
             self.settled[manifest.digest, ctas, stream, device] = route
-            if self._journal.stopped:  # while the route was looked for
+            if self._diagnostics.stopped:  # while the route was looked for
                 self.settled.clear()
         return route
 
@@ -161,7 +161,7 @@ class Routes:
 
     def _full(self, drained_bytes: int) -> None:
         """An arena with so many bytes is on its way to the host."""
-        self._told_full(drained_bytes)
+        self._on_full(drained_bytes)
         in_background(self._learn_again)
 
     def _learn_again(self) -> None:
@@ -178,17 +178,17 @@ class Routes:
             if device in self.opened:  # another thread was quicker
                 return self.opened[device]
             why = f"no device memory for the {self._memory_mib} MiB of memory="
-            if why in self._journal.unrecorded:  # an attempt that fails empties torch's cache
-                self._journal.skip(why)
+            if why in self._diagnostics.unrecorded:  # an attempt that fails empties torch's cache
+                self._diagnostics.skip(why)
                 return None
             try:
                 made = (
                     DeviceBuffers(device, budget_bytes, self._full)
                     if self._cuda
-                    else HostBuffers(budget_bytes, self._told_full)
+                    else HostBuffers(budget_bytes, self._on_full)
                 )
             except torch.OutOfMemoryError:
-                self._journal.skip(why)
+                self._diagnostics.skip(why)
                 return None
             if self._host_clocks is not None:
                 self._host_clocks.meet(device)

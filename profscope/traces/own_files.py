@@ -10,8 +10,6 @@ A name proves nothing: a checkpoint may be in `rank=5/`. A trace is profscope's 
 A command replaces these, empty files, and what else profscope writes, by these marks:
 
     .html, .collapsed, .speedscope.json, .report.json    `_WRITTEN`, at the start
-    .json and .h of an export                            `_WRITTEN`, at the start
-    .cubin of an export                                  its digest in the `.json` next to it
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
-import hashlib
-import json
 import os
 import re
 import zlib
@@ -43,8 +39,6 @@ _WRITTEN: Final = re.compile(
     rb"|profscope 0\n"
     rb'|\{"\$schema": "https://www\.speedscope\.app/file-format-schema\.json", "exporter": "profscope"'
     rb'|\{\s*"schema": "profscope-model/'
-    rb'|\{\s*"tool": "profscope export"'
-    rb"|/\* \w+, instrumented by profscope "
 )
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _OWN_FOLDER: Final = re.compile(r"rank=\d+|.+\.partial")
@@ -110,22 +104,10 @@ def _check_replaceable(path: Path) -> None:
     if not path.is_file():
         return
     check_writable(path)
-    if path.stat().st_size and not (is_own_file(path) or _is_written(path)):
+    if path.stat().st_size and not (is_own_file(path) or _WRITTEN.match(_head(path))):
         raise OSError(
             errno.EEXIST, "profscope did not write the file that is there; move it, or choose another name"
         )
-
-
-def _is_written(path: Path) -> bool:
-    """Whether profscope wrote a file that is no trace."""
-    if _WRITTEN.match(_head(path)):
-        return True
-    try:
-        document = json.loads(path.with_suffix(".json").read_bytes()) if path.suffix == ".cubin" else None
-    except (OSError, ValueError):
-        return False
-    about = document if isinstance(document, dict) and document.get("tool") == "profscope export" else {}
-    return about.get("sha256") == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def first_foreign(folder: Path) -> Path | None:

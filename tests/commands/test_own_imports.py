@@ -123,10 +123,3 @@ def test_a_users_viewer_and_passes_are_their_own(python: Python, path: str, file
         assert (ran.returncode, shown in ran.stdout) == (0, True), f"{words}\n{ran.stdout}{ran.stderr}"
     assert len(profscope.load("new.json").launches) == 1
     assert "matmul_kernel" in Path("trace.html").read_text()
-
-
-def test_export_imports_nothing_from_the_kernels_folder(python: Python, program: Path) -> None:
-    words = [f"{program}:fill_kernel", "-o", "fill", "--signature", "*fp32:16, 128", "--target", "cuda:80"]
-    ran = profscope_command(python, "export", *words)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert Path("fill.cubin").exists()

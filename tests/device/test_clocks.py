@@ -19,8 +19,6 @@ from triton import knobs
 from profscope.device import clocks as host_clock
 from profscope.device.clocks import Anchor, Answer, HostClocks, anchor, anchor_of, kernel_ptx
 
-EPOCH_NS = 1_763_830_000_123_456_789
-
 
 @given(
     distance=st.integers(-(10**18), 10**15),

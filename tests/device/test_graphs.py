@@ -125,7 +125,7 @@ def test_every_replay_of_every_graph_is_told_apart(device: Device) -> None:
         (Mark(), 5),
         (in_graph(0, 1), 2), (in_graph(0, 1), 3),
     ]  # fmt: skip
-    assert device.recorder.journal.unrecorded == {}
+    assert device.recorder.diagnostics.unrecorded == {}
     assert device.recorder.launches.captured == {"add_kernel": 3}
 
 
@@ -172,20 +172,20 @@ def test_a_graph_that_needs_more_than_its_memory_says_so(device: Device) -> None
     graph = device.capture(*[3] * (room + 5))
     graph.replay()
     assert len(device.recorded()) == room
-    assert list(device.recorder.journal.unrecorded.values()) == [5]
-    (why,) = device.recorder.journal.unrecorded
+    assert list(device.recorder.diagnostics.unrecorded.values()) == [5]
+    (why,) = device.recorder.diagnostics.unrecorded
     assert "memory=" in why
 
 
 def test_replays_after_recording_has_stopped_are_counted(device: Device) -> None:
     graph = device.capture(1, 2)
     graph.replay()
-    device.recorder.journal.stop("enough")
+    device.recorder.diagnostics.stop("enough")
     graph.replay()
     device.launch(3)
     assert device.capture(4).nodes == []
     assert [mark for mark, _ in device.recorded()] == [in_graph(0, 0)] * 2
-    assert device.recorder.journal.unrecorded == {"enough": 4}
+    assert device.recorder.diagnostics.unrecorded == {"enough": 4}
 
 
 def test_launches_leave_memory_once_they_are_taken_to_the_spool(device: Device) -> None:
@@ -209,7 +209,7 @@ def test_a_device_without_memory_leaves_the_captured_launches_bare(device: Devic
     graph = device.capture(2)
     graph.replay()
     assert device.recorded() == [(Mark(), 1)]
-    assert sum(device.recorder.journal.unrecorded.values()) == 1
+    assert sum(device.recorder.diagnostics.unrecorded.values()) == 1
 
 
 def test_what_was_captured_outside_the_session_is_counted(device: Device) -> None:
@@ -240,7 +240,7 @@ def test_a_launch_that_finds_no_memory_runs_bare_and_the_next_do_not_try_again(d
     assert device.launch(1) is None
     device.gpu.full = False
     assert device.launch(2) is None
-    ((why, count),) = device.recorder.journal.unrecorded.items()
+    ((why, count),) = device.recorder.diagnostics.unrecorded.items()
     assert count == 2
     assert "1 MiB of memory=" in why
 

@@ -79,41 +79,6 @@ def test_a_kernel_that_is_never_recorded_keeps_its_own_launcher() -> None:
     assert "run" not in vars(bare)
 
 
-def test_kernels_left_out_are_not_counted() -> None:
-    with session(every=2, kernels="collatz") as prof:
-        launch_add()
-        launch_add()
-        launch_collatz(3)
-    assert list(prof.metadata["sampling"]["kernels"]) == ["collatz_kernel"]
-
-
-def test_the_counts_are_up_to_date_inside_the_block() -> None:
-    with session(every=3) as prof:
-        for _ in range(2):
-            launch()
-        assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 2, "recorded": 1}
-        launch()
-        assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 3, "recorded": 1}
-
-
-def test_threads_do_not_disturb_each_others_turns() -> None:
-    ready = threading.Barrier(3)
-
-    def work() -> None:
-        ready.wait()
-        for _ in range(20):
-            launch(100)
-
-    with session(every=4) as prof:
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert len(prof.launches) == 15
-    assert prof.metadata["sampling"]["kernels"]["add_kernel"] == {"launches": 60, "recorded": 15}
-
-
 @pytest.mark.parametrize("turn", [0, 1])
 def test_everything_comes_back_when_a_launch_raises(turn: int) -> None:
     before = triton_globals()
@@ -134,17 +99,6 @@ def test_everything_comes_back_when_a_launch_raises(turn: int) -> None:
 def test_every_is_a_number_of_launches(every: Any) -> None:
     with pytest.raises(OptionError, match="every="):
         Options(every=every)
-
-
-def test_a_binary_that_was_kept_records_nothing_when_it_is_not_its_turn() -> None:
-    x = torch.arange(1000, dtype=torch.float32)
-    with session(every=1000) as prof:
-        kernel = launch()
-        out = torch.empty_like(x)
-        kernel[(1, 1, 1)](x, x, out, 1000, 1024)
-    assert torch.equal(out, 2 * x)
-    assert len(prof.launches) == 1
-    assert validate(prof.profile.tables) == []
 
 
 def test_a_session_that_samples_neither_nests_nor_lets_another_in() -> None:
@@ -203,15 +157,6 @@ def test_an_autotuner_chooses_as_without_a_session(options: dict[str, Any], ran:
     assert ran[-1] == "recorded"
     assert set(ran[:-1]) == {"bare"}
     assert timings(tuning) == pytest.approx(timings(bare), abs=2e-6)  # ms; the emulator's clock ticks in ns
-
-
-def test_trials_are_left_out() -> None:
-    tuning = Tuning()
-    with session() as prof:
-        best = tuning.launch()
-        tuning.launch()
-    assert prof.launches["grid_x"].tolist() == [triton.cdiv(1000, best.kwargs["BLOCK"])] * 2
-    assert prof.launches["num_warps"].tolist() == [best.num_warps] * 2
 
 
 def test_an_autotuner_in_one_thread_leaves_another_recording() -> None:

@@ -63,12 +63,12 @@ class Program:
 
     def launch(self, configuration: Configuration, gap_ns: int) -> None:
         """As the dispatcher does, and the program goes on for gap_ns."""
-        turns = configuration.turns
-        drawn = None if self.is_shut else turns.draw()
+        numbers = configuration.numbers
+        drawn = None if self.is_shut else numbers.draw()
         if self.is_shut or drawn:
             self._run(is_bare=True)
         else:
-            number = turns.take() if drawn is None else turns.launches - 1
+            number = numbers.take() if drawn is None else numbers.launches - 1
             is_bare = self.policy.is_bare(number)
             assert configuration.account is not None
             self.recorded[configuration.name] += not is_bare

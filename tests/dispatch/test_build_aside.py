@@ -102,9 +102,9 @@ def test_other_processes_build_for_gpus_unless_launches_wait() -> None:
 
 
 def answer(aside: NotingBuildAside) -> str:
-    """Of the only build, which is under way."""
-    (build,) = aside.begun
-    while not aside.is_done(build):
+    """Of the last build, which is under way."""
+    build = aside.begun[-1]
+    while build.answer is None:
         time.sleep(0.01)
     assert build.answer is not None
     return build.answer
@@ -126,16 +126,15 @@ def test_workers_build_all_that_a_launch_needs(
         )
         for _ in range(5):
             tuner.launch()
-        workers = list(aside[0].workers)
+        (worker,) = aside[0].workers
         assert len(parts.recorder.fetch()[0]) == 3
         metadata, notes = parts.so_far()
     assert cache_hits == [True, True]  # what was built, and the bare binary, are only loaded
     assert metadata["building"] == {"bare_launches": {"triton_poi_aside": 1}}
-    assert notes[0] == (
-        "1 launch by torch.compile ran bare, and is in no figure: its binary was being built "
-        "(triton_poi_aside); with wait=True launches wait for that"
-    )
-    assert [worker.process.returncode is None for worker in workers] == [False]
+    assert "1 launch of torch.compile's kernels (triton_poi_aside) ran bare" in notes[0]
+    assert "wait=True" in notes[0]
+    assert worker.process is not None
+    assert worker.process.returncode is not None
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -198,15 +197,17 @@ def test_a_worker_that_has_stopped_holds_up_no_end(
     with session():
         tuner.launch()
         (worker,) = aside[0].workers
-        os.kill(worker.process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, worker.process.pid, os.WSTOPPED)
-    assert worker.process.returncode == -signal.SIGKILL
+        while (process := worker.process) is None:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    assert process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 @pytest.mark.parametrize(
     "program",
-    ["sys.exit(3)", r"os.write(1, b'\"\"\n'); sys.stdin.buffer.read1(); os.read(0, 1); sys.exit(3)"],
+    ["sys.exit(3)", r"sys.stdin.buffer.read1(); os.write(1, b'\"'); sys.exit(3)"],
     ids=["as it begins", "as it builds"],
 )
 def test_a_worker_that_ends_leaves_its_kernel_bare(
@@ -217,11 +218,27 @@ def test_a_worker_that_ends_leaves_its_kernel_bare(
         tuner.launch()
         assert answer(aside[0]) == "no process could build it: it has ended"
         tuner.launch()
-        assert aside[0].workers == []
     assert (
         "1 launch of triton_poi_aside by torch.compile ran bare: no process could build it: it has ended"
         in prof.metadata["notes"]
     )
+
+
+@pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
+def test_a_worker_that_has_ended_is_replaced(
+    tuner: Any, aside: list[NotingBuildAside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = "sys.stdin.buffer.read1(); os.kill(os.getpid(), 9)"
+    monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", ends)
+    with session():
+        tuner.launch()
+        assert answer(aside[0]) == "no process could build it: it has ended"
+        answers = "[os.write(1, b'\"built\"\\n') for _ in iter(sys.stdin.buffer.read1, b'')]"
+        monkeypatch.setattr("profscope.dispatch.build_aside.WORKER_PROGRAM", answers)
+        for _ in range(2):
+            aside[0].begin(tuner, None)
+            assert answer(aside[0]) == "built"
+            assert len(aside[0].workers) == 1
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")

@@ -104,15 +104,6 @@ def test_a_tuner_times_bare_binaries_and_its_trials_are_left_out(inductor: Any) 
     assert prof.launches["grid_x"].tolist() == [4]
 
 
-def test_one_launch_in_so_many_is_recorded(inductor: Any) -> None:
-    tuner = inductor.Tuner()
-    with session(every=3) as prof:
-        for _ in range(7):
-            tuner.launch()
-    assert len(prof.launches) == 3
-    assert prof.metadata["sampling"]["kernels"] == {"triton_poi_double": {"launches": 7, "recorded": 3}}
-
-
 @pytest.mark.parametrize("every", [1, 2])
 def test_a_paused_session_counts_nothing_and_a_tuner_may_choose_anew(inductor: Any, every: int) -> None:
     tuner = inductor.Tuner()
@@ -172,10 +163,9 @@ def test_a_launch_that_has_to_run_bare_is_named(inductor: Any, names: str, named
             tuner.save_gpu_kernel = lambda stream, launcher: None
             tuner.launch()
             tuner.launch()
-    assert prof.metadata["notes"] == [
-        f"{2 * len(names)} launches by torch.compile ran bare, and are in no figure: their binaries were "
-        f"written to a file, for C++ to launch ({named})"
-    ]
+    (note,) = prof.metadata["notes"]
+    assert note.startswith(f"{2 * len(names)} launches of torch.compile's kernels ({named}) ran bare")
+    assert "C++" in note
 
 
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
@@ -230,16 +220,6 @@ def test_what_cannot_be_built_runs_bare_and_says_why(inductor: Any, monkeypatch:
     assert prof.metadata["notes"] == [
         "1 launch of triton_poi_double by torch.compile ran bare: ValueError: no such option"
     ]
-
-
-def test_everything_comes_back_when_the_body_raises(inductor: Any) -> None:
-    def body() -> None:
-        with session():
-            inductor.Tuner().launch()
-            raise KeyError("the user's own")
-
-    with pytest.raises(KeyError, match="the user's own"):
-        body()  # the fixtures compare
 
 
 _IMPORTED_LATER = """

@@ -139,15 +139,6 @@ def test_other_launches_are_recorded_and_timed_as_without(gpu: FakeHardware, ran
     assert prof.metadata["sampling"]["kernels"] == {NAME: {"launches": 11, "recorded": 5}}
 
 
-def test_configurations_are_observed_each(gpu: FakeHardware) -> None:
-    with session(hardware=["counts"]) as prof:
-        for _ in range(3):
-            for n in (2500, 2512):
-                launch(n)
-    assert observed(prof) == {"counts": 2}
-    assert set(prof.counts["variant"]) == {0, 1}
-
-
 def test_the_sampler_and_the_counters_have_the_hardware_in_turn_and_rarely(gpu: FakeHardware) -> None:
     """An enabled range profiler and an open sampler exclude each other, and changing them takes long."""
     with session(hardware=True) as prof:
@@ -246,15 +237,6 @@ def test_too_few_launches_are_said(gpu: FakeHardware) -> None:
     assert prof.metadata["hardware"]["not_measured"] == [
         f"no {each} of a configuration that had too few launches: {NAME}" for each in ("counters", "samples")
     ]
-
-
-def test_trials_are_not_observed(gpu: FakeHardware) -> None:
-    configs = [triton.Config({"BLOCK": block}) for block in (512, 1024)]
-    tuned = triton.autotune(configs, key=["n"])(add_kernel)
-    with session(hardware=["counts"]) as prof:
-        for _ in range(3):
-            tuned[lambda meta: (triton.cdiv(40, meta["BLOCK"]),)](X, X, torch.empty_like(X), 40)
-    assert observed(prof) == {"counts": 1}
 
 
 def test_beside_a_capture_nothing_is_observed(gpu: FakeHardware) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,8 +11,6 @@ import torch
 import triton
 import triton.language as tl
 from triton import knobs
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
 from triton.runtime._async_compile import AsyncCompileMode
 from triton.runtime.jit import JITFunction
 
@@ -88,51 +85,6 @@ def test_a_function_that_names_its_binaries_is_counted_by_their_names() -> None:
     assert counts(prof) == {"named_32": (2, 1), "named_64": (3, 1)}
 
 
-@triton.heuristics({"BLOCK": lambda arguments: 32})
-@triton.jit
-def heuristic_kernel(out_ptr, BLOCK: tl.constexpr):
-    tl.store(out_ptr + tl.arange(0, BLOCK), tl.zeros([BLOCK], tl.float32))
-
-
-def test_heuristics_are_asked_and_their_launches_count_once() -> None:
-    with session(every=2) as prof:
-        for _ in range(3):
-            heuristic_kernel[(1,)](torch.empty(32))
-    assert counts(prof) == {"heuristic_kernel": (3, 2)}
-
-
-def test_a_copy_of_a_function_launches_itself() -> None:
-    hooked = []
-    with session(every=2) as prof:
-        launch()
-        other = copy.copy(add_kernel)
-        other.pre_run_hooks = [lambda *args, **options: hooked.append(other)]
-        x = torch.ones(8)
-        for _ in range(2):
-            other[(1,)](x, x, x, 8, BLOCK=1024)
-    assert hooked == [other, other]
-    assert counts(prof) == {"add_kernel": (3, 2)}
-
-
-def test_a_pre_run_hook_may_launch_and_has_turns_of_its_own(ran: list[str]) -> None:
-    @triton.jit
-    def inner_kernel(out_ptr):
-        tl.store(out_ptr, 1.0)
-
-    def hook(*args: Any, **options: Any) -> None:
-        inner_kernel[(1,)](torch.empty(1))
-
-    add_kernel.pre_run_hooks.append(hook)
-    try:
-        with session(every=2) as prof:
-            for _ in range(3):
-                launch()
-    finally:
-        add_kernel.pre_run_hooks.remove(hook)
-    assert ran == ["recorded"] * 2 + ["bare"] * 2 + ["recorded"] * 2
-    assert counts(prof) == {"add_kernel": (3, 2), "inner_kernel": (3, 2)}
-
-
 def test_a_compile_hook_may_launch_while_a_kernel_is_compiled(ran: list[str]) -> None:
     @triton.jit
     def inner_kernel(out_ptr):
@@ -158,16 +110,6 @@ def test_a_compile_hook_may_launch_while_a_kernel_is_compiled(ran: list[str]) ->
     assert counts(prof) == {"inner_kernel": (2, 1), "outer_kernel": (2, 1)}
 
 
-@pytest.mark.parametrize("every", [1, 2])
-def test_hooks_that_are_switched_off_do_not_matter(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knobs.runtime, "launch_enter_hook", None)
-    monkeypatch.setattr(knobs.runtime, "launch_exit_hook", None)
-    with session(every=every) as prof:
-        launch()
-    assert (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook) == (None, None)
-    assert len(prof.launches) == 1
-
-
 def test_a_launch_that_fails_before_it_is_one_has_no_turn(ran: list[str]) -> None:
     x = torch.zeros(8)
     with session(every=2) as prof:
@@ -178,20 +120,6 @@ def test_a_launch_that_fails_before_it_is_one_has_no_turn(ran: list[str]) -> Non
     assert ran == ["recorded", "bare"]
     assert counts(prof) == {"add_kernel": (2, 1)}
     assert validate(prof.profile.tables) == []
-
-
-@gluon.jit
-def gluon_kernel(out_ptr, BLOCK: gl.constexpr):
-    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
-    gl.store(out_ptr + gl.arange(0, BLOCK, layout=layout), gl.full([BLOCK], 1.0, gl.float32, layout))
-
-
-def test_gluon_functions_take_turns_too(ran: list[str]) -> None:
-    with session(every=2) as prof:
-        for _ in range(3):
-            gluon_kernel[(1,)](torch.empty(128), BLOCK=128)
-    assert ran == ["recorded", "bare", "recorded"]
-    assert counts(prof) == {"gluon_kernel": (3, 2)}
 
 
 @pytest.mark.parametrize("every", [1, 2])

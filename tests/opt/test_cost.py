@@ -49,7 +49,7 @@ def test_a_second_body_is_no_cost_of_records() -> None:
     text = ttgir(add.specs()[0], CUDA90)
     alone, twin = (
         cost(text, "add", parse_pipeline(f"light,lower-records{more},allocate-buffer"), CONTEXT)
-        for more in ("", "{twin=true}")
+        for more in ("", "{unrecorded=true}")
     )
     assert len(twin.instrumented.instructions) > len(alone.instrumented.instructions)
     assert abs(twin.instructions_per_record - alone.instructions_per_record) < 10  # of a body of 80

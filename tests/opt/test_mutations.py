@@ -36,7 +36,7 @@ TOGETHER = tuple(
 )
 SELECTING = (
     "lower-records{ctas=0;3}",
-    "lower-records{ctas=1 twin=true},allocate-buffer",
+    "lower-records{ctas=1 unrecorded=true},allocate-buffer",
 )
 
 

@@ -133,7 +133,7 @@ def test_errors_are_one_line(
         (["--no-such"], "unrecognized arguments: --no-such"),
         (["-p", "light", "-p", "op-spans"], "argument -p: given twice; join the passes with commas"),
         (["--list"], "--list is about all passes; leave the file and -p out"),
-        (["--coverage", "--cost"], "argument --cost: not allowed with argument --coverage"),
+        (["--list", "--cost"], "argument --cost: not allowed with argument --list"),
         (["--cost", "--triton", OTHER_TRITON], "--cost uses the installed Triton, which is "),
         (["--verify", "--triton", OTHER_TRITON], "--verify uses the installed Triton, which is "),
     ],
@@ -183,15 +183,8 @@ def test_version_examples_and_exit_codes(capfd: pytest.CaptureFixture[str]) -> N
     said = capfd.readouterr().out
     assert re.search(r"exit status: 0 .* 1 .* 2\s.*; 130 ", said, re.DOTALL)
     examples = re.findall(r"^  .*profscope opt (.*)", said.partition("examples:")[2], re.MULTILINE)
-    assert len(examples) == 4
-
-
-@pytest.mark.parametrize("example", ["-p 'kernel-span,op-spans{classes=load;store}'", "--coverage"])
-def test_examples_of_the_help_work(example: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert example in capfd.readouterr().out
-    assert main([str(ADD), *shlex.split(example)]) == 0
+    assert len(examples) == 3
+    assert main([str(ADD), *shlex.split(examples[0].partition(" ")[2])]) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,13 @@ import triton
 from triton._C.libtriton import ir
 from triton.compiler import make_backend
 
-from profscope.commands.opt import main
 from profscope.instrument_passes.analyses.opclasses import (
     CLASSES,
     DEFAULT_CLASSES,
     OPS,
     SPANNABLE,
-    coverage,
-    coverage_table,
     info_of,
+    uncovered,
 )
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes.lower_records import manifest_of
@@ -84,7 +82,7 @@ def _runs(library: bytes) -> Iterator[str]:
 def test_every_op_that_triton_prints_has_a_row(target: str) -> None:
     for spec in specs():
         if target not in spec.unsupported:
-            assert coverage(parse(ttgir(spec, target))).uncovered == {}, spec.name
+            assert uncovered(parse(ttgir(spec, target))) == [], spec.name
 
 
 def test_rows_are_consistent() -> None:
@@ -106,25 +104,6 @@ def test_class_depends_on_the_use_of_an_op() -> None:
     assert {info_of(op).cls for op in stored.walk() if op.name == "ttng.tmem_alloc"} == {"local"}
     dots = parse((HERE / "inputs" / "matmul_tma_sm90.ttgir").read_text().replace("isAsync = true", ""))
     assert all(info_of(op).completes for op in dots.walk() if op.name == "ttng.warp_group_dot")
-
-
-def test_coverage_command_ends_with_the_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main([str(HERE / "inputs" / "softmax.ttgir"), "--coverage"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert "reduce           2  tt.reduce                               issue" in lines
-    assert "wait             2  ttg.async_wait                          completion" in lines
-    assert re.fullmatch(r"\d+ ops, \d+ classes, 0 uncovered", lines[-1])
-    counted = sum(int(line.split()[1]) for line in lines[1:-1])
-    assert lines[-1].startswith(f"{counted} ops, {len({line.split()[0] for line in lines[1:-1]})} classes")
-
-
-def test_ops_without_a_row_are_named() -> None:
-    rendered = coverage_table(coverage(parse(FOREIGN))).splitlines()
-    assert rendered[-3:] == [
-        "uncovered        2  ttng.from_the_future                    first on line 3",
-        "uncovered        1  other.op                                first on line 5",
-        "5 ops, 1 classes, 3 uncovered",
-    ]
 
 
 def test_ops_without_a_row_are_noted_in_the_manifest() -> None:

@@ -106,7 +106,7 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
 }}
 """  # noqa: E501
     )
-    run_pipeline(module, parse_pipeline("kernel-span,lower-records{twin=true}"), PassContext())
+    run_pipeline(module, parse_pipeline("kernel-span,lower-records{unrecorded=true}"), PassContext())
     manifest = manifest_of(module)
     assert manifest is not None
     assert manifest.twin is not is_once
@@ -123,7 +123,7 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
 )
 def test_when_there_is_one(options: dict[str, Any], has_one: bool) -> None:
     (lowering,) = (step for step in Options(**options).pipeline if isinstance(step, LowerRecords))
-    assert lowering.twin is has_one
+    assert lowering.unrecorded is has_one
 
 
 def test_a_session_that_chooses_ctas_finds_no_binary_of_one_that_does_not() -> None:

@@ -15,8 +15,6 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.device.arena import DeviceBuffers
-from profscope.device.buffers import Lane
 from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.batch import Grid
 from profscope.errors import SessionError
@@ -24,7 +22,6 @@ from profscope.instrument_passes.records import MAX_CTAS
 from profscope.instrument_passes.selection import Selection
 from profscope.store.spool_reading import read
 from tests.kernels.add import add_kernel
-from tests.support import standin
 from tests.support.sessions import launch_add, parts_of_session, session
 from tests.support.triton_globals import triton_globals
 from tests.support.validation import validate
@@ -167,18 +164,6 @@ def test_a_session_left_while_a_thread_launches() -> None:
     assert wrong == []
     assert validate(prof.profile.tables) == []
     assert not prof.launches.empty
-
-
-def test_closed_device_memory_is_given_to_nobody() -> None:
-    with standin.gpu():
-        arenas = DeviceBuffers(0, 1 << 20, lambda drained_bytes: None)
-        lane = Lane()
-        assert arenas.place(lane, 1000, 0, 1) is not None
-        lane.enqueued()
-        arenas.close()
-        for stream in (0, 1):  # one that launched before, and a new one
-            assert arenas.place(lane, 1000, stream, 1) is None
-            assert lane.filling is None
 
 
 # Huge grids.

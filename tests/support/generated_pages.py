@@ -29,8 +29,7 @@ last part of its name, unless another label is given.
 (2 M N K of a dot, in whatever types); masks are not known, so both are those of a full tile. Triton has no op
 for sparse products; a product of packed 4-bit floats counts its values, not its bytes.
 
-`profscope opt --coverage file.ttgir` counts the ops of a module by these classes and names those that have no
-row here; a kernel that has any carries a note about it in its profile.
+A kernel with ops that have no row here carries a note about it in its profile.
 
 Arithmetic on scalars is of class scalar whatever its row says; `ttg.local_alloc` and `ttng.tmem_alloc`
 without an operand are of class alloc; `ttng.warp_group_dot` that is not asynchronous completes. Before Triton

@@ -1,4 +1,4 @@
-"""A small launch on a GPU, and what it must give."""
+"""A small launch on a GPU, and what it must give; the kernels that a GPU can run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import torch
 import triton
 
 from tests.kernels.add import add_kernel
+from tests.kernels.cases import Case, cases
 
-__all__ = ["expected", "launch_add"]
+__all__ = ["cases_here", "expected", "launch_add"]
 
 
 def launch_add(n: int = 65_536) -> torch.Tensor:
@@ -19,3 +20,9 @@ def launch_add(n: int = 65_536) -> torch.Tensor:
 
 def expected(n: int = 65_536) -> torch.Tensor:
     return torch.arange(n, dtype=torch.float32, device="cuda") * 2
+
+
+def cases_here() -> list[Case]:
+    """Small launches of the kernels that this GPU can run."""
+    major, minor = torch.cuda.get_device_capability()
+    return [case for case in cases("small") if case.capability <= 10 * major + minor]

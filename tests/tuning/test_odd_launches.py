@@ -13,7 +13,7 @@ import triton.language as tl
 
 import profscope
 from profscope.emulator.costs import CTA_LAUNCH_CYCLES
-from profscope.errors import CompileError, OptionError
+from profscope.errors import CompileError
 from tests.kernels.reductions import row_sums_kernel
 
 EMULATOR = {"backend": "emulator"}
@@ -68,22 +68,6 @@ def test_a_grid_function_may_refuse_one_value(given: Any) -> None:
     says = "ValueError: not 32" if isinstance(given, Exception) else f"the grid function returns {given!r};"
     assert found["BLOCK=32"]["failed"].startswith(says)
     assert found["BLOCK=16"]["same_results"] == "bit-equal"
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"grid": ()}, r"^explain: grid=\(\); a grid is one to three sizes, such as \(64,\)"),
-        ({"grid": 4}, r"^explain: grid=4; a grid is"),
-        ({"grid": lambda meta: ()}, r"^explain: the grid function returns \(\); a grid is"),
-        ({"num_warps": 3}, r"^explain: num_warps=3: .*num_warps must be a power of 2$"),
-        ({"num_warps": "four"}, r"^explain: num_warps=four: "),
-        ({"num_warp": 4}, r"^explain: num_warp=4: .*unrecognised"),
-    ],
-)
-def test_what_no_launch_can_be(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError, match=says):
-        explained(**change)
 
 
 def test_sizes_of_a_grid_may_be_numbers_of_numpy() -> None:
