@@ -142,26 +142,6 @@ class Kernel:
         return math.prod(int(each) for each in size[1].split(",")) * int(bits[1]) // 8 if size and bits else 0
 
     @cached_property
-    def lines_run_once(self) -> set[int]:
-        """The lines of `while` loops whose body runs once in each warp, or in none: what it computes in the
-        first step, no other one computes again."""
-        table = self.table
-        warps = self.grid * self.warps * table.launches
-        each = table.amount("executed") / table.amount("instructions").clip(min=1)
-        found: set[int] = set()
-        for loop in self.graph.named(r"^scf\.while$"):
-            inside = self.graph.inside(loop)
-            first = [
-                node for end in self.graph.ends(loop, 0) for node in inside if node.op.parent is end.op.parent
-            ]
-            condition = {node.line for node in first}
-            again = {node.line for node in inside if node.loop is not loop} - condition  # inner loops
-            body = {node.line for node in inside} - again
-            executed = each[self.at(body - condition - {0})]
-            found |= condition | body if len(executed) and np.median(executed) in (0, warps) else set()
-        return found - {0}
-
-    @cached_property
     def divisions(self) -> dict[int, bool]:
         return divisions(self.graph)
 

@@ -17,11 +17,7 @@ from profscope.analysis.rules.rule import Rule, Where, as_removed
 
 __all__ = ["RULES"]
 
-_MEASURED: Final = ("counters", "samples", "ttgir")
-
-
-def _starved(kernel: Kernel) -> Iterator[Where]:
-    yield from _by_samples(kernel) if kernel.known.issuperset(_MEASURED) else _by_spans(kernel)
+_MEASURED: Final = frozenset({"counters", "samples", "ttgir"})
 
 
 def _by_samples(kernel: Kernel) -> Iterator[Where]:
@@ -36,16 +32,15 @@ def _by_samples(kernel: Kernel) -> Iterator[Where]:
     yield Where(
         place, cites={"tensor": of_peak(tensor), "waiting": of_samples(waits)},
         amounts={"removed": kernel.resources.hidden(waits)},
-        text="the tensor pipe is at {tensor}; {waiting} wait for the other partition",
     )  # fmt: skip
 
 
 def _by_spans(kernel: Kernel) -> Iterator[Where]:
-    """Of each partition: the time of its waits for other partitions in its loop, less 100 cycles each, over
-    the CTA's time. What counts is the partition that waits least, among those with dots, or among all if none
+    """If that was not measured, by spans, which every profile has. Of each partition: the time of its waits
+    for other partitions in its loop, less 100 cycles each, over the CTA's time. What counts is the partition that waits least, among those with dots, or among all if none
     has dots: the others only wait for it. Waits for dots are its own work."""
     judged = kernel.analysis
-    if partitions_of(judged) < 2:
+    if kernel.known >= _MEASURED or partitions_of(judged) < 2:
         return
     spans, sites = judged.spans, judged.sites
     partition = partition_of_warp(judged)[spans.warp]
@@ -77,7 +72,6 @@ def _by_spans(kernel: Kernel) -> Iterator[Where]:
             "each_time": Quantity(by_site[site] / max(1, count), "cycles"),
         },
         amounts={"removed": shares[least]},
-        text="{partition} waits {waiting} at {where}, {each_time} a time",
     )  # fmt: skip
 
 
@@ -94,9 +88,14 @@ def _name(judged: KernelAnalysis, site: int) -> str:
     return scope.removeprefix(judged.kernel).strip() or "the default partition"
 
 
+_ADVICE: Final = "more buffers between the partitions (num_stages), or more warps for the slower one"
 RULES: Final = (
     Rule(
-        "partition-starved", frozenset(), _starved, as_removed, "",
-        "more buffers between the partitions (num_stages), or more warps for the slower one",
+        "partition-starved", _MEASURED, _by_samples, as_removed,
+        "the tensor pipe is at {tensor}; {waiting} wait for the other partition", _ADVICE,
+    ),
+    Rule(
+        "partition-starved", frozenset(), _by_spans, as_removed,
+        "{partition} waits {waiting} at {where}, {each_time} a time", _ADVICE,
     ),
 )  # fmt: skip

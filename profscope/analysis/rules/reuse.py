@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -26,7 +25,6 @@ _OF_L1: Final = ("l1", "lsu")
 _QUEUED: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
 _WAITS: Final = ("long_scoreboard", "lg_throttle", "barrier")
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
-_CHANGES: Final = re.compile(r"tt\.(store|atomic_)")
 
 
 # A value that the program has loaded before.
@@ -74,16 +72,14 @@ def _runs_before(earlier: Node, later: Node) -> bool:
 
 def _loaded_again(kernel: Kernel) -> Iterator[Where]:
     """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
-    other loads behind it. What the kernel itself stores there between, it has in registers, too."""
+    other loads behind it."""
     table = kernel.table
     for line, again in repeated_loads(kernel).items():
         rows = kernel.at({line}) & table.of(*LOADS)
-        if not table.total("sectors", rows) or (not again.before and line in kernel.lines_run_once):
+        if not table.total("sectors", rows):
             continue
         waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
-        if _is_stored_to(kernel, line, again.before):
-            what += ", and the kernel may have stored there since"
         yield Where(
             kernel.line(line), rows,
             cites={
@@ -92,21 +88,6 @@ def _loaded_again(kernel: Kernel) -> Iterator[Where]:
             },
             amounts={"part": again.share, "waits": waits},
         )  # fmt: skip
-
-
-def _is_stored_to(kernel: Kernel, line: int, before: int) -> bool:
-    """Whether the kernel stores by an argument of a load between it and the line before; 0: in its loop."""
-    nodes, depends = kernel.graph.nodes, kernel.graph.depends
-    mine = [at for at, node in enumerate(nodes) if node.line == line and node.name in FROM_GLOBAL]
-    arguments = {each for at in mine for each in depends(nodes[at].operands[0]).arguments or ()}
-    first = min((at for at, node in enumerate(nodes) if node.line == before), default=0)
-    loops = {loop for at in mine for loop in nodes[at].loops[:1]}
-    return any(
-        _CHANGES.match(node.name)
-        and not arguments.isdisjoint(depends(node.operands[0]).arguments or ())
-        and (first < at < max(mine) if before else not loops.isdisjoint(node.loops))
-        for at, node in enumerate(nodes)
-    )
 
 
 def _loaded_once(kernel: Kernel, where: Where) -> Edit:
@@ -154,9 +135,6 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
             "used": of_peak(l1),
         },
         amounts={"part": share * (1 - 1 / thresholds.REREAD) if is_shared else share},
-        text="loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
-        advice="a program that does what several do now, with what they all load" if is_shared
-        else "keep in registers what the next step, or the neighbouring element, needs again",
     )  # fmt: skip
 
 
@@ -205,10 +183,10 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         place: each * table.launches / SECTOR_BYTES
         for place, each in _touched(kernel, table.of(*LOADS)).items()
     }
-    programs, repeated = _programs_by_line(kernel), repeated_loads(kernel)
+    repeated = repeated_loads(kernel)
     sizes = {line: tensor_bytes(kernel, line) / SECTOR_BYTES for _, line in asked}
-    different = {place: min(touched[place] / programs.get(place[1], 1), sizes[place[1]]) for place in asked}
-    needed = _distinct(kernel, different)
+    different = {place: min(touched[place] / _programs(kernel, place[1]), sizes[place[1]]) for place in asked}
+    needed = sum(different.values())
     shared = [
         place for place in asked
         if different[place] < touched[place] and place[1] not in repeated
@@ -230,40 +208,11 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     )  # fmt: skip
 
 
-def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
-    """Sectors: those of lines that read from the same tensors are among these tensors'."""
-    of_tensors: Counter[frozenset[int]] = Counter()
-    unknown = 0.0
-    for (_, line), sectors in different.items():
-        arguments = [kernel.graph.depends(node.operands[0]).arguments for node in kernel.accesses_at(line)]
-        known = frozenset[int]().union(*(each for each in arguments if each))
-        if not known or not all(arguments):
-            unknown += sectors
-        else:
-            of_tensors[known] += sectors  # type: ignore[assignment]
-    return unknown + sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in of_tensors.items())
-
-
-def _programs_by_line(kernel: Kernel) -> dict[int, int]:
-    """By line, how many programs load the same, as their addresses do not depend on all axes of the grid."""
-    found: dict[int, int] = {}
-    for node in kernel.graph.nodes:
-        if node.name in FROM_GLOBAL and node.operands:
-            programs = math.prod(kernel.sides[axis] for axis in set(AXES) - _axes_of(kernel, node))
-            found[node.line] = min(found.get(node.line, programs), programs)
-    return found
-
-
-def _axes_of(kernel: Kernel, load: Node) -> frozenset[str]:
-    """The axes of the grid that a load depends on: where it loads from, whether it does, and the bounds and
-    conditions of the loops and branches that it is in."""
-    mine = [value for value in load.operands if "memdesc" not in value.type]
-    around = [
-        value
-        for node in load.around
-        for value in (node.operands[:3] if node.name == LOOPS[0] else node.operands)
-    ]
-    return kernel.graph.depends(*mine, *around).axes
+def _programs(kernel: Kernel, line: int) -> int:
+    """How many programs load the same at a line, as its addresses do not depend on all axes of the grid."""
+    values = (value for node in kernel.accesses_at(line) for value in node.operands)
+    axes = kernel.graph.depends(*(value for value in values if "memdesc" not in value.type)).axes
+    return math.prod(kernel.sides[axis] for axis in AXES if axis not in axes)
 
 
 def _sent_once(kernel: Kernel, where: Where) -> Edit:
@@ -307,9 +256,6 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
             "tensor": of_peak(kernel.used.get("tensor", 0.0)),
         },
         amounts={"removed": removed, "kept": kept},
-        text="tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; "
-        "L2 is at {l2}, DRAM at {dram}, the tensor cores at {tensor}",
-        advice="larger tiles, or an order of the grid in which neighbours share rows and columns",
     )  # fmt: skip
 
 
@@ -317,38 +263,31 @@ def _large_tiles(kernel: Kernel, where: Where) -> Edit:
     return Edit(float(where.amounts["removed"]), kept=where.amounts["kept"])
 
 
-def _again(kernel: Kernel) -> Iterator[Where]:
-    yield from _loaded_again(kernel)
-    if "counters" in kernel.known:
-        yield from _overlapping(kernel)
-
-
-def _not_again(kernel: Kernel, where: Where) -> Edit:
-    return _loaded_once(kernel, where) if "waits" in where.amounts else _less_overlap(kernel, where)
-
-
-def _reread(kernel: Kernel) -> Iterator[Where]:
-    yield from _sent_again(kernel)
-    yield from _small_tiles(kernel)
-
-
-def _not_reread(kernel: Kernel, where: Where) -> Edit:
-    return _sent_once(kernel, where) if "needed" in where.amounts else _large_tiles(kernel, where)
-
-
 _ALL: Final = frozenset({"counts", "samples", "ttgir"})
 RULES: Final = (
     Rule(
-        "redundant-load", _ALL, _again, _not_again,
+        "redundant-load", _ALL, _loaded_again, _loaded_once,
         "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
         "of the loop",
     ),
     Rule(
-        "tile-reread", _ALL | {"counters"}, _reread, _not_reread,
+        "redundant-load", _ALL | {"counters"}, _overlapping, _less_overlap,
+        "loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
+        "keep in registers what the next step, or the neighbouring element, needs again; or a program that "
+        "does what several do now, with what they all load",
+    ),
+    Rule(
+        "tile-reread", _ALL | {"counters"}, _sent_again, _sent_once,
         "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
         "this line",
         "a program that does what several do now, or an order of the grid in which those that load the "
         "same run together",
+    ),
+    Rule(
+        "tile-reread", _ALL | {"counters"}, _small_tiles, _large_tiles,
+        "tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, "
+        "DRAM at {dram}, the tensor cores at {tensor}",
+        "larger tiles, or an order of the grid in which neighbours share rows and columns",
     ),
 )  # fmt: skip
