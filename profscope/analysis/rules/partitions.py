@@ -37,8 +37,9 @@ def _by_samples(kernel: Kernel) -> Iterator[Where]:
 
 def _by_spans(kernel: Kernel) -> Iterator[Where]:
     """If that was not measured, by spans, which every profile has. Of each partition: the time of its waits
-    for other partitions in its loop, less 100 cycles each, over the CTA's time. What counts is the partition that waits least, among those with dots, or among all if none
-    has dots: the others only wait for it. Waits for dots are its own work."""
+    for other partitions in its loop, less 100 cycles each, over the CTA's time. What counts is the partition
+    that waits least, among those with dots, or among all if none has dots: the others only wait for it. Waits
+    for dots are its own work."""
     judged = kernel.analysis
     if kernel.known >= _MEASURED or partitions_of(judged) < 2:
         return

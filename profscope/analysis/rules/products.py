@@ -133,12 +133,13 @@ def _small(kernel: Kernel) -> Iterator[Where]:
     if not narrow and (wide.any() or not sync.any()):
         return
     tile = tile_of(kernel)
-    is_whole = not tile.more_columns if narrow else tile.rows < thresholds.WGMMA_SIDE and not tile.more_rows
-    if tile.rows and is_whole:
-        return  # there is no more to multiply
-    side = tile.columns if narrow else tile.rows
-    if 0 < side < thresholds.WGMMA_SIDE and kernel.grid * side < kernel.sms * thresholds.WGMMA_SIDE:
-        return  # larger tiles would leave SMs without one
+    if tile is not None:
+        at = 1 if narrow else 0
+        side, axes = tile[at], kernel.graph.depends(tile.product.operands[at]).axes
+        if side < thresholds.WGMMA_SIDE and (
+            not axes or kernel.grid * side < kernel.sms * thresholds.WGMMA_SIDE
+        ):
+            return  # there is no more to multiply, or larger tiles would leave SMs without one
     yield Where(
         table.place_executed(sync | wide) or kernel.place, table.of("LDS", "LDSM"),
         cites={

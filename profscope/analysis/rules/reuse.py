@@ -244,9 +244,9 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
     if "dram_read" not in kernel.counters or traffic < thresholds.BOUND or asked < thresholds.REREAD * read:
         return
     removed, kept = larger_tiles(kernel)
-    if not removed or max(used["l2"], used["dram"]) < used["tensor"]:
-        return
     tile = tile_of(kernel)
+    if not removed or tile is None or max(used["l2"], used["dram"]) < used["tensor"]:
+        return
     yield Where(
         kernel.table.place_executed(kernel.table.of(*LOADS)) or kernel.place,
         cites={
