@@ -38,16 +38,16 @@ _FIRST_FREE: Final = 5 + len(AXES)
 class Dependence:
     """What a value rests on.
 
-    axes: those of the grid along which it may differ. lanes: whether it differs between elements of a tensor
-    by position. counters: loops whose counter moves it, directly or by what they add up. varies_in: loops in
-    which a later step may have another one. loads: ops that load what it is computed from; of_data: whether
-    there are any, or products; of_lane_data: whether these are tensors. has_division: whether a division
-    of integers is in it. arguments: positions of the kernel's pointers; None if some pointer is not an
-    argument.
+    axes: those of the grid along which it may differ. by_lane: whether it differs between elements of a
+    tensor by position. counters: loops whose counter moves it, directly or by what they add up. varies_in:
+    loops in which a later step may have another one. loads: ops that load what it is computed from; of_data:
+    whether there are any, or products; of_lane_data: whether these are tensors. has_division: whether a
+    division of integers is in it. arguments: positions of the kernel's pointers; None if some pointer is not
+    an argument.
     """
 
     axes: frozenset[str]
-    lanes: bool
+    by_lane: bool
     counters: frozenset[Node]
     varies_in: frozenset[Node]
     loads: frozenset[Node]
@@ -159,7 +159,7 @@ class Dependences:
                 named[kind].add(key)
         return Dependence(
             axes=frozenset(axis for axis, bit in _AXES.items() if bits & bit),
-            lanes=bool(bits & _LANES),
+            by_lane=bool(bits & _LANES),
             counters=frozenset(named["counter"]),  # type: ignore[arg-type]
             varies_in=frozenset(named["varies"]),  # type: ignore[arg-type]
             loads=frozenset(named["load"]),  # type: ignore[arg-type]

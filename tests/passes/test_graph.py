@@ -102,7 +102,7 @@ DIVIDED = f"""\
 
 def test_an_address_differs_along_the_grid_and_the_lanes() -> None:
     rests = graph(PLAIN).depends(load(graph(PLAIN)).operands[0])
-    assert (rests.axes, rests.lanes, rests.of_data, rests.arguments) == ({"x"}, True, False, {0})
+    assert (rests.axes, rests.by_lane, rests.of_data, rests.arguments) == ({"x"}, True, False, {0})
     assert not rests.varies_in
     assert not rests.has_division
 
@@ -115,7 +115,7 @@ def test_a_loop_moves_what_its_counter_or_its_sum_moves() -> None:
     assert moved.counters == where.counters == {loop}
     assert moved.varies_in == where.varies_in == {loop}
     assert (fixed.axes, moved.axes, where.axes) == ({"x"}, set(), set())
-    assert where.lanes
+    assert where.by_lane
 
 
 @pytest.mark.parametrize("body", [GATHERED, SHARED], ids=["by a load", "by a copy to shared memory"])
@@ -127,7 +127,7 @@ def test_data_makes_an_address(body: str) -> None:
     assert everything.of_data
     assert (everything.axes, everything.arguments) == ({"x"}, {0, 1})
     assert {node.name for node in everything.loads} < {"tt.load", "ttg.async_copy_global_to_local"}
-    assert (position.axes, position.lanes, position.of_lane_data, position.arguments) == (
+    assert (position.axes, position.by_lane, position.of_lane_data, position.arguments) == (
         set(),
         False,
         True,
@@ -193,7 +193,7 @@ def test_a_call_hands_values_on() -> None:
 """
     seen = graph(body, behind=behind)
     rests = seen.depends(load(seen).operands[0])
-    assert (rests.axes, rests.lanes, rests.arguments) == ({"x"}, True, {0})
+    assert (rests.axes, rests.by_lane, rests.arguments) == ({"x"}, True, {0})
 
 
 def test_a_while_loop_varies_with_what_it_carries() -> None:

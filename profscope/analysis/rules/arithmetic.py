@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import of_samples
-from profscope.analysis.evidence_table import CONVERSIONS, MMA, Mask, Place
+from profscope.analysis.evidence_table import CONVERSION_OPS, MMA_OPS, Mask, Place
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.dataflow import CASTS, FROM_INTEGER, is_dot, is_store
@@ -71,7 +71,7 @@ def _in_float64(kernel: Kernel) -> Iterator[Where]:
 def _in_float32(kernel: Kernel, where: Where) -> Edit:
     edit = rows_removed(kernel, where)
     stays = kernel.resources.kept(Edit(0.0, without(where.mask & ~kernel.table.of(*_DOUBLES))))
-    return Edit(edit.removed, edit.left, kept={"issue": stays["issue"]})
+    return Edit(edit.removed, edit.instructions, kept={"issue": stays["issue"]})
 
 
 def _lines_with(graph: Graph, kind: str) -> set[int]:
@@ -86,7 +86,7 @@ def _index_arithmetic(kernel: Kernel) -> Iterator[Where]:
         return
     lines = {line for line, is_of_data in kernel.divisions.items() if not is_of_data}
     lines &= kernel.graph.lines(_DIVISIONS)
-    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA)
+    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if kernel.table.share("executed", rows) < thresholds.MUCH:
         return
     place = kernel.table.place_executed(rows) or kernel.place
@@ -105,7 +105,7 @@ def _slow_functions(kernel: Kernel) -> Iterator[Where]:
     lines = {node.line for node in kernel.graph.named(_SLOW) if node.size > 1 and not _FAST.search(node.text)}
     lines -= _lines_with(kernel.graph, "f64")  # slow, as they are in float64
     lines |= {line for line, is_of_data in kernel.divisions.items() if is_of_data}
-    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA)
+    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if not lines - {0} or kernel.table.share("executed", rows) < thresholds.MUCH:
         return
     place = kernel.table.place_executed(rows) or kernel.place
@@ -151,7 +151,7 @@ def _converted(kernel: Kernel) -> Iterator[Where]:
     if not lines or not _is_busiest(kernel):
         return
     plain = lines - kernel.graph.lines(_INTEGERS)
-    rows = (table.of(*CONVERSIONS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
+    rows = (table.of(*CONVERSION_OPS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
     rows |= table.of("PRMT", "SHF", "LOP3") & kernel.at(plain)
     taken = max(table.share("executed", rows) * kernel.used.get("issue", 0.0), table.waits(rows))
     yield _at(table.place_sampled(rows) or kernel.place, rows, taken, "conversions between types")
@@ -160,7 +160,7 @@ def _converted(kernel: Kernel) -> Iterator[Where]:
 def _lines_that_fill_xu(kernel: Kernel) -> set[int]:
     """The lines of conversions that take most of the XU pipe's slots, if it is what the kernel waits for."""
     table, xu = kernel.table, kernel.table.amount("xu")
-    converts = table.of(*CONVERSIONS)
+    converts = table.of(*CONVERSION_OPS)
     if kernel.used.get("xu", 0.0) < thresholds.NEAR_ROOF or 2 * xu[converts].sum() < xu.sum():
         return set()
     return {int(line) for line in table.line[converts & (xu > 0)]} - {0}

@@ -15,7 +15,6 @@ from profscope.analysis.rules import (
     exchange,
     launch,
     memory,
-    partitions,
     products,
     reuse,
     thresholds,
@@ -32,7 +31,6 @@ RULES: Final[tuple[Rule, ...]] = (
     *launch.RULES,
     *unused.RULES,
     *products.RULES,
-    *partitions.RULES,
     *exchange.RULES,
     *memory.RULES,
     *reuse.RULES,
@@ -108,7 +106,7 @@ def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
     is_low = gain.low < thresholds.NOISE_PCT
     if gain.high - gain.low > thresholds.WIDEST_PCT:
         gain = gain._replace(expected=math.nan, low=math.nan)
-    gain = gain._replace(roof=roof, left=kernel.resources.kept(edit).get(roof, 1.0))
+    gain = gain._replace(roof=roof, kept=kernel.resources.kept(edit).get(roof, 1.0))
     return replace(finding, gain=gain, weight=weight, confidence="low" if is_low else rule.confidence)
 
 
@@ -128,7 +126,7 @@ def _weighed(kernel: Kernel, finding: Finding, where: Where, edit: Edit) -> Find
 
 
 def _takes_from_roof(finding: Finding) -> bool:
-    return finding.gain.left <= 1 - thresholds.NOISE_PCT / 100
+    return finding.gain.kept <= 1 - thresholds.NOISE_PCT / 100
 
 
 def _with_roof(kernel: Kernel, finding: Finding, places: int) -> Finding:
@@ -141,11 +139,11 @@ def _with_roof(kernel: Kernel, finding: Finding, places: int) -> Finding:
     all_of_it = "this" if places == 1 else f"all {places} of these"
     said = cited(
         "{roof} at {used_of_roof}, {left_of_roof} without " + all_of_it,
-        roof=being(gain.roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * gain.left),
+        roof=being(gain.roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * gain.kept),
     )  # fmt: skip
     if f"{being(gain.roof)} at {of_peak(used)}" in own.text:
         said = cited(
-            "without " + all_of_it + ", it would be at {left_of_roof}", left_of_roof=of_peak(used * gain.left)
+            "without " + all_of_it + ", it would be at {left_of_roof}", left_of_roof=of_peak(used * gain.kept)
         )
     both = Evidence(
         f"{own.sentence}; {said.sentence}", {**own.quantities, **said.quantities}, {**own.names, **said.names}

@@ -1,4 +1,5 @@
-"""Rules about warps that meet and exchange data: reductions in each step, layout conversions, late warps."""
+"""Rules about warps that wait for each other: late warps, reductions in each step, layout conversions, and
+partitions of warp-specialised kernels."""
 
 from __future__ import annotations
 
@@ -6,12 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Quantity, of_instructions, of_samples
-from profscope.analysis.evidence_table import LANES, MMA, Mask
+import numpy as np
+from numpy.typing import NDArray
+
+from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
+from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
+from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
+from profscope.analysis.kernels.sync_points import partition_of_warp, partitions_of
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.dataflow import computed_by, is_elementwise, is_store
-from profscope.analysis.rules.kernel import Kernel
+from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import slow_products
 from profscope.analysis.rules.rule import Rule, Where, as_removed
@@ -19,6 +25,7 @@ from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
 
+_SEEN: Final = frozenset({"counters", "samples", "ttgir"})
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _EXCHANGE: Final = ("LDS", "STS", "BAR")
@@ -38,7 +45,7 @@ def _late(kernel: Kernel) -> Iterator[Where]:
     meetings = float(each[barriers].max()) if barriers.any() else 0.0
     if not meetings:
         return
-    lanes = table.amount("threads") / (LANES * executed.clip(min=1))
+    lanes = table.amount("threads") / (WARP_LANES * executed.clip(min=1))
     uneven = (
         table.of("BRA", "BRX")
         & (lanes < 1)
@@ -92,7 +99,7 @@ def _needed_reductions(kernel: Kernel) -> Iterator[Where]:
 
 
 def _has_mma(kernel: Kernel) -> bool:
-    return kernel.table.total("executed", kernel.table.of(*MMA)) > 0
+    return kernel.table.total("executed", kernel.table.of(*MMA_OPS)) > 0
 
 
 def _step(kernel: Kernel, rows: Mask, exchange: Mask, waits: float, hidden: float) -> Where:
@@ -106,7 +113,7 @@ def _met_once(kernel: Kernel, where: Where) -> Edit:
     fullest = max(("shared", "l1"), key=lambda name: kernel.used.get(name, 0.0))
     is_full = kernel.used.get(fullest, 0.0) >= thresholds.NEAR_ROOF and not kernel.emulated
     held = 1 - kernel.resources.kept(edit)[fullest] if is_full else 0.0
-    return Edit(max(float(where.amounts["waits"]), held), edit.left)
+    return Edit(max(float(where.amounts["waits"]), held), edit.instructions)
 
 
 def early_reductions(graph: Graph) -> set[int]:
@@ -184,8 +191,81 @@ def conversion_lines(graph: Graph) -> dict[int, int]:
     }
 
 
+# Partitions of a warp-specialised kernel.
+
+
+def _starved_by_samples(kernel: Kernel) -> Iterator[Where]:
+    """Without it the partition of the tensor cores does not wait for data."""
+    table, tensor = kernel.table, kernel.used.get("tensor", 0.0)
+    if not kernel.graph.named("warp_specialize") or tensor > thresholds.NEAR_ROOF:
+        return
+    waits = table.stalled("long_scoreboard", "barrier")
+    place = table.place_waited_for(table.of_class("mma", "tma", "barrier"), "long_scoreboard", "barrier")
+    if place is None or place == kernel.place:  # of what the compiler has put there for the kernel
+        place = kernel.line(min(kernel.graph.lines(DOTS, loop=True), default=0))
+    yield Where(
+        place, cites={"tensor": of_peak(tensor), "waiting": of_samples(waits)},
+        amounts={"removed": kernel.resources.hidden(waits)},
+    )  # fmt: skip
+
+
+def _starved_by_spans(kernel: Kernel) -> Iterator[Where]:
+    """If that was not measured, by spans, which every profile has. Of each partition: the time of its waits
+    for other partitions in its loop, less 100 cycles each, over the CTA's time. What counts is the partition
+    that waits least, among those with dots, or among all if none has dots: the others only wait for it. Waits
+    for dots are its own work."""
+    judged = kernel.analysis
+    if kernel.known >= _SEEN or partitions_of(judged) < 2:
+        return
+    spans, sites = judged.spans, judged.sites
+    partition = partition_of_warp(judged)[spans.warp]
+    others = (sites["cls"] == "wait") & ~sites["scope"].str.startswith("tma store")
+    rows = others.to_numpy()[spans.site] & (spans.iteration >= 0) & ~judged.for_dots
+    with_dots = np.unique(partition[judged.of_class("mma")])
+    working = with_dots if len(with_dots) else np.unique(partition[spans.iteration >= 0])
+    if not len(working) or not rows.any():
+        return
+    lost = np.where(rows, np.maximum(spans.duration - thresholds.PASSED_CYCLES, 0), 0)
+    ctas = float((judged.ctas["cycles"].to_numpy()[np.unique(spans.cta)]).sum())
+    shares = {}
+    for each in working:
+        warps = len(np.unique(spans.warp[partition == each])) / max(1, len(np.unique(spans.cta)))
+        shares[int(each)] = float(lost[partition == each].sum()) / max(1.0, ctas * warps)
+    least = min(shares, key=lambda each: shares[each])
+    mine = partition == least
+    by_site = judged.total(lost, rows & mine)
+    site = int(np.argmax(by_site))
+    count = int((rows & mine & (spans.site == site)).sum())
+    if by_site[site] < thresholds.PASSED_CYCLES * count:
+        return
+    yield Where(
+        _place_of_wait(judged, site, mine),
+        cites={
+            "partition": _partition_name(judged, least),
+            "waiting": Quantity(100 * shares[least], "% of the CTA's time"),
+            "where": str(sites["scope"].iloc[site]),
+            "each_time": Quantity(by_site[site] / max(1, count), "cycles"),
+        },
+        amounts={"removed": shares[least]},
+    )  # fmt: skip
+
+
+def _place_of_wait(judged: KernelAnalysis, wait: int, mine: NDArray[np.bool_]) -> tuple[str, int]:
+    """Where a wait is; the partition's first dot where the compiler left it no place but the kernel's."""
+    if judged.at(wait) != judged.place:
+        return judged.at(wait)
+    dots = judged.spans.site[mine & judged.of_class("mma")]
+    return judged.at(int(dots[0])) if len(dots) else judged.place
+
+
+def _partition_name(judged: KernelAnalysis, site: int) -> str:
+    scope = str(judged.sites["scope"].iloc[site])
+    return scope.removeprefix(judged.kernel).strip() or "the default partition"
+
+
 _ALL: Final = frozenset({"counts", "samples", "ttgir"})
 _STEP: Final = "a reduction in each step of the loop: {waiting} wait for its exchange"
+_BUFFERS: Final = "more buffers between the partitions (num_stages), or more warps for the slower one"
 RULES: Final = (
     Rule(
         "late-warp", frozenset({"counts", "samples"}), _late, as_removed,
@@ -206,5 +286,13 @@ RULES: Final = (
         "{moving} move tensors from one layout to another through shared memory, again and again; "
         "{sampled} are there",
         "an order of ops in which both sides share a layout; transpose once",
+    ),
+    Rule(
+        "partition-starved", _SEEN, _starved_by_samples, as_removed,
+        "the tensor pipe is at {tensor}; {waiting} wait for the other partition", _BUFFERS,
+    ),
+    Rule(
+        "partition-starved", frozenset(), _starved_by_spans, as_removed,
+        "{partition} waits {waiting} at {where}, {each_time} a time", _BUFFERS,
     ),
 )  # fmt: skip

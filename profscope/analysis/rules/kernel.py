@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.evidence_table import LANES, EvidenceTable, Mask, Place, evidence_table
+from profscope.analysis.evidence_table import WARP_LANES, EvidenceTable, Mask, Place, evidence_table
 from profscope.analysis.kernels.devices import sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
@@ -102,12 +102,12 @@ class Kernel:
     def room_by_registers(self) -> int:
         """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
         registers = int(self.analysis.build("bare").get("registers") or 0)
-        return _REGISTERS // (registers * LANES * self.warps) if registers and self.warps else 0
+        return _REGISTERS // (registers * WARP_LANES * self.warps) if registers and self.warps else 0
 
     @property
-    def lanes(self) -> int:
+    def threads(self) -> int:
         """Threads of a CTA."""
-        return LANES * self.warps
+        return WARP_LANES * self.warps
 
     # Lines.
 

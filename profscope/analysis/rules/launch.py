@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import LANES
+from profscope.analysis.evidence_table import WARP_LANES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
@@ -146,7 +146,7 @@ def _few_warps(kernel: Kernel) -> Iterator[Where]:
     if kernel.table.stalled(*stalls, by=by) < thresholds.MUCH:
         stalls, by = RESULTS, ()
         few &= (
-            max((node.size for node in kernel.graph.nodes), default=0) > kernel.lanes
+            max((node.size for node in kernel.graph.nodes), default=0) > kernel.threads
             or not kernel.graph.nodes
         )
     waits = kernel.table.stalled(*stalls, by=by)
@@ -221,7 +221,7 @@ def _bytes_combined(kernel: Kernel, name: str) -> float:
         if node.name == name
         for operand in node.operands
     ]
-    return max(sizes) / (LANES * kernel.warps) if sizes else math.inf
+    return max(sizes) / (WARP_LANES * kernel.warps) if sizes else math.inf
 
 
 RULES: Final = (

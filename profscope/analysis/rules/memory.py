@@ -9,7 +9,15 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Quantity, of_instructions, of_samples
-from profscope.analysis.evidence_table import ATOMICS, LANES, LOADS, SECTOR_BYTES, STORES, Mask, Place
+from profscope.analysis.evidence_table import (
+    ATOMIC_OPS,
+    LOAD_OPS,
+    SECTOR_BYTES,
+    STORE_OPS,
+    WARP_LANES,
+    Mask,
+    Place,
+)
 from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
@@ -37,12 +45,12 @@ def _excess(kernel: Kernel) -> Iterator[Where]:
     excess = (sectors - ideal).clip(min=0)
     found = [
         (float(excess[rows].sum()), kind, place, rows)
-        for kind, ops in (("load", LOADS), ("store", STORES))
+        for kind, ops in (("load", LOAD_OPS), ("store", STORE_OPS))
         for place, rows in _by_place(kernel, table.of(*ops) & (sectors > 0))
         if _is_apart(kernel, kind, place, rows)
     ]
     every = np.logical_or.reduce([rows for *_, rows in found]) if found else ~table.all
-    if excess[every].sum() < thresholds.MUCH * max(1.0, excess[table.of(*LOADS, *STORES)].sum()):
+    if excess[every].sum() < thresholds.MUCH * max(1.0, excess[table.of(*LOAD_OPS, *STORE_OPS)].sum()):
         return  # lanes go where their data says
     for lost, kind, place, rows in _worst_first(found):
         is_vector = _is_torn_vector(kernel, place, rows)
@@ -88,7 +96,7 @@ def scattered_over(graph: Graph, access: Node) -> frozenset[int]:
     """The positions of the kernel's arguments that an access goes to where the data of each lane say, and
     nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
     rests = graph.positions(access.operands[0])
-    if not rests.of_lane_data or rests.lanes or rests.varies_in:
+    if not rests.of_lane_data or rests.by_lane or rests.varies_in:
         return frozenset()
     return rests.arguments or frozenset()
 
@@ -143,7 +151,7 @@ def _narrow(kernel: Kernel) -> Iterator[Where]:
     table = kernel.table
     found = [
         (place, rows)
-        for ops in (LOADS, STORES)
+        for ops in (LOAD_OPS, STORE_OPS)
         for place, rows in _by_place(kernel, table.of(*ops))
         if (size := float(table.amount("bytes")[rows].max())) < 4
         and table.total("instructions", rows) * size >= thresholds.VECTOR_BYTES
@@ -238,7 +246,7 @@ def _spills(kernel: Kernel) -> Iterator[Where]:
 
 def _no_spills(kernel: Kernel, where: Where) -> Edit:
     table = kernel.table
-    moved = SECTOR_BYTES * table.sectors(*LOADS, *STORES)
+    moved = SECTOR_BYTES * table.sectors(*LOAD_OPS, *STORE_OPS)
     kept = dict.fromkeys(("l1", "l2", "lsu"), moved / max(1.0, moved + table.local_bytes))
     own = max(table.share("executed", where.mask), table.waits(where.mask))
     return Edit(max(own, kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
@@ -267,7 +275,7 @@ def _atomics(kernel: Kernel) -> Iterator[Where]:
     where its data says, and the tensor has more sectors than a program has lanes, few of them add to the same
     element, and there is no cause."""
     table = kernel.table
-    rows = table.of(*ATOMICS) & (table.amount("sectors") > 0)
+    rows = table.of(*ATOMIC_OPS) & (table.amount("sectors") > 0)
     waits = table.stalled(*_ATOMIC_WAITS, by=("atomic",)) + table.stalled("membar")
     if not waits or not rows.any() or _are_scattered(kernel, rows):
         return
@@ -291,12 +299,12 @@ def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
         room = sum(kernel.tensor_bytes.get(at, 0) for at in tensors)
         return room > SECTOR_BYTES * size_of(node.operands[0].type) or (kernel.emulated and bool(tensors))
 
-    apart = table.sectors(*ATOMICS) > LANES / 2 * table.total("executed", rows)
+    apart = table.sectors(*ATOMIC_OPS) > WARP_LANES / 2 * table.total("executed", rows)
     return bool(nodes) and all(map(has_room, nodes)) and apart
 
 
 def _fewer_atomics(kernel: Kernel, where: Where) -> Edit:
-    kept = {"l2": 1 - 2 * SECTOR_BYTES * kernel.table.sectors(*ATOMICS) / kernel.resources.l2_bytes}
+    kept = {"l2": 1 - 2 * SECTOR_BYTES * kernel.table.sectors(*ATOMIC_OPS) / kernel.resources.l2_bytes}
     return Edit(max(float(where.amounts["waits"]), kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
 
 

@@ -1,24 +1,36 @@
-"""Rules about products of matrices: whether tensor cores do them, and whether they wait."""
+"""Rules about products of matrices: whether tensor cores do them, of which tiles, and whether they wait."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from profscope.analysis.cause import of_instructions, of_peak, of_samples
-from profscope.analysis.evidence_table import CONVERSIONS, LOADS, MMA
+from profscope.analysis.evidence_table import CONVERSION_OPS, LOAD_OPS, MMA_OPS, SECTOR_BYTES
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, computed_by
+from profscope.analysis.rules.dataflow import CASTS, computed_by, is_dot
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.rule import HOPPER, Rule, Where, rows_removed
-from profscope.analysis.rules.tiles import OPERANDS, are_chained, larger_tiles, tile_of
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
-__all__ = ["RULES", "slow_products", "summed_products", "unoverlapped_products"]
+__all__ = [
+    "GROWS",
+    "OPERANDS",
+    "RULES",
+    "larger_tiles",
+    "slow_products",
+    "summed_products",
+    "tile_of",
+    "unoverlapped_products",
+]
 
+OPERANDS: Final = 2  # of a product, in front of what it adds to
+_TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
+GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
+"""Resources whose use grows with the bytes that a product loads."""
 _WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
 _WAITS: Final = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "gmma", "warpgroup_arrive")
 _FMA: Final = ("FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2")
@@ -101,9 +113,9 @@ def _by_fma(kernel: Kernel) -> Iterator[Where]:
     lines = dots or summed_products(graph)
     rows = kernel.at(lines) & table.of(*_FMA)
     if not dots:
-        rows |= kernel.at(graph.lines(CASTS.pattern)) & table.of(*CONVERSIONS)
+        rows |= kernel.at(graph.lines(CASTS.pattern)) & table.of(*CONVERSION_OPS)
     share = table.share("executed", rows)
-    if not lines or share < thresholds.MUCH or table.total("executed", table.of(*MMA)):
+    if not lines or share < thresholds.MUCH or table.total("executed", table.of(*MMA_OPS)):
         return
     place = table.place_executed(rows & kernel.at(lines)) or kernel.place
     fetches = graph.lines(r"^ttg\.(local_load|convert_layout)$")
@@ -121,7 +133,7 @@ def _small(kernel: Kernel) -> Iterator[Where]:
     products."""
     table, tensor = kernel.table, kernel.used.get("tensor", 0.0)
     wide = table.of(*_WGMMA)
-    sync = table.of(*MMA) & ~wide
+    sync = table.of(*MMA_OPS) & ~wide
     if tensor > thresholds.NEAR_ROOF or not (wide | sync).any() or kernel.graph.named("warp_specialize"):
         return
     shapes = [
@@ -192,7 +204,9 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
         return
     if tensor + max(kernel.used.get(pipe, 0.0) for pipe in PIPES) > 1:
         return  # they work at the same time
-    rows = kernel.at({each.line for *_, made in found for each in made} - {0}) & ~table.of(*MMA, *LOADS)
+    rows = kernel.at({each.line for *_, made in found for each in made} - {0}) & ~table.of(
+        *MMA_OPS, *LOAD_OPS
+    )
     waits = table.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
@@ -208,6 +222,59 @@ def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
         name="conversions" if by_casts else "",
         advice="store operands in the type of the dot; convert once, earlier" if by_casts else "",
     )  # fmt: skip
+
+
+# The tiles of products, and what larger ones would bring.
+
+
+class Tile(NamedTuple):
+    """Of the largest product, in a loop if one is there."""
+
+    rows: int
+    columns: int
+    product: Node
+
+
+def tile_of(kernel: Kernel) -> Tile | None:
+    found = [
+        (bool(node.loops), Tile(int(tile[1]), int(tile[2]), node))
+        for node in kernel.graph.named(DOTS)
+        if node.results and (tile := _TILE.match(node.results[0].type))
+    ]
+    return max(found, key=lambda each: (each[0], each[1].rows * each[1].columns))[1] if found else None
+
+
+def are_chained(graph: Graph) -> bool:
+    """Whether a product in a loop multiplies what another product of the step has made, as in attention."""
+    return any(
+        is_dot(each)
+        for node in graph.named(DOTS, loop=True)
+        for value in node.operands[:OPERANDS]
+        for each in computed_by(graph, value, node.loops[0])[0]
+    )
+
+
+def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
+    """What is removed, and what stays of resources' use, if tiles are as large as those of good products.
+
+    A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
+    Sides shorter than those of good products (64 rows, if a product multiplies what another has made, as in
+    attention) could be as long if other tiles load the same again: the one operand's bytes are asked for
+    several times as often as DRAM sends any. What is loaded once, stays, and so does a product that no loop
+    adds up."""
+    tile, table = tile_of(kernel), kernel.table
+    asked, read = SECTOR_BYTES * table.sectors(*LOAD_OPS), kernel.counters.get("dram_read", 0.0)
+    if not asked or tile is None or not kernel.graph.named(DOTS, loop=True):
+        return 0.0, {}
+    good = thresholds.WGMMA_SIDE if are_chained(kernel.graph) else thresholds.TILE_SIDE
+    sides = tile.rows + tile.columns
+    longer_rows, longer_columns = (
+        max(side, good) if asked * (sides - side) / sides >= thresholds.REREAD * read else side
+        for side in tile[:2]
+    )
+    left = (1 / longer_rows + 1 / longer_columns) / (1 / tile.rows + 1 / tile.columns)
+    again = max(0.0, 1 - read / asked) * asked / kernel.resources.l2_bytes
+    return (1 - left) * again, dict.fromkeys(GROWS, left) | {"l2": 1 - (1 - left) * again}
 
 
 _SEEN: Final = frozenset({"counters", "counts", "samples"})

@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMICS, LOADS, SECTOR_BYTES, Mask, Place
+from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, Mask, Place
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import LOADED
+from profscope.analysis.rules.products import GROWS, larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
-from profscope.analysis.rules.tiles import GROWS, larger_tiles, tile_of
 from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
 __all__ = ["RULES", "repeated_loads", "tensor_bytes"]
@@ -75,7 +75,7 @@ def _loaded_again(kernel: Kernel) -> Iterator[Where]:
     other loads behind it."""
     table = kernel.table
     for line, again in repeated_loads(kernel).items():
-        rows = kernel.at({line}) & table.of(*LOADS)
+        rows = kernel.at({line}) & table.of(*LOAD_OPS)
         if not table.total("sectors", rows):
             continue
         waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
@@ -176,12 +176,12 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     dram, read = kernel.used.get("dram", 0.0), kernel.counters.get("dram_read", 0.0)
     if dram < thresholds.BOUND or table.total("executed", table.of(*_UNCOUNTED)):
         return
-    asked = table.by_place(table.amount("sectors"), table.of(*LOADS) & (table.amount("sectors") > 0))
+    asked = table.by_place(table.amount("sectors"), table.of(*LOAD_OPS) & (table.amount("sectors") > 0))
     if not asked:
         return
     touched = {
         place: each * table.launches / SECTOR_BYTES
-        for place, each in _touched(kernel, table.of(*LOADS)).items()
+        for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
     }
     repeated = repeated_loads(kernel)
     sizes = {line: tensor_bytes(kernel, line) / SECTOR_BYTES for _, line in asked}
@@ -192,7 +192,7 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         if different[place] < touched[place] and place[1] not in repeated
         and not any(kernel.graph.depends(node.operands[0]).loads for node in kernel.accesses_at(place[1]))
     ]  # fmt: skip
-    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMICS)) - table.local_bytes
+    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS)) - table.local_bytes
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
@@ -219,7 +219,7 @@ def _sent_once(kernel: Kernel, where: Where) -> Edit:
     """DRAM sends each byte once, and fills L2 once. If one program can do what several do, it also asks L2
     once; but the tiles of a product are limited by registers."""
     table, resources, needed = kernel.table, kernel.resources, float(where.amounts["needed"])
-    loads = table.of(*LOADS)
+    loads = table.of(*LOAD_OPS)
     scaled = np.where(loads, needed / max(1.0, table.total("sectors", loads)), 1.0).clip(max=1.0)
     edit = Edit(0.0, sectors=table.amount("sectors") * scaled)
     kept = resources.kept(edit)
@@ -239,7 +239,7 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
         name: kernel.used.get(name, 0.0) / thresholds.attainable(name)
         for name in ("l2", "dram", "tensor", *GROWS)
     }
-    asked, read = SECTOR_BYTES * kernel.table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
+    asked, read = SECTOR_BYTES * kernel.table.sectors(*LOAD_OPS), kernel.counters.get("dram_read", 0.0)
     traffic = max(kernel.used.get(name, 0.0) for name in ("l2", "dram"))
     if "dram_read" not in kernel.counters or traffic < thresholds.BOUND or asked < thresholds.REREAD * read:
         return
@@ -248,7 +248,7 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
     if not removed or tile is None or max(used["l2"], used["dram"]) < used["tensor"]:
         return
     yield Where(
-        kernel.table.place_executed(kernel.table.of(*LOADS)) or kernel.place,
+        kernel.table.place_executed(kernel.table.of(*LOAD_OPS)) or kernel.place,
         cites={
             "rows": Quantity(tile.rows, "rows"), "columns": Quantity(tile.columns, "columns"),
             "asked": Quantity(asked / 1e6, "MB"), "ratio": Quantity(asked / max(1.0, read), "times"),

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from profscope.analysis.cause import Quantity, of_samples
-from profscope.analysis.evidence_table import LANES, MMA, Mask
+from profscope.analysis.evidence_table import MMA_OPS, WARP_LANES, Mask
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.dataflow import is_dot, is_load
@@ -163,10 +163,10 @@ def _lanes(kernel: Kernel) -> Iterator[Where]:
     masked = _masked(kernel, loads)
     is_alone = 0 < kernel.resources.resident_warps <= thresholds.SCHEDULERS
     waits = table.stalled(*_MEMORY_WAITS, *(RESULTS if is_alone else ()))
-    lost = LANES * table.amount("executed") - table.amount("threads")
+    lost = WARP_LANES * table.amount("executed") - table.amount("threads")
     in_loops = kernel.at(kernel.lines_in_loops)
     is_behind = table.share("executed", in_loops) > 1 / 2 and not (in_loops & loads).any()
-    works = in_loops & (table.all if is_behind else table.of(*MMA))
+    works = in_loops & (table.all if is_behind else table.of(*MMA_OPS))
     if masked > 0 and loads.any():
         yield Where(
             table.place_executed(works) or table.place_of_most(lost, loads) or kernel.place, table.all,
@@ -178,12 +178,12 @@ def _lanes(kernel: Kernel) -> Iterator[Where]:
 def _lines_of_all_lanes(kernel: Kernel) -> set[int]:
     """The lines that load an element or more of each lane of a CTA: of fewer, all lanes load the same."""
     loads = (node for node in kernel.graph.nodes if node.name in FROM_GLOBAL and node.operands)
-    return {node.line for node in loads if size_of(node.operands[0].type) >= kernel.lanes}
+    return {node.line for node in loads if size_of(node.operands[0].type) >= kernel.threads}
 
 
 def _masked(kernel: Kernel, loads: Mask) -> float:
     table = kernel.table
-    lanes = LANES * table.total("executed", loads)
+    lanes = WARP_LANES * table.total("executed", loads)
     return 1 - table.total("threads", loads) / max(1.0, lanes)
 
 
