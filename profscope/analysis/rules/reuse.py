@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from profscope.analysis.rules.products import GROWS, larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
-__all__ = ["RULES", "repeated_loads", "tensor_bytes"]
+__all__ = ["RULES", "repeated_loads", "tensor_bytes_at"]
 
 _OF_L1: Final = ("l1", "lsu")
 _QUEUED: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
@@ -116,7 +116,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     again = {}
     for line, size in touched.items():
         rests = [kernel.graph.depends(node.operands[0]) for node in kernel.accesses_at(line)]
-        tensor = tensor_bytes(kernel, line)
+        tensor = tensor_bytes_at(kernel, line)
         is_plain = line not in repeated and not any(each.loads or each.has_division for each in rests)
         if is_plain and size >= thresholds.REREAD * tensor:
             again[line] = size - tensor
@@ -125,8 +125,8 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     if not again or min(share, share * table.share("sectors", rows)) < thresholds.MUCH:
         return
     line = max(again, key=lambda each: again[each])
+    tensor = tensor_bytes_at(kernel, line)
     is_alike = not any(kernel.graph.depends(node.operands[0]).axes for node in kernel.accesses_at(line))
-    tensor = tensor_bytes(kernel, line)
     is_shared = is_alike and touched[line] <= tensor * kernel.grid
     yield Where(
         kernel.line(line), rows,
@@ -153,16 +153,16 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
     }
 
 
-def tensor_bytes(kernel: Kernel, line: int) -> float:
+def tensor_bytes_at(kernel: Kernel, line: int) -> float:
     """Of the tensors that loads at a line read from; infinite if one is not known."""
-    arguments: set[int] = set()
-    for node in kernel.accesses_at(line):
-        if node.name in FROM_GLOBAL:
-            of = kernel.graph.depends(node.operands[0]).arguments
-            if not of:
-                return math.inf
-            arguments |= of
-    return kernel.bytes_of(arguments)
+    return kernel.bytes_of(_tensors_at(kernel, line))
+
+
+def _tensors_at(kernel: Kernel, line: int) -> frozenset[int]:
+    """The positions of these tensors' arguments; none if one is not known."""
+    loads = [node for node in kernel.accesses_at(line) if node.name in FROM_GLOBAL]
+    found = [kernel.graph.depends(node.operands[0]).arguments or frozenset() for node in loads]
+    return frozenset[int]().union(*found) if all(found) else frozenset()
 
 
 # Bytes that DRAM, or L2, sends to several programs.
@@ -184,9 +184,9 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
     }
     repeated = repeated_loads(kernel)
-    sizes = {line: tensor_bytes(kernel, line) / SECTOR_BYTES for _, line in asked}
+    sizes = {line: tensor_bytes_at(kernel, line) / SECTOR_BYTES for _, line in asked}
     different = {place: min(touched[place] / _programs(kernel, place[1]), sizes[place[1]]) for place in asked}
-    needed = sum(different.values())
+    needed = _distinct(kernel, different)
     shared = [
         place for place in asked
         if different[place] < touched[place] and place[1] not in repeated
@@ -206,6 +206,14 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         },
         amounts={"needed": needed},
     )  # fmt: skip
+
+
+def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
+    """Sectors: those of lines that read from the same tensors are among these tensors'."""
+    by_tensors: defaultdict[frozenset[int], float] = defaultdict(float)
+    for (_, line), sectors in different.items():
+        by_tensors[_tensors_at(kernel, line)] += sectors
+    return sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in by_tensors.items())
 
 
 def _programs(kernel: Kernel, line: int) -> int:
