@@ -72,7 +72,8 @@ def _late(kernel: Kernel) -> Iterator[Where]:
 def _partial_sums(kernel: Kernel) -> Iterator[Where]:
     """Without it what a step only adds to a sum stays in registers, and warps meet once, behind the loop: no
     barrier keeps the loads of later steps from being in flight."""
-    table, lines = kernel.table, early_reductions(kernel.graph) - slow_products(kernel)
+    table, early = kernel.table, early_reductions(kernel.graph)
+    lines = early.keys() - slow_products(kernel)
     rows = kernel.at(lines)
     waits = table.waits(rows, *_MEETING)
     if waits < thresholds.MUCH or _has_mma(kernel):
@@ -80,7 +81,7 @@ def _partial_sums(kernel: Kernel) -> Iterator[Where]:
     loops = {loop for node in kernel.graph.named(_REDUCE) if node.line in lines for loop in node.loops}
     inside = {node.line for loop in loops for node in kernel.graph.inside(loop)} - {0}
     loads = table.waits(kernel.at(inside) & table.of_class(*LOADED), "long_scoreboard")
-    hidden = loads * (1 - 1 / thresholds.IN_FLIGHT) if kernel.warps > 1 else 0.0
+    hidden = loads * (1 - 1 / thresholds.IN_FLIGHT) if kernel.warps > 1 and all(early.values()) else 0.0
     yield _step(kernel, rows, rows & table.of(*_EXCHANGE, "SHFL"), waits, hidden)
 
 
@@ -89,7 +90,7 @@ def _needed_reductions(kernel: Kernel) -> Iterator[Where]:
     each warp did, and nobody waits for shared memory or other warps."""
     table = kernel.table
     across = table.of("LDS") & kernel.at(kernel.graph.lines(_REDUCE, loop=True))
-    lines = set(table.line[across].tolist()) - early_reductions(kernel.graph) - slow_products(kernel)
+    lines = set(table.line[across].tolist()) - early_reductions(kernel.graph).keys() - slow_products(kernel)
     rows = kernel.at(lines)
     shared = rows & table.of(*_EXCHANGE)
     in_warps = (1 - 1 / kernel.warps) * table.waits(rows & table.of_class("warp exchange"), *_MEETING)
@@ -116,10 +117,10 @@ def _met_once(kernel: Kernel, where: Where) -> Edit:
     return Edit(max(float(where.amounts["waits"]), held), edit.instructions)
 
 
-def early_reductions(graph: Graph) -> set[int]:
+def early_reductions(graph: Graph) -> dict[int, bool]:
     """The lines of reductions in loops that could come behind the loop: each step only adds the result to
     what the loop carries, and no earlier step has a part in what one of the loop's is of. A recurrence needs
-    its reductions in each step."""
+    its reductions in each step. And whether none has a part in any of them."""
     found: defaultdict[Node, dict[int, bool]] = defaultdict(dict)
     for node in graph.named(_REDUCE, loop=True):
         loop = node.loops[0]
@@ -127,23 +128,23 @@ def early_reductions(graph: Graph) -> set[int]:
             found[loop][node.line] = not any(
                 computed_by(graph, operand, loop)[1] for operand in node.operands
             )
-    return {line for lines in found.values() if any(lines.values()) for line in lines} - {0}
+    return {
+        line: all(lines.values()) for lines in found.values() if any(lines.values()) for line in lines if line
+    }
 
 
 def _is_accumulated(graph: Graph, reduction: Node, loop: Node) -> bool:
     """Whether all that uses a result in the loop combines it, element by element, with what the loop carries
     into what the loop carries on, and no step stores that."""
 
-    def combines(node: Node) -> bool:
-        return any(computed_by(graph, value, loop)[1] for value in node.operands)
-
-    def goes_on(node: Node) -> bool:
-        return node.loop is loop and is_elementwise(node) and not combines(node)
-
     def is_carried_on(node: Node) -> bool:
         users = list(graph.forward(node, graph.moves))
         is_yielded = any(each.name == "scf.yield" and each.loop is loop for each in users)
-        return is_elementwise(node) and is_yielded and not any(map(is_store, users))
+        is_combined = any(computed_by(graph, value, loop)[1] for value in node.operands)
+        return is_elementwise(node) and is_yielded and is_combined and not any(map(is_store, users))
+
+    def goes_on(node: Node) -> bool:
+        return node.loop is loop and is_elementwise(node) and not is_carried_on(node)
 
     users = [node for node in graph.forward(reduction, goes_on) if node.is_in(loop)]
     return bool(users) and all(goes_on(node) or is_carried_on(node) for node in users)

@@ -23,6 +23,7 @@ RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructio
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _CHOICES: Final = ("scf.while", "scf.if", "cf.cond_br", "cf.switch", "tt.call")
 _REDUCE: Final = r"^tt\.reduce$"
+_SCAN: Final = r"^tt\.scan$"
 _EXCHANGES: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 
@@ -169,7 +170,7 @@ def _many_warps(kernel: Kernel) -> Iterator[Where]:
     """What a CTA loads at once and reduces gives each thread no more than a vector of 16 bytes, so that warps
     exchange more than they add up. Without it a warp for each scheduler has more each: nobody waits for other
     warps, and shared memory passes no exchange."""
-    table, each = kernel.table, _bytes_reduced(kernel)
+    table, each = kernel.table, _bytes_combined(kernel, _REDUCE)
     if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or _is_streamed(kernel):
         return
     exchange = kernel.at(kernel.graph.lines(_REDUCE)) & table.of("LDS", "STS", "BAR", "SHFL")
@@ -192,6 +193,29 @@ def _fewer_warps(kernel: Kernel, where: Where) -> Edit:
     return Edit(max(part, waits), every, wavefronts=kernel.table.amount("wavefronts") * every)
 
 
+def _scanning_warps(kernel: Kernel) -> Iterator[Where]:
+    """The same of a scan, which a loop may have: without it there are fewer steps between warps."""
+    table, each = kernel.table, _bytes_combined(kernel, _SCAN)
+    rows = kernel.at(kernel.graph.lines(_SCAN)) & ~table.of("LDG", "STG")
+    waits = table.waits(rows)
+    if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or waits < thresholds.MUCH:
+        return
+    if (rows & table.of("BAR")).any():
+        yield Where(
+            kernel.place, rows,
+            cites={
+                "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
+                "waiting": of_samples(waits),
+            },
+            amounts={"waits": waits},
+        )  # fmt: skip
+
+
+def _fewer_scanning_warps(kernel: Kernel, where: Where) -> Edit:
+    part = 1 - thresholds.SCHEDULERS / kernel.warps
+    return Edit(part * float(where.amounts["waits"]), without(where.mask, part))
+
+
 def _is_streamed(kernel: Kernel) -> bool:
     return any(
         _STREAMS.search(node.name) and (node.name != "tt.load" or node.size)
@@ -200,11 +224,11 @@ def _is_streamed(kernel: Kernel) -> bool:
     )
 
 
-def _bytes_reduced(kernel: Kernel) -> float:
-    """Bytes that a thread has of the largest tensor that is reduced; infinite if there is none."""
+def _bytes_combined(kernel: Kernel, ops: str) -> float:
+    """Bytes that a thread has of the largest tensor that such ops combine; infinite if there is none."""
     sizes = [
         size_of(operand.type) * element_bytes(operand.type)
-        for node in kernel.graph.named(_REDUCE)
+        for node in kernel.graph.named(ops)
         for operand in node.operands
     ]
     return max(sizes) / kernel.threads if sizes else math.inf
@@ -240,6 +264,11 @@ RULES: Final = (
         "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _many_warps, _fewer_warps,
         "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the exchange "
         "with them",
+        "fewer warps (num_warps), so that each has more elements and less is exchanged",
+    ),
+    Rule(
+        "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _scanning_warps, _fewer_scanning_warps,
+        "{warps} a CTA, whose threads scan {each} each; {waiting} wait in the scan",
         "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),
 )  # fmt: skip

@@ -98,7 +98,9 @@ def _is_of_matrices(graph: Graph, product: Node) -> bool:
 
 def _broadcast_axes(graph: Graph, value: Value) -> set[int]:
     """The axes along which all elements are the same, as a value was broadcast along them."""
-    made = graph.maker(value, lambda node: CASTS.match(node.name) or node.name == "ttg.convert_layout")
+    made = graph.maker(
+        value, lambda node: CASTS.match(node.name) is not None or node.name == "ttg.convert_layout"
+    )
     if made is None or made.name != "tt.broadcast":
         return set()
     before, after = (re.findall(r"\d+(?=x)", each.type) for each in (made.operands[0], made.results[0]))
@@ -147,7 +149,7 @@ def _small(kernel: Kernel) -> Iterator[Where]:
     tile = tile_of(kernel)
     if tile is not None:
         at = 1 if narrow else 0
-        side, axes = tile[at], kernel.graph.depends(tile.product.operands[at]).axes
+        side, axes = (tile.rows, tile.columns)[at], kernel.graph.depends(tile.product.operands[at]).axes
         if side < thresholds.WGMMA_SIDE and (
             not axes or kernel.grid * side < kernel.sms * thresholds.WGMMA_SIDE
         ):
@@ -270,7 +272,7 @@ def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
     sides = tile.rows + tile.columns
     longer_rows, longer_columns = (
         max(side, good) if asked * (sides - side) / sides >= thresholds.REREAD * read else side
-        for side in tile[:2]
+        for side in (tile.rows, tile.columns)
     )
     left = (1 / longer_rows + 1 / longer_columns) / (1 / tile.rows + 1 / tile.columns)
     again = max(0.0, 1 - read / asked) * asked / kernel.resources.l2_bytes

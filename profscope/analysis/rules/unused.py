@@ -182,9 +182,14 @@ def _lines_of_all_lanes(kernel: Kernel) -> set[int]:
 
 
 def _masked(kernel: Kernel, loads: Mask) -> float:
-    table = kernel.table
-    lanes = WARP_LANES * table.total("executed", loads)
-    return 1 - table.total("threads", loads) / max(1.0, lanes)
+    """The part of the lanes that are masked off in loads: in loops, and outside of them, by how many
+    instructions are there. A part that loads nothing has what the other one loads."""
+    table, inside, masked = kernel.table, kernel.at(kernel.lines_in_loops), 0.0
+    for part in (inside, ~inside):
+        rows = loads & part if (loads & part).any() else loads
+        lanes = WARP_LANES * table.total("executed", rows)
+        masked += table.share("executed", part) * (1 - table.total("threads", rows) / max(1.0, lanes))
+    return masked
 
 
 def _copies(kernel: Kernel) -> Iterator[Where]:
