@@ -12,7 +12,8 @@ from profscope.analysis.rules.launch import differs_by_program
 from profscope.analysis.rules.memory import scattered_over
 from profscope.analysis.rules.products import summed_products
 from profscope.analysis.rules.unused import discarded_results, masked_loop
-from tests.support.ttgir_cases import CASES, graph
+from tests.support.corpus_findings import kept_findings, shown_graph
+from tests.support.ttgir_cases import CASES, TEXTS, graph
 
 
 def lines_marked(case: str, mark: str) -> set[int]:
@@ -112,3 +113,8 @@ def test_a_sum_of_what_was_loaded_could_come_behind_its_loop() -> None:
 )
 def test_each_factor_of_a_product_lacks_an_axis_that_the_other_has(of: str, is_product: bool) -> None:
     assert bool(summed_products(graph(f"sums-{of}"))) == is_product
+
+
+@pytest.mark.parametrize("text", sorted(path.name for path in TEXTS.glob("*.ttgir")))
+def test_facts_of_texts_are_those_that_are_kept(text: str) -> None:
+    assert shown_graph(graph(text.removesuffix(".ttgir"))) == kept_findings()[text]
