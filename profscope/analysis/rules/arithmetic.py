@@ -28,7 +28,6 @@ _ONE_OF_XU: Final = re.compile(r"divf|precise_sqrt")  # functions with one instr
 _RECIPROCAL: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and the opcodes that it has
 _ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
-_INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
 _BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
 _MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
@@ -144,15 +143,12 @@ def _is_by_one_number(division: Node) -> bool:
 
 def _converted(kernel: Kernel) -> Iterator[Where]:
     """Without it conversions that need not be there are gone, or all of them, if they fill the XU pipe, which
-    converts integers; which integer instructions belong to one is only known if its line has no other integer
-    arithmetic."""
+    converts integers."""
     table = kernel.table
     lines = _lines_that_fill_xu(kernel) or avoidable_casts(kernel.graph)
     if not lines or not _is_busiest(kernel):
         return
-    plain = lines - kernel.graph.lines(_INTEGERS)
     rows = (table.of(*CONVERSION_OPS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
-    rows |= table.of("PRMT", "SHF", "LOP3") & kernel.at(plain)
     taken = max(table.share("executed", rows) * kernel.used.get("issue", 0.0), table.waits(rows))
     yield _at(table.place_sampled(rows) or kernel.place, rows, taken, "conversions between types")
 
@@ -167,10 +163,9 @@ def _lines_that_fill_xu(kernel: Kernel) -> set[int]:
 
 
 def avoidable_casts(graph: Graph) -> set[int]:
-    """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
-    an operand of a product, which each program that loads it converts again. To widen what has been loaded,
-    and to narrow what is stored or multiplied, is what memory and tensor cores ask for; and only integers
-    have bits that can be mixed, as for random numbers."""
+    """The lines of conversions of tensors that need not be there: of what this loop does not load. To widen
+    what has been loaded, and to narrow what is stored or multiplied, is what memory and tensor cores ask for;
+    and only integers have bits that can be mixed, as for random numbers."""
     lines = set()
     for node in graph.nodes:
         if not CASTS.match(node.name) or not node.size:
@@ -178,12 +173,11 @@ def avoidable_casts(graph: Graph) -> set[int]:
         source = graph.maker(node.operands[0], graph.moves)
         is_loaded = source is not None and _is_loaded(graph, source) and source.loop is node.loop
         goals = [each for each in graph.forward(node, graph.moves) if not graph.moves(each)]
-        is_operand = any(is_dot(goal) for goal in goals)
         is_asked_for = all(is_dot(goal) or is_store(goal) for goal in goals)
         mixes = [source] if node.name in FROM_INTEGER else goals
         is_of_bits = any(each is not None and _BITS.match(each.name) for each in mixes)
         is_of_bits |= node.name in FROM_INTEGER and node.loop is None  # a position
-        if is_operand if is_loaded else not (is_asked_for or is_of_bits):
+        if not (is_loaded or is_asked_for or is_of_bits):
             lines.add(node.line)
     return lines - {0}
 

@@ -48,13 +48,11 @@ def _few_ctas(kernel: Kernel) -> Iterator[Where]:
 
 
 def _partial_wave(kernel: Kernel) -> Iterator[Where]:
-    """Without it the last wave is as full as the others: no SM has more CTAs than another, and as far as
-    nothing else is busy, no place of an SM is empty."""
+    """Without it the last wave is as full as the others: no SM has more CTAs than another."""
     if kernel.waves <= 1:
         return
     of_sm, of_places = (1 - each / math.ceil(each) for each in (kernel.grid / kernel.sms, kernel.waves))
-    lost = of_sm + max(0.0, of_places - of_sm) * (1 - min(1.0, max(kernel.used.values(), default=0.0)))
-    lost = min(lost, kernel.resources.idle) if kernel.resources.idle else lost
+    lost = min(of_sm, kernel.resources.idle) if kernel.resources.idle else of_sm
     yield Where(
         kernel.place,
         cites={

@@ -18,7 +18,7 @@ from profscope.analysis.evidence_table import (
     Mask,
     Place,
 )
-from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit, without
+from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
 from profscope.analysis.rules.launch import LOADED
@@ -107,7 +107,6 @@ def _is_torn_vector(kernel: Kernel, place: Place, rows: Mask) -> bool:
     width, run = int(table.amount("bytes")[rows].min()), kernel.run_bytes(place[1])
     # Each instruction may touch one sector more, as a run starts within a sector.
     is_vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal
-    is_vector &= table.total("instructions", rows) >= int(sectors / max(1.0, ideal))
     return is_vector and (sectors - ideal <= executed or not run or run > width)
 
 
@@ -159,8 +158,6 @@ def _narrow(kernel: Kernel) -> Iterator[Where]:
     ]
     part = sum(table.share("sectors", rows) for _, rows in found)
     for place, rows in found:
-        if table.share("sectors", rows) < thresholds.MUCH * part:
-            continue
         waits = table.waits(table.at_lines(place[0], {place[1]}), *LSU_QUEUES)
         yield Where(
             place, rows,
@@ -321,21 +318,13 @@ def _exposed(name: str, kernel: Kernel) -> Iterator[Where]:
     waits = table.waits(rows, "long_scoreboard")
     if waits < thresholds.MUCH or place[1] not in graph.lines(_LOADING, loop=True):
         return  # no load is earlier than one outside of loops
-    has_stages = graph.named(r"dot|mma", loop=True) and (
-        few or not graph.named(r"async_copy|async_tma", loop=True)
-    )
+    has_stages = graph.named(r"dot|mma", loop=True)
     if name == ("few-stages" if has_stages else "exposed-latency"):
         yield Where(place, rows, cites={"waiting": of_samples(waits)}, amounts={"waits": waits})
 
 
 def _hidden(kernel: Kernel, where: Where) -> Edit:
     return Edit(kernel.resources.hidden(float(where.amounts["waits"])))
-
-
-def _staged(kernel: Kernel, where: Where) -> Edit:
-    """Loads of a loop that go to shared memory by themselves are stored there by no thread."""
-    stores = kernel.table.of("STS") & kernel.at(kernel.graph.lines(r"^tt\.load$", loop=True))
-    return Edit(kernel.resources.hidden(float(where.amounts["waits"])), without(stores))
 
 
 _SEEN: Final = frozenset({"counts", "samples"})
@@ -374,7 +363,7 @@ RULES: Final = (
         _LATE, "load earlier, several at once, or keep more warps on an SM",
     ),
     Rule(
-        "few-stages", frozenset({"samples", "ttgir"}), partial(_exposed, "few-stages"), _staged, _LATE,
+        "few-stages", frozenset({"samples", "ttgir"}), partial(_exposed, "few-stages"), _hidden, _LATE,
         "more stages (num_stages of 3 or 4)",
     ),
 )  # fmt: skip

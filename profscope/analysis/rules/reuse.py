@@ -183,16 +183,14 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
         place: each * table.launches / SECTOR_BYTES
         for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
     }
-    repeated = repeated_loads(kernel)
     sizes = {line: tensor_bytes_at(kernel, line) / SECTOR_BYTES for _, line in asked}
     different = {place: min(touched[place] / _programs(kernel, place[1]), sizes[place[1]]) for place in asked}
     needed = _distinct(kernel, different)
     shared = [
         place for place in asked
-        if different[place] < touched[place] and place[1] not in repeated
-        and not any(kernel.graph.depends(node.operands[0]).loads for node in kernel.accesses_at(place[1]))
+        if different[place] < touched[place]
     ]  # fmt: skip
-    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS)) - table.local_bytes
+    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS))
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
