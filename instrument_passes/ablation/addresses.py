@@ -24,6 +24,14 @@ _ORDER: Final = re.compile(r"order = \[([\d, ]+)\]")
 _SLICE: Final = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$", re.DOTALL)
 _MOST_ELEMENTS: Final = 1 << 30
 _RESIDENT_TILES: Final = 8
+_DEEPEST: Final = 100  # ops behind an address that are looked at
+_PASS_ON: Final = (
+    "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "arith.extsi", "arith.extui", "arith.trunci",
+    "arith.remsi", "arith.remui",
+)  # fmt: skip
+"""Ops whose result grows as their first operand does; remainders do except where they begin anew."""
+_BY_ELEMENT: Final = ("arith.", "math.", "tt.addptr", "tt.splat", "tt.load")
+_SUMS: Final = ("arith.addi", "tt.addptr")
 _STEPS: Final = 61  # tiles between those of neighbouring programs, if loops move the access, too
 
 
@@ -128,23 +136,33 @@ def _are_neighbours(graph: Graph, pointer: Value) -> bool:
     if match is None:
         return False
     fastest = _fastest_first(graph.module, match[3], match[1].count("x"))[0]
-    found = False
-    terms = list((graph.affine(pointer) or {}).items())
-    while terms:
-        term, factor = terms.pop()
-        if term is None or fastest not in _axes_of(term.type) or not graph.depends(term).lanes:
-            continue
-        made = term.maker
-        if made is None and factor == 1 and term.around is not None and term.around.name in LOOPS:
-            begins_with = term.sources[0]
-            terms += (graph.affine(begins_with) or {begins_with: 0}).items()
-        elif made is not None and factor == 1 and made.name in ("arith.remsi", "arith.remui"):
-            terms += (graph.affine(made.operands[0]) or {made.operands[0]: 0}).items()
-        elif found or factor != 1 or made is None or made.name != "tt.make_range":
-            return False
-        else:
-            found = True
-    return found
+    return _step(pointer, fastest, {}, _DEEPEST) == 1
+
+
+def _step(value: Value, axis: int, known: dict[Value, int | None], deepest: int) -> int | None:
+    """By how much a value grows from one element to the next along an axis; None if that is not known."""
+    if axis not in _axes_of(value.type):
+        return 0
+    if value not in known:
+        known[value] = _step_of(value, axis, known, deepest - 1) if deepest else None
+    return known[value]
+
+
+def _step_of(value: Value, axis: int, known: dict[Value, int | None], deepest: int) -> int | None:
+    node = value.maker
+    if node is None:  # what a loop begins with
+        is_carried = value.around is not None and value.around.name in LOOPS and value.sources
+        return _step(value.sources[0], axis, known, deepest) if is_carried else None
+    if node.name in ("tt.make_range", "arith.constant"):
+        return int(node.name == "tt.make_range")
+    steps = [_step(each, axis, known, deepest) for each in node.operands]
+    if node.name in _PASS_ON:
+        return steps[0]
+    if None in steps or not node.name.startswith(_BY_ELEMENT):
+        return None
+    if not any(steps):
+        return 0
+    return sum(filter(None, steps)) if node.name in _SUMS else None
 
 
 def _axes_of(kind: str) -> list[int]:
