@@ -24,7 +24,7 @@ from bench.corpus.recording import prepared, runs_here
 from bench.diagnose import cases
 from bench.kernels import surroundings
 from profscope.device.backend import select
-from profscope.tuning.arguments import Arguments, bytes_behind
+from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments.builds import Builds
 from profscope.tuning.experiments.running import run
 from profscope.tuning.experiments.table import experiments_table, experiments_text
@@ -44,7 +44,7 @@ def measured(case: Case, builds: Builds, limit_s: float) -> pd.DataFrame:
             compiled = launch()
             arguments.keep_result()
             timer = PairTimer(machine, arguments.restore)
-            memory = bytes_behind(compiled, launch.given)
+            memory = extents(compiled, launch.given)
             results = run(compiled, launch, memory, timer, builds, limit_s)
             return experiments_table(results, compiled.name, 0, timer.unit)
         finally:

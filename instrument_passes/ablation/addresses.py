@@ -48,7 +48,10 @@ def why_fixed(graph: Graph, node: Node, memory: Mapping[int, int], *, resident: 
         return "it is in a partition"
     if " private " in node.around[-1].op.first_line:
         return "it is in a function that is not inlined"
-    arguments = graph.positions(pointer).arguments
+    dependence = graph.depends(pointer)
+    if dependence.of_data:
+        return "its addresses are data"
+    arguments = dependence.arguments
     if arguments is None or len(arguments) != 1:
         return "its memory is not that of one argument"
     if _fitting(pointer.type, memory.get(next(iter(arguments)), 0)) < elements(pointer.type):
@@ -66,7 +69,7 @@ def replace_addresses(graph: Graph, node: Node, memory: Mapping[int, int], *, re
     if why := why_fixed(graph, node, memory, resident=resident):
         raise PassError(f"{op.name}: {why}", op.module.filename, op.line)
     module = op.module
-    argument = next(iter(graph.positions(pointer).arguments or ()))
+    argument = next(iter(graph.depends(pointer).arguments or ()))
     base = node.around[-1].op.regions[0].entry.args[argument]
     begin, lines = _begin(graph, node, _fitting(pointer.type, memory[argument]), resident=resident)
     index, more = _positions(module, pointer.type)

@@ -31,13 +31,19 @@ class Conditions:
         self._move = _MOVES[target.partition(":")[0]]
         self._signs: dict[Block, str] = {}
 
-    def before(self, op: Op) -> str:
-        """Compute the condition in front of an op; its name. It is computed anew at each place, by assembly:
-        of a condition that is the same in all steps of a loop LLVM would make two loops.
+    def before(self, op: Op, *, changes: bool = False) -> str:
+        """Compute the condition in front of an op; its name. changes: LLVM may not see that it is the same in
+        all steps of a loop; of a branch in a loop it would make two loops.
 
         Raises PassError if the function has no fitting argument.
         """
         sign, name = self._sign(op), self._module.fresh("ablate")
+        if not changes:
+            op.insert_before(
+                f"{name}_least = arith.constant {_LEAST} : i32\n"
+                f"{name} = arith.cmpi slt, {sign}, {name}_least : i32"
+            )
+            return name
         op.insert_before(
             f"{name}_moved = tt.elementwise_inline_asm {self._move}, packed_element = 1 : i32, "
             f"pure = false}} {sign} : i32 -> i32\n"
@@ -99,7 +105,9 @@ def _entry(op: Op) -> Block:
 
 
 def _unknown(block: Block) -> Value | None:
-    """A pointer among the arguments, else an integer."""
+    """A pointer among the arguments, one that is used if there is any, else an integer."""
+    used = {name for op in block.module.walk() for name in op.operands}
     pointers = [each for each in block.args if each.type.startswith("!tt.ptr")]
+    pointers.sort(key=lambda each: each.name not in used)
     numbers = [each for each in block.args if each.type in ("i32", "i64")]
     return next(iter(pointers + numbers), None)

@@ -1,7 +1,7 @@
 """One op left out: a load, store or copy is masked off, any other op is put into a branch that nobody takes.
 
-The op stays in the code, so registers, shared memory and the other instructions stay as they are; what it
-reads is still computed. A value that it made is zero then, or what it would have changed: a dot hands its
+The op stays in the code, so registers, shared memory and the other instructions stay as they are, and what it
+reads is still computed. Its result is zero, or the operand that it would have changed: a dot hands its
 accumulator on, a function its argument.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from profscope.instrument_passes.ablation.condition import Conditions
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Op
 from profscope.instrument_passes.ir.signature import element_type, with_element
@@ -31,6 +32,8 @@ _NO_BRANCH: Final = re.compile(
     r"|wait_barrier$|arrive|barrier_expect|(init|inval)_barrier|commit_group$|tdm|cluster"
 )
 """What others wait for, or hand tokens to: left out, they would wait for ever."""
+_STAY_OUTSIDE: Final = ("ttg.local_load", "tt.load")
+"""Ops that no compiler moves into a branch."""
 _RESULTS: Final = re.compile(r"(\s*)(%[\w-]+)(:\d+)? = ")
 
 
@@ -50,15 +53,17 @@ def why_stays(op: Op) -> str:
     return ""
 
 
-def leave_out(op: Op, condition: str) -> None:
-    """condition: the name of an i1 that never holds. Raises PassError as `why_stays` says."""
+def leave_out(op: Op, conditions: Conditions) -> None:
+    """Raises PassError as `why_stays` says, or if the function has no argument for a condition."""
     if why := why_stays(op):
         raise PassError(f"{op.name}: {why}", op.module.filename, op.line)
     if op.name in _MASKED:
-        _mask_off(op, condition)
+        _mask_off(op, conditions.before(op))
     elif op.name == _TMA_LOAD:
-        _predicate_off(op, condition)
+        _predicate_off(op, conditions.before(op))
     else:
+        condition = conditions.before(op, changes=True)
+        _keep_operands(op, condition)
         _branch_around(op, condition)
 
 
@@ -126,6 +131,32 @@ def _bytes(op: Op) -> int:
         count *= int(size)
     bits = int(match[3]) if match[2] in ("f", "bf", "i") else 8  # f8E5M2 and the like
     return count * bits // 8
+
+
+def _keep_operands(op: Op, condition: str) -> None:
+    """Uses of the operands that nobody makes, outside of the branch: else compilers would compute them only
+    there, and the experiment would leave out what computes them, too."""
+    passed_on = {_passed_on(op, each.type) for each in op.results}
+    for name, kind in zip(op.operands, op.operand_types, strict=True):
+        if (
+            name in passed_on
+            or not kind.startswith("tensor<")
+            or not _zero(kind)
+            or element_type(kind) == "i1"
+        ):
+            continue
+        made = op.resolve(name)
+        if made is not None and isinstance(made.owner, Op) and made.owner.name in _STAY_OUTSIDE:
+            continue
+        p, element = op.module.fresh("ablate"), element_type(kind)
+        pointers, masks = with_element(kind, f"!tt.ptr<{element}>"), with_element(kind, "i1")
+        op.insert_before(
+            f"{p}_at = arith.extsi {condition}_moved : i32 to i64\n"
+            f"{p}_pointer = tt.int_to_ptr {p}_at : i64 -> !tt.ptr<{element}>\n"
+            f"{p}_pointers = tt.splat {p}_pointer : !tt.ptr<{element}> -> {pointers}\n"
+            f"{p}_mask = tt.splat {condition} : i1 -> {masks}\n"
+            f"tt.store {p}_pointers, {name}, {p}_mask : {pointers}"
+        )
 
 
 def _branch_around(op: Op, condition: str) -> None:

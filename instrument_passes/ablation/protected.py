@@ -6,7 +6,8 @@ Without them other ops would do other work, and the experiment would measure tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
@@ -19,35 +20,59 @@ __all__ = ["Protected", "why_refused"]
 _POLLS: Final = re.compile(r"tt\.atomic_(cas|poll)$|amdg\.buffer_atomic_cas$|lock_(acquire|release)$")
 _NUMBERS: Final = ("i1", "i32", "i64", "index")
 _ADDRESSES: Final = ("load", "store", "atomic", "async_copy", "local", "mma", "view", "reduce")
-_ASSERTS: Final = ("tt.assert", "cf.assert")
+_ASSERTS: Final = ("tt.assert", "cf.assert", "tt.print")
+_READ_AGAIN: Final = "what it writes is read again, and an address or a branch rests on it"
 _TO_GLOBAL: Final = re.compile(
     r"tt\.(store|atomic_\w+|descriptor_(store|scatter|reduce))$|async_tma_(copy_local_to_global|scatter|reduce)$"
     r"|amdg\.(buffer|masked)_(store|atomic_rmw)$"
 )
 
 
-def why_refused(graph: Graph) -> str:
-    """Why no experiment is made with a kernel: it waits for others and might not end. "" if it does not."""
+def why_refused(graph: Graph, alike: Mapping[int, int] = MappingProxyType({})) -> str:
+    """Why no experiment is made with a kernel: a loop of it may wait for others. "" if none does.
+
+    alike: see `Protected`.
+    """
+    written = _Memory(graph, alike).written()
     for node in graph.nodes:
-        if _POLLS.search(node.name):
+        if _POLLS.search(node.name) and node.loops:
             return f"{_at(node)}it waits for other programs ({node.name})"
-        if node.name == "scf.while":
-            conditions = [each for end in graph.ends(node) for each in end.operands[:1]]
-            for maker in graph.backward(conditions):
-                if maker.is_in(node) and (_reads(maker) or _is_impure_assembly(maker)):
-                    return f"{_at(node)}a loop waits for what {maker.name} reads"
+        if node.name != "scf.while":
+            continue
+        conditions = [each for end in graph.ends(node) for each in end.operands[:1]]
+        for maker in graph.backward(conditions):
+            if maker.is_in(node) and _may_wait(graph, node, maker, written, alike):
+                return f"{_at(node)}a loop may wait for what {maker.name} reads"
     return ""
 
 
-class Protected:
-    """Of a module's graph."""
+def _may_wait(
+    graph: Graph, loop: Node, reader: Node, written: set[int] | None, alike: Mapping[int, int]
+) -> bool:
+    """Whether a loop may read the same place until others write there."""
+    if _is_impure_assembly(reader) or ATOMICS.match(reader.name):
+        return True
+    if not _reads(reader):
+        return False
+    read = _Memory(graph, alike).behind(reader.operands)
+    if "isVolatile = true" in reader.text or written is None or read is None or read & written:
+        return True
+    return loop not in graph.depends(reader.operands[0]).varies_in
 
-    def __init__(self, graph: Graph) -> None:
+
+class Protected:
+    """Of a module's graph. alike: by argument, one number for all whose memory overlaps; one that is missing
+    overlaps none."""
+
+    def __init__(self, graph: Graph, alike: Mapping[int, int] = MappingProxyType({})) -> None:
         self._graph = graph
+        self._memory = _Memory(graph, alike)
         self._why: dict[Node, str] = {}
         for reason, values in _roots(graph):
             self._protect(reason, values)
-        self._protect_what_is_read_back()
+        while self._protect_what_is_read_back():
+            pass
+        self._protect_barriers()
 
     def why_not(self, node: Node) -> str:
         """Why an op must keep what it computes; "" if it need not."""
@@ -62,21 +87,67 @@ class Protected:
                 if WRITES.search(each.name) and any(self._graph.buffer(of) is node for of in each.operands):
                     self._why.setdefault(each, reason)
 
-    def _protect_what_is_read_back(self) -> None:
-        """Writes to memory from which the kernel loads what is protected, and what they write."""
-        read: set[int] = set()
-        for node, _ in list(self._why.items()):
-            if _reads(node):
-                read |= self._graph.positions(*node.operands).arguments or set()
+    def _protect_what_is_read_back(self) -> bool:
+        """Writes to memory from which the kernel loads what is protected, and what they write. Whether there
+        was one more."""
+        read: set[int] | None = set()
+        for node in self._why:
+            if _reads(node) and read is not None:
+                behind = self._memory.behind(node.operands)
+                read = None if behind is None else read | behind
         for node in self._graph.nodes:
             if not _TO_GLOBAL.search(node.name) or node in self._why:
                 continue
-            pointers = [each for each in node.operands if _is_pointer(each)]
-            written = self._graph.positions(*pointers).arguments if pointers else None
-            if read and (written is None or written & read):
-                reason = "what it writes is read again, and an address or a branch rests on it"
-                self._why[node] = reason
-                self._protect(reason, node.operands)
+            written = self._memory.behind([each for each in node.operands if _is_pointer(each)])
+            if read is None or (read and (written is None or written & read)):
+                self._why[node] = _READ_AGAIN
+                self._protect(_READ_AGAIN, node.operands)
+                return True
+        return False
+
+    def _protect_barriers(self) -> None:
+        """They order protected writes and the reads behind them."""
+        writes = any(_TO_GLOBAL.search(node.name) or WRITES.search(node.name) for node in self._why)
+        for node in self._graph.nodes if writes else ():
+            info = info_of(node.op)
+            if info is not None and info.cls == "barrier":
+                self._why.setdefault(node, "an address or a branch rests on what it orders")
+
+
+class _Memory:
+    """Which of the kernel's arguments values point into."""
+
+    def __init__(self, graph: Graph, alike: Mapping[int, int]) -> None:
+        self._graph = graph
+        self._alike = alike
+
+    def behind(self, values: Iterable[Value]) -> set[int] | None:
+        """By number, those with overlapping memory as one; None if that is not known. What was loaded is no
+        pointer into what it was loaded from."""
+        left, seen, found = list(values), set[Value](), set[int]()
+        while left:
+            value = left.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value.maker is not None:
+                if value.maker.name == "tt.int_to_ptr" or (_is_pointer(value) and _reads(value.maker)):
+                    return None
+                left += () if _reads(value.maker) else value.sources
+            elif value.around is not None and value.around.name == "tt.func" and not value.sources:
+                if _is_pointer(value):
+                    found.add(self._alike.get(value.index, value.index))
+            else:
+                left += value.sources
+        return found
+
+    def written(self) -> set[int] | None:
+        """By all of the kernel's ops."""
+        pointers = [
+            each for node in self._graph.nodes if _TO_GLOBAL.search(node.name)
+            for each in node.operands if _is_pointer(each)
+        ]  # fmt: skip
+        return self.behind(pointers)
 
 
 def _roots(graph: Graph) -> Iterator[tuple[str, list[Value]]]:
@@ -88,7 +159,7 @@ def _roots(graph: Graph) -> Iterator[tuple[str, list[Value]]]:
         elif node.name in ("scf.if", "cf.cond_br", "cf.switch", "scf.condition", "scf.index_switch"):
             yield f"a branch{_line(node)} rests on it", operands[:1]
         elif node.name in _ASSERTS:
-            yield f"an assertion{_line(node)} rests on it", operands
+            yield f"an assertion or a print{_line(node)} rests on it", operands
         elif _is_impure_assembly(node):
             yield f"assembly{_line(node)} with effects of its own uses it", operands
         elif (info := info_of(node.op)) is not None:

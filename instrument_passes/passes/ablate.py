@@ -69,7 +69,9 @@ class Ablate(Pass):
             raise PassError(why, module.filename)
         chosen = [node for at, node in enumerate(graph.nodes) if self._means(at, node)]
         if not chosen:
-            raise PassError("no op is chosen", module.filename)
+            wanted = {"ops": self.ops, "lines": self.lines, "numbers": self.numbers}
+            asked = " ".join(f"{name}={';'.join(values)}" for name, values in wanted.items() if values)
+            raise PassError(f"no op that can be left out is {asked}", module.filename)
         protected = Protected(graph)
         for node in chosen:
             if why := protected.why_not(node):
@@ -78,7 +80,7 @@ class Ablate(Pass):
         conditions = Conditions(module)
         for node in chosen:
             if self.how == OFF:
-                leave_out(node.op, conditions.before(node.op))
+                leave_out(node.op, conditions)
             else:
                 replace_addresses(graph, node, memory, resident=self.how == RESIDENT)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -68,11 +69,13 @@ def loaded(kernel: CompiledKernel, bare: CompiledKernel) -> CompiledKernel:
 
 
 class Instead:
-    """Launches of a kernel go to another one, or to itself. kernel: the one to launch, None for itself."""
+    """Launches of a kernel by this thread go to another one, or to itself. kernel: the one to launch, None
+    for itself."""
 
     def __init__(self, bare: CompiledKernel) -> None:
         self.bare = bare
         self.kernel: CompiledKernel | None = None
+        self._thread = threading.get_ident()
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -82,7 +85,7 @@ class Instead:
         def get(kernel: CompiledKernel) -> Any:
             run = original.__get__(kernel, CompiledKernel)
             other = self.kernel
-            if kernel is not self.bare or other is None:
+            if kernel is not self.bare or other is None or threading.get_ident() != self._thread:
                 return run
             launcher: Any = other._run
 

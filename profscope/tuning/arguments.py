@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-__all__ = ["DIFFERENT", "TOLERANCE", "Arguments", "bytes_behind", "bytes_reached"]
+__all__ = ["DIFFERENT", "TOLERANCE", "Arguments", "bytes_reached", "extents"]
 
 BIT_EQUAL: Final = "bit-equal"
 CLOSE: Final = "close"
@@ -85,19 +85,21 @@ class Arguments:
         return next((each for each in (DIFFERENT, CLOSE) if each in found), BIT_EQUAL)
 
 
-def bytes_behind(compiled: Any, given: Mapping[str, Any]) -> dict[int, int]:
-    """The bytes from a tensor's first element to the end of its storage, by the number of the compiled
-    kernel's parameter. given: arguments by name. Parameters behind a tuple or descriptor are left out.
+def extents(compiled: Any, given: Mapping[str, Any]) -> dict[int, range]:
+    """The addresses of the first byte of a tensor and of the first behind its last element, by the number of
+    the compiled kernel's parameter. given: arguments by name. Parameters behind a tuple or descriptor are
+    left out.
     """
-    found: dict[int, int] = {}
+    found: dict[int, range] = {}
     parameters = ((name, kind) for name, kind in compiled.src.signature.items() if kind != "constexpr")
     for at, (name, kind) in enumerate(parameters):
         if not isinstance(kind, str) or kind.startswith("tensordesc"):
             break
         tensor = given.get(name)
         if isinstance(tensor, torch.Tensor):
-            storage = tensor.untyped_storage()
-            found[at] = storage.data_ptr() + storage.nbytes() - tensor.data_ptr()
+            begin, sizes = tensor.data_ptr(), zip(tensor.shape, tensor.stride(), strict=True)
+            last = sum((size - 1) * stride for size, stride in sizes) if tensor.numel() else -1
+            found[at] = range(begin, begin + (last + 1) * tensor.itemsize)
     return found
 
 

@@ -19,7 +19,7 @@ from profscope.options import Options
 from profscope.profiles import Profile
 from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
-from profscope.tuning.arguments import Arguments, bytes_behind
+from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments.builds import Builds
 from profscope.tuning.experiments.checked import checked
 from profscope.tuning.experiments.running import Result, run
@@ -86,7 +86,7 @@ def _experiments(
 ) -> list[Result]:
     """Of a launch and what launches it, which differ if a configuration was chosen."""
     with Builds().open() as builds:
-        return run(compiled, launcher, bytes_behind(compiled, launch.given), timer, builds, limit_s / 2)
+        return run(compiled, launcher, extents(compiled, launch.given), timer, builds, limit_s / 2)
 
 
 def _copied(launch: Launch) -> Arguments:

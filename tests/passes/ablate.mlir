@@ -12,8 +12,7 @@
 // STORE: [[AT:%[a-z0-9_]+]] = tt.ptr_to_int %x_ptr : !tt.ptr<f32> -> i64
 // STORE: [[HIGH:%[a-z0-9_]+]] = arith.shrsi [[AT]]
 // STORE: [[SIGN:%[a-z0-9_]+]] = arith.trunci [[HIGH]] : i64 to i32
-// STORE: [[MOVED:%[a-z0-9_]+]] = tt.elementwise_inline_asm "mov.b32 $0, $1;"{{.*}} pure = false} [[SIGN]]
-// STORE: [[NEVER:%[a-z0-9_]+]] = arith.cmpi slt, [[MOVED]]
+// STORE: [[NEVER:%[a-z0-9_]+]] = arith.cmpi slt, [[SIGN]]
 // STORE: [[ALL:%[a-z0-9_]+]] = tt.splat [[NEVER]] : i1 -> tensor<1024xi1, #blocked>
 // STORE: [[BOTH:%[a-z0-9_]+]] = arith.andi %mask_3, [[ALL]] : tensor<1024xi1, #blocked>
 // STORE: tt.store %{{[0-9]+}}, %{{[0-9]+}}, [[BOTH]] : tensor<1024x!tt.ptr<f32>, #blocked>
@@ -30,13 +29,17 @@
 // TMA: ttng.barrier_expect {{[^ ]+}}, 0,
 // TMA: ttng.async_tma_copy_global_to_local {{.*}}, %ablate_{{[0-9]+}} :
 
-// The accumulator goes on.
+// The accumulator goes on. LLVM may not see that the condition is the same in all steps.
+// DOT: [[MOVED:%[a-z0-9_]+]] = tt.elementwise_inline_asm "mov.b32 $0, $1;"{{.*}} pure = false}
+// DOT: arith.cmpi slt, [[MOVED]]
 // DOT: [[ACC:%acc_[0-9]+]] = scf.if
 // DOT-NEXT: [[NEW:%[a-z0-9_]+]] = tt.dot {{.*}}, [[OLD:%acc_[0-9]+]], inputPrecision
 // DOT-NEXT: scf.yield [[NEW]]
 // DOT-NEXT: } else {
 // DOT-NEXT: scf.yield [[OLD]]
 
+// What is reduced has a use outside of the branch, so that it is computed there.
+// REDUCE: tt.store %ablate_{{[0-9]+}}_pointers, %x_13, %ablate_{{[0-9]+}}_mask
 // REDUCE: %x_14 = scf.if
 // REDUCE-NEXT: "tt.reduce"(%x_13)
 // REDUCE: %y = scf.if
@@ -44,7 +47,7 @@
 // What the function has is handed to the partitions.
 // PARTITION: ttg.warp_specialize(%x_ptr, %out_ptr, [[SIGN:%ablate_[0-9]+]])
 // PARTITION: partition0(%{{[^,]+}}, %{{[^,]+}}, [[OWN:%[a-z0-9_]+]]: i32)
-// PARTITION: pure = false} [[OWN]] : i32 -> i32
+// PARTITION: arith.cmpi slt, [[OWN]]
 
 // AMD: tt.elementwise_inline_asm "v_mov_b32 $0, $1" {constraints = "=v,v"
 // AMD: scf.if

@@ -18,7 +18,7 @@ import profscope
 from profscope.compat.edited import Instead, options_of
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.device.backend import Backend, select
-from profscope.tuning.arguments import Arguments, bytes_behind
+from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments import builds as builds_module
 from profscope.tuning.experiments.builds import Builds
 from profscope.tuning.experiments.running import run
@@ -73,7 +73,7 @@ def measured(
     compiled = launch()
     arguments.keep_result()
     timer = PairTimer(machine, arguments.restore)
-    results = run(compiled, launch, bytes_behind(compiled, launch.given), timer, builds, 120.0)
+    results = run(compiled, launch, extents(compiled, launch.given), timer, builds, 120.0)
     arguments.reset()
     return experiments_table(results, compiled.name, 3, timer.unit)
 
@@ -129,7 +129,7 @@ def test_a_kernel_that_waits_for_others_is_not_tried(emulator: Backend, building
     lock, total = torch.zeros(1, dtype=torch.int32), torch.zeros(1)
     table = measured(lock_kernel, (2,), [lock, total, torch.ones(2)], {}, emulator, building)
     assert len(table) == 1
-    assert "waits for" in table["why_not"].iloc[0]
+    assert "may wait for" in table["why_not"].iloc[0]
     assert "no experiment: " in "\n".join(experiments_text(table))
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from profscope.compat.edited import Options
@@ -26,7 +28,7 @@ from profscope.threads import WorkerPool
 __all__ = ["Builds", "Built", "Job"]
 
 _MOST_WORKERS: Final = 8
-_LONGEST_S: Final = 120.0
+_LONGEST_S: Final = 60.0
 _PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -58,7 +60,8 @@ class Builds:
         self._count = 0
         cores = len(os.sched_getaffinity(0))
         self._pool = WorkerPool(min(_MOST_WORKERS, max(1, cores - 1)), "profscope-build")
-        self._idle: list[subprocess.Popen[bytes]] = []
+        self._idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        self._all: list[subprocess.Popen[bytes]] = []
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Builds]:
@@ -66,8 +69,10 @@ class Builds:
         try:
             yield self
         finally:
+            for process in self._all:  # on which threads that wait for an answer go on
+                process.kill()
             self._pool.shutdown(cancel_futures=True)
-            for process in self._idle:
+            for process in self._all:
                 _ended(process)
             self._folder.cleanup()
 
@@ -80,16 +85,29 @@ class Builds:
         return self._pool.submit(self._built, job)
 
     def _built(self, job: Job) -> Built:
-        process = self._idle.pop() if self._idle else _started()
+        try:
+            try:
+                process = self._idle.get_nowait()
+            except Empty:
+                process = _started()
+                self._all.append(process)
+            return self._answered(process, job)
+        except OSError as error:
+            return Built(job.path, f"no process could build it: {error}")
+
+    def _answered(self, process: subprocess.Popen[bytes], job: Job) -> Built:
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError):  # it is gone, as its answer tells
             pickle.dump(job, process.stdin)
             process.stdin.flush()
+        if not select.select([process.stdout], [], [], _LONGEST_S)[0]:
+            process.kill()
+            return Built(job.path, f"the compiler took more than {_LONGEST_S:.0f} s")
         line = process.stdout.readline()
         if not line.endswith(b"\n"):
             return Built(job.path, _why_ended(_ended(process)))
-        self._idle.append(process)
+        self._idle.put(process)
         answer: dict[str, Any] = json.loads(line)
         return Built(job.path, answer["failed"], answer["instructions"])
 
@@ -110,11 +128,7 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
         assert pipe is not None
         with contextlib.suppress(OSError):
             pipe.close()
-    try:
-        return process.wait(_LONGEST_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
+    return process.wait()
 
 
 def _why_ended(status: int) -> str:

@@ -40,18 +40,19 @@ class Experiment:
 
 
 class Plan:
-    """Of one module's text. memory: bytes behind each of the kernel's pointers, by argument. registers: of
-    a thread, the most that experiments may take; 0 if unknown.
+    """Of one module's text. memory: the addresses behind each of the kernel's pointers, by argument.
+    registers: of a thread, the most that experiments may take; 0 if unknown.
 
     refused: why there is none at all, else "".
     """
 
-    def __init__(self, text: str, memory: Mapping[int, int], registers: int) -> None:
+    def __init__(self, text: str, memory: Mapping[int, range], registers: int) -> None:
         self._text = _with_registers(text, registers)
-        self._memory = memory
+        self._memory = {at: len(addresses) for at, addresses in memory.items()}
         self._graph = Graph(parse(text))
-        self.refused = why_refused(self._graph)
-        self._protected = Protected(self._graph)
+        alike = _overlapping(memory)
+        self.refused = why_refused(self._graph, alike)
+        self._protected = Protected(self._graph, alike)
         self._places = Places()
         self.lines = [] if self.refused else list(self._lines())
         self.groups = list(self._groups())
@@ -59,7 +60,10 @@ class Plan:
     def addresses(self, line: Experiment) -> list[Experiment]:
         """The experiments with the addresses of a line that can be left out. Stores of all programs to a few
         places would wait for each other, so they are not made resident."""
-        is_store = any("store" in self._graph.nodes[number].name for number in line.numbers)
+        names = {self._graph.nodes[number].name for number in line.numbers}
+        if any("atomic" in name for name in names):
+            return []
+        is_store = any("store" in name for name in names)
         return [self._checked(line, how) for how in ((CONTIGUOUS,) if is_store else (CONTIGUOUS, RESIDENT))]
 
     @property
@@ -109,6 +113,17 @@ class Plan:
             how, free or line.numbers, line.group, line.op, line.file, line.line, line.depth,
             "" if free else why[0],
         )  # fmt: skip
+
+
+def _overlapping(memory: Mapping[int, range]) -> dict[int, int]:
+    """By argument the first of those whose memory overlaps."""
+    found: dict[int, int] = {}
+    for at, own in memory.items():
+        others = [each for each in found if memory[each].start < own.stop and own.start < memory[each].stop]
+        joined = {found[each] for each in others}
+        found[at] = min(joined, default=at)
+        found |= {each: found[at] for each, first in found.items() if first in joined}
+    return found
 
 
 def _with_registers(text: str, registers: int) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from profscope.compat.edited import Instead, build, loaded, options_of
+from profscope.compat.triton_parts import knobs
 from profscope.instrument_passes.analyses.occupancy import limits_of
 from profscope.instrument_passes.errors import IRError, PassError
 from profscope.instrument_passes.passes.ablate import OFF, RESIDENT
@@ -23,6 +24,8 @@ __all__ = ["Result", "run"]
 _WORTH_PCT: Final = 5.0
 _MOST_TIMES: Final = 10
 _FEWEST, _MOST = 16, 255  # registers of a thread
+_OUT_OF_TIME: Final = "out of time (limit_s=)"
+_ABOVE_GROUP_PCT: Final = 5.0
 _OF_SPILLS: Final = 0.25
 _OF_ADDRESSES_AT_MOST: Final = 0.1  # of the instructions
 _ENOUGH_S: Final = 0.2  # for the pairs of one experiment
@@ -30,7 +33,10 @@ _SAME_INSTRUCTIONS: Final = (
     "global load", "global store", "shared load", "shared store", "local load", "local store", "atomic",
     "async copy", "tma", "mma", "special function", "warp exchange",
 )  # fmt: skip
-_OF_ADDRESSES: Final = ("global load", "global store", "async copy", "special function", "warp exchange")
+_OF_ADDRESSES: Final = (
+    "global load", "global store", "async copy", "special function", "warp exchange", "shared load",
+    "shared store",
+)  # fmt: skip
 """What other addresses may change: wider accesses, and a division that is no longer needed."""
 
 
@@ -51,10 +57,17 @@ class Result:
 
 
 def run(
-    compiled: Any, launch: Launcher, memory: dict[int, int], timer: PairTimer, builds: Builds, limit_s: float
+    compiled: Any,
+    launch: Launcher,
+    memory: dict[int, range],
+    timer: PairTimer,
+    builds: Builds,
+    limit_s: float,
 ) -> list[Result]:
     """compiled: the kernel that `launch` launches. memory: see `Plan`. limit_s: for all of them."""
     end = time.monotonic() + limit_s
+    if knobs.compilation.always_compile:
+        return [_none("TRITON_ALWAYS_COMPILE is set: what other processes build is not taken")]
     try:
         plan = Plan(compiled.asm["ttgir"], memory, _most_registers(compiled))
     except IRError as error:
@@ -65,6 +78,15 @@ def run(
     with instead.installed():
         runner = _Runner(plan, builds, instead, launch, timer, end)
         return list(runner.results())
+
+
+def _compared(part: Result, whole: Result | None) -> Result:
+    """What saves more than the same and more left out, has changed something else."""
+    if part.pairs is None or whole is None or whole.pairs is None or part.changed:
+        return part
+    if part.saved_pct <= whole.saved_pct + _ABOVE_GROUP_PCT:
+        return part
+    return replace(part, changed=f"saves more than to leave out {whole.experiment.op}")
 
 
 def _none(why: str) -> Result:
@@ -94,20 +116,18 @@ class _Runner:
         bare = self._timer.once(self._launch)
         groups = [self._made(each, bare) for each in plan.groups]
         yield from groups
-        cheap = {each.experiment.group for each in groups if not self._is_worth(each)}
+        timed = {each.experiment.group: each for each in groups if each.pairs is not None}
+        cheap = {group for group, each in timed.items() if not self._is_worth(each)}
         done = [self._made(each, bare) for each in lines if each.why_not or each.group not in cheap]
+        done = [_compared(each, timed.get(each.experiment.group)) for each in done]
         yield from done
-        costly = sorted((each for each in done if self._is_worth(each)), key=lambda each: -each.saved_pct)
-        more = [
-            other
-            for each in costly
-            if each.experiment.group == "memory"
-            for other in plan.addresses(each.experiment)
-        ]
-        for experiment in more:
+        costly = [each for each in done if each.experiment.group == "memory" and self._is_worth(each)]
+        costly.sort(key=lambda each: -each.saved_pct)
+        more = [(other, each) for each in costly for other in plan.addresses(each.experiment)]
+        for experiment, _ in more:
             self._begin(experiment)
-        for experiment in more:
-            yield self._made(experiment, bare)
+        for experiment, line in more:
+            yield _compared(self._made(experiment, bare), line)
 
     def _is_worth(self, result: Result) -> bool:
         return result.pairs is not None and 100 * (1 - result.pairs.ratio.low) >= _WORTH_PCT
@@ -128,10 +148,14 @@ class _Runner:
         if isinstance(begun, str):
             return Result(experiment, why_not=begun)
         if time.monotonic() > self._end:
-            return Result(experiment, why_not="out of time (limit_s=)")
-        built, unedited = begun.result(), self._unedited.result()
-        if built.failed:
-            return Result(experiment, why_not=built.failed)
+            return Result(experiment, why_not=_OUT_OF_TIME)
+        try:
+            left = max(0.0, self._end - time.monotonic())
+            built, unedited = begun.result(left), self._unedited.result(left)
+        except TimeoutError:
+            return Result(experiment, why_not=_OUT_OF_TIME)
+        if failed := built.failed or unedited.failed:
+            return Result(experiment, why_not=failed)
         try:
             kernel = loaded(build(built.path, self._options), self._instead.bare)
             pairs = self._timed(kernel, bare)
@@ -170,6 +194,8 @@ class _Runner:
             was, now = before.get(kind, 0), after.get(kind, 0)
             if was == now or not kind.startswith(_SAME_INSTRUCTIONS):
                 continue
+            if experiment.how == OFF and kind.startswith("global store") and now > was:
+                continue  # uses of operands that nobody makes
             if kind.startswith("local") and abs(now - was) <= _OF_SPILLS * was:
                 continue
             if experiment.how == OFF or not kind.startswith(_OF_ADDRESSES):

@@ -24,6 +24,7 @@ _COLUMNS: Final = (
     "high_pct",
 )
 _SHOWN_PCT: Final = 2.0
+_LITTLE_PCT: Final = 15.0
 _MOST_ROWS: Final = 12
 _WIDTH: Final = 100
 
@@ -60,7 +61,7 @@ def experiments_text(table: pd.DataFrame) -> Iterator[str]:
         return
     timed = table[table["saved_pct"].notna()].sort_values("saved_pct", ascending=False, kind="stable")
     if not len(timed):
-        yield f"no experiment: {table['why_not'].iloc[0]}"
+        yield f"no experiment: {table['why_not'].mode().iloc[0]}"
         return
     yield "saved without one thing (shares overlap; off is an upper bound of what a repair saves):"
     shown = timed[timed["saved_pct"].abs() >= _SHOWN_PCT][:_MOST_ROWS]
@@ -75,7 +76,8 @@ def experiments_text(table: pd.DataFrame) -> Iterator[str]:
     yield from textwrap.wrap(_conclusion(timed), _WIDTH)
     reasons = table[table["saved_pct"].isna()]
     for (how, why), rows in reasons.groupby(["experiment", "why_not"], sort=False):
-        ops = ", ".join(dict.fromkeys(f"{row.op} L{row.line}" for row in rows.itertuples()))
+        named = zip(rows["op"], rows["line"], strict=True)
+        ops = ", ".join(dict.fromkeys(f"{op} L{line}" if line else op for op, line in named))
         yield textwrap.shorten(f"not {how}: {ops}: {why}", _WIDTH, placeholder=" ...")
 
 
@@ -86,9 +88,9 @@ def _conclusion(timed: pd.DataFrame) -> str:
     if not len(off):
         return ""
     most = off.iloc[0]
-    if most["saved_pct"] < 15:
+    if most["saved_pct"] < _LITTLE_PCT:
         return (
-            f"Nothing that was left out saves more than {most['saved_pct']:.0f} %: the time is in what lies "
+            f"Nothing that was left out saves {_LITTLE_PCT:.0f} % or more: the time is in what lies "
             "between, such as address arithmetic, waits and barriers, or different parts overlap."
         )
     if len(groups) and most["line"] == 0:
