@@ -98,7 +98,7 @@ def test_an_error_names_file_line_pass_and_op(tmp_path: Path, capfd: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-p", "no-such-pass"], 2, "unknown pass 'no-such-pass'; known passes: allocate-buffer,"),
+        (["-p", "no-such-pass"], 2, "unknown pass 'no-such-pass'; known passes: ablate, allocate-buffer,"),
         (["-p", "op-spans{kinds=load}"], 2, "pass op-spans has no option 'kinds'; it takes: classes"),
         (["-p", "op-spans{classes=lode}"], 2, "pass op-spans: unknown op class 'lode'; classes: load,"),
         (["-p", "kernel-span,"], 2, "the pipeline 'kernel-span,' ends with a comma"),

@@ -201,7 +201,7 @@ def test_mistakes_in_a_pass_keep_their_traceback(tmp_path: Path) -> None:
     [
         ("missing.py", None, "cannot load passes from .*missing.py: .*No such file"),
         ("broken.py", "def", "cannot load passes from .*broken.py: invalid syntax"),
-        ("empty.py", "", "unknown pass 'own'; known passes: allocate-buffer"),
+        ("empty.py", "", "unknown pass 'own'; known passes: ablate, allocate-buffer"),
     ],
 )
 def test_files_that_hold_no_pass(name: str, text: str | None, message: str, tmp_path: Path) -> None:

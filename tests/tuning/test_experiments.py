@@ -162,7 +162,7 @@ def test_a_compiler_that_crashes_is_a_reason(
         "import os, resource, signal; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
         f"os.kill(os.getpid(), signal.{signal})"
     )
-    monkeypatch.setattr(builds_module, "_PROGRAM", program)
+    monkeypatch.setattr(builds_module, "WORKER_PROGRAM", program)
     compiled = scattering[(1,)](torch.zeros(512), torch.zeros(512), 1, BLOCK=512)
     with Builds().open() as builds:
         built = builds.begin(compiled.asm["ttgir"], options_of(compiled)).result()

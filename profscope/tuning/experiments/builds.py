@@ -29,7 +29,7 @@ __all__ = ["Builds", "Built", "Job"]
 
 _MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 60.0
-_PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
+WORKER_PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
 _ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -113,7 +113,7 @@ class Builds:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    start = f"import sys; sys.path[:] = {sys.path!r}; {_PROGRAM}"
+    start = f"import sys; sys.path[:] = {sys.path!r}; {WORKER_PROGRAM}"
     return subprocess.Popen(
         [sys.executable, "-c", start],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
