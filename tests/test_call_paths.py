@@ -12,13 +12,11 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-import profscope
 from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
 from profscope.profiles import Profile
 from profscope.viewer.scopes import render_table, render_tree
-from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import session
 from tests.support.validation import validate
 
@@ -134,20 +132,6 @@ def test_ops_of_the_kernel_itself_have_no_path(prof: Profile) -> None:
     df = prof.df
     assert set(df["call_path"][df["line"] == line_of("x = tl.load(x_ptr + tl.arange")]) == {""}
     assert set(df["call_path"][df["kind"] == "kernel"]) == {""}
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_files_keep_the_paths(suffix: str, prof: Profile, tmp_path: Path) -> None:
-    path = tmp_path / f"t{suffix}"
-    prof.save(path)
-    assert_same(profscope.load(path), prof)
-
-
-def test_events_name_the_path(prof: Profile, tmp_path: Path) -> None:
-    prof.save(tmp_path / "t.json")
-    text = (tmp_path / "t.json").read_text()
-    for path in set(prof.df["call_path"]) - {""}:
-        assert f'"call_path":"{path}"' in text
 
 
 def test_table_and_tree_show_the_path_where_rows_would_read_the_same(prof: Profile) -> None:

@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 import triton
@@ -32,7 +31,6 @@ from profscope.options import Options
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 from tests.support.builds import build, manifest, recording_builds
-from tests.support.processor import Processor
 from tests.support.validation import validate
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
@@ -297,15 +295,6 @@ def test_marks_are_points(profile: profscope.Profile) -> None:
     assert (marks["duration_cycles"] == 0).all()
     assert sorted(set(marks["iteration"])) == [0, 1, 2, 3]
     assert len(marks) == 4 * 2 * 4
-
-
-def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path, processor: Processor) -> None:
-    path = tmp_path / "trace.json"
-    profile.save(path)
-    loaded = profscope.load(path)
-    pd.testing.assert_frame_equal(loaded.df, profile.df)
-    processor.load(path)
-    assert processor.errors() == []
 
 
 @pytest.mark.exhaustive

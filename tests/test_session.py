@@ -23,7 +23,6 @@ from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
 from tests.kernels.loops import loop_in_branch_kernel
 from tests.support.forks import Forks
-from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.short_rings import short_rings
@@ -55,7 +54,6 @@ def run(name: str, level: str) -> Ran:
 
 
 FEW = ("softmax", "matmul_tma", "nested_loops", "noinline", "call_paths", "joined_paths")
-each_case = pytest.mark.parametrize("name", quick(CASES, FEW[1:4]))
 RUNS = [(name, level) for level in ("light", "default", "heavy") for name in CASES]
 QUICK = {("nested_loops", "light"), ("call_paths", "light"), ("matmul", "default"), ("softmax", "default")}
 QUICK |= {(name, "heavy") for name in FEW}
@@ -124,23 +122,6 @@ def test_every_loop_has_its_true_trip_count(name: str) -> None:
         found = iterations[iterations["line"] == line].groupby(["cta", "warp"]).size()
         found = found.reindex(everyone, fill_value=0)
         assert found.tolist() == [trips(cta) for cta, _ in everyone]
-
-
-@each_case
-def test_perfetto_takes_the_trace(name: str, tmp_path: Path, processor: Processor) -> None:
-    profile = run(name, "heavy").profile
-    profile.save(tmp_path / "trace.json")
-    processor.load(tmp_path / "trace.json")
-    assert processor.errors() == []
-    slices = processor.query(f"select count(*) from slice where category in {SPAN_KINDS}")
-    assert slices == [(len(profile.df),)]
-
-
-@each_case
-def test_a_saved_trace_loads_back_equal(name: str, tmp_path: Path) -> None:
-    profile = run(name, "heavy").profile
-    profile.save(tmp_path / "trace.json.gz")
-    assert_equal(profscope.load(tmp_path / "trace.json.gz"), profile, but=())
 
 
 def test_the_same_run_gives_the_same_profile() -> None:

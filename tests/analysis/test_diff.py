@@ -254,11 +254,6 @@ def test_what_is_no_profile_is_named(three_stages: Profile) -> None:
         profscope.diff(three_stages, three_stages.df)
 
 
-def test_what_is_no_trace_is_named(three_stages: Profile, tmp_path: Path) -> None:
-    with pytest.raises(profscope.errors.TraceError, match=r"nothing\.json"):
-        profscope.diff(three_stages, tmp_path / "nothing.json")
-
-
 def test_launches_without_spans_are_not_measured(gpu_runs: list[Profile]) -> None:
     a, b = gpu_runs[:2]
     empty = replace(b, df=b.df.iloc[:0])

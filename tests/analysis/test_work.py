@@ -233,12 +233,6 @@ def test_measure_applies_to_lists_of_passes_and_wants_ops() -> None:
 # In files and in the viewer.
 
 
-def test_a_loaded_trace_has_the_same_summary(tmp_path: Path) -> None:
-    profile = captured("matmul-heavy-0")
-    profile.save(tmp_path / "trace.json.gz")
-    pd.testing.assert_frame_equal(profscope.load(tmp_path / "trace.json.gz").summary(), profile.summary())
-
-
 def test_the_viewers_table_has_the_rates_where_they_fit() -> None:
     (table,) = make_tables(captured("matmul-heavy-0").tables, "ns", 0, [Group("matmul_kernel")])
     wide, narrow = (render_table(table, width)[1].plain for width in (140, 80))

@@ -17,10 +17,6 @@ from profscope.evidence.subject import Subject
 from profscope.evidence.tables import counts_table
 
 # ruff: noqa: N803
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
 N = 1 << 20
 
 

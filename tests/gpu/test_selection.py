@@ -14,11 +14,6 @@ from tests.support.on_gpu import cases_here
 from tests.support.sessions import same_bits
 from tests.support.validation import validate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
-
 MILLION = 1_000_000
 N = MILLION * 1024
 

@@ -7,17 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 import profscope
 from tests.support.on_gpu import expected, launch_add
 from tests.support.validation import validate
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
 
 _KILLED = """
 import os, signal, sys
@@ -65,26 +59,3 @@ def test_a_session_left_with_launches_in_flight() -> None:
     assert all(torch.equal(out, expected()) for out in outputs)
     assert len(prof.launches) == 20
     assert validate(prof.profile.tables) == []
-
-
-_LEFT_OPEN = """
-import sys
-import torch, profscope
-from tests.support.on_gpu import launch_add
-prof = profscope.session(backend="gpu", spool=sys.argv[1])
-prof.__enter__()
-for _ in range(30):
-    launch_add()
-"""
-
-
-def test_an_interpreter_that_ends_in_a_session_closes_it(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _LEFT_OPEN, str(tmp_path)],
-        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False, timeout=300,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert "Exception ignored" not in ran.stderr
-    profile = profscope.load(tmp_path)
-    assert len(profile.launches) == 30
-    assert profile.metadata["notes"] == []

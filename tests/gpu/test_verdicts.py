@@ -11,11 +11,6 @@ from profscope.profiles import Profile
 from tests.kernels.cases import cases
 from tests.kernels.shaping import pieces_kernel
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
-
 CLEAN = (
     "add", "softmax", "layer_norm", "matmul", "matmul_cluster", "matmul_tma", "matmul_ws", "attention",
     "early_return", "while", "branch_in_loop", "nested_loops",

@@ -8,7 +8,6 @@ import triton.language as tl
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
-__all__ = ["attention_kernel", "specs"]
 
 
 @triton.jit

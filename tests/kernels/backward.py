@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
-__all__ = ["attention_backward_kernel", "layer_norm_backward_kernel"]
 
 
 @triton.jit

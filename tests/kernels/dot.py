@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
-__all__ = ["dot_kernel", "half_product_kernel"]
 
 
 @triton.jit

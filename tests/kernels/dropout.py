@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
-__all__ = ["dropout_kernel", "random_kernel"]
 
 
 @triton.jit

@@ -190,12 +190,6 @@ def test_emulated_profiles_say_so() -> None:
     assert "H200" not in text
 
 
-def test_an_empty_profile() -> None:
-    assert shown(Profile()).text == (
-        "profscope 0 kernels, 0 launches, 0 spans, 0 dropped records, unknown backend"
-    )
-
-
 def test_no_name_becomes_markup() -> None:
     prof = load(DATA / "findings" / "starving-partition.json.gz")
     tables = prof.tables

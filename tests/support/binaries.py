@@ -8,8 +8,6 @@ from typing import Any
 from tests.kernels import aot, corpus
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
 
-__all__ = ["BUILDS", "built"]
-
 _SPECS = {spec.name: spec for spec in corpus.specs()}
 # Few, for each takes a second: cp.async and mma; TMA and wgmma; a reduction, on Blackwell.
 BUILDS = (("matmul", CUDA80), ("matmul_tma", CUDA90), ("softmax", CUDA100))

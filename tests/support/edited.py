@@ -11,8 +11,6 @@ import numpy as np
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
 
-__all__ = ["FILE", "SOURCE", "run_of_matmul", "slowed", "with_source"]
-
 FILE = "/src/kernels/matmul.py"
 # What regular_profile's lines could read; the first is line 10.
 SOURCE = """\

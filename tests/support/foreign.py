@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["UserAllocator"]
-
 
 class UserAllocator:
     """Another profiler's allocator, which asks for memory as Proton does."""

@@ -9,8 +9,6 @@ from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.profiles import launch_table
 
-__all__ = ["Row", "made_up"]
-
 Row = tuple[str, str, int, int, int, int, int]
 """scope, kind, line, iteration, the row around it (-1: none), begin and duration in cycles."""
 

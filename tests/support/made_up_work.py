@@ -7,8 +7,6 @@ from typing import Any
 from profscope.profiles import Profile
 from tests.support.made_up_spans import Row, made_up
 
-__all__ = ["H200", "ROWS", "worked"]
-
 H200 = {"name": "NVIDIA H200", "arch": "sm_90", "sm_count": 4}
 ROWS: list[Row] = [
     ("k", "kernel", 1, -1, -1, 0, 10_000),

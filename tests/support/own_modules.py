@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-__all__ = ["OWN", "write_program"]
-
 OWN: Final = "bottleneck html/entities pandas secrets\n"
 """What the program prints of its modules: first, behind its launch, and at its exit."""
 

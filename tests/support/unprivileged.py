@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["unprivileged_in"]
-
 _NOBODY = 65534
 
 
