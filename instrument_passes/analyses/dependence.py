@@ -29,38 +29,36 @@ from profscope.instrument_passes.analyses.values import (
 
 __all__ = ["Dependence", "Dependences"]
 
-_LANES, _DATA, _LANE_DATA, _DIVIDED, _DIVISION, _ROUNDED, _NO_ARGUMENT = (1 << at for at in range(7))
-_AXES: Final = {axis: 1 << 7 + at for at, axis in enumerate(AXES)}
-_FIRST_FREE: Final = 7 + len(AXES)
+_LANES, _DATA, _LANE_DATA, _DIVISION, _NO_ARGUMENT = (1 << at for at in range(5))
+_AXES: Final = {axis: 1 << 5 + at for at, axis in enumerate(AXES)}
+_FIRST_FREE: Final = 5 + len(AXES)
 
 
 @dataclass(frozen=True)
 class Dependence:
     """What a value rests on.
 
-    axes: those of the grid along which it may differ. lanes: whether it differs between elements of a tensor
-    by position. counters: loops whose counter moves it, directly or by what they add up. varies_in: loops in
-    which a later step may have another one. loads: ops that load what it is computed from; of_data: whether
-    there are any, or products; of_lane_data: whether these are tensors. is_divided, is_rounded: whether a
-    division of tensors, or a conversion of a tensor from floating point, is in it. arguments: positions of
-    the kernel's pointers; None if some pointer is not an argument.
+    axes: those of the grid along which it may differ. by_lane: whether it differs between elements of a
+    tensor by position. counters: loops whose counter moves it, directly or by what they add up. varies_in:
+    loops in which a later step may have another one. loads: ops that load what it is computed from; of_data:
+    whether there are any, or products; of_lane_data: whether these are tensors. has_division: whether a
+    division of integers is in it. arguments: positions of the kernel's pointers; None if some pointer is not
+    an argument.
     """
 
     axes: frozenset[str]
-    lanes: bool
+    by_lane: bool
     counters: frozenset[Node]
     varies_in: frozenset[Node]
     loads: frozenset[Node]
     of_data: bool
     of_lane_data: bool
-    is_divided: bool
     has_division: bool
-    is_rounded: bool
     arguments: frozenset[int] | None
 
 
 class Dependences:
-    """What values depend on, in three readings (see `Graph`), and their numbers."""
+    """What values depend on, in two readings (see `Graph`), and their numbers."""
 
     def __init__(self, nodes: list[Node], arguments: Iterable[list[Value]]) -> None:
         self._nodes = nodes
@@ -102,9 +100,7 @@ class Dependences:
         elif node.name == "tt.int_to_ptr":
             bits |= _NO_ARGUMENT
         elif DIVISIONS.match(node.name):
-            bits |= _DIVISION | (_DIVIDED if is_tensor else 0)
-        elif node.name == "arith.fptosi" and is_tensor:
-            bits |= _ROUNDED
+            bits |= _DIVISION
         if LOADS.search(node.name):
             bits |= self._bit("load", node)
         if is_data(node):
@@ -121,14 +117,9 @@ class Dependences:
 
     def _cuts(self, value: Value, reading: str) -> bool:
         """Whether a reading does not look behind a value."""
-        node = value.maker
         if reading == "all":
             return False
-        if node is None:
-            return reading == "positions" and value.is_counter
-        if reading == "positions":
-            return is_data(node)
-        return node.name == "tt.load" or DIVISIONS.match(node.name) is not None
+        return value.is_counter if value.maker is None else is_data(value.maker)
 
     def _join(self, reading: str) -> dict[Value, int]:
         found = dict(self._own)
@@ -168,15 +159,13 @@ class Dependences:
                 named[kind].add(key)
         return Dependence(
             axes=frozenset(axis for axis, bit in _AXES.items() if bits & bit),
-            lanes=bool(bits & _LANES),
+            by_lane=bool(bits & _LANES),
             counters=frozenset(named["counter"]),  # type: ignore[arg-type]
             varies_in=frozenset(named["varies"]),  # type: ignore[arg-type]
             loads=frozenset(named["load"]),  # type: ignore[arg-type]
             of_data=bool(bits & _DATA) or bool(named["load"]),
             of_lane_data=bool(bits & _LANE_DATA),
-            is_divided=bool(bits & _DIVIDED),
             has_division=bool(bits & _DIVISION),
-            is_rounded=bool(bits & _ROUNDED),
             arguments=None if bits & _NO_ARGUMENT else frozenset(named["argument"]),  # type: ignore[arg-type]
         )
 

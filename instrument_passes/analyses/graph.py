@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from typing import Final
 
 from profscope.instrument_passes.analyses.dependence import Dependence, Dependences
 from profscope.instrument_passes.analyses.values import (
     AXES,
     FOR_BOUNDS,
-    LOADS,
     LOOPS,
     WRITES,
     Node,
@@ -128,11 +126,6 @@ class Graph:
         data is data, and a step is a step."""
         return self._facts.of(values, "positions")
 
-    def distinct(self, *values: Value) -> Dependence:
-        """The same without what was divided or loaded: an axis that moves only these is left out, as programs
-        along it may have the same."""
-        return self._facts.of(values, "distinct")
-
     def backward(
         self, values: Iterable[Value], through: Callable[[Node], bool] = lambda node: True
     ) -> list[Node]:
@@ -175,35 +168,17 @@ class Graph:
         made = self.maker(value, lambda node: _VIEWS.search(node.name) is not None)
         return made if made is not None and made.name == "ttg.local_alloc" and not made.operands else None
 
-    def copies_into(self, buffer: Node) -> list[Node]:
-        """The ops that copy from global memory into a buffer."""
-        return [each for each in self.nodes if WRITES.search(each.name) and LOADS.search(each.name)
-                and any(self.buffer(operand) is buffer for operand in each.operands)]  # fmt: skip
-
     def layout(self, kind: str) -> str:
         """What the module says of the layout of a tensor type; "" of others."""
         return self.module.aliases.get("#" + kind.rpartition("#")[2].rstrip(">"), "")
 
     def constant(self, value: Value) -> int | None:
         """The integer that a value is in every element; None if that is not known."""
-        affine = self.affine(value)
-        return affine[None] if affine is not None and len(affine) == 1 else None
-
-    def affine(self, value: Value) -> dict[Value | None, int] | None:
-        """A value as a sum: by value its integer factor, by None the constant; None if it is no such sum of
-        what is neither loaded nor computed otherwise."""
-        return self._sums.get(value, _term(value))
-
-    @cached_property
-    def _sums(self) -> dict[Value, dict[Value | None, int] | None]:
-        """`affine` of all results. Ops come after what makes their operands; what does not, is a term of its
-        own, as an argument is."""
-        found: dict[Value, dict[Value | None, int] | None] = {}
-        for node in self.nodes:
-            given = [found.get(value, _term(value)) for value in node.operands]
-            for value in node.results:
-                found[value] = _sum_of(node, value, given)
-        return found
+        made = self.maker(value, lambda node: node.name in _SAME_NUMBER)
+        if made is None or made.name != "arith.constant":
+            return None
+        number = re.search(r"(?:dense<|constant )(-?\d+)\b(?!\.)", made.text)
+        return int(number[1]) if number else None
 
     def number(self, value: Value) -> int:
         """Equal for values that are computed in the same way from the same: what a loop carries, a load or a
@@ -221,33 +196,7 @@ _MOVES: Final = re.compile(
 )
 
 
-def _term(value: Value) -> dict[Value | None, int]:
-    """The sum that is a value alone."""
-    return {value: 1, None: 0}
-
-
-def _sum_of(
-    node: Node, value: Value, given: list[dict[Value | None, int] | None]
-) -> dict[Value | None, int] | None:
-    """A result as a sum, of its op's operands as sums."""
-    if node.name == "arith.constant":
-        number = re.search(r"(?:dense<|constant )(-?\d+)\b(?!\.)", node.text)
-        return {None: int(number[1])} if number else None
-    if node.name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui"):
-        return given[0]
-    if node.name not in ("arith.addi", "arith.subi", "arith.muli", "tt.addptr") or len(given) < 2:
-        return _term(value)
-    first, second = given[:2]
-    if first is None or second is None:
-        return None
-    if node.name == "arith.muli":
-        factor, other = (first, second) if len(first) == 1 else (second, first)
-        if len(factor) > 1:
-            return _term(value)
-        return {key: each * factor[None] for key, each in other.items()}
-    sign = -1 if node.name == "arith.subi" else 1
-    total = {key: first.get(key, 0) + sign * second.get(key, 0) for key in {**first, **second}}
-    return {key: each for key, each in total.items() if each or key is None}
+_SAME_NUMBER: Final = ("tt.splat", "tt.broadcast", "tt.expand_dims", "arith.extsi", "arith.extui")
 
 
 def _line_of(op: Op) -> int:

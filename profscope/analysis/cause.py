@@ -41,14 +41,14 @@ class Gain(NamedTuple):
     """What is saved without a cause, in percent of the kernel's time: to expect, at least and at most. If
     that is too uncertain to be stated, the first two are missing; if nothing is known, all three.
 
-    roof: the resource that binds the kernel, if the cause uses it, and left: the part of its use that stays.
+    roof: the resource that binds the kernel, if the cause uses it, and kept: the part of its use that stays.
     """
 
     expected: float
     low: float
     high: float
     roof: str = ""
-    left: float = 1.0
+    kept: float = 1.0
 
 
 def gain_text(pct: float) -> str:

@@ -38,13 +38,13 @@ from profscope.binaries.listing import class_of
 from profscope.emulator.ptx_syntax import ptx_class, sass_name
 
 __all__ = [
-    "ATOMICS",
-    "CONVERSIONS",
-    "LANES",
-    "LOADS",
-    "MMA",
+    "ATOMIC_OPS",
+    "CONVERSION_OPS",
+    "LOAD_OPS",
+    "MMA_OPS",
     "SECTOR_BYTES",
-    "STORES",
+    "STORE_OPS",
+    "WARP_LANES",
     "EvidenceTable",
     "Place",
     "evidence_table",
@@ -55,14 +55,14 @@ Place = tuple[str, int]
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-LANES: Final = 32
+WARP_LANES: Final = 32
 """Of a warp."""
 SECTOR_BYTES: Final = 32
-LOADS: Final = ("LDG", "LDGSTS")
-STORES: Final = ("STG",)
-ATOMICS: Final = ("ATOM", "ATOMG", "RED", "REDG")
-MMA: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
-CONVERSIONS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
+LOAD_OPS: Final = ("LDG", "LDGSTS")
+STORE_OPS: Final = ("STG",)
+ATOMIC_OPS: Final = ("ATOM", "ATOMG", "RED", "REDG")
+MMA_OPS: Final = ("HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "DMMA")
+CONVERSION_OPS: Final = ("F2F", "F2FP", "I2F", "F2I", "I2FP", "F2IP", "I2I", "FRND")
 
 _KEYS: Final = ["file", "line", "opcode", "bytes"]
 _AMOUNTS: Final = [

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from profscope.analysis.evidence_table import ATOMICS, LOADS, SECTOR_BYTES, STORES, EvidenceTable, Mask
+from profscope.analysis.evidence_table import (
+    ATOMIC_OPS,
+    LOAD_OPS,
+    SECTOR_BYTES,
+    STORE_OPS,
+    EvidenceTable,
+    Mask,
+)
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.limits import binding
 from profscope.analysis.rules import thresholds
@@ -35,21 +42,21 @@ _PLACES = 64  # of an SM, for warps
 class Edit:
     """The table without a cause.
 
-    removed: the part of the time in which the cause holds warps up. left: by row, what part of the
-    instructions stays; None if all do. sectors, wavefronts: by row, what they move then; if None, L1 and
+    removed: the part of the time in which the cause holds warps up. instructions: by row, what part stays;
+    None if all do. sectors, wavefronts: by row, what they move then; if None, L1 and
     shared memory move as much as what is left did, and L2 and DRAM as much as before. kept: by resource, the
     part of its use that stays, if no row has it.
     """
 
     removed: float
-    left: Floats | None = None
+    instructions: Floats | None = None
     sectors: Floats | None = None
     wavefronts: Floats | None = None
     kept: Mapping[str, float] = field(default_factory=dict)
 
 
 def without(rows: Mask, part: float = 1.0) -> Floats:
-    """`Edit.left` if a part of the instructions of these rows is gone."""
+    """`Edit.instructions` if a part of the instructions of these rows is gone."""
     return np.where(rows, 1 - part, 1.0)
 
 
@@ -78,7 +85,7 @@ class Resources:
     def kept(self, edit: Edit) -> dict[str, float]:
         """By resource, the part of its use that stays."""
         table = self.table
-        left = np.ones(len(table)) if edit.left is None else edit.left
+        left = np.ones(len(table)) if edit.instructions is None else edit.instructions
 
         def part(after: Floats, before: Floats) -> float:
             every = float(before.sum())
@@ -102,11 +109,11 @@ class Resources:
         """L2 and DRAM move no more than loads and stores then touch; what caches have spared already is no
         gain."""
         table = self.table
-        load, store = (SECTOR_BYTES * float(sectors[table.of(*ops)].sum()) for ops in (LOADS, STORES))
-        taken_store = SECTOR_BYTES * table.sectors(*STORES)
-        missed = SECTOR_BYTES * table.sectors(*LOADS) * self.missed_by_l1
+        load, store = (SECTOR_BYTES * float(sectors[table.of(*ops)].sum()) for ops in (LOAD_OPS, STORE_OPS))
+        taken_store = SECTOR_BYTES * table.sectors(*STORE_OPS)
+        missed = SECTOR_BYTES * table.sectors(*LOAD_OPS) * self.missed_by_l1
         others = table.local_bytes + 2 * SECTOR_BYTES * table.sectors(
-            *ATOMICS
+            *ATOMIC_OPS
         )  # it reads its sector and writes it
         read, written = (self.counters.get(name, 0.0) for name in ("dram_read", "dram_write"))
         return {
@@ -120,9 +127,9 @@ class Resources:
         (NVIDIA, "Nsight Compute", memory tables). Stores and atomics go on to L2, and hit where a store has
         just been."""
         table = self.table
-        loaded = table.sectors(*LOADS) + table.local_bytes / SECTOR_BYTES
-        every = loaded + table.sectors(*STORES, *ATOMICS)
-        stores = table.of(*STORES)
+        loaded = table.sectors(*LOAD_OPS) + table.local_bytes / SECTOR_BYTES
+        every = loaded + table.sectors(*STORE_OPS, *ATOMIC_OPS)
+        stores = table.of(*STORE_OPS)
         again = (table.amount("sectors") - table.amount("sectors_ideal"))[stores].clip(min=0).sum()
         hits = every * min(100.0, max(0.0, self.counters.get("l1_hit_rate", 0.0))) / 100 - again
         return float(1 - min(1.0, max(0.0, hits) / max(1.0, loaded)))
@@ -130,7 +137,7 @@ class Resources:
     @property
     def l2_bytes(self) -> float:
         """What instructions ask L2 for."""
-        moved = self.table.sectors(*LOADS, *STORES) + 2 * self.table.sectors(*ATOMICS)
+        moved = self.table.sectors(*LOAD_OPS, *STORE_OPS) + 2 * self.table.sectors(*ATOMIC_OPS)
         return max(1.0, SECTOR_BYTES * moved + self.table.local_bytes)
 
     def held_by_traffic(self, kept: Mapping[str, float], part: float = 1.0) -> float | None:

@@ -20,6 +20,7 @@ from profscope.analysis.rules.unused import masked_loop
 from profscope.instrument_passes.kept_text import packed
 from profscope.profiles import Profile, load
 from profscope.schema import measured_frame, samples_frame
+from tests.support.corpus_findings import kept_findings, recordings, shown_findings
 from tests.support.kernel_of import kernel_in
 
 DATA = Path(__file__).parents[1] / "data" / "diagnosis"
@@ -70,6 +71,12 @@ def test_what_a_span_waits_for_is_of_its_own_cta(name: str) -> None:
 def test_the_top_finding_is_the_fault(name: str) -> None:
     found = judged(name)
     assert (found.right_cause, found.right_line, found.listed_only) == (True, True, False), found.found
+
+
+@pytest.mark.parametrize("name", recordings())
+def test_findings_are_those_that_are_kept(name: str) -> None:
+    profile = recorded(name) if name in _CASES else load(recordings()[name])
+    assert shown_findings(profile) == kept_findings()[name]
 
 
 def test_evidence_has_the_roof_that_a_cause_takes_from() -> None:

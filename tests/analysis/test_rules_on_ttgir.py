@@ -6,13 +6,14 @@ import inspect
 
 import pytest
 
-from profscope.analysis.rules.exchange import conversion_lines, early_reductions
+from profscope.analysis.rules.exchange import early_reductions
 from profscope.analysis.rules.kernel import divisions
 from profscope.analysis.rules.launch import differs_by_program
 from profscope.analysis.rules.memory import scattered_over
 from profscope.analysis.rules.products import summed_products
-from profscope.analysis.rules.unused import discarded_loops, discarded_products, masked_loop
-from tests.support.ttgir_cases import CASES, graph
+from profscope.analysis.rules.unused import discarded_results, masked_loop
+from tests.support.corpus_findings import kept_findings, shown_graph
+from tests.support.ttgir_cases import CASES, TEXTS, graph
 
 
 def lines_marked(case: str, mark: str) -> set[int]:
@@ -20,53 +21,46 @@ def lines_marked(case: str, mark: str) -> set[int]:
     return {first + at for at, text in enumerate(source) if mark in text}
 
 
+@pytest.mark.parametrize("case", ["scores-earlier", "scores-from-earlier", "scores-later"])
+def test_a_mask_throws_no_tiles_away_if_the_program_bounds_its_loop(case: str) -> None:
+    assert masked_loop(graph(case)) is None
+
+
 @pytest.mark.parametrize(
-    ("case", "is_masked"),
+    ("how", "is_masked"),
     [
-        ("scores-earlier", True),
-        ("scores-from-earlier", False),
-        ("scores-later", False),
-        ("scores-later-inverted", False),
+        ("sign", False),
+        ("scale", False),
+        ("diagonal", False),
+        ("others", False),
+        ("before", True),
+        ("behind", True),
     ],
 )
-def test_a_mask_throws_tiles_away_if_the_end_that_it_cuts_off_is_not_the_loops(
-    case: str, is_masked: bool
-) -> None:
-    assert bool(masked_loop(graph(case))) == is_masked
-
-
-@pytest.mark.parametrize("how", ["sign", "scale", "diagonal", "others"])
-def test_a_mask_of_positions_may_keep_all(how: str) -> None:
-    assert masked_loop(graph(f"signs-{how}")) is None
-
-
-@pytest.mark.parametrize("how", ["before", "behind", "factor", "kept", "own"])
-def test_a_mask_of_positions_may_throw_something_away(how: str) -> None:
-    found = masked_loop(graph(f"signs-{how}"))
-    assert found is not None
-    assert found[1] is False, "not by data"
+def test_a_mask_of_positions_throws_tiles_away_if_it_replaces_them(how: str, is_masked: bool) -> None:
+    assert (masked_loop(graph(f"signs-{how}")) is not None) == is_masked
 
 
 @pytest.mark.parametrize(
-    ("by", "is_discarded"), [("data", True), ("position", False), ("result", False), ("nothing", False)]
+    ("case", "is_discarded"),
+    [
+        ("powers-data", True),
+        ("powers-position", False),
+        ("powers-result", False),
+        ("powers-nothing", False),
+        ("tiles-number", True),
+        ("tiles-elements", False),
+        ("tiles-counter", False),
+        ("tiles-nothing", False),
+    ],
 )
-def test_a_loops_result_is_thrown_away_by_what_was_loaded_before(by: str, is_discarded: bool) -> None:
-    assert bool(list(discarded_loops(graph(f"powers-{by}")))) == is_discarded
-
-
-@pytest.mark.parametrize(
-    ("by", "is_discarded"),
-    [("number", True), ("asked", False), ("elements", False), ("counter", False), ("nothing", False)],
-)
-def test_a_product_is_thrown_away_by_a_number_that_was_loaded(by: str, is_discarded: bool) -> None:
-    assert bool(list(discarded_products(graph(f"tiles-{by}")))) == is_discarded
+def test_a_loop_or_a_product_is_thrown_away_by_what_was_loaded(case: str, is_discarded: bool) -> None:
+    assert bool(list(discarded_results(graph(case)))) == is_discarded
 
 
 def test_a_loaded_end_is_no_triangle_if_lanes_of_loads_tell() -> None:
     assert masked_loop(graph("lengths-True")) is None
-    found = masked_loop(graph("lengths-False"))
-    assert found is not None
-    assert found[1], "by data"
+    assert masked_loop(graph("lengths-False")) is not None
 
 
 @pytest.mark.parametrize(
@@ -82,13 +76,6 @@ def test_a_division_of_data_is_none_that_an_access_needs(of: str, expected: bool
 def test_an_access_is_scattered_if_nothing_but_data_says_where(of: str, expected: set[int]) -> None:
     seen = graph(f"lookups-{of}")
     assert set().union(*(scattered_over(seen, node) for node in seen.named(r"^tt\.load$"))) == expected
-
-
-@pytest.mark.parametrize("keeps", [False, True])
-def test_what_a_step_loads_one_way_and_stores_another_has_to_be_converted(keeps: bool) -> None:
-    seen = graph(f"planes-{keeps}")
-    assert seen.named(r"^ttg\.convert_layout$", loop=True)
-    assert bool(conversion_lines(seen)) == keeps
 
 
 @pytest.mark.parametrize(
@@ -112,7 +99,7 @@ def test_sums_that_a_loop_only_carries_on_could_come_behind_it() -> None:
     assert early_reductions(graph("chunked-softmax")) == dict.fromkeys(early, False)
 
 
-def test_a_sum_of_what_no_earlier_step_has_a_part_in_is_told_apart() -> None:
+def test_a_sum_of_what_was_loaded_could_come_behind_its_loop() -> None:
     assert list(early_reductions(graph("total")).values()) == [True]
 
 
@@ -120,11 +107,14 @@ def test_a_sum_of_what_no_earlier_step_has_a_part_in_is_told_apart() -> None:
     ("of", "is_product"),
     [
         ("outer-products", True),
-        ("distances", True),
-        ("transposed", True),
         ("squares-of-sums", False),
         ("one-axis", False),
     ],
 )
 def test_each_factor_of_a_product_lacks_an_axis_that_the_other_has(of: str, is_product: bool) -> None:
-    assert bool(summed_products(graph(f"sums-{of}")).sums) == is_product
+    assert bool(summed_products(graph(f"sums-{of}"))) == is_product
+
+
+@pytest.mark.parametrize("text", sorted(path.name for path in TEXTS.glob("*.ttgir")))
+def test_facts_of_texts_are_those_that_are_kept(text: str) -> None:
+    assert shown_graph(graph(text.removesuffix(".ttgir"))) == kept_findings()[text]

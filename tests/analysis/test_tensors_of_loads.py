@@ -9,7 +9,7 @@ import pytest
 import triton
 import triton.language as tl
 
-from profscope.analysis.rules.reuse import tensor_bytes
+from profscope.analysis.rules.reuse import tensor_bytes_at
 from tests.support.kernel_of import kernel_in
 from tests.support.sessions import session
 
@@ -56,7 +56,7 @@ def sizes(kind: str, stated: dict[str, int] = SIZES) -> set[float]:
     kernel = kernel_in(replace(tables, metadata={**tables.metadata, "hardware": told}))
     loads = [node for node in kernel.graph.named(r"^tt\.load$") if "f32" in node.results[0].type]
     lines = {node.line for node in loads}
-    return {tensor_bytes(kernel, line) for line in lines}
+    return {tensor_bytes_at(kernel, line) for line in lines}
 
 
 @pytest.mark.parametrize(

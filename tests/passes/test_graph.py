@@ -102,9 +102,9 @@ DIVIDED = f"""\
 
 def test_an_address_differs_along_the_grid_and_the_lanes() -> None:
     rests = graph(PLAIN).depends(load(graph(PLAIN)).operands[0])
-    assert (rests.axes, rests.lanes, rests.of_data, rests.arguments) == ({"x"}, True, False, {0})
+    assert (rests.axes, rests.by_lane, rests.of_data, rests.arguments) == ({"x"}, True, False, {0})
     assert not rests.varies_in
-    assert not rests.is_divided
+    assert not rests.has_division
 
 
 def test_a_loop_moves_what_its_counter_or_its_sum_moves() -> None:
@@ -115,7 +115,7 @@ def test_a_loop_moves_what_its_counter_or_its_sum_moves() -> None:
     assert moved.counters == where.counters == {loop}
     assert moved.varies_in == where.varies_in == {loop}
     assert (fixed.axes, moved.axes, where.axes) == ({"x"}, set(), set())
-    assert where.lanes
+    assert where.by_lane
 
 
 @pytest.mark.parametrize("body", [GATHERED, SHARED], ids=["by a load", "by a copy to shared memory"])
@@ -127,7 +127,7 @@ def test_data_makes_an_address(body: str) -> None:
     assert everything.of_data
     assert (everything.axes, everything.arguments) == ({"x"}, {0, 1})
     assert {node.name for node in everything.loads} < {"tt.load", "ttg.async_copy_global_to_local"}
-    assert (position.axes, position.lanes, position.of_lane_data, position.arguments) == (
+    assert (position.axes, position.by_lane, position.of_lane_data, position.arguments) == (
         set(),
         False,
         True,
@@ -141,11 +141,8 @@ def test_a_branch_depends_on_its_condition() -> None:
 
 def test_what_is_divided_says_so() -> None:
     address = load(graph(DIVIDED)).operands[0]
-    assert graph(DIVIDED).depends(address).is_divided
+    assert graph(DIVIDED).depends(address).has_division
     assert graph(DIVIDED).depends(address).axes == {"x"}
-    assert graph(DIVIDED).distinct(address).axes == set()
-    assert graph(PLAIN).distinct(load(graph(PLAIN)).operands[0]).axes == {"x"}
-    assert not graph(PLAIN).depends(load(graph(PLAIN)).operands[0]).is_divided
 
 
 def test_a_loops_result_depends_on_how_many_steps_it_took() -> None:
@@ -196,7 +193,7 @@ def test_a_call_hands_values_on() -> None:
 """
     seen = graph(body, behind=behind)
     rests = seen.depends(load(seen).operands[0])
-    assert (rests.axes, rests.lanes, rests.arguments) == ({"x"}, True, {0})
+    assert (rests.axes, rests.by_lane, rests.arguments) == ({"x"}, True, {0})
 
 
 def test_a_while_loop_varies_with_what_it_carries() -> None:
@@ -220,18 +217,18 @@ def test_a_while_loop_varies_with_what_it_carries() -> None:
     assert seen.depends(load(seen).operands[0]).varies_in == {loop}
 
 
-def test_integers_are_sums_of_what_they_are_computed_from() -> None:
-    seen = graph(PLAIN)
-    address = load(seen).operands[0]
-    factors = seen.affine(address)
-    assert factors is not None
-    named = {
-        value.maker.name if value.maker else "argument": factor for value, factor in factors.items() if value
+def test_a_number_may_be_that_of_every_element() -> None:
+    body = """\
+    %eight = arith.constant 8 : i32
+    %all = tt.splat %eight : i32 -> tensor<128xi32, #b>
+    %sevens = arith.constant dense<-7> : tensor<128xi32, #b>
+    %half = arith.constant dense<0.5> : tensor<128xf32, #b>
+    %sum = arith.addi %all, %sevens : tensor<128xi32, #b>
+"""
+    values = {
+        node.results[0]: graph(body).constant(node.results[0]) for node in graph(body).named("arith|splat")
     }
-    assert named == {"tt.get_program_id": 128, "tt.make_range": 1, "argument": 1}
-    (number,) = (node for node in seen.named("arith.constant") if "128" in node.text)
-    assert seen.constant(number.results[0]) == 128
-    assert seen.constant(address) is None
+    assert [values[value] for value in values][-5:] == [8, 8, -7, None, None]
 
 
 def test_equal_computations_have_one_number() -> None:
@@ -296,20 +293,10 @@ def test_a_block_that_is_printed_before_what_it_reads() -> None:
     assert graph(body).number(last) == graph(body).number(last)
 
 
-def test_a_long_chain_of_sums_is_read_without_recursion() -> None:
-    steps = 3000
-    names = ["p", *(f"p{at}" for at in range(1, steps + 1))]
+def test_a_long_chain_is_numbered_without_recursion() -> None:
+    names = ["p", *(f"p{at}" for at in range(1, 3001))]
     chain = "".join(
         f"    %{made} = tt.addptr %{given}, %n : !tt.ptr<f32>, i32\n" for given, made in pairwise(names)
     )
     last = graph(chain).named(r"^tt\.addptr$")[-1].results[0]
-    assert sorted(graph(chain).affine(last).values()) == [0, 1, steps]  # type: ignore[union-attr]
     assert graph(chain).number(last) != graph(chain).number(last.maker.operands[0])  # type: ignore[union-attr]
-
-
-def test_each_value_is_added_up_once() -> None:
-    """Sixty doublings are sixty steps, not 2**60."""
-    names = ["n", *(f"d{at}" for at in range(1, 61))]
-    chain = "".join(f"    %{made} = arith.addi %{given}, %{given} : i32\n" for given, made in pairwise(names))
-    last = graph(chain).named(r"^arith\.addi$")[-1].results[0]
-    assert sorted(graph(chain).affine(last).values()) == [0, 2**60]  # type: ignore[union-attr]

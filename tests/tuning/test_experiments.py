@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -191,3 +192,11 @@ def test_explain_prints_them_and_gives_memory_back() -> None:
     text = explanation.text()
     assert "off is an upper bound" in text
     assert re.search(r"contiguous +store test_experiments\.py:\d+", text)
+
+
+def test_a_module_that_cannot_be_read_is_a_reason(emulator: Backend, building: Builds) -> None:
+    compiled = scattering[(1,)](torch.zeros(512), torch.zeros(512), 1, BLOCK=512)
+    timer = PairTimer(emulator, lambda: None)
+    broken = types.SimpleNamespace(asm={"ttgir": "module {\n  %x = "}, metadata=compiled.metadata)
+    (result,) = run(broken, lambda: compiled, {}, timer, building, 10.0)
+    assert result.why_not.startswith("its TTGIR cannot be read: ")

@@ -6,16 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import CONVERSIONS, MMA, Mask, Place
-from profscope.analysis.limits import being
+from profscope.analysis.cause import of_samples
+from profscope.analysis.evidence_table import CONVERSION_OPS, MMA_OPS, Mask, Place
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.dataflow import CASTS, FROM_INTEGER, is_dot, is_store
 from profscope.analysis.rules.kernel import Kernel
-from profscope.analysis.rules.memory import torn_vectors
 from profscope.analysis.rules.rule import Rule, Where, rows_removed
-from profscope.analysis.rules.tiles import OPERANDS
 from profscope.instrument_passes.analyses.graph import Graph, Node
 
 __all__ = ["RULES"]
@@ -29,10 +26,8 @@ _FAST: Final = re.compile(
 )
 _ONE_OF_XU: Final = re.compile(r"divf|precise_sqrt")  # functions with one instruction on the XU pipe,
 _RECIPROCAL: Final = r"RCP|RSQ|^(?:div|sqrt|rcp)\."  # and the opcodes that it has
-_ONE_NUMBER: Final = ("tt.splat", "arith.constant")
 _ONE_SLOT: Final = re.compile(r"arith\.(?!constant)|math\.|tt\.precise_")
 _DIVISIONS: Final = r"arith\.(divsi|remsi|divui|remui|floordivsi|ceildivsi)"
-_INTEGERS: Final = r"arith\.(and|or|xor|shl|shr[su]|mul|add|sub|div[su]|rem[su])i$"
 _BITS: Final = re.compile(r"arith\.(andi|ori|xori|shli|shrui|shrsi|muli)$")
 _MOVES: Final = ("LDG", "STG", "LDGSTS", "LDS", "STS", "LDSM", "STSM", "BAR", "SHFL")
 _PIPES: Final = ("issue", "alu", "fma", "xu", "fp64")
@@ -53,18 +48,8 @@ def _is_busiest(kernel: Kernel) -> bool:
     return busy > max(memory, used.get("tensor", 0.0))
 
 
-def _at(kernel: Kernel, place: Place, rows: Mask, share: float, what: str, **amounts: object) -> Where:
-    busiest = max(_PIPES, key=lambda each: kernel.used.get(each, 0.0))
-    is_known = busiest in kernel.used
-    cites: dict[str, Quantity | str] = {"sampled": of_samples(share), "what": what}
-    cites |= {"pipe": being(busiest), "busy": of_peak(kernel.used[busiest])} if is_known else {}
-    return Where(
-        place,
-        rows,
-        cites,
-        {"removed": share, **amounts},
-        text="" if is_known else "{sampled} are charged to {what}",
-    )
+def _at(place: Place, rows: Mask, share: float, what: str, **amounts: object) -> Where:
+    return Where(place, rows, {"sampled": of_samples(share), "what": what}, {"removed": share, **amounts})
 
 
 def _in_float64(kernel: Kernel) -> Iterator[Where]:
@@ -79,13 +64,13 @@ def _in_float64(kernel: Kernel) -> Iterator[Where]:
     lines = {int(line) for line in table.line[rows]}
     slow = rows | (kernel.at(lines) & ~table.of("LDG", "STG"))
     place = table.place_executed(rows) or kernel.place
-    yield _at(kernel, place, slow, table.waits(slow), "lines that compute in float64")
+    yield _at(place, slow, table.waits(slow), "lines that compute in float64")
 
 
 def _in_float32(kernel: Kernel, where: Where) -> Edit:
     edit = rows_removed(kernel, where)
     stays = kernel.resources.kept(Edit(0.0, without(where.mask & ~kernel.table.of(*_DOUBLES))))
-    return Edit(edit.removed, edit.left, kept={"issue": stays["issue"]})
+    return Edit(edit.removed, edit.instructions, kept={"issue": stays["issue"]})
 
 
 def _lines_with(graph: Graph, kind: str) -> set[int]:
@@ -94,29 +79,17 @@ def _lines_with(graph: Graph, kind: str) -> set[int]:
 
 
 def _index_arithmetic(kernel: Kernel) -> Iterator[Where]:
-    """Without it the instructions of the lines with integer divisions are gone, and threads have their
-    vectors whole: an address that is divided may be anywhere. Loads, stores, exchanges between lanes and
-    products of matrices stay."""
+    """Without it the instructions of the lines with integer divisions are gone. Loads, stores,
+    exchanges between lanes and products of matrices stay."""
     if not _is_busiest(kernel):
         return
     lines = {line for line, is_of_data in kernel.divisions.items() if not is_of_data}
     lines &= kernel.graph.lines(_DIVISIONS)
-    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA)
+    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if kernel.table.share("executed", rows) < thresholds.MUCH:
         return
-    torn, waits = torn_vectors(kernel)
-    share = min(1.0, kernel.table.waits(rows) + waits)
     place = kernel.table.place_executed(rows) or kernel.place
-    yield _at(kernel, place, rows, share, f"lines with {_names(kernel, lines, _DIVISIONS)}", torn=torn)
-
-
-def _no_division(kernel: Kernel, where: Where) -> Edit:
-    edit, table, torn = rows_removed(kernel, where), kernel.table, where.amounts["torn"]
-    if not torn.any():
-        return edit
-    sectors = table.amount("sectors").copy()
-    sectors[torn] = table.amount("sectors_ideal")[torn]
-    return Edit(edit.removed, edit.left, sectors=sectors)
+    yield _at(place, rows, kernel.table.waits(rows), f"lines with {_names(kernel, lines, _DIVISIONS)}")
 
 
 def _names(kernel: Kernel, lines: set[int], pattern: str) -> str:
@@ -131,12 +104,12 @@ def _slow_functions(kernel: Kernel) -> Iterator[Where]:
     lines = {node.line for node in kernel.graph.named(_SLOW) if node.size > 1 and not _FAST.search(node.text)}
     lines -= _lines_with(kernel.graph, "f64")  # slow, as they are in float64
     lines |= {line for line, is_of_data in kernel.divisions.items() if is_of_data}
-    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA)
+    rows = kernel.at(lines - {0}) & ~kernel.table.of(*_MOVES, *MMA_OPS)
     if not lines - {0} or kernel.table.share("executed", rows) < thresholds.MUCH:
         return
     place = kernel.table.place_executed(rows) or kernel.place
     names = _names(kernel, lines, f"{_SLOW}|{_DIVISIONS}")
-    yield _at(kernel, place, rows, kernel.table.waits(rows), f"lines with {names}", lines=lines - {0})
+    yield _at(place, rows, kernel.table.waits(rows), f"lines with {names}", lines=lines - {0})
 
 
 def _cheap_functions(kernel: Kernel, where: Where) -> Edit:
@@ -165,38 +138,34 @@ def _cheap_functions(kernel: Kernel, where: Where) -> Edit:
 
 def _is_by_one_number(division: Node) -> bool:
     divisor = division.operands[-1].maker if len(division.operands) > 1 else None
-    return divisor is not None and divisor.name in _ONE_NUMBER
+    return divisor is not None and divisor.name in ("tt.splat", "arith.constant")
 
 
 def _converted(kernel: Kernel) -> Iterator[Where]:
     """Without it conversions that need not be there are gone, or all of them, if they fill the XU pipe, which
-    converts integers; which integer instructions belong to one is only known if its line has no other integer
-    arithmetic."""
+    converts integers."""
     table = kernel.table
     lines = _lines_that_fill_xu(kernel) or avoidable_casts(kernel.graph)
     if not lines or not _is_busiest(kernel):
         return
-    plain = lines - kernel.graph.lines(_INTEGERS)
-    rows = (table.of(*CONVERSIONS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
-    rows |= table.of("PRMT", "SHF", "LOP3") & kernel.at(plain)
+    rows = (table.of(*CONVERSION_OPS) | table.like(r"^HADD2\.F32")) & (kernel.at(lines) | (table.line == 0))
     taken = max(table.share("executed", rows) * kernel.used.get("issue", 0.0), table.waits(rows))
-    yield _at(kernel, table.place_sampled(rows) or kernel.place, rows, taken, "conversions between types")
+    yield _at(table.place_sampled(rows) or kernel.place, rows, taken, "conversions between types")
 
 
 def _lines_that_fill_xu(kernel: Kernel) -> set[int]:
     """The lines of conversions that take most of the XU pipe's slots, if it is what the kernel waits for."""
     table, xu = kernel.table, kernel.table.amount("xu")
-    converts = table.of(*CONVERSIONS)
+    converts = table.of(*CONVERSION_OPS)
     if kernel.used.get("xu", 0.0) < thresholds.NEAR_ROOF or 2 * xu[converts].sum() < xu.sum():
         return set()
     return {int(line) for line in table.line[converts & (xu > 0)]} - {0}
 
 
 def avoidable_casts(graph: Graph) -> set[int]:
-    """The lines of conversions of tensors that need not be there: of what is not loaded in this loop, or of
-    an operand of a product, which each program that loads it converts again. To widen what has been loaded,
-    and to narrow what is stored or multiplied, is what memory and tensor cores ask for; and only integers
-    have bits that can be mixed, as for random numbers."""
+    """The lines of conversions of tensors that need not be there: of what this loop does not load. To widen
+    what has been loaded, and to narrow what is stored or multiplied, is what memory and tensor cores ask for;
+    and only integers have bits that can be mixed, as for random numbers."""
     lines = set()
     for node in graph.nodes:
         if not CASTS.match(node.name) or not node.size:
@@ -204,12 +173,11 @@ def avoidable_casts(graph: Graph) -> set[int]:
         source = graph.maker(node.operands[0], graph.moves)
         is_loaded = source is not None and _is_loaded(graph, source) and source.loop is node.loop
         goals = [each for each in graph.forward(node, graph.moves) if not graph.moves(each)]
-        is_operand = any(is_dot(goal) and not _is_mixed(graph, goal) for goal in goals)
         is_asked_for = all(is_dot(goal) or is_store(goal) for goal in goals)
         mixes = [source] if node.name in FROM_INTEGER else goals
         is_of_bits = any(each is not None and _BITS.match(each.name) for each in mixes)
         is_of_bits |= node.name in FROM_INTEGER and node.loop is None  # a position
-        if is_operand if is_loaded else not (is_asked_for or is_of_bits):
+        if not (is_loaded or is_asked_for or is_of_bits):
             lines.add(node.line)
     return lines - {0}
 
@@ -222,22 +190,15 @@ def _is_loaded(graph: Graph, node: Node) -> bool:
     return node.name in ("tt.load", "tt.descriptor_load")
 
 
-def _is_mixed(graph: Graph, product: Node) -> bool:
-    """Whether one operand alone was converted from integers, as quantised weights are: no tensor core
-    multiplies two types."""
-    made = [graph.maker(value, graph.moves) for value in product.operands[:OPERANDS]]
-    return sum(each is not None and each.name in FROM_INTEGER for each in made) == 1
-
-
 _SEEN: Final = frozenset({"counts", "samples"})
-_TEXT: Final = "{sampled} are charged to {what}; {pipe} at {busy}"
+_TEXT: Final = "{sampled} are charged to {what}"
 RULES: Final = (
     Rule(
         "fp64-arithmetic", _SEEN, _in_float64, _in_float32, _TEXT,
         "float32: cast constants and inputs; look for Python floats",
     ),
     Rule(
-        "index-arithmetic", _SEEN | {"ttgir"}, _index_arithmetic, _no_division, _TEXT,
+        "index-arithmetic", _SEEN | {"ttgir"}, _index_arithmetic, rows_removed, _TEXT,
         "32-bit indices; shifts and masks for powers of two; step instead of dividing",
     ),
     Rule(

@@ -16,7 +16,6 @@ __all__ = [
     "is_elementwise",
     "is_load",
     "is_store",
-    "moved_from",
 ]
 
 CASTS: Final = re.compile(r"arith\.(extf|truncf|sitofp|uitofp|fptosi|fptoui)$|tt\.fp_to_fp$")
@@ -48,11 +47,6 @@ def is_store(node: Node) -> bool:
 def is_load(node: Node) -> bool:
     """Whether it brings data to registers."""
     return node.name in _LOADS
-
-
-def moved_from(graph: Graph, node: Node) -> Node | None:
-    """The op that makes the first operand, in another place or shape."""
-    return graph.maker(node.operands[0], graph.moves) if node.operands else None
 
 
 def computed_by(graph: Graph, value: Value, loop: Node) -> tuple[list[Node], bool]:

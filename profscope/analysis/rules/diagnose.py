@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from profscope.analysis.cause import UNKNOWN_GAIN, Evidence, Finding, cited, of_peak
-from profscope.analysis.limits import being
+from profscope.analysis.cause import NO_GAIN, UNKNOWN_GAIN, Evidence, Finding, Quantity, cited, of_peak
+from profscope.analysis.limits import RESOURCES, being
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import (
     arithmetic,
     exchange,
     launch,
     memory,
-    partitions,
     products,
     reuse,
     thresholds,
@@ -24,7 +23,6 @@ from profscope.analysis.rules import (
 from profscope.analysis.rules.binary import by_binary
 from profscope.analysis.rules.intervals import interval
 from profscope.analysis.rules.kernel import DOTS, Kernel
-from profscope.analysis.rules.reached import reached
 from profscope.analysis.rules.rule import Rule, Where
 
 __all__ = ["RULES", "diagnose", "silent_rules"]
@@ -33,7 +31,6 @@ RULES: Final[tuple[Rule, ...]] = (
     *launch.RULES,
     *unused.RULES,
     *products.RULES,
-    *partitions.RULES,
     *exchange.RULES,
     *memory.RULES,
     *reuse.RULES,
@@ -43,6 +40,9 @@ _SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
 """They are seen whatever the cause is, so nothing is said of them if a cause may explain all of it."""
 _LESS: Final = "less of this work, as the findings above say"
 _BESIDE: Final = "less of this work, or what the findings above say"
+
+_NAMES: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
+_WORK: Final = {"dram": "sectors", "l2": "sectors", "l1": "sectors", "shared": "wavefronts"}
 
 
 def diagnose(kernel: Kernel) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ def diagnose(kernel: Kernel) -> Iterator[Finding]:
         if each.finding not in told and (each.file, each.line) not in told:
             yield each
     advice = _LESS if any(map(_takes_from_roof, causes)) else _BESIDE if causes else ""
-    yield from reached(kernel, advice)
+    yield from _reached(kernel, advice)
 
 
 def silent_rules(kernel: Kernel) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _ranked(found: list[Finding], *, emulated: bool) -> list[Finding]:
 def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
     """What a rule says of a place."""
     name = where.name or rule.name
-    evidence = cited(where.text or rule.text, **where.cites)
+    evidence = cited(rule.text, **where.cites)
     finding = Finding(
         name, *where.place, evidence, where.advice or rule.advice, UNKNOWN_GAIN, rule.confidence
     )
@@ -106,7 +106,7 @@ def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
     is_low = gain.low < thresholds.NOISE_PCT
     if gain.high - gain.low > thresholds.WIDEST_PCT:
         gain = gain._replace(expected=math.nan, low=math.nan)
-    gain = gain._replace(roof=roof, left=kernel.resources.kept(edit).get(roof, 1.0))
+    gain = gain._replace(roof=roof, kept=kernel.resources.kept(edit).get(roof, 1.0))
     return replace(finding, gain=gain, weight=weight, confidence="low" if is_low else rule.confidence)
 
 
@@ -126,7 +126,7 @@ def _weighed(kernel: Kernel, finding: Finding, where: Where, edit: Edit) -> Find
 
 
 def _takes_from_roof(finding: Finding) -> bool:
-    return finding.gain.left <= 1 - thresholds.NOISE_PCT / 100
+    return finding.gain.kept <= 1 - thresholds.NOISE_PCT / 100
 
 
 def _with_roof(kernel: Kernel, finding: Finding, places: int) -> Finding:
@@ -139,13 +139,42 @@ def _with_roof(kernel: Kernel, finding: Finding, places: int) -> Finding:
     all_of_it = "this" if places == 1 else f"all {places} of these"
     said = cited(
         "{roof} at {used_of_roof}, {left_of_roof} without " + all_of_it,
-        roof=being(gain.roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * gain.left),
+        roof=being(gain.roof), used_of_roof=of_peak(used), left_of_roof=of_peak(used * gain.kept),
     )  # fmt: skip
     if f"{being(gain.roof)} at {of_peak(used)}" in own.text:
         said = cited(
-            "without " + all_of_it + ", it would be at {left_of_roof}", left_of_roof=of_peak(used * gain.left)
+            "without " + all_of_it + ", it would be at {left_of_roof}", left_of_roof=of_peak(used * gain.kept)
         )
     both = Evidence(
         f"{own.sentence}; {said.sentence}", {**own.quantities, **said.quantities}, {**own.names, **said.names}
     )
     return replace(finding, evidence=both)
+
+
+def _reached(kernel: Kernel, advice: str) -> Iterator[Finding]:
+    """The resource that binds the kernel, if one does: a result, and no gain. advice: in place of
+    the general one, if other findings say what to do. Of the emulator there is none: its resources are those
+    of a model."""
+    resource = kernel.resources.binding
+    if (
+        not resource
+        or kernel.emulated
+        or kernel.used[resource] < thresholds.BOUND
+        or "counts" not in kernel.known
+    ):
+        return
+    used, table = kernel.used[resource], kernel.table
+    place = table.place_of_most(table.amount(_WORK.get(resource, "executed"))) or kernel.place
+    part = min(1.0, used / thresholds.attainable(resource))
+    general = (
+        "only less of this work is faster: the hardware does no more of it" if used >= thresholds.NEAR_ROOF
+        else "less of this work, the busiest resource; it is not at its limit, so waits count, too"
+    )  # fmt: skip
+    yield Finding(
+        f"{_NAMES.get(resource, 'issue')}-bound", *place,
+        cited(
+            "{what}: {used}, {reached}", what=RESOURCES[resource][1], used=of_peak(used),
+            reached=Quantity(100 * part, "% of what good kernels reach"),
+        ),
+        advice or general, NO_GAIN, "high",
+    )  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from profscope.analysis.evidence_table import LANES, EvidenceTable, Mask, Place, evidence_table
+from profscope.analysis.evidence_table import WARP_LANES, EvidenceTable, Mask, Place, evidence_table
 from profscope.analysis.kernels.devices import sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
@@ -102,12 +102,12 @@ class Kernel:
     def room_by_registers(self) -> int:
         """CTAs that fit on an SM if only registers limit them; 0 if that is not known."""
         registers = int(self.analysis.build("bare").get("registers") or 0)
-        return _REGISTERS // (registers * LANES * self.warps) if registers and self.warps else 0
+        return _REGISTERS // (registers * WARP_LANES * self.warps) if registers and self.warps else 0
 
     @property
-    def lanes(self) -> int:
+    def threads(self) -> int:
         """Threads of a CTA."""
-        return LANES * self.warps
+        return WARP_LANES * self.warps
 
     # Lines.
 
@@ -140,26 +140,6 @@ class Kernel:
         kind = access.operands[0].type
         size, bits = _EACH.search(self.graph.layout(kind)), _POINTED.search(kind)
         return math.prod(int(each) for each in size[1].split(",")) * int(bits[1]) // 8 if size and bits else 0
-
-    @cached_property
-    def lines_run_once(self) -> set[int]:
-        """The lines of `while` loops whose body runs once in each warp, or in none: what it computes in the
-        first step, no other one computes again."""
-        table = self.table
-        warps = self.grid * self.warps * table.launches
-        each = table.amount("executed") / table.amount("instructions").clip(min=1)
-        found: set[int] = set()
-        for loop in self.graph.named(r"^scf\.while$"):
-            inside = self.graph.inside(loop)
-            first = [
-                node for end in self.graph.ends(loop, 0) for node in inside if node.op.parent is end.op.parent
-            ]
-            condition = {node.line for node in first}
-            again = {node.line for node in inside if node.loop is not loop} - condition  # inner loops
-            body = {node.line for node in inside} - again
-            executed = each[self.at(body - condition - {0})]
-            found |= condition | body if len(executed) and np.median(executed) in (0, warps) else set()
-        return found - {0}
 
     @cached_property
     def divisions(self) -> dict[int, bool]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import LANES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
@@ -23,6 +22,8 @@ RESULTS: Final = ("wait", "short_scoreboard", "branch_resolving", "no_instructio
 """Stalls that are waits for results of instructions."""
 _STREAMS: Final = re.compile(r"^tt\.load$|async_copy|descriptor_load")
 _CHOICES: Final = ("scf.while", "scf.if", "cf.cond_br", "cf.switch", "tt.call")
+_REDUCE: Final = r"^tt\.reduce$"
+_SCAN: Final = r"^tt\.scan$"
 _EXCHANGES: Final = ("barrier", "short_scoreboard", "mio_throttle")
 
 
@@ -47,13 +48,11 @@ def _few_ctas(kernel: Kernel) -> Iterator[Where]:
 
 
 def _partial_wave(kernel: Kernel) -> Iterator[Where]:
-    """Without it the last wave is as full as the others: no SM has more CTAs than another, and as far as
-    nothing else is busy, no place of an SM is empty."""
+    """Without it the last wave is as full as the others: no SM has more CTAs than another."""
     if kernel.waves <= 1:
         return
     of_sm, of_places = (1 - each / math.ceil(each) for each in (kernel.grid / kernel.sms, kernel.waves))
-    lost = of_sm + max(0.0, of_places - of_sm) * (1 - min(1.0, max(kernel.used.values(), default=0.0)))
-    lost = min(lost, kernel.resources.idle) if kernel.resources.idle else lost
+    lost = min(of_sm, kernel.resources.idle) if kernel.resources.idle else of_sm
     yield Where(
         kernel.place,
         cites={
@@ -146,7 +145,7 @@ def _few_warps(kernel: Kernel) -> Iterator[Where]:
     if kernel.table.stalled(*stalls, by=by) < thresholds.MUCH:
         stalls, by = RESULTS, ()
         few &= (
-            max((node.size for node in kernel.graph.nodes), default=0) > kernel.lanes
+            max((node.size for node in kernel.graph.nodes), default=0) > kernel.threads
             or not kernel.graph.nodes
         )
     waits = kernel.table.stalled(*stalls, by=by)
@@ -166,43 +165,53 @@ def _few_warps(kernel: Kernel) -> Iterator[Where]:
 
 
 def _many_warps(kernel: Kernel) -> Iterator[Where]:
-    """What a CTA loads at once and reduces, or scans, gives each thread no more than a vector of 16 bytes, so
-    that warps exchange more than they add up. Without it a warp for each scheduler has more each: nobody
-    waits for other warps, and shared memory passes no exchange."""
-    if kernel.warps <= thresholds.SCHEDULERS:
+    """What a CTA loads at once and reduces gives each thread no more than a vector of 16 bytes, so that warps
+    exchange more than they add up. Without it a warp for each scheduler has more each: nobody waits for other
+    warps, and shared memory passes no exchange."""
+    table, each = kernel.table, _bytes_combined(kernel, _REDUCE)
+    if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or _is_streamed(kernel):
         return
-    for combine, verb in (("tt.reduce", "reduce"), ("tt.scan", "scan")):
-        each = _bytes_combined(kernel, combine)
-        lines = kernel.graph.lines(rf"^{re.escape(combine)}$")
-        exchange = kernel.at(lines) & kernel.table.of("LDS", "STS", "BAR", "SHFL")
-        if not lines or each > thresholds.VECTOR_BYTES or not (exchange & kernel.table.of("BAR")).any():
-            continue
-        waits = kernel.table.stalled(*_EXCHANGES)
-        if verb == "reduce" and (_is_streamed(kernel) or waits <= thresholds.MUCH):
-            continue
-        if verb == "scan":
-            exchange = kernel.at(lines) & ~kernel.table.of("LDG", "STG")
-            waits = kernel.table.waits(exchange)
-            if waits < thresholds.MUCH:
-                continue
+    exchange = kernel.at(kernel.graph.lines(_REDUCE)) & table.of("LDS", "STS", "BAR", "SHFL")
+    waits = table.stalled(*_EXCHANGES)
+    if (exchange & table.of("BAR")).any() and waits > thresholds.MUCH:
         yield Where(
             kernel.place, exchange,
             cites={
-                "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"), "verb": verb,
+                "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
                 "waiting": of_samples(waits),
             },
-            amounts={"waits": waits, "is_scan": verb == "scan"},
+            amounts={"waits": waits},
         )  # fmt: skip
-        return
 
 
 def _fewer_warps(kernel: Kernel, where: Where) -> Edit:
-    left, waits = thresholds.SCHEDULERS / kernel.warps, float(where.amounts["waits"])
-    if where.amounts["is_scan"]:
-        return Edit((1 - left) * waits, without(where.mask, 1 - left))
-    every = without(kernel.table.all, 1 - left)  # what all warps do alike
+    part, waits = 1 - thresholds.SCHEDULERS / kernel.warps, float(where.amounts["waits"])
+    every = without(kernel.table.all, part)  # what all warps do alike
     every[where.mask] = 0.0
-    return Edit(max(1 - left, waits), every, wavefronts=kernel.table.amount("wavefronts") * every)
+    return Edit(max(part, waits), every, wavefronts=kernel.table.amount("wavefronts") * every)
+
+
+def _scanning_warps(kernel: Kernel) -> Iterator[Where]:
+    """The same of a scan, which a loop may have: without it there are fewer steps between warps."""
+    table, each = kernel.table, _bytes_combined(kernel, _SCAN)
+    rows = kernel.at(kernel.graph.lines(_SCAN)) & ~table.of("LDG", "STG")
+    waits = table.waits(rows)
+    if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or waits < thresholds.MUCH:
+        return
+    if (rows & table.of("BAR")).any():
+        yield Where(
+            kernel.place, rows,
+            cites={
+                "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
+                "waiting": of_samples(waits),
+            },
+            amounts={"waits": waits},
+        )  # fmt: skip
+
+
+def _fewer_scanning_warps(kernel: Kernel, where: Where) -> Edit:
+    part = 1 - thresholds.SCHEDULERS / kernel.warps
+    return Edit(part * float(where.amounts["waits"]), without(where.mask, part))
 
 
 def _is_streamed(kernel: Kernel) -> bool:
@@ -213,15 +222,14 @@ def _is_streamed(kernel: Kernel) -> bool:
     )
 
 
-def _bytes_combined(kernel: Kernel, name: str) -> float:
+def _bytes_combined(kernel: Kernel, ops: str) -> float:
     """Bytes that a thread has of the largest tensor that such ops combine; infinite if there is none."""
     sizes = [
         size_of(operand.type) * element_bytes(operand.type)
-        for node in kernel.graph.nodes
-        if node.name == name
+        for node in kernel.graph.named(ops)
         for operand in node.operands
     ]
-    return max(sizes) / (LANES * kernel.warps) if sizes else math.inf
+    return max(sizes) / kernel.threads if sizes else math.inf
 
 
 RULES: Final = (
@@ -252,8 +260,13 @@ RULES: Final = (
     ),
     Rule(
         "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _many_warps, _fewer_warps,
-        "{warps} a CTA, whose threads {verb} {each} each; {waiting} wait for other warps or the exchange "
+        "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the exchange "
         "with them",
+        "fewer warps (num_warps), so that each has more elements and less is exchanged",
+    ),
+    Rule(
+        "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _scanning_warps, _fewer_scanning_warps,
+        "{warps} a CTA, whose threads scan {each} each; {waiting} wait in the scan",
         "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),
 )  # fmt: skip

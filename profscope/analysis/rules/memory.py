@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMICS, LANES, LOADS, SECTOR_BYTES, STORES, Mask, Place
-from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit, without
+from profscope.analysis.cause import Quantity, of_instructions, of_samples
+from profscope.analysis.evidence_table import (
+    ATOMIC_OPS,
+    LOAD_OPS,
+    SECTOR_BYTES,
+    STORE_OPS,
+    WARP_LANES,
+    Mask,
+    Place,
+)
+from profscope.analysis.resources import LSU_QUEUES, QUEUES, Edit
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.kernel import DOTS, Kernel
+from profscope.analysis.rules.kernel import Kernel
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.rule import Rule, Where
 from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
-__all__ = ["RULES", "carried_line", "scattered_over", "torn_vectors"]
+__all__ = ["RULES", "carried_line", "scattered_over"]
 
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _SHARED_WAITS: Final = ("short_scoreboard", "mio_throttle", "lg_throttle")
@@ -28,42 +36,37 @@ _ATOMIC_WAITS: Final = ("long_scoreboard", "lg_throttle", "mio_throttle", "drain
 # Sectors that no byte needs.
 
 
-def _apart(kernel: Kernel) -> Iterator[Where]:
+def _excess(kernel: Kernel) -> Iterator[Where]:
     """Lanes apart from each other touch a sector each: the excess, in bytes a thread, is more than a
     vector's. A thread that takes apart a vector of its own touches the same sectors again and again: at most
-    that much."""
+    that much. Without it no access touches more than it needs; the line with most of the excess is first."""
     table = kernel.table
     sectors, ideal = table.amount("sectors"), table.amount("sectors_ideal")
+    excess = (sectors - ideal).clip(min=0)
     found = [
-        (kind, place, rows)
-        for kind, ops in (("load", LOADS), ("store", STORES))
+        (float(excess[rows].sum()), kind, place, rows)
+        for kind, ops in (("load", LOAD_OPS), ("store", STORE_OPS))
         for place, rows in _by_place(kernel, table.of(*ops) & (sectors > 0))
         if _is_apart(kernel, kind, place, rows)
     ]
-    if not found:
-        return
-    every = np.logical_or.reduce([rows for _, _, rows in found])
-    excess = (sectors - ideal).clip(min=0)
-    if excess[every].sum() < thresholds.MUCH * max(1.0, excess[table.of(*LOADS, *STORES)].sum()):
+    every = np.logical_or.reduce([rows for *_, rows in found]) if found else ~table.all
+    if excess[every].sum() < thresholds.MUCH * max(1.0, excess[table.of(*LOAD_OPS, *STORE_OPS)].sum()):
         return  # lanes go where their data says
-    shares = [float((sectors - ideal)[rows].sum()) / max(1.0, float(sectors.sum())) for _, _, rows in found]
-    for share, kind, place, rows in _worst_first(
-        [(share, *each) for share, each in zip(shares, found, strict=True)]
-    ):
+    for lost, kind, place, rows in _worst_first(found):
+        is_vector = _is_torn_vector(kernel, place, rows)
         touched, needed = float(sectors[rows].sum()), max(1.0, float(ideal[rows].sum()))
-        waits = table.waits(_blamed_at(kernel, place), *QUEUES)
-        vector = _is_torn_vector(kernel, place, rows)
+        waits = table.waits(table.at_lines(place[0], {place[1]}), *QUEUES)
         yield Where(
             place, every,
             cites={
                 "ratio": Quantity(touched / needed, "times"), "touched": Quantity(touched, "sectors"),
-                "needed": Quantity(needed, "sectors"), "excess": Quantity(100 * share, "% of all sectors"),
-                "waiting": of_samples(waits),
+                "needed": Quantity(needed, "sectors"), "waiting": of_samples(waits),
+                "excess": Quantity(100 * lost / max(1.0, float(sectors.sum())), "% of all sectors"),
             },
-            amounts={"waits": waits, "avoidable": 1 - needed / touched, "excess": share, "kind": kind},
-            name="unvectorized-access" if vector else f"uncoalesced-{kind}",
+            amounts={"waits": waits * (1 - needed / touched)},
+            name="unvectorized-access" if is_vector else f"uncoalesced-{kind}",
             advice="vector accesses: a base and a stride or mask that are known to be multiples of 16"
-            if vector else "",
+            if is_vector else "",
         )  # fmt: skip
 
 
@@ -74,38 +77,26 @@ def _by_place(kernel: Kernel, rows: Mask) -> Iterator[tuple[Place, Mask]]:
         yield (file, line), rows & table.at_lines(file, {line})
 
 
-def _blamed_at(kernel: Kernel, place: Place) -> Mask:
-    return kernel.table.at_lines(place[0], {place[1]})
-
-
 def _is_apart(kernel: Kernel, kind: str, place: Place, rows: Mask) -> bool:
-    """Whether accesses at a line touch far more sectors than their bytes need, and others need not."""
+    """Whether accesses at a line touch far more sectors than their bytes need, and lanes do not go where
+    their data says."""
     table = kernel.table
     ratio = table.total("sectors", rows) / max(1.0, table.total("sectors_ideal", rows))
+    if "counters" not in kernel.known:  # a thread may take what it has side by side apart, as caches have it
+        ratio /= max(1.0, kernel.run_bytes(place[1]) / float(table.amount("bytes")[rows].min()))
     if ratio < thresholds.EXCESS:
         return False
     accesses = kernel.accesses_at(place[1])
     own = [node for node in accesses if (node.name == "tt.store") is (kind == "store")]
     of_many = [node for node in own if size_of(node.operands[0].type) > 1]
-    if of_many and all(scattered_over(kernel.graph, node) for node in of_many):
-        return False  # lanes go where their data says
-    rests = [kernel.graph.depends(node.operands[0]) for node in accesses]
-    if "counters" in kernel.known:
-        return True
-    if any(kernel.graph.depends(node.operands[0]).is_rounded for node in own):
-        return False  # near each other, so that L1 has what neighbours have loaded
-    is_run = any(each.is_divided for each in rests) or not any(
-        each.has_division or each.loads for each in rests
-    )
-    run = kernel.run_bytes(place[1]) / float(table.amount("bytes")[rows].min())
-    return not is_run or ratio >= thresholds.EXCESS * run
+    return not of_many or not all(scattered_over(kernel.graph, node) for node in of_many)
 
 
 def scattered_over(graph: Graph, access: Node) -> frozenset[int]:
     """The positions of the kernel's arguments that an access goes to where the data of each lane say, and
     nothing else: neither a position in the tile, nor a step of a loop; none if it does not."""
     rests = graph.positions(access.operands[0])
-    if not rests.of_lane_data or rests.lanes or rests.varies_in:
+    if not rests.of_lane_data or rests.by_lane or rests.varies_in:
         return frozenset()
     return rests.arguments or frozenset()
 
@@ -116,7 +107,6 @@ def _is_torn_vector(kernel: Kernel, place: Place, rows: Mask) -> bool:
     width, run = int(table.amount("bytes")[rows].min()), kernel.run_bytes(place[1])
     # Each instruction may touch one sector more, as a run starts within a sector.
     is_vector = (sectors - executed) * width <= thresholds.VECTOR_BYTES * ideal
-    is_vector &= table.total("instructions", rows) >= int(sectors / max(1.0, ideal))
     return is_vector and (sectors - ideal <= executed or not run or run > width)
 
 
@@ -141,37 +131,13 @@ def _ideal_sectors(kernel: Kernel, where: Where) -> Edit:
         table.amount("wavefronts"),
     )
     edit = Edit(0.0, sectors=np.where(rows, ideal, table.amount("sectors")), wavefronts=waves)
-    if "counters" not in kernel.known:
-        removed = table.stalled("lg_throttle", by=(f"global {where.amounts['kind']}",)) * min(
-            1.0, where.amounts["excess"]
-        )
-    else:
-        kept = kernel.resources.kept(edit)
-        held = kernel.resources.held_by_traffic(kept)
-        busy = max(
-            (kernel.used.get(name, 0.0) * (1 - kept[name]) for name in ("l1", "lsu", "l2", "dram", "shared")),
-            default=0.0,
-        )
-        removed = min(busy, where.amounts["waits"] * where.amounts["avoidable"]) if held is None else held
+    kept, removed = kernel.resources.kept(edit), float(where.amounts["waits"])
+    held = kernel.resources.held_by_traffic(kept)
+    if held is None and kernel.used:
+        moves = ("l1", "lsu", "l2", "dram", "shared")
+        held = min(removed, max(kernel.used.get(name, 0.0) * (1 - kept[name]) for name in moves))
+    removed = removed if held is None else held
     return Edit(removed, sectors=edit.sectors, wavefronts=edit.wavefronts)
-
-
-def torn_vectors(kernel: Kernel) -> tuple[Mask, float]:
-    """The rows of accesses whose address is divided, so that a thread takes apart the vector that it has, and
-    the part of the samples that wait for them."""
-    table, found, waits = kernel.table, np.zeros(len(kernel.table), np.bool_), 0.0
-    for place, rows in _by_place(kernel, table.of("LDG", "STG")):
-        sectors, ideal = table.total("sectors", rows), table.total("sectors_ideal", rows)
-        is_vector = sectors * float(table.amount("bytes")[rows].min()) <= thresholds.VECTOR_BYTES * ideal
-        accesses = kernel.accesses_at(place[1])
-        if (
-            sectors > ideal
-            and is_vector
-            and any(kernel.graph.depends(node.operands[0]).is_divided for node in accesses)
-        ):
-            waits += table.waits(_blamed_at(kernel, place), *QUEUES)
-            found |= rows
-    return found, waits
 
 
 # Few bytes at a time.
@@ -184,7 +150,7 @@ def _narrow(kernel: Kernel) -> Iterator[Where]:
     table = kernel.table
     found = [
         (place, rows)
-        for ops in (LOADS, STORES)
+        for ops in (LOAD_OPS, STORE_OPS)
         for place, rows in _by_place(kernel, table.of(*ops))
         if (size := float(table.amount("bytes")[rows].max())) < 4
         and table.total("instructions", rows) * size >= thresholds.VECTOR_BYTES
@@ -192,9 +158,7 @@ def _narrow(kernel: Kernel) -> Iterator[Where]:
     ]
     part = sum(table.share("sectors", rows) for _, rows in found)
     for place, rows in found:
-        if table.share("sectors", rows) < thresholds.MUCH * part:
-            continue
-        waits = table.waits(_blamed_at(kernel, place), *LSU_QUEUES)
+        waits = table.waits(table.at_lines(place[0], {place[1]}), *LSU_QUEUES)
         yield Where(
             place, rows,
             cites={
@@ -238,11 +202,9 @@ def _conflicts(kernel: Kernel) -> Iterator[Where]:
             place, every & table.located,
             cites={
                 "ratio": Quantity(taken / needed, "times"), "taken": Quantity(taken, "wavefronts"),
-                "needed": Quantity(needed, "wavefronts"), "used": of_peak(kernel.used.get("shared", 0.0)),
-                "waiting": of_samples(waits),
+                "needed": Quantity(needed, "wavefronts"), "waiting": of_samples(waits),
             },
             amounts={"waits": excess * waits},
-            text="" if "shared" in kernel.used else _CONFLICTS + "; {waiting} wait for shared memory",
         )  # fmt: skip
 
 
@@ -281,7 +243,7 @@ def _spills(kernel: Kernel) -> Iterator[Where]:
 
 def _no_spills(kernel: Kernel, where: Where) -> Edit:
     table = kernel.table
-    moved = SECTOR_BYTES * table.sectors(*LOADS, *STORES)
+    moved = SECTOR_BYTES * table.sectors(*LOAD_OPS, *STORE_OPS)
     kept = dict.fromkeys(("l1", "l2", "lsu"), moved / max(1.0, moved + table.local_bytes))
     own = max(table.share("executed", where.mask), table.waits(where.mask))
     return Edit(max(own, kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
@@ -299,21 +261,9 @@ def carried_line(kernel: Kernel) -> int:
     ]
     if not carried:
         return 0
-    most = max(size for size, _, _ in carried)
-    local = kernel.table.amount("local_sectors")
-    lines: Counter[int] = Counter()
-    for size, value, loop in carried:
-        if size < most:
-            continue
-        made = [
-            source.maker for source in value.sources if source.maker is not None and source.maker.is_in(loop)
-        ]
-        adding = [
-            node for node in made if node.name.endswith(("tt.dot", "warp_group_dot", "warp_group_dot_wait"))
-        ]
-        line = next((node.line for node in adding + made if node.line), loop.line)
-        lines[line] += 1 + int(local[kernel.at({line})].sum())
-    return max(lines, key=lambda line: lines[line])
+    _, value, loop = max(carried, key=lambda each: each[0])
+    made = [each.maker for each in value.sources if each.maker is not None and each.maker.is_in(loop)]
+    return next((node.line for node in made if node.line), loop.line)
 
 
 def _atomics(kernel: Kernel) -> Iterator[Where]:
@@ -322,7 +272,7 @@ def _atomics(kernel: Kernel) -> Iterator[Where]:
     where its data says, and the tensor has more sectors than a program has lanes, few of them add to the same
     element, and there is no cause."""
     table = kernel.table
-    rows = table.of(*ATOMICS) & (table.amount("sectors") > 0)
+    rows = table.of(*ATOMIC_OPS) & (table.amount("sectors") > 0)
     waits = table.stalled(*_ATOMIC_WAITS, by=("atomic",)) + table.stalled("membar")
     if not waits or not rows.any() or _are_scattered(kernel, rows):
         return
@@ -346,84 +296,42 @@ def _are_scattered(kernel: Kernel, rows: Mask) -> bool:
         room = sum(kernel.tensor_bytes.get(at, 0) for at in tensors)
         return room > SECTOR_BYTES * size_of(node.operands[0].type) or (kernel.emulated and bool(tensors))
 
-    apart = table.sectors(*ATOMICS) > LANES / 2 * table.total("executed", rows)
+    apart = table.sectors(*ATOMIC_OPS) > WARP_LANES / 2 * table.total("executed", rows)
     return bool(nodes) and all(map(has_room, nodes)) and apart
 
 
 def _fewer_atomics(kernel: Kernel, where: Where) -> Edit:
-    kept = {"l2": 1 - 2 * SECTOR_BYTES * kernel.table.sectors(*ATOMICS) / kernel.resources.l2_bytes}
+    kept = {"l2": 1 - 2 * SECTOR_BYTES * kernel.table.sectors(*ATOMIC_OPS) / kernel.resources.l2_bytes}
     return Edit(max(float(where.amounts["waits"]), kernel.resources.held_by_traffic(kept) or 0.0), kept=kept)
 
 
 # Loads that come late.
 
 
-def _exposed(kernel: Kernel) -> Iterator[Where]:
-    """Without it nobody waits for these loads, while memory moves the same bytes. Loads of lanes that a
-    stride keeps apart are left out: each takes several times as long, as it touches several times the
-    sectors."""
+def _exposed(name: str, kernel: Kernel) -> Iterator[Where]:
+    """Without it nobody waits for these loads, while memory moves the same bytes. Loads for a product have
+    stages, so they are another rule's."""
     table, graph = kernel.table, kernel.graph
     few = kernel.stages <= thresholds.IN_FLIGHT / 2
-    by = LOADED if few else LOADED[:1]  # what is copied some steps ahead, is as early as it can be
-    rows = table.of_class(*by) & ~np.isin(table.line, list(_lines_of_strides(kernel)))
+    rows = table.of_class(*(LOADED if few else LOADED[:1]))  # copies some steps ahead are early enough
     place = table.place_waited_for(rows, "long_scoreboard") or kernel.place
     waits = table.waits(rows, "long_scoreboard")
-    unrolled = _unrolled_lines(kernel)
-    if waits < thresholds.MUCH or place[1] not in graph.lines(_LOADING, loop=True) | unrolled:
+    if waits < thresholds.MUCH or place[1] not in graph.lines(_LOADING, loop=True):
         return  # no load is earlier than one outside of loops
-    is_pipelined = bool(graph.named(r"dot|mma", loop=place[1] not in unrolled))
-    is_copied = bool(graph.named(r"async_copy|async_tma", loop=True))
-    by_stages = is_pipelined and (few or not is_copied)
-    busy = max(kernel.used.get("dram", 0.0), kernel.used.get("l2", 0.0))
-    yield Where(
-        place, rows,
-        cites={"waiting": of_samples(waits)} | ({"memory": of_peak(busy)} if "l2" in kernel.used else {}),
-        amounts={"waits": waits, "by_stages": by_stages},
-        name="few-stages" if by_stages else "exposed-latency",
-        text="" if "l2" in kernel.used else "{waiting} wait for loads (`long_scoreboard`) in a loop",
-        advice="tl.range in the place of tl.static_range: only its loads have stages" if place[1] in unrolled
-        else "more stages (num_stages of 3 or 4)" if by_stages else "",
-    )  # fmt: skip
-
-
-def _lines_of_strides(kernel: Kernel) -> set[int]:
-    """The lines of loads whose lanes a stride, not data, keeps apart."""
-    table, graph = kernel.table, kernel.graph
-    found = set()
-    for place, rows in _by_place(kernel, table.of("LDG")):
-        apart = table.total("sectors", rows) >= thresholds.LINE_SECTORS * max(
-            1.0, table.total("sectors_ideal", rows)
-        )
-        accesses = [graph.depends(node.operands[0]) for node in kernel.accesses_at(place[1])]
-        if apart and accesses and not any(each.loads or each.has_division for each in accesses):
-            found.add(place[1])
-    return found
-
-
-def _unrolled_lines(kernel: Kernel) -> set[int]:
-    """The lines that load for a product in each step of a loop that is none in the TTGIR, as of
-    `tl.static_range`, which has no stages."""
-    outside = [node for node in kernel.graph.nodes if not node.loops]
-    if len([node for node in kernel.graph.named(DOTS) if not node.loops]) < thresholds.IN_FLIGHT:
-        return set()
-    loads = Counter(node.line for node in outside if node.name == "tt.load")
-    return {line for line, count in loads.items() if count >= thresholds.IN_FLIGHT} - {0}
+    has_stages = graph.named(r"dot|mma", loop=True)
+    if name == ("few-stages" if has_stages else "exposed-latency"):
+        yield Where(place, rows, cites={"waiting": of_samples(waits)}, amounts={"waits": waits})
 
 
 def _hidden(kernel: Kernel, where: Where) -> Edit:
-    """Loads of a loop that go to shared memory by themselves are stored there by no thread."""
-    removed = kernel.resources.hidden(float(where.amounts["waits"]))
-    if not where.amounts["by_stages"]:
-        return Edit(removed)
-    stores = kernel.table.of("STS") & kernel.at(kernel.graph.lines(r"^tt\.load$", loop=True))
-    return Edit(removed, without(stores))
+    return Edit(kernel.resources.hidden(float(where.amounts["waits"])))
 
 
-_CONFLICTS: Final = "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}"
 _SEEN: Final = frozenset({"counts", "samples"})
+_LATE: Final = "{waiting} wait for loads (`long_scoreboard`) in a loop"
 RULES: Final = (
     Rule(
-        "uncoalesced-load", _SEEN, _apart, _ideal_sectors,
+        "uncoalesced-load", _SEEN, _excess, _ideal_sectors,
         "{ratio} the sectors that its bytes need: {touched} of 32 bytes instead of {needed}; the excess is "
         "{excess}; {waiting} wait for memory or its queues here",
         "neighbouring lanes to neighbouring elements: swap axes, pack fields, or go through shared memory",
@@ -436,7 +344,8 @@ RULES: Final = (
     ),
     Rule(
         "bank-conflict", _SEEN, _conflicts, _ideal_wavefronts,
-        _CONFLICTS + "; shared memory is at {used}, and {waiting} wait for it",
+        "{ratio} the wavefronts that its bytes need: {taken} instead of {needed}; {waiting} wait for shared "
+        "memory",
         "a swizzled or padded layout", "high",
     ),
     Rule(
@@ -450,8 +359,11 @@ RULES: Final = (
         "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
     ),
     Rule(
-        "exposed-latency", frozenset({"samples"}), _exposed, _hidden,
-        "{waiting} wait for loads (`long_scoreboard`), while memory is at {memory}",
-        "load earlier, several at once, or keep more warps on an SM",
+        "exposed-latency", frozenset({"samples", "ttgir"}), partial(_exposed, "exposed-latency"), _hidden,
+        _LATE, "load earlier, several at once, or keep more warps on an SM",
+    ),
+    Rule(
+        "few-stages", frozenset({"samples", "ttgir"}), partial(_exposed, "few-stages"), _hidden, _LATE,
+        "more stages (num_stages of 3 or 4)",
     ),
 )  # fmt: skip

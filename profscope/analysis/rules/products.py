@@ -1,28 +1,36 @@
-"""Rules about products of matrices: whether tensor cores do them, and whether they wait."""
+"""Rules about products of matrices: whether tensor cores do them, of which tiles, and whether they wait."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from profscope.analysis.cause import of_instructions, of_peak, of_samples
-from profscope.analysis.evidence_table import CONVERSIONS, LOADS, MMA
+from profscope.analysis.evidence_table import CONVERSION_OPS, LOAD_OPS, MMA_OPS, SECTOR_BYTES
 from profscope.analysis.kernels.devices import PIPES
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
-from profscope.analysis.rules.dataflow import CASTS, FROM_INTEGER, computed_by, is_dot, is_store
+from profscope.analysis.rules.dataflow import CASTS, computed_by, is_dot
 from profscope.analysis.rules.kernel import DOTS, Kernel
 from profscope.analysis.rules.rule import HOPPER, Rule, Where, rows_removed
-from profscope.analysis.rules.tiles import OPERANDS, larger_tiles, tile_of
-from profscope.instrument_passes.analyses.graph import Graph, Node, Value, element_bytes
-from profscope.instrument_passes.ir.signature import rank
+from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 
-__all__ = ["RULES", "Summed", "slow_products", "summed_products", "unoverlapped_products"]
+__all__ = [
+    "GROWS",
+    "OPERANDS",
+    "RULES",
+    "larger_tiles",
+    "slow_products",
+    "summed_products",
+    "tile_of",
+    "unoverlapped_products",
+]
 
+OPERANDS: Final = 2  # of a product, in front of what it adds to
+_TILE: Final = re.compile(r"tensor<(\d+)x(\d+)x[a-z]")
+GROWS: Final = ("l1", "lsu", "shared", "issue", "alu", "fma")
+"""Resources whose use grows with the bytes that a product loads."""
 _WGMMA: Final = ("HGMMA", "IGMMA", "QGMMA")
 _WAITS: Final = ("wait", "math_pipe_throttle", "short_scoreboard", "mio_throttle", "gmma", "warpgroup_arrive")
 _FMA: Final = ("FFMA", "FMUL", "FADD", "SHFL", "HFMA2", "HADD2")
@@ -39,41 +47,26 @@ _NONE_PENDING: Final = re.compile(r"pendings\s*=\s*0")
 # Products that no tensor core does.
 
 
-@dataclass(frozen=True)
-class Summed:
-    """The lines of multiplications whose results are summed, by a reduction or by additions, with the lines
-    of these sums; and the lines that convert and load what is multiplied. Each factor of a product of
-    matrices lacks an axis that the other one has: with one such axis it is a matrix times a vector."""
-
-    sums: set[int]
-    casts: set[int]
-    loads: set[int]
-
-
-def summed_products(graph: Graph) -> Summed:
-    lacked = _lacked_axes(graph)
-    sums, casts, loads = set[int](), set[int](), set[int]()
-    for node in graph.nodes:
-        if not _is_sum(graph, node) or _is_read_before_the_end(graph, node):
+def summed_products(graph: Graph) -> set[int]:
+    """The lines of multiplications whose results are summed, by a reduction or by additions, and of these
+    sums. Each factor of a product of matrices lacks an axis that the other one has: with one such axis it is
+    a matrix times a vector."""
+    lines = set[int]()
+    for total in graph.nodes:
+        if not _is_sum(graph, total) or _is_read_before_the_end(graph, total):
             continue
-        made = _factors(graph, node)
+        made = graph.backward(total.operands, lambda node: _THROUGH.match(node.name) is not None)
         products = [each for each in made if each.name == "arith.mulf"]
-        squares = {each: _squared_difference(each, node) for each in products}
-        made += [
-            each for square in squares.values() if square is not None for each in _factors(graph, square)
-        ]
-        if any(_is_of_matrices(squares[each] or each, lacked) for each in products):
-            sums |= {node.line, *(each.line for each in products)}
-            casts |= {each.line for each in made if CASTS.match(each.name)}
-            loads |= {each.line for each in made if each.name == "tt.load"}
-    return Summed(sums - {0}, casts - {0}, loads - {0})
+        if any(_is_of_matrices(graph, each) for each in products):
+            lines |= {total.line, *(each.line for each in products)}
+    return lines - {0}
 
 
 def slow_products(kernel: Kernel) -> set[int]:
     """The lines of summed products, if they take much of the instructions."""
-    sums = summed_products(kernel.graph).sums
-    share = kernel.table.share("executed", kernel.at(sums) & kernel.table.of(*_FMA))
-    return sums if share >= thresholds.MUCH else set()
+    lines = summed_products(kernel.graph)
+    share = kernel.table.share("executed", kernel.at(lines) & kernel.table.of(*_FMA))
+    return lines if share >= thresholds.MUCH else set()
 
 
 def _is_sum(graph: Graph, node: Node) -> bool:
@@ -97,99 +90,44 @@ def _is_read_before_the_end(graph: Graph, node: Node) -> bool:
     return any(user.name not in _ADDING for user in readers)
 
 
-def _factors(graph: Graph, node: Node) -> list[Node]:
-    """The ops that an op's operands are made by, as far as elements stay the same ones, back to loads."""
-    made = graph.backward(node.operands, lambda each: _THROUGH.match(each.name) is not None)
-    return [each for each in made if _THROUGH.match(each.name) or each.name == "tt.load"]
-
-
-def _squared_difference(product: Node, total: Node) -> Node | None:
-    """Of (x - y)**2, summed by a loop, x - y. It is x**2 + y**2 less 2 * x * y, whose sum is a product of
-    matrices."""
-    first, second = product.operands[:2]
-    if first is not second or first.maker is None or first.maker.name != "arith.subf":
-        return None
-    is_carried = any(value.maker is None for value in total.operands)
-    return first.maker if is_carried or total.name == "tt.reduce" else None
-
-
-def _is_of_matrices(node: Node, lacked: Mapping[Value, set[int]]) -> bool:
-    """Whether each operand lacks an axis that the other one has."""
-    first, second = (lacked.get(value, set()) for value in node.operands[:2])
+def _is_of_matrices(graph: Graph, product: Node) -> bool:
+    """Whether each factor lacks an axis that the other one has."""
+    first, second = (_broadcast_axes(graph, value) for value in product.operands[:2])
     return bool(first - second) and bool(second - first)
 
 
-def _lacked_axes(graph: Graph) -> dict[Value, set[int]]:
-    """By value the axes along which all its elements are the same, as it was broadcast along them."""
-    found: dict[Value, set[int]] = {}
-    for node in graph.nodes:
-        if not node.results or not node.size:
-            continue
-        value = node.results[0]
-        if node.name in ("tt.splat", "arith.constant"):
-            found[value] = set(range(rank(value.type)))
-        elif _THROUGH.match(node.name) and node.name != "tt.reshape" and node.operands:
-            given = node.operands[1:] if node.name == "arith.select" else node.operands
-            common = set.intersection(*(found.get(each, set()) for each in given))
-            found[value] = _moved_axes(node, common)
-    return found
-
-
-def _moved_axes(node: Node, lacked: set[int]) -> set[int]:
-    """Those of its result, from those of its operands."""
-    before, after = (
-        re.findall(r"(\d+)x", each.type.partition(",")[0]) for each in (node.operands[0], node.results[0])
+def _broadcast_axes(graph: Graph, value: Value) -> set[int]:
+    """The axes along which all elements are the same, as a value was broadcast along them."""
+    made = graph.maker(
+        value, lambda node: CASTS.match(node.name) is not None or node.name == "ttg.convert_layout"
     )
-    if node.name == "tt.broadcast" and len(before) == len(after):
-        return lacked | {axis for axis, side in enumerate(after) if side != before[axis]}
-    if node.name == "tt.expand_dims":
-        new = node.op.integer("axis") or 0
-        return {axis + (axis >= new) for axis in lacked}
-    if node.name == "tt.trans":
-        order = [
-            int(each) for each in re.findall(r"\d+", node.op.attributes.get("order", "").partition(":")[2])
-        ]
-        return {axis for axis, source in enumerate(order) if source in lacked}
-    return lacked
+    if made is None or made.name != "tt.broadcast":
+        return set()
+    before, after = (re.findall(r"\d+(?=x)", each.type) for each in (made.operands[0], made.results[0]))
+    return {axis for axis, sides in enumerate(zip(before, after, strict=False)) if sides[0] != sides[1]}
 
 
 def _by_fma(kernel: Kernel) -> Iterator[Where]:
-    """Without it tensor cores do the products, at a tenth of the time or less, and a CTA loads each operand
-    once."""
-    table = kernel.table
-    if table.total("executed", table.of(*MMA)):
-        return
-    dots, summed = kernel.graph.lines(r"^tt\.dot"), summed_products(kernel.graph)
-    lines = dots or summed.sums
+    """Without it tensor cores do the products, at a tenth of the time or less, and a CTA loads, converts and
+    exchanges each operand once."""
+    table, graph = kernel.table, kernel.graph
+    dots = graph.lines(r"^tt\.dot")
+    lines = dots or summed_products(graph)
     rows = kernel.at(lines) & table.of(*_FMA)
     if not dots:
-        rows |= kernel.at(summed.casts) & table.of(*CONVERSIONS)
+        rows |= kernel.at(graph.lines(CASTS.pattern)) & table.of(*CONVERSION_OPS)
     share = table.share("executed", rows)
-    if not lines or share < thresholds.MUCH:
+    if not lines or share < thresholds.MUCH or table.total("executed", table.of(*MMA_OPS)):
         return
     place = table.place_executed(rows & kernel.at(lines)) or kernel.place
-    rows |= kernel.at(lines | _fetch_lines(kernel.graph)) & table.of("LDS", "STS", "BAR")
+    fetches = graph.lines(r"^ttg\.(local_load|convert_layout)$")
+    rows |= kernel.at(lines | fetches) & table.of("LDS", "STS", "BAR")
     if not dots:  # which each thread loads for itself
-        rows |= kernel.at(summed.loads) & table.of("LDG")
+        rows |= table.of("LDG")
     yield Where(
-        place, rows, cites={"fma": of_instructions(share)},
-        amounts={"removed": table.waits(rows) if "samples" in kernel.known else share},
+        place, rows, cites={"fma": of_instructions(share)}, amounts={"removed": table.waits(rows)},
         advice="" if dots else "tl.dot instead of multiply, broadcast and sum",
     )  # fmt: skip
-
-
-def _fetch_lines(graph: Graph) -> set[int]:
-    """The lines that bring operands of products from shared memory to registers."""
-    found = set()
-    for product in graph.named(DOTS):
-        for value in product.operands[:OPERANDS]:
-            made = value.maker
-            while made is not None:
-                if made.name in ("ttg.local_load", "ttg.convert_layout"):
-                    found.add(made.line)
-                passes_on = graph.moves(made) or CASTS.match(made.name)
-                made = made.operands[0].maker if passes_on and made.operands else None
-    return found - {0}
 
 
 def _small(kernel: Kernel) -> Iterator[Where]:
@@ -197,7 +135,7 @@ def _small(kernel: Kernel) -> Iterator[Where]:
     products."""
     table, tensor = kernel.table, kernel.used.get("tensor", 0.0)
     wide = table.of(*_WGMMA)
-    sync = table.of(*MMA) & ~wide
+    sync = table.of(*MMA_OPS) & ~wide
     if tensor > thresholds.NEAR_ROOF or not (wide | sync).any() or kernel.graph.named("warp_specialize"):
         return
     shapes = [
@@ -209,12 +147,13 @@ def _small(kernel: Kernel) -> Iterator[Where]:
     if not narrow and (wide.any() or not sync.any()):
         return
     tile = tile_of(kernel)
-    is_whole = not tile.more_columns if narrow else tile.rows < thresholds.WGMMA_SIDE and not tile.more_rows
-    if tile.rows and is_whole:
-        return  # there is no more to multiply
-    side = tile.columns if narrow else tile.rows
-    if 0 < side < thresholds.WGMMA_SIDE and kernel.grid * side < kernel.sms * thresholds.WGMMA_SIDE:
-        return  # larger tiles would leave SMs without one
+    if tile is not None:
+        at = 1 if narrow else 0
+        side, axes = (tile.rows, tile.columns)[at], kernel.graph.depends(tile.product.operands[at]).axes
+        if side < thresholds.WGMMA_SIDE and (
+            not axes or kernel.grid * side < kernel.sms * thresholds.WGMMA_SIDE
+        ):
+            return  # there is no more to multiply, or larger tiles would leave SMs without one
     yield Where(
         table.place_executed(sync | wide) or kernel.place, table.of("LDS", "LDSM"),
         cites={
@@ -237,52 +176,19 @@ def _wide(kernel: Kernel, where: Where) -> Edit:
 # Products that wait.
 
 
-@dataclass(frozen=True)
-class Unoverlapped:
-    """Why a product in a loop cannot overlap the next step: arithmetic on its result before another product
-    is issued, or arithmetic, or another product, that makes an operand in registers.
-
-    operand_lines: of the latter. by_casts: whether that converts types, and nothing else. widened: by line of
-    a load of integers, how many times as many bytes it would load in the type that the product multiplies."""
-
-    line: int
-    operand_lines: set[int]
-    by_casts: bool
-    widened: Mapping[int, float]
-
-
-def unoverlapped_products(graph: Graph) -> list[Unoverlapped]:
-    """Products of which others in the same step are made are left out: those wait for them in any order. But
-    (x a) b with the same b in each step is as well the sum of all x a times b, behind the loop."""
-    products: dict[Node, list[Node]] = {}
-    for node in graph.named(DOTS, loop=True):
-        products.setdefault(node.loops[0], []).append(node)
-    found = []
-    for loop, inside in products.items():
-        made_by = {
-            node: [each for value in node.operands[:OPERANDS] for each in computed_by(graph, value, loop)[0]]
-            for node in inside
-        }
-        if any(is_dot(each) for made in made_by.values() for each in made):
-            late = [node for node in inside if node.line and _could_be_behind(graph, node, loop)]
-            found += [Unoverlapped(node.line, set(), False, {}) for node in late]
-            continue
-        for node, made in made_by.items():
-            waits = [
-                user
-                for user in node.results[0].users
-                if _NONE_PENDING.search(user.text) and user.loop is loop
-            ]
-            goals = [goal for wait in waits for goal in graph.forward(wait, graph.moves)]
-            of_result = [goal for goal in goals if _is_arithmetic(goal) and not _is_stored_as(graph, goal)]
-            of_operand = [each for each in made if _is_arithmetic(each)]
-            if (of_result or of_operand) and node.line:
-                by_casts = all(CASTS.match(each.name) for each in of_result + of_operand)
-                widened = dict(_widened(graph, each) for each in of_operand if each.name in FROM_INTEGER)
-                found.append(
-                    Unoverlapped(node.line, {each.line for each in of_operand} - {0}, by_casts, widened)
-                )
-    return found
+def unoverlapped_products(graph: Graph) -> Iterator[tuple[Node, list[Node], list[Node]]]:
+    """Products in a loop that cannot overlap the next step, the arithmetic on the result before another
+    product is issued, and that which makes an operand in registers."""
+    for product in graph.named(DOTS, loop=True):
+        loop = product.loops[0]
+        waits = [
+            each for each in product.results[0].users if _NONE_PENDING.search(each.text) and each.loop is loop
+        ]
+        goals = [goal for wait in waits for goal in graph.forward(wait, graph.moves)]
+        made = [each for value in product.operands[:OPERANDS] for each in computed_by(graph, value, loop)[0]]
+        of_result, of_operand = (list(filter(_is_arithmetic, each)) for each in (goals, made))
+        if (of_result or of_operand) and product.line:
+            yield product, of_result, of_operand
 
 
 def _is_arithmetic(node: Node) -> bool:
@@ -291,86 +197,92 @@ def _is_arithmetic(node: Node) -> bool:
     return node.size > 0 and is_float and _ARITHMETIC.match(node.name) is not None
 
 
-def _is_stored_as(graph: Graph, cast: Node) -> bool:
-    """Whether it only brings a result to the type in which it is stored."""
-    if not CASTS.match(cast.name):
-        return False
-    goals = [node for node in graph.forward(cast, graph.moves) if not graph.moves(node)]
-    return bool(goals) and all(map(is_store, goals))
-
-
-def _widened(graph: Graph, cast: Node) -> tuple[int, float]:
-    """The line of what a conversion converts, and how many times as many bytes the result has."""
-    source = graph.maker(cast.operands[0], graph.moves)
-    times = element_bytes(cast.results[0].type) / element_bytes(cast.operands[0].type)
-    return (0 if source is None else source.line), times
-
-
-def _could_be_behind(graph: Graph, product: Node, loop: Node) -> bool:
-    """Whether it multiplies another product of the step by what is the same in all steps."""
-    first, second = product.operands[:OPERANDS]
-    for made, other in ((first, second), (second, first)):
-        source = graph.maker(
-            made,
-            lambda node: (
-                graph.moves(node) or CASTS.match(node.name) is not None or node.name.endswith("dot_wait")
-            ),
-        )
-        is_product = source is not None and is_dot(source) and source.is_in(loop)
-        if is_product and computed_by(graph, other, loop) == ([], False):
-            return True
-    return False
-
-
 def _not_overlapped(kernel: Kernel) -> Iterator[Where]:
     """Without it the next product is issued before this one's result is used, and operands come from shared
-    memory as they are: no instruction makes them, but those of a wider type are more bytes. CTAs of an SM
-    overlap each other's, too."""
+    memory as they are: no instruction makes them. CTAs of an SM overlap each other's, too."""
     table, tensor = kernel.table, kernel.used.get("tensor", 0.0)
-    found = unoverlapped_products(kernel.graph)
+    found = [] if are_chained(kernel.graph) else list(unoverlapped_products(kernel.graph))
     if not found or not kernel.graph.named("warp_group_dot") or tensor > thresholds.NEAR_ROOF:
         return
     if tensor + max(kernel.used.get(pipe, 0.0) for pipe in PIPES) > 1:
         return  # they work at the same time
-    rows = kernel.at({line for each in found for line in each.operand_lines}) & ~table.of(*MMA, *LOADS)
+    rows = kernel.at({each.line for *_, made in found for each in made} - {0}) & ~table.of(
+        *MMA_OPS, *LOAD_OPS
+    )
     waits = table.stalled(
         "barrier", "gmma", "warpgroup_arrive", "long_scoreboard", "wait", by=("mma", "uniform", "barrier")
     )
-    making, by_casts = table.waits(rows), all(each.by_casts for each in found)
+    making = table.waits(rows)
     if waits + making < thresholds.MUCH:
         return
+    by_casts = all(CASTS.match(each.name) for _, used, made in found for each in used + made)
     place = table.place_executed(rows) if by_casts else None
     yield Where(
-        place or kernel.line(found[0].line), rows,
+        place or kernel.line(found[0][0].line), rows,
         cites={"tensor": of_peak(tensor), "waiting": of_samples(waits), "making": of_samples(making)},
-        amounts={
-            "removed": waits + making, "by_casts": by_casts,
-            "widened": {line: times for each in found for line, times in each.widened.items()},
-        },
+        amounts={"removed": waits + making},
         name="conversions" if by_casts else "",
         advice="store operands in the type of the dot; convert once, earlier" if by_casts else "",
     )  # fmt: skip
 
 
-def _overlapped(kernel: Kernel, where: Where) -> Edit:
-    edit = rows_removed(kernel, where)
-    if not where.amounts["by_casts"]:
-        return edit
-    table, widened = kernel.table, where.amounts["widened"]
-    loads = table.of(*LOADS)
-    times = np.array([widened.get(int(line), 1.0) for line in table.line[loads]])
-    sectors = table.amount("sectors")[loads]
-    more = float((sectors * times).sum() / max(1.0, float(sectors.sum())))
-    kept = kernel.resources.kept(edit)
-    return Edit(edit.removed, edit.left, kept={
-        name: more * kept.get(name, 1.0) for name in ("dram", "l2", "l1", "shared")
-    })  # fmt: skip
+# The tiles of products, and what larger ones would bring.
+
+
+class Tile(NamedTuple):
+    """Of the largest product, in a loop if one is there."""
+
+    rows: int
+    columns: int
+    product: Node
+
+
+def tile_of(kernel: Kernel) -> Tile | None:
+    found = [
+        (bool(node.loops), Tile(int(tile[1]), int(tile[2]), node))
+        for node in kernel.graph.named(DOTS)
+        if node.results and (tile := _TILE.match(node.results[0].type))
+    ]
+    return max(found, key=lambda each: (each[0], each[1].rows * each[1].columns))[1] if found else None
+
+
+def are_chained(graph: Graph) -> bool:
+    """Whether a product in a loop multiplies what another product of the step has made, as in attention."""
+    return any(
+        is_dot(each)
+        for node in graph.named(DOTS, loop=True)
+        for value in node.operands[:OPERANDS]
+        for each in computed_by(graph, value, node.loops[0])[0]
+    )
+
+
+def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
+    """What is removed, and what stays of resources' use, if tiles are as large as those of good products.
+
+    A product of M by N elements loads M + N for each column of K, so 1 / M + 1 / N for a multiplication.
+    Sides shorter than those of good products (64 rows, if a product multiplies what another has made, as in
+    attention) could be as long if other tiles load the same again: the one operand's bytes are asked for
+    several times as often as DRAM sends any. What is loaded once, stays, and so does a product that no loop
+    adds up."""
+    tile, table = tile_of(kernel), kernel.table
+    asked, read = SECTOR_BYTES * table.sectors(*LOAD_OPS), kernel.counters.get("dram_read", 0.0)
+    if not asked or tile is None or not kernel.graph.named(DOTS, loop=True):
+        return 0.0, {}
+    good = thresholds.WGMMA_SIDE if are_chained(kernel.graph) else thresholds.TILE_SIDE
+    sides = tile.rows + tile.columns
+    longer_rows, longer_columns = (
+        max(side, good) if asked * (sides - side) / sides >= thresholds.REREAD * read else side
+        for side in (tile.rows, tile.columns)
+    )
+    left = (1 / longer_rows + 1 / longer_columns) / (1 / tile.rows + 1 / tile.columns)
+    again = max(0.0, 1 - read / asked) * asked / kernel.resources.l2_bytes
+    return (1 - left) * again, dict.fromkeys(GROWS, left) | {"l2": 1 - (1 - left) * again}
 
 
 _SEEN: Final = frozenset({"counters", "counts", "samples"})
 RULES: Final = (
     Rule(
-        "no-tensor-cores", frozenset({"counts", "ttgir"}), _by_fma, rows_removed,
+        "no-tensor-cores", frozenset({"counts", "samples", "ttgir"}), _by_fma, rows_removed,
         "a product of matrices by FMA: {fma}, none of the tensor cores",
         "tl.dot with tf32, bf16 or fp16 inputs", "high",
     ),
@@ -380,7 +292,7 @@ RULES: Final = (
         architectures=HOPPER,
     ),
     Rule(
-        "mma-not-overlapped", _SEEN | {"ttgir"}, _not_overlapped, _overlapped,
+        "mma-not-overlapped", _SEEN | {"ttgir"}, _not_overlapped, rows_removed,
         "each iteration waits for its own dot, with no other dot in flight; the tensor pipe is at {tensor}, "
         "{waiting} wait for dots or for other warps, {making} make operands in registers",
         "issue the next dot before using this one's result; scale outside the loop", "low",

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
-from profscope.analysis.evidence_table import ATOMICS, LOADS, SECTOR_BYTES, Mask, Place
+from profscope.analysis.evidence_table import ATOMIC_OPS, LOAD_OPS, SECTOR_BYTES, Mask, Place
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import LOADED
+from profscope.analysis.rules.products import GROWS, larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
-from profscope.analysis.rules.tiles import GROWS, larger_tiles, tile_of
 from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
-__all__ = ["RULES", "repeated_loads", "tensor_bytes"]
+__all__ = ["RULES", "repeated_loads", "tensor_bytes_at"]
 
 _OF_L1: Final = ("l1", "lsu")
 _QUEUED: Final = ("lg_throttle", "long_scoreboard", "mio_throttle", "not_selected", "selected", "wait")
 _WAITS: Final = ("long_scoreboard", "lg_throttle", "barrier")
 _UNCOUNTED: Final = ("UTMALDG", "UBLKCP")  # whose sectors no instruction count has
-_CHANGES: Final = re.compile(r"tt\.(store|atomic_)")
 
 
 # A value that the program has loaded before.
@@ -74,16 +72,14 @@ def _runs_before(earlier: Node, later: Node) -> bool:
 
 def _loaded_again(kernel: Kernel) -> Iterator[Where]:
     """Without it the later load is gone, and nobody waits for it, nor, if its traffic binds the kernel, for
-    other loads behind it. What the kernel itself stores there between, it has in registers, too."""
+    other loads behind it."""
     table = kernel.table
     for line, again in repeated_loads(kernel).items():
-        rows = kernel.at({line}) & table.of(*LOADS)
-        if not table.total("sectors", rows) or (not again.before and line in kernel.lines_run_once):
+        rows = kernel.at({line}) & table.of(*LOAD_OPS)
+        if not table.total("sectors", rows):
             continue
         waits = again.share * table.waits(kernel.at({line}) & table.of_class(*LOADED[:2]))
         what = f"line {again.before} has loaded" if again.before else "the step before has loaded"
-        if _is_stored_to(kernel, line, again.before):
-            what += ", and the kernel may have stored there since"
         yield Where(
             kernel.line(line), rows,
             cites={
@@ -92,21 +88,6 @@ def _loaded_again(kernel: Kernel) -> Iterator[Where]:
             },
             amounts={"part": again.share, "waits": waits},
         )  # fmt: skip
-
-
-def _is_stored_to(kernel: Kernel, line: int, before: int) -> bool:
-    """Whether the kernel stores by an argument of a load between it and the line before; 0: in its loop."""
-    nodes, depends = kernel.graph.nodes, kernel.graph.depends
-    mine = [at for at, node in enumerate(nodes) if node.line == line and node.name in FROM_GLOBAL]
-    arguments = {each for at in mine for each in depends(nodes[at].operands[0]).arguments or ()}
-    first = min((at for at, node in enumerate(nodes) if node.line == before), default=0)
-    loops = {loop for at in mine for loop in nodes[at].loops[:1]}
-    return any(
-        _CHANGES.match(node.name)
-        and not arguments.isdisjoint(depends(node.operands[0]).arguments or ())
-        and (first < at < max(mine) if before else not loops.isdisjoint(node.loops))
-        for at, node in enumerate(nodes)
-    )
 
 
 def _loaded_once(kernel: Kernel, where: Where) -> Edit:
@@ -135,7 +116,7 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     again = {}
     for line, size in touched.items():
         rests = [kernel.graph.depends(node.operands[0]) for node in kernel.accesses_at(line)]
-        tensor = tensor_bytes(kernel, line)
+        tensor = tensor_bytes_at(kernel, line)
         is_plain = line not in repeated and not any(each.loads or each.has_division for each in rests)
         if is_plain and size >= thresholds.REREAD * tensor:
             again[line] = size - tensor
@@ -144,8 +125,8 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
     if not again or min(share, share * table.share("sectors", rows)) < thresholds.MUCH:
         return
     line = max(again, key=lambda each: again[each])
+    tensor = tensor_bytes_at(kernel, line)
     is_alike = not any(kernel.graph.depends(node.operands[0]).axes for node in kernel.accesses_at(line))
-    tensor = tensor_bytes(kernel, line)
     is_shared = is_alike and touched[line] <= tensor * kernel.grid
     yield Where(
         kernel.line(line), rows,
@@ -154,9 +135,6 @@ def _overlapping(kernel: Kernel) -> Iterator[Where]:
             "used": of_peak(l1),
         },
         amounts={"part": share * (1 - 1 / thresholds.REREAD) if is_shared else share},
-        text="loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
-        advice="a program that does what several do now, with what they all load" if is_shared
-        else "keep in registers what the next step, or the neighbouring element, needs again",
     )  # fmt: skip
 
 
@@ -175,16 +153,16 @@ def _touched(kernel: Kernel, rows: Mask) -> dict[Place, float]:
     }
 
 
-def tensor_bytes(kernel: Kernel, line: int) -> float:
+def tensor_bytes_at(kernel: Kernel, line: int) -> float:
     """Of the tensors that loads at a line read from; infinite if one is not known."""
-    arguments: set[int] = set()
-    for node in kernel.accesses_at(line):
-        if node.name in FROM_GLOBAL:
-            of = kernel.graph.depends(node.operands[0]).arguments
-            if not of:
-                return math.inf
-            arguments |= of
-    return kernel.bytes_of(arguments)
+    return kernel.bytes_of(_tensors_at(kernel, line))
+
+
+def _tensors_at(kernel: Kernel, line: int) -> frozenset[int]:
+    """The positions of these tensors' arguments; none if one is not known."""
+    loads = [node for node in kernel.accesses_at(line) if node.name in FROM_GLOBAL]
+    found = [kernel.graph.depends(node.operands[0]).arguments or frozenset() for node in loads]
+    return frozenset[int]().union(*found) if all(found) else frozenset()
 
 
 # Bytes that DRAM, or L2, sends to several programs.
@@ -198,23 +176,21 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     dram, read = kernel.used.get("dram", 0.0), kernel.counters.get("dram_read", 0.0)
     if dram < thresholds.BOUND or table.total("executed", table.of(*_UNCOUNTED)):
         return
-    asked = table.by_place(table.amount("sectors"), table.of(*LOADS) & (table.amount("sectors") > 0))
+    asked = table.by_place(table.amount("sectors"), table.of(*LOAD_OPS) & (table.amount("sectors") > 0))
     if not asked:
         return
     touched = {
         place: each * table.launches / SECTOR_BYTES
-        for place, each in _touched(kernel, table.of(*LOADS)).items()
+        for place, each in _touched(kernel, table.of(*LOAD_OPS)).items()
     }
-    programs, repeated = _programs_by_line(kernel), repeated_loads(kernel)
-    sizes = {line: tensor_bytes(kernel, line) / SECTOR_BYTES for _, line in asked}
-    different = {place: min(touched[place] / programs.get(place[1], 1), sizes[place[1]]) for place in asked}
+    sizes = {line: tensor_bytes_at(kernel, line) / SECTOR_BYTES for _, line in asked}
+    different = {place: min(touched[place] / _programs(kernel, place[1]), sizes[place[1]]) for place in asked}
     needed = _distinct(kernel, different)
     shared = [
         place for place in asked
-        if different[place] < touched[place] and place[1] not in repeated
-        and not any(kernel.graph.depends(node.operands[0]).loads for node in kernel.accesses_at(place[1]))
+        if different[place] < touched[place]
     ]  # fmt: skip
-    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMICS)) - table.local_bytes
+    again = read - SECTOR_BYTES * (needed + table.sectors(*ATOMIC_OPS))
     moved = read + kernel.counters.get("dram_write", 0.0)
     if not shared or again < max(thresholds.MUCH * read, thresholds.NOISE_PCT / 100 * moved):
         return
@@ -232,45 +208,24 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
 
 def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
     """Sectors: those of lines that read from the same tensors are among these tensors'."""
-    of_tensors: Counter[frozenset[int]] = Counter()
-    unknown = 0.0
+    by_tensors: defaultdict[frozenset[int], float] = defaultdict(float)
     for (_, line), sectors in different.items():
-        arguments = [kernel.graph.depends(node.operands[0]).arguments for node in kernel.accesses_at(line)]
-        known = frozenset[int]().union(*(each for each in arguments if each))
-        if not known or not all(arguments):
-            unknown += sectors
-        else:
-            of_tensors[known] += sectors  # type: ignore[assignment]
-    return unknown + sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in of_tensors.items())
+        by_tensors[_tensors_at(kernel, line)] += sectors
+    return sum(min(each, kernel.bytes_of(of) / SECTOR_BYTES) for of, each in by_tensors.items())
 
 
-def _programs_by_line(kernel: Kernel) -> dict[int, int]:
-    """By line, how many programs load the same, as their addresses do not depend on all axes of the grid."""
-    found: dict[int, int] = {}
-    for node in kernel.graph.nodes:
-        if node.name in FROM_GLOBAL and node.operands:
-            programs = math.prod(kernel.sides[axis] for axis in set(AXES) - _axes_of(kernel, node))
-            found[node.line] = min(found.get(node.line, programs), programs)
-    return found
-
-
-def _axes_of(kernel: Kernel, load: Node) -> frozenset[str]:
-    """The axes of the grid that a load depends on: where it loads from, whether it does, and the bounds and
-    conditions of the loops and branches that it is in."""
-    mine = [value for value in load.operands if "memdesc" not in value.type]
-    around = [
-        value
-        for node in load.around
-        for value in (node.operands[:3] if node.name == LOOPS[0] else node.operands)
-    ]
-    return kernel.graph.depends(*mine, *around).axes
+def _programs(kernel: Kernel, line: int) -> int:
+    """How many programs load the same at a line, as its addresses do not depend on all axes of the grid."""
+    values = (value for node in kernel.accesses_at(line) for value in node.operands)
+    axes = kernel.graph.depends(*(value for value in values if "memdesc" not in value.type)).axes
+    return math.prod(kernel.sides[axis] for axis in AXES if axis not in axes)
 
 
 def _sent_once(kernel: Kernel, where: Where) -> Edit:
     """DRAM sends each byte once, and fills L2 once. If one program can do what several do, it also asks L2
     once; but the tiles of a product are limited by registers."""
     table, resources, needed = kernel.table, kernel.resources, float(where.amounts["needed"])
-    loads = table.of(*LOADS)
+    loads = table.of(*LOAD_OPS)
     scaled = np.where(loads, needed / max(1.0, table.total("sectors", loads)), 1.0).clip(max=1.0)
     edit = Edit(0.0, sectors=table.amount("sectors") * scaled)
     kept = resources.kept(edit)
@@ -290,16 +245,16 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
         name: kernel.used.get(name, 0.0) / thresholds.attainable(name)
         for name in ("l2", "dram", "tensor", *GROWS)
     }
-    asked, read = SECTOR_BYTES * kernel.table.sectors(*LOADS), kernel.counters.get("dram_read", 0.0)
+    asked, read = SECTOR_BYTES * kernel.table.sectors(*LOAD_OPS), kernel.counters.get("dram_read", 0.0)
     traffic = max(kernel.used.get(name, 0.0) for name in ("l2", "dram"))
     if "dram_read" not in kernel.counters or traffic < thresholds.BOUND or asked < thresholds.REREAD * read:
         return
     removed, kept = larger_tiles(kernel)
-    if not removed or max(used["l2"], used["dram"]) < used["tensor"]:
-        return
     tile = tile_of(kernel)
+    if not removed or tile is None or max(used["l2"], used["dram"]) < used["tensor"]:
+        return
     yield Where(
-        kernel.table.place_executed(kernel.table.of(*LOADS)) or kernel.place,
+        kernel.table.place_executed(kernel.table.of(*LOAD_OPS)) or kernel.place,
         cites={
             "rows": Quantity(tile.rows, "rows"), "columns": Quantity(tile.columns, "columns"),
             "asked": Quantity(asked / 1e6, "MB"), "ratio": Quantity(asked / max(1.0, read), "times"),
@@ -307,9 +262,6 @@ def _small_tiles(kernel: Kernel) -> Iterator[Where]:
             "tensor": of_peak(kernel.used.get("tensor", 0.0)),
         },
         amounts={"removed": removed, "kept": kept},
-        text="tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; "
-        "L2 is at {l2}, DRAM at {dram}, the tensor cores at {tensor}",
-        advice="larger tiles, or an order of the grid in which neighbours share rows and columns",
     )  # fmt: skip
 
 
@@ -317,38 +269,31 @@ def _large_tiles(kernel: Kernel, where: Where) -> Edit:
     return Edit(float(where.amounts["removed"]), kept=where.amounts["kept"])
 
 
-def _again(kernel: Kernel) -> Iterator[Where]:
-    yield from _loaded_again(kernel)
-    if "counters" in kernel.known:
-        yield from _overlapping(kernel)
-
-
-def _not_again(kernel: Kernel, where: Where) -> Edit:
-    return _loaded_once(kernel, where) if "waits" in where.amounts else _less_overlap(kernel, where)
-
-
-def _reread(kernel: Kernel) -> Iterator[Where]:
-    yield from _sent_again(kernel)
-    yield from _small_tiles(kernel)
-
-
-def _not_reread(kernel: Kernel, where: Where) -> Edit:
-    return _sent_once(kernel, where) if "needed" in where.amounts else _large_tiles(kernel, where)
-
-
 _ALL: Final = frozenset({"counts", "samples", "ttgir"})
 RULES: Final = (
     Rule(
-        "redundant-load", _ALL, _again, _not_again,
+        "redundant-load", _ALL, _loaded_again, _loaded_once,
         "the address is the one that {what}: {repeated} are loaded again, and {waiting} wait for that",
         "keep the data in registers (a block that holds the whole row), merge the passes, or load in front "
         "of the loop",
     ),
     Rule(
-        "tile-reread", _ALL | {"counters"}, _reread, _not_reread,
+        "redundant-load", _ALL | {"counters"}, _overlapping, _less_overlap,
+        "loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
+        "keep in registers what the next step, or the neighbouring element, needs again; or a program that "
+        "does what several do now, with what they all load",
+    ),
+    Rule(
+        "tile-reread", _ALL | {"counters"}, _sent_again, _sent_once,
         "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
         "this line",
         "a program that does what several do now, or an order of the grid in which those that load the "
         "same run together",
+    ),
+    Rule(
+        "tile-reread", _ALL | {"counters"}, _small_tiles, _large_tiles,
+        "tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, "
+        "DRAM at {dram}, the tensor cores at {tensor}",
+        "larger tiles, or an order of the grid in which neighbours share rows and columns",
     ),
 )  # fmt: skip

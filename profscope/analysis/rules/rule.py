@@ -27,15 +27,14 @@ HOPPER: Final = frozenset({90})
 @dataclass(frozen=True)
 class Where:
     """place: the line that is named. rows: of the table, those that the cause is at. cites: what stands in
-    the fields of the sentence. amounts: what `removed` needs besides. name, text, advice: in place of the
-    rule's, if it has several."""
+    the fields of the sentence. amounts: what `removed` needs besides. name, advice: in place of the rule's,
+    if it has several."""
 
     place: Place
     rows: Mask | None = None
     cites: Mapping[str, Quantity | str] = field(default_factory=dict)
     amounts: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
-    text: str = ""
     advice: str = ""
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from profscope.compat.edited import Instead, build, loaded, options_of
 from profscope.instrument_passes.analyses.occupancy import limits_of
-from profscope.instrument_passes.errors import PassError
+from profscope.instrument_passes.errors import IRError, PassError
 from profscope.instrument_passes.passes.ablate import OFF, RESIDENT
 from profscope.recording.diagnostics import reason
 from profscope.tuning.experiments.builds import Builds, Built
@@ -55,14 +55,21 @@ def run(
 ) -> list[Result]:
     """compiled: the kernel that `launch` launches. memory: see `Plan`. limit_s: for all of them."""
     end = time.monotonic() + limit_s
-    plan = Plan(compiled.asm["ttgir"], memory, _most_registers(compiled))
+    try:
+        plan = Plan(compiled.asm["ttgir"], memory, _most_registers(compiled))
+    except IRError as error:
+        return [_none(f"its TTGIR cannot be read: {error}")]
     if plan.refused:
-        whole = Experiment(OFF, (), "", "all experiments", why_not=plan.refused)
-        return [Result(whole, why_not=plan.refused)]
+        return [_none(plan.refused)]
     instead = Instead(compiled)
     with instead.installed():
         runner = _Runner(plan, builds, instead, launch, timer, end)
         return list(runner.results())
+
+
+def _none(why: str) -> Result:
+    """Of a kernel that no experiment is made with."""
+    return Result(Experiment(OFF, (), "", "all experiments", why_not=why), why_not=why)
 
 
 class _Runner:

@@ -74,9 +74,9 @@ def experiments_text(table: pd.DataFrame) -> Iterator[str]:
         yield f"{len(timed) - len(shown)} more save less than {_SHOWN_PCT:.0f} %; all in .experiments"
     yield from textwrap.wrap(_conclusion(timed), _WIDTH)
     reasons = table[table["saved_pct"].isna()]
-    for why, rows in reasons.groupby("why_not", sort=False):
+    for (how, why), rows in reasons.groupby(["experiment", "why_not"], sort=False):
         ops = ", ".join(dict.fromkeys(f"{row.op} L{row.line}" for row in rows.itertuples()))
-        yield textwrap.shorten(f"not made: {ops}: {why}", _WIDTH, placeholder=" ...")
+        yield textwrap.shorten(f"not {how}: {ops}: {why}", _WIDTH, placeholder=" ...")
 
 
 def _conclusion(timed: pd.DataFrame) -> str:
