@@ -9,8 +9,6 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
 
 from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
@@ -145,29 +143,6 @@ def test_table_and_tree_show_the_path_where_rows_would_read_the_same(prof: Profi
             row = f"load both via normed_kernel {HERE}:{line}:{column} "
             assert sum(row in each for each in text) == 1
         assert not any("via" in each for each in text if "reduce moments" in each)
-
-
-@gluon.jit
-def gluon_first(x_ptr, at):
-    return gl.load(x_ptr + at)
-
-
-@gluon.jit
-def gluon_firsts_kernel(x_ptr, out_ptr):
-    first = gluon_first(x_ptr, 0)
-    first += gluon_first(x_ptr, 1)
-    gl.store(out_ptr, first)
-
-
-def test_gluon() -> None:
-    with session(instrument="heavy") as prof:
-        gluon_firsts_kernel[(1,)](torch.ones(2), torch.zeros(1), num_warps=1)
-    loads = prof.df[prof.df["scope"].str.startswith("load")]
-    inner = line_of("return gl.load(x_ptr + at)")
-    assert loads["call_path"].tolist() == [
-        f"gluon_firsts_kernel {HERE}:{line_of(text)} > gluon_first {HERE}:{inner}"
-        for text in ("first = gluon_first(", "first += gluon_first(")
-    ]
 
 
 @triton.jit

@@ -334,20 +334,6 @@ def test_values_of_every_type_that_fits() -> None:
     assert values == {"n": 300, "flag": 1, "half": 2.5, "byte": -3, "constant": -7, "unsigned": 44}
 
 
-def test_scopes_come_back_from_the_cache_and_do_not_mix_with_bare_binaries() -> None:
-    spec = SPECS["proton_scopes"]
-    bare = build(spec)
-    found = []
-    for _ in range(2):
-        with recording_builds(Options()):
-            found.append(build(spec))
-    again = build(spec)
-    assert found[0].hash == found[1].hash != bare.hash == again.hash
-    assert manifest(found[0]) == manifest(found[1])
-    assert names(manifest(found[1]) or pytest.fail("no manifest")) == [["read", "write"]]
-    assert "profscope" not in again.asm["ttgir"]
-
-
 def test_other_threads_compile_bare_meanwhile() -> None:
     found: list[Any] = []
     with recording_builds(Options()):

@@ -22,7 +22,6 @@ from profscope import emulator
 from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
 from tests.kernels.loops import loop_in_branch_kernel
-from tests.support.forks import Forks
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.short_rings import short_rings
@@ -244,15 +243,6 @@ def test_kernels_chooses_by_name() -> None:
     assert prof.launches["kernel"].tolist() == ["collatz_kernel"]
 
 
-def test_every_other_cta() -> None:
-    with session(ctas=2) as prof:
-        out = launch_add(16_000)
-    assert torch.equal(out, torch.arange(16_000) * 2.0)
-    assert (prof.df["cta"].unique() // 2).tolist() == list(range(8))  # one of every two
-    assert prof.launches[["grid_x", "ctas"]].to_numpy().tolist() == [[16, 8]]
-    assert any("8 of 16 CTAs were recorded" in note for note in prof.metadata["notes"])
-
-
 def test_the_tables_may_be_read_inside_the_block() -> None:
     with session() as prof:
         assert prof.launches.empty
@@ -261,18 +251,6 @@ def test_the_tables_may_be_read_inside_the_block() -> None:
         launch_add()
         assert prof.df["launch"].nunique() == 2
     assert len(prof.launches) == 2
-
-
-def test_a_kernel_loaded_before_is_profiled_again_and_runs_bare_between() -> None:
-    with session() as first:
-        launch_add()
-    with emulator.activate():
-        launch_add()  # bare: nobody records it
-    with session() as second:
-        launch_add()
-    assert len(first.launches) == len(second.launches) == 1
-    for name in ("cta", "warp", "scope", "duration_cycles"):
-        assert first.df[name].tolist() == second.df[name].tolist()
 
 
 def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None:
@@ -287,35 +265,6 @@ def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None
         launch_add()
     assert (len(outer.launches), len(inner.launches)) == (1, 2)
     assert not isinstance(triton.runtime.driver._active, EmulatorDriver)
-
-
-_OTHER_PROCESS = """
-from tests.support.sessions import launch_add, session
-with session(kernels="add") as prof:
-    launch_add()
-print(len(prof.df), prof.metadata["notes"])
-"""
-
-
-def test_a_kernel_another_process_compiled_is_profiled_without_compiling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-
-    def other_process() -> str:
-        ran = forks.run(_OTHER_PROCESS)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
-    def files() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.ttgir")}
-
-    first, compiled = other_process(), files()
-    second = other_process()
-    assert first == second
-    assert int(first.split()[0]) > 0
-    assert files() == compiled
-    assert len(compiled) == 2  # the bare binary and the recorded one
 
 
 def test_threads_launch_side_by_side() -> None:

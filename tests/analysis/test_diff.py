@@ -23,6 +23,7 @@ from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
 from tests.support.profiles import launch_table, profile_metadata
 from tests.support.sessions import launch_add, session
 
+DATA = Path(__file__).parents[1] / "data" / "diff"
 SIZE = 64
 
 
@@ -449,3 +450,38 @@ def test_profiles_of_samples_alone_are_refused_in_words() -> None:
     bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
     with pytest.raises(profscope.errors.DiffError, match="kernel: the times of its launches are not known"):
         profscope.diff(bare, bare)
+
+
+# Of an H200: two of eight CTAs of a matmul of 1,024, eight warps each, in five launches.
+
+
+def test_one_stage_against_three_on_an_h200() -> None:
+    names = "matmul-1-stage", "matmul-3-stages-0"
+    difference = profscope.diff(*(DATA / f"{name}.pftrace.gz" for name in names))
+    first = difference.iloc[:3]
+    assert first["scope"].tolist() == ["matmul_kernel", "loop L33", "dot wait acc"]
+    assert first["significant"].all()
+    assert first["percent"].tolist() == pytest.approx([-61.2, -56.1, -97.2], abs=0.1)
+    gone = difference[difference["status"] == "gone"]
+    assert gone["scope"].tolist() == ["load a", "load b"]
+    assert gone["significant"].all()
+    # Little waits that have come are no more than noise.
+    come = difference[difference["status"] == "appeared"]
+    assert set(come["scope"]) == {"async wait a", "async wait (drain)", "dot wait (drain)"}
+    assert not come["significant"].any()
+    assert difference["kind"].iloc[-1] == "async"  # takes no time of a warp
+    notes = difference.attrs["notes"]
+    assert any("1.785 GHz and 1.730 GHz: cycles are compared" in note for note in notes)
+    assert set(difference["differs"]) == {"num_stages 1 -> 3"}
+    assert any("median launch 17.8 us in A, 7.1 us in B" in note for note in notes)
+
+
+def test_the_other_way_round_changes_have_the_other_sign() -> None:
+    a, b = (profscope.load(DATA / f"{name}.pftrace.gz") for name in ("matmul-1-stage", "matmul-3-stages-0"))
+    there, back = (each.set_index(["scope", "kind"]) for each in (profscope.diff(a, b), profscope.diff(b, a)))
+    back = back.loc[there.index]
+    assert back["change"].tolist() == pytest.approx((-there["change"]).tolist())
+    assert back["low"].tolist() == pytest.approx((-there["high"]).tolist())
+    assert back["significant"].tolist() == there["significant"].tolist()
+    turned = {"appeared": "gone", "gone": "appeared"}
+    assert back["status"].tolist() == [turned.get(status, status) for status in there["status"]]

@@ -163,15 +163,6 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
     assert kernel["mean_cycles"] == recorded[recorded["depth"] == 0]["corrected_cycles"].mean()
 
 
-def test_the_viewer_says_that_it_scaled() -> None:
-    profile = add(16 * 1024, ctas=2).profile
-    (table,) = make_tables(profile.tables, "cycles", 0, [Group("add_kernel")])
-    title = render_table(table, 200)[0].plain
-    assert "8 CTAs" in title
-    assert "scaled up from 50.0% of its CTAs" in title
-    assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
-
-
 def test_a_cta_that_wrote_nothing_leaves_the_totals_unknown() -> None:
     made = launch([Program((Work(3), Loop((2,), BODY)))], ctas=3)
     size = made.manifest.cta_bytes(4)

@@ -68,6 +68,12 @@ def spin_kernel(mine_ptr, other_ptr, spins, out_ptr):
     tl.store(out_ptr, n)
 
 
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
+    offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + offs, tl.load(x_ptr + tl.load(index_ptr + offs)))
+
+
 def matmul() -> torch.Tensor:
     a, b = (torch.full((SIZE, SIZE), 0.5, dtype=torch.float16, device="cuda") for _ in range(2))
     c = torch.empty_like(a)
@@ -152,6 +158,19 @@ def test_lines_have_samples_and_counts(both: profscope.Session) -> None:
     of_matmul = lines[lines["kernel"] == MATMUL]
     assert "tensor" in set(of_matmul["pipe"])
     assert lines[lines["kernel"] == ADD]["sectors_over_ideal"].dropna().eq(1).all()
+
+
+def test_a_gather_is_told_by_its_line() -> None:
+    x = torch.randn(1 << 20, device="cuda")
+    index = torch.randperm(1 << 20, device="cuda").to(torch.int32)
+    out = torch.empty_like(x)
+    with profscope.session(hardware=["counts"]) as prof:
+        for _ in range(3):
+            gather_kernel[(1024,)](x, index, out, BLOCK=1024)
+    assert torch.equal(out, x[index.long()])
+    loads = prof.counts[prof.counts["sectors"] > prof.counts["sectors_ideal"]]
+    assert loads["sectors_ideal"].sum() == (1 << 20) // 8
+    assert loads["sectors"].sum() > 0.9 * (1 << 20)
 
 
 def test_a_users_metric_is_counted() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
@@ -12,18 +9,6 @@ import torch
 import profscope
 from tests.support.on_gpu import expected, launch_add
 from tests.support.validation import validate
-
-_KILLED = """
-import os, signal, sys
-import torch, profscope
-from tests.support.on_gpu import launch_add
-with profscope.session(backend="gpu", spool=sys.argv[1], memory=1) as prof:
-    for index in range(300):
-        launch_add()
-        if index == 199:
-            prof.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
@@ -38,18 +23,6 @@ def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
     assert (prof.launches["dropped"] == 0).all()
     assert prof.metadata["notes"] == []
     assert validate(prof.profile.tables) == []
-
-
-def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path)],
-        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False,
-    )  # fmt: skip
-    assert ran.returncode == -signal.SIGKILL, ran.stderr
-    profile = profscope.load(tmp_path)
-    assert profile.launches["launch"].tolist()[:200] == list(range(200))
-    assert validate(profile.tables) == []
-    assert any("has no end" in note for note in profile.metadata["notes"])
 
 
 def test_a_session_left_with_launches_in_flight() -> None:

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["atomic_kernel", "counter_kernel", "lock_kernel"]
 
 
 @triton.jit

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["attention_backward_kernel", "layer_norm_backward_kernel"]
 
 
 @triton.jit

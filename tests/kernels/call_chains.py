@@ -9,6 +9,7 @@ import profscope.language as psl
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
+__all__ = ["call_chains_kernel", "spec"]
 
 
 @triton.jit

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["EXPS", "applied", "heavy", "light", "passed_kernel", "times"]
 
 EXPS = 50
 

@@ -8,6 +8,16 @@ import triton.language as tl
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
+__all__ = [
+    "branch_in_loop_kernel",
+    "call_paths_kernel",
+    "collatz_kernel",
+    "early_return_kernel",
+    "joined_paths_kernel",
+    "nested_loops_kernel",
+    "noinline_kernel",
+    "specs",
+]
 
 
 @triton.jit

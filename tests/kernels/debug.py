@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["assert_kernel", "misaligned_kernel", "out_of_bounds_kernel", "print_kernel"]
 
 
 @triton.jit

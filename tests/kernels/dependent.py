@@ -7,6 +7,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 # ruff: noqa: N803
+__all__ = ["dependent_kernel", "meeting_kernel"]
 
 
 @triton.jit

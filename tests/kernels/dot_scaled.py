@@ -8,6 +8,7 @@ import triton.language as tl
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
+__all__ = ["dot_scaled_kernel", "spec"]
 
 TILE = 128
 POINTERS = {"e4m3": "*fp8e4nv", "e2m1": "*u8"}

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["dropout_kernel", "random_kernel"]
 
 
 @triton.jit

@@ -7,6 +7,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 # ruff: noqa: N803
+__all__ = ["cast_kernel", "hints_kernel", "libdevice_kernel", "math_kernel", "where_kernel"]
 
 
 @triton.jit

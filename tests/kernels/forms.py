@@ -8,6 +8,7 @@ import triton.language as tl
 from tests.kernels.spec import GFX942, Spec
 
 # ruff: noqa: N803
+__all__ = ["irregular_kernel", "shapes_kernel", "specs", "strings_kernel"]
 
 
 @triton.jit

@@ -16,6 +16,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 from tests.kernels.spec import CUDA80, CUDA90, GFX942, Spec
 
 # ruff: noqa: N803
+__all__ = ["gluon_commit_kernel", "specs"]
 
 
 @gluon.jit

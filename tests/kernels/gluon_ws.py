@@ -8,6 +8,7 @@ from triton.experimental.gluon import language as gl
 from tests.kernels.spec import CUDA80, GFX942, Spec
 
 # ruff: noqa: N803
+__all__ = ["gluon_ws_kernel", "gluon_ws_loop_kernel", "specs"]
 
 
 @gluon.jit

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["count_kernel", "loop_in_branch_kernel"]
 
 
 @triton.jit

@@ -8,6 +8,7 @@ import triton.language as tl
 from tests.kernels.spec import Spec
 
 # ruff: noqa: N803
+__all__ = ["matmul_ws_kernel", "specs"]
 
 
 @triton.jit

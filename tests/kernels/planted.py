@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["late_warp_kernel", "layer_norm_kernel", "one_pass_kernel"]
 
 
 @triton.jit

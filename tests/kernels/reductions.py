@@ -6,6 +6,15 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = [
+    "argmax_kernel",
+    "cumsum_kernel",
+    "histogram_kernel",
+    "reduce_kernel",
+    "row_sums_kernel",
+    "scan_kernel",
+    "sort_kernel",
+]
 
 
 @triton.jit

@@ -12,6 +12,14 @@ import profscope.language as psl
 from tests.kernels.spec import CUDA80, GFX942, Spec
 
 # ruff: noqa: N803
+__all__ = [
+    "gluon_scopes_kernel",
+    "many_scopes_kernel",
+    "matmul_scopes_kernel",
+    "matmul_ws_scopes_kernel",
+    "proton_scopes_kernel",
+    "specs",
+]
 
 
 @triton.jit

@@ -7,6 +7,13 @@ import triton.language as tl
 from triton.language.extra.cuda import globaltimer, smid
 
 # ruff: noqa: N803
+__all__ = [
+    "assembly_kernel",
+    "compare_swap_kernel",
+    "pieces_kernel",
+    "shape_kernel",
+    "where_am_i_kernel",
+]
 
 
 @triton.jit

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 # ruff: noqa: N803
+__all__ = ["matmul_kernel", "run", "softmax_kernel"]
 
 
 @triton.jit
