@@ -325,28 +325,31 @@ def test_a_fault_is_the_users_to_see(tmp_path: Path, launches: int) -> None:
     assert any(fault in ended.stdout for fault in _FAULTS), ended.stdout + ended.stderr
 
 
-def test_a_whole_program_has_it_unless_told_otherwise(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
-    )
+def run_program(text: str, folder: Path, *flags: str) -> profscope.Profile:
+    """What `profscope run` records of it."""
+    program, trace = folder / "program.py", folder / "t.json"
+    program.write_text(text)
     root = Path(profscope.__file__).parents[1]
-    for flags, rows in (([], True), (["--no-hardware"], False)):
-        trace = tmp_path / f"t{rows}.json"
-        command = [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)]
-        done = subprocess.run(
-            command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
-            capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        loaded = profscope.load(trace)
-        assert (len(loaded.counters) > 0) is rows, loaded.metadata.get("hardware")
+    done = subprocess.run(
+        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return profscope.load(trace)
+
+
+@pytest.mark.parametrize(("flags", "counted"), [((), True), (("--no-hardware",), False)])
+def test_a_whole_program_has_it_unless_told_otherwise(
+    flags: tuple[str, ...], counted: bool, tmp_path: Path
+) -> None:
+    text = "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
+    loaded = run_program(text, tmp_path, *flags)
+    assert (len(loaded.counters) > 0) is counted, loaded.metadata.get("hardware")
 
 
 def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
     """Once pairs of launches have been timed, what recording costs is asked for in each flush."""
-    program = tmp_path / "program.py"
-    program.write_text(
+    text = (
         "import time\n"
         "from tests.support.on_gpu import launch_add\n"
         "for _ in range(40):\n"
@@ -354,13 +357,7 @@ def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
         "        launch_add(1 << 22)\n"
         "    time.sleep(0.1)\n"
     )
-    root, trace = Path(profscope.__file__).parents[1], tmp_path / "t.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), str(program)],
-        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(profscope.load(trace).launches) > 0
+    assert len(run_program(text, tmp_path).launches) > 0
 
 
 def test_while_other_threads_launch() -> None:
