@@ -62,8 +62,9 @@ for i in range(n):
     {_STORE}""",
     r"'all', entered on line {0}, is closed inside a loop or branch": f"""
 psl.enter_scope("all")
-{_STORE}if n > 3:
-    psl.exit_scope("all")  # here
+with psl.scope("inner"):
+    if n > 3:
+        {_STORE}        psl.exit_scope("all")  # here
 """,
     r"'all' is closed but not open here; put enter_scope\('all'\) before it": f"""
 {_STORE}psl.exit_scope("all")  # here

@@ -85,6 +85,7 @@ def test_the_wait_for_copies_leads_one_stage_against_three(one_stage: Profile, t
         "async wait (drain)",
     }
     assert set(difference.loc[difference["status"] == "gone", "scope"]) == {"load a", "load b"}
+    assert (difference.loc[difference["status"] == "gone", "line_b"] == 0).all()
     size = difference["change"].abs().to_numpy()[1:]
     assert np.all(np.diff(size) <= 0)
     assert difference.attrs["unit"] == "cycles"
