@@ -204,6 +204,7 @@ def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -
     replace(three_stages, df=df, metadata=metadata).save(path)
     difference = profscope.diff(three_stages, path)
     assert set(difference["status"]) == {"same"}
+    assert (difference.loc[difference["kind"] != "launch", ["line_a", "line_b"]] > 0).all(axis=None)
     moved = difference[difference["line_a"] >= 33]
     assert len(moved) == 5
     assert (moved["line_b"] == moved["line_a"] + 2).all()
