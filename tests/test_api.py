@@ -25,27 +25,6 @@ def test_public_names() -> None:
         assert getattr(profscope, name) is not None
 
 
-def test_every_error_is_a_profscope_error_and_stands_in_the_tree() -> None:
-    """The tree in the docstring names each error on the line of its base, one step further in."""
-    tree = (errors.__doc__ or "").partition("    ProfscopeError\n")[2].partition("\n\n")[0]
-    above = {0: "ProfscopeError"}
-    drawn = {"ProfscopeError"}
-    for line in tree.splitlines():
-        drawing, name = re.match(r"([ │├└─]+)(\w+)", line).groups()  # type: ignore[union-attr]
-        depth = len(drawing) // 4 - 1
-        cls = getattr(errors, name)
-        assert issubclass(cls, getattr(errors, above[depth - 1])), name
-        above[depth] = name
-        drawn.add(name)
-    assert drawn == set(errors.__all__) - WARNINGS
-
-
-def test_every_warning_stands_in_the_docstring() -> None:
-    for name in WARNINGS:
-        assert issubclass(getattr(errors, name), UserWarning)
-        assert f"    {name} " in (errors.__doc__ or "")
-
-
 def test_the_errors_of_instrument_passes_are_in_the_tree() -> None:
     assert set(instrument_errors.__all__) <= set(errors.__all__)
     for name in instrument_errors.__all__:

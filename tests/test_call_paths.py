@@ -9,16 +9,12 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
 
-import profscope
 from profscope.analysis.model.labels import Group
 from profscope.analysis.scopes.table import make_tables
 from profscope.analysis.scopes.tree import make_trees
 from profscope.profiles import Profile
 from profscope.viewer.scopes import render_table, render_tree
-from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.sessions import session
 from tests.support.validation import validate
 
@@ -136,20 +132,6 @@ def test_ops_of_the_kernel_itself_have_no_path(prof: Profile) -> None:
     assert set(df["call_path"][df["kind"] == "kernel"]) == {""}
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_files_keep_the_paths(suffix: str, prof: Profile, tmp_path: Path) -> None:
-    path = tmp_path / f"t{suffix}"
-    prof.save(path)
-    assert_same(profscope.load(path), prof)
-
-
-def test_events_name_the_path(prof: Profile, tmp_path: Path) -> None:
-    prof.save(tmp_path / "t.json")
-    text = (tmp_path / "t.json").read_text()
-    for path in set(prof.df["call_path"]) - {""}:
-        assert f'"call_path":"{path}"' in text
-
-
 def test_table_and_tree_show_the_path_where_rows_would_read_the_same(prof: Profile) -> None:
     line = line_of("both = first_of")
     columns = columns_in(set(prof.df["call_path"]), "both = first_of", "first_of")
@@ -161,29 +143,6 @@ def test_table_and_tree_show_the_path_where_rows_would_read_the_same(prof: Profi
             row = f"load both via normed_kernel {HERE}:{line}:{column} "
             assert sum(row in each for each in text) == 1
         assert not any("via" in each for each in text if "reduce moments" in each)
-
-
-@gluon.jit
-def gluon_first(x_ptr, at):
-    return gl.load(x_ptr + at)
-
-
-@gluon.jit
-def gluon_firsts_kernel(x_ptr, out_ptr):
-    first = gluon_first(x_ptr, 0)
-    first += gluon_first(x_ptr, 1)
-    gl.store(out_ptr, first)
-
-
-def test_gluon() -> None:
-    with session(instrument="heavy") as prof:
-        gluon_firsts_kernel[(1,)](torch.ones(2), torch.zeros(1), num_warps=1)
-    loads = prof.df[prof.df["scope"].str.startswith("load")]
-    inner = line_of("return gl.load(x_ptr + at)")
-    assert loads["call_path"].tolist() == [
-        f"gluon_firsts_kernel {HERE}:{line_of(text)} > gluon_first {HERE}:{inner}"
-        for text in ("first = gluon_first(", "first += gluon_first(")
-    ]
 
 
 @triton.jit

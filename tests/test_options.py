@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -24,37 +23,24 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
     ("options", "said"),
     [
         ({"kernels": "("}, "kernels='('"),
-        ({"kernels": 3}, "kernels=3"),
         ({"kernels": b"x"}, "a regular expression as a str"),
-        ({"kernels": re.compile("x")}, "a regular expression as a str"),
         ({"instrument": "everything"}, "light, default, heavy"),
         ({"instrument": []}, "a level (light, default, heavy) or a list of passes"),
-        ({"instrument": [1]}, "a level (light, default, heavy) or a list of passes"),
-        ({"instrument": 3}, "a level (light, default, heavy) or a list of passes"),
         ({"instrument": b"light"}, "a level (light, default, heavy) or a list of passes"),
-        ({"instrument": {"kernel-span"}}, "profscope opt --list"),
         ({"instrument": ["no-such-pass"]}, "no-such-pass"),
         ({"instrument": ["op-spans{classes=lood}"]}, "lood"),
-        ({"instrument": ["op-spans{colour=red}"]}, "colour"),
-        ({"backend": "tpu"}, "auto, gpu, emulator"),
         ({"ctas": np.array([0, 1])}, "a list of numbers below 2147483648; the .tolist() of an array is one"),
-        ({"ctas": np.array(1)}, "the .tolist() of an array"),
         ({"ctas": b"01"}, "a stride or a list"),
-        ({"ctas": "first wave"}, "a stride or a list"),
-        ({"measure": np.array([0, 1])}, "issue, latency"),
         ({"backend": np.array([0, 1])}, "auto, gpu, emulator"),
         ({"spool": ""}, "the path of a folder; '.' is the current one"),
         ({"spool": "a\0b"}, "the path of a folder"),
         ({"spool": 3}, "the path of a folder"),
         ({"hardware": 3}, "True, False, {'seconds': S} or a list of counts, samples, counters"),
-        ({"hardware": "counts"}, "hardware='counts' must be True"),
         ({"hardware": []}, "hardware=[] must be True"),
         ({"hardware": ["count"]}, "hardware=['count'] must be True"),
         ({"hardware": ["counters:"]}, "counters:METRIC"),
-        ({"hardware": [1]}, "hardware=[1] must be True"),
         ({"hardware": {"seconds": 0}}, "hardware={'seconds': 0} must be {'seconds': S}, S more than 0"),
         ({"hardware": {"seconds": True}}, "must be {'seconds': S}"),
-        ({"hardware": {"second": 1}}, "must be {'seconds': S}"),
         ({"hardware": {"seconds": float("nan")}}, "must be {'seconds': S}"),
     ],
 )

@@ -11,7 +11,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 import triton
@@ -32,7 +31,6 @@ from profscope.options import Options
 from tests.kernels import aot, scopes
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100, Spec
 from tests.support.builds import build, manifest, recording_builds
-from tests.support.processor import Processor
 from tests.support.validation import validate
 
 SPECS = {spec.name: spec for spec in scopes.specs()}
@@ -299,15 +297,6 @@ def test_marks_are_points(profile: profscope.Profile) -> None:
     assert len(marks) == 4 * 2 * 4
 
 
-def test_the_trace_has_them_too(profile: profscope.Profile, tmp_path: Path, processor: Processor) -> None:
-    path = tmp_path / "trace.json"
-    profile.save(path)
-    loaded = profscope.load(path)
-    pd.testing.assert_frame_equal(loaded.df, profile.df)
-    processor.load(path)
-    assert processor.errors() == []
-
-
 @pytest.mark.exhaustive
 def test_more_than_256_names() -> None:
     out = torch.empty(300, dtype=torch.int32)
@@ -343,20 +332,6 @@ def test_values_of_every_type_that_fits() -> None:
     assert span["scope"] == 'a "quoted"\\ name'
     values = {name: span[name] for name in ("n", "flag", "half", "byte", "constant", "unsigned")}
     assert values == {"n": 300, "flag": 1, "half": 2.5, "byte": -3, "constant": -7, "unsigned": 44}
-
-
-def test_scopes_come_back_from_the_cache_and_do_not_mix_with_bare_binaries() -> None:
-    spec = SPECS["proton_scopes"]
-    bare = build(spec)
-    found = []
-    for _ in range(2):
-        with recording_builds(Options()):
-            found.append(build(spec))
-    again = build(spec)
-    assert found[0].hash == found[1].hash != bare.hash == again.hash
-    assert manifest(found[0]) == manifest(found[1])
-    assert names(manifest(found[1]) or pytest.fail("no manifest")) == [["read", "write"]]
-    assert "profscope" not in again.asm["ttgir"]
 
 
 def test_other_threads_compile_bare_meanwhile() -> None:

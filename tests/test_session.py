@@ -22,8 +22,6 @@ from profscope import emulator
 from profscope.emulator.driver import EmulatorDriver
 from profscope.errors import SessionError
 from tests.kernels.loops import loop_in_branch_kernel
-from tests.support.forks import Forks
-from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.quick import quick
 from tests.support.sessions import CASES, assert_equal, launch_add, launch_collatz, same_bits, session
 from tests.support.short_rings import short_rings
@@ -55,7 +53,6 @@ def run(name: str, level: str) -> Ran:
 
 
 FEW = ("softmax", "matmul_tma", "nested_loops", "noinline", "call_paths", "joined_paths")
-each_case = pytest.mark.parametrize("name", quick(CASES, FEW[1:4]))
 RUNS = [(name, level) for level in ("light", "default", "heavy") for name in CASES]
 QUICK = {("nested_loops", "light"), ("call_paths", "light"), ("matmul", "default"), ("softmax", "default")}
 QUICK |= {(name, "heavy") for name in FEW}
@@ -124,23 +121,6 @@ def test_every_loop_has_its_true_trip_count(name: str) -> None:
         found = iterations[iterations["line"] == line].groupby(["cta", "warp"]).size()
         found = found.reindex(everyone, fill_value=0)
         assert found.tolist() == [trips(cta) for cta, _ in everyone]
-
-
-@each_case
-def test_perfetto_takes_the_trace(name: str, tmp_path: Path, processor: Processor) -> None:
-    profile = run(name, "heavy").profile
-    profile.save(tmp_path / "trace.json")
-    processor.load(tmp_path / "trace.json")
-    assert processor.errors() == []
-    slices = processor.query(f"select count(*) from slice where category in {SPAN_KINDS}")
-    assert slices == [(len(profile.df),)]
-
-
-@each_case
-def test_a_saved_trace_loads_back_equal(name: str, tmp_path: Path) -> None:
-    profile = run(name, "heavy").profile
-    profile.save(tmp_path / "trace.json.gz")
-    assert_equal(profscope.load(tmp_path / "trace.json.gz"), profile, but=())
 
 
 def test_the_same_run_gives_the_same_profile() -> None:
@@ -263,15 +243,6 @@ def test_kernels_chooses_by_name() -> None:
     assert prof.launches["kernel"].tolist() == ["collatz_kernel"]
 
 
-def test_every_other_cta() -> None:
-    with session(ctas=2) as prof:
-        out = launch_add(16_000)
-    assert torch.equal(out, torch.arange(16_000) * 2.0)
-    assert (prof.df["cta"].unique() // 2).tolist() == list(range(8))  # one of every two
-    assert prof.launches[["grid_x", "ctas"]].to_numpy().tolist() == [[16, 8]]
-    assert any("8 of 16 CTAs were recorded" in note for note in prof.metadata["notes"])
-
-
 def test_the_tables_may_be_read_inside_the_block() -> None:
     with session() as prof:
         assert prof.launches.empty
@@ -280,18 +251,6 @@ def test_the_tables_may_be_read_inside_the_block() -> None:
         launch_add()
         assert prof.df["launch"].nunique() == 2
     assert len(prof.launches) == 2
-
-
-def test_a_kernel_loaded_before_is_profiled_again_and_runs_bare_between() -> None:
-    with session() as first:
-        launch_add()
-    with emulator.activate():
-        launch_add()  # bare: nobody records it
-    with session() as second:
-        launch_add()
-    assert len(first.launches) == len(second.launches) == 1
-    for name in ("cta", "warp", "scope", "duration_cycles"):
-        assert first.df[name].tolist() == second.df[name].tolist()
 
 
 def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None:
@@ -306,35 +265,6 @@ def test_a_session_goes_on_after_the_end_of_one_that_was_paused_for_it() -> None
         launch_add()
     assert (len(outer.launches), len(inner.launches)) == (1, 2)
     assert not isinstance(triton.runtime.driver._active, EmulatorDriver)
-
-
-_OTHER_PROCESS = """
-from tests.support.sessions import launch_add, session
-with session(kernels="add") as prof:
-    launch_add()
-print(len(prof.df), prof.metadata["notes"])
-"""
-
-
-def test_a_kernel_another_process_compiled_is_profiled_without_compiling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forks: Forks
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-
-    def other_process() -> str:
-        ran = forks.run(_OTHER_PROCESS)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
-    def files() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.ttgir")}
-
-    first, compiled = other_process(), files()
-    second = other_process()
-    assert first == second
-    assert int(first.split()[0]) > 0
-    assert files() == compiled
-    assert len(compiled) == 2  # the bare binary and the recorded one
 
 
 def test_threads_launch_side_by_side() -> None:

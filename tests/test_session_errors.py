@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.errors import OptionError, SessionError, TraceError
+from profscope.errors import SessionError
 from tests.support.sessions import assert_equal, launch_add, session
 from tests.support.triton_globals import triton_globals
 from tests.support.validation import validate
@@ -92,31 +91,3 @@ def test_a_session_that_has_not_started_has_no_tables() -> None:
 def test_no_gpu() -> None:
     with pytest.raises(SessionError, match="no GPU"), profscope.session(backend="gpu"):
         pass
-
-
-@pytest.fixture
-def small() -> profscope.Profile:
-    with session() as prof:
-        launch_add(100)
-    return prof.profile
-
-
-def test_saving_where_nothing_can_be_saved(small: profscope.Profile, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no-such-folder"):
-        small.save(tmp_path / "no-such-folder" / "trace.json")
-    with pytest.raises(OptionError, match=r"trace\.png"):
-        small.save(tmp_path / "trace.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_loading_what_is_no_trace(small: profscope.Profile, tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    small.save(path)
-    whole = path.read_bytes()
-    for content in (b"", b"{", whole[: len(whole) // 2], b"\x00" * 100, gzip.compress(b"[1, 2"), b'{"a": 1}'):
-        path.write_bytes(content)
-        with pytest.raises(TraceError, match=r"trace\.json") as caught:
-            profscope.load(path)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(TraceError, match=r"missing\.json"):
-        profscope.load(tmp_path / "missing.json")

@@ -191,16 +191,6 @@ def test_the_texts_can_be_left_out() -> None:
     assert prof.metadata["sources"] == []
 
 
-def test_a_spool_keeps_configurations(tmp_path: Path) -> None:
-    with session(spool=tmp_path) as prof:
-        double(block=256)
-        double(block=512)
-    loaded = profscope.load(tmp_path)
-    assert loaded.launches["variant"].tolist() == [0, 1]
-    assert loaded.metadata["variants"] == prof.metadata["variants"]
-    assert loaded.metadata["sources"] == prof.metadata["sources"]
-
-
 def test_kernels_of_one_name_in_two_modules_are_two(tmp_path: Path) -> None:
     files = [tmp_path / folder / "k.py" for folder in ("one", "two")]
     x, out = torch.ones(64), torch.zeros(64)

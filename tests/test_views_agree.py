@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +20,6 @@ from profscope.profiles import Profile, diff, load
 from profscope.traces.merging import Part, merged
 from tests.support.all_views import Views, by_line, margins, of_group, plain_sums, warps_of
 from tests.support.captured import captured
-from tests.support.figures_agree import figures_agree
 from tests.support.processor import SPAN_KINDS, Processor
 from tests.support.sessions import CASES, session
 from tests.support.short_rings import short_rings
@@ -123,71 +123,6 @@ def told_of(make: Callable[[], Profile], folder: Path, *choice: str) -> Told:
         name.removeprefix("--"): int(value) for name, value in zip(choice[::2], choice[1::2], strict=True)
     }
     return Told(load(views.path, **named) if named else profile, views)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["two kernels", "some CTAs"])
-def test_the_first_screen_has_the_figures_of_the_summary(name: str, tmp_path: Path) -> None:
-    agree_on_the_screen(told_of(FEW[name], tmp_path))
-
-
-def test_the_summary_adds_up_what_was_corrected(tmp_path: Path) -> None:
-    agree_on_the_summary(told_of(FEW["corrected"], tmp_path))
-
-
-def test_lines_have_one_share_where_records_were_overwritten(tmp_path: Path) -> None:
-    agree_on_lines(told_of(FEW["records overwritten, partitions"], tmp_path))
-
-
-def test_rows_by_anything_add_up_to_the_same_where_some_ctas_recorded(tmp_path: Path) -> None:
-    agree_on_rows(told_of(FEW["some CTAs"], tmp_path))
-
-
-def test_other_forms_have_the_same_figures(tmp_path: Path) -> None:
-    agree_in_other_forms(told_of(FEW["two kernels"], tmp_path))
-
-
-def test_each_rank_of_a_job_has_the_figures_of_its_part(tmp_path: Path) -> None:
-    agree_on_ranks(told_of(FEW["two ranks"], tmp_path))
-
-
-def test_figures_are_of_what_the_other_views_say(tmp_path: Path) -> None:
-    agree_on_figures(told_of(FEW["a whole launch"], tmp_path))
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("name", [*FEW, *MORE])
-def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
-    told = told_of({**FEW, **MORE}[name], tmp_path)
-    for agree in (
-        agree_on_the_summary,
-        agree_on_the_screen,
-        agree_on_lines,
-        agree_on_rows,
-        agree_on_ranks,
-        agree_on_figures,
-        agree_in_other_forms,
-    ):
-        agree(told)
-    agree_in_files(told, processor)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("name", "choice"),
-    [
-        ("some CTAs", ("--cta", "0")),
-        ("corrected", ("--launch", "1")),
-        ("corrected", ("--launch", "1", "--warp", "1")),
-        ("a whole launch", ("--launch", "1")),
-    ],
-)
-def test_a_part_says_the_same_of_itself(name: str, choice: tuple[str, ...], tmp_path: Path) -> None:
-    make = {**FEW, **MORE}[name]
-    if name == "a whole launch":
-        choice = ("--launch", str(make().launches["launch"].iloc[0]), *choice[2:])
-    told = told_of(make, tmp_path, *choice)
-    for agree in (agree_on_the_summary, agree_on_the_screen, agree_on_lines, agree_on_rows):
-        agree(told)
 
 
 def agree_on_the_summary(told: Told) -> None:
@@ -337,7 +272,27 @@ def agree_on_ranks(told: Told) -> None:
 
 
 def agree_on_figures(told: Told) -> None:
-    figures_agree(told.profile, told.views, told.unit)
+    """The launch and the CTA that the figure is of."""
+    if not len(told.profile.df):
+        return
+    spans = told.profile.launches
+    took = (spans["end_ns"] - spans["start_ns"]).groupby(spans["kernel"]).sum()
+    axes = told.profile.plot.timeline().axes[0]
+    title = axes.get_title(loc="left")
+    told_by = re.fullmatch(r"(.*), launch (\d+), CTA (\d+) on SM \d+.*", title)
+    assert told_by is not None
+    kernel, launch, cta = told_by.groups()
+    assert took[kernel] == took.max()
+    chosen = "--launch", launch, "--cta", cta
+    warps = told.views.ask(*chosen, "--by", "warp")
+    assert len(axes.get_yticklabels()) == len(warps)
+    df = told.profile.df[(told.profile.df["launch"] == int(launch)) & (told.profile.df["kind"] != "async")]
+    whose = df.groupby("cta")
+    begin, end = whose["start_ns"].min(), (df["start_ns"] + df["duration_ns"]).groupby(df["cta"]).max()
+    if told.unit == "ns":
+        # The timeline takes what the CTA's spans do.
+        x0, x1 = axes.get_xlim()
+        assert x1 - x0 >= (end - begin)[int(cta)] * (1 - 1e-9)
 
 
 def agree_in_other_forms(told: Told) -> None:
@@ -404,3 +359,52 @@ def agree_in_files(told: Told, processor: Processor) -> None:
         own = df[df["kind"] != "gap"]
         assert number == len(own)
         assert (total or 0) == own["duration_ns"].sum()
+
+
+ON_ONE_FILE = (agree_on_the_summary, agree_on_the_screen, agree_on_lines, agree_on_rows)
+ALL = (*ON_ONE_FILE, agree_on_ranks, agree_on_figures, agree_in_other_forms)
+
+
+@pytest.mark.parametrize(
+    ("agree", "name"),
+    [
+        (agree_on_the_screen, "two kernels"),
+        (agree_on_the_screen, "some CTAs"),
+        (agree_on_the_summary, "corrected"),
+        (agree_on_lines, "records overwritten, partitions"),
+        (agree_on_rows, "some CTAs"),
+        (agree_in_other_forms, "two kernels"),
+        (agree_on_ranks, "two ranks"),
+        (agree_on_figures, "a whole launch"),
+    ],
+)
+def test_views_agree(agree: Callable[[Told], None], name: str, tmp_path: Path) -> None:
+    agree(told_of(FEW[name], tmp_path))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", [*FEW, *MORE])
+def test_all_views_of_many_profiles(name: str, tmp_path: Path, processor: Processor) -> None:
+    told = told_of({**FEW, **MORE}[name], tmp_path)
+    for agree in ALL:
+        agree(told)
+    agree_in_files(told, processor)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    ("name", "choice"),
+    [
+        ("some CTAs", ("--cta", "0")),
+        ("corrected", ("--launch", "1")),
+        ("corrected", ("--launch", "1", "--warp", "1")),
+        ("a whole launch", ("--launch", "1")),
+    ],
+)
+def test_a_part_says_the_same_of_itself(name: str, choice: tuple[str, ...], tmp_path: Path) -> None:
+    make = {**FEW, **MORE}[name]
+    if name == "a whole launch":
+        choice = ("--launch", str(make().launches["launch"].iloc[0]), *choice[2:])
+    told = told_of(make, tmp_path, *choice)
+    for agree in ON_ONE_FILE:
+        agree(told)

@@ -172,19 +172,15 @@ def test_a_pointer_chase_waits_for_memory() -> None:
     assert account.advice == ""
 
 
-def no_grid(tables: Tables) -> Tables:
-    return replace(tables, launches=tables.launches.assign(grid_x=0, grid_y=0, grid_z=0))
-
-
-def no_sms(tables: Tables) -> Tables:
-    return replace(tables, ctas=tables.ctas.assign(sm=-1))
-
-
-def one_cta_less(tables: Tables) -> Tables:
-    return replace(tables, ctas=tables.ctas.iloc[1:])
-
-
-@pytest.mark.parametrize("cut", [no_grid, no_sms, one_cta_less])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda tables: replace(tables, launches=tables.launches.assign(grid_x=0, grid_y=0, grid_z=0)),
+        lambda tables: replace(tables, ctas=tables.ctas.assign(sm=-1)),
+        lambda tables: replace(tables, ctas=tables.ctas.iloc[1:]),
+    ],
+    ids=["no grid", "no SMs", "one CTA less"],
+)
 def test_what_a_foreign_trace_does_not_know_is_not_called_idle(cut: Callable[[Tables], Tables]) -> None:
     x = torch.ones(4 * 128)
     with session() as prof:

@@ -143,13 +143,6 @@ def test_a_profile_has_the_columns_and_files_do_not(tmp_path: Path) -> None:
     assert loaded.df["corrected_cycles"].notna().all()
 
 
-def test_of_the_same_tables_again() -> None:
-    profile = regular_profile(launches=1)
-    again = Profile(profile.df, profile.launches, profile_metadata(**METADATA))
-    assert again.df["corrected_cycles"].notna().all()
-    assert list(again.df.columns).count("corrected_cycles") == 1
-
-
 def test_no_payload_has_the_name_of_a_column() -> None:
     from profscope.instrument_passes.manifest import RESERVED
     from profscope.schema import CORRECTED_DTYPES, MODEL_DTYPES, SPAN_DTYPES

@@ -23,6 +23,7 @@ from tests.support.edited import SOURCE, run_of_matmul, slowed, with_source
 from tests.support.profiles import launch_table, profile_metadata
 from tests.support.sessions import launch_add, session
 
+DATA = Path(__file__).parents[1] / "data" / "diff"
 SIZE = 64
 
 
@@ -84,6 +85,7 @@ def test_the_wait_for_copies_leads_one_stage_against_three(one_stage: Profile, t
         "async wait (drain)",
     }
     assert set(difference.loc[difference["status"] == "gone", "scope"]) == {"load a", "load b"}
+    assert (difference.loc[difference["status"] == "gone", "line_b"] == 0).all()
     size = difference["change"].abs().to_numpy()[1:]
     assert np.all(np.diff(size) <= 0)
     assert difference.attrs["unit"] == "cycles"
@@ -202,6 +204,7 @@ def test_moved_lines_are_the_same_lines(three_stages: Profile, tmp_path: Path) -
     replace(three_stages, df=df, metadata=metadata).save(path)
     difference = profscope.diff(three_stages, path)
     assert set(difference["status"]) == {"same"}
+    assert (difference.loc[difference["kind"] != "launch", ["line_a", "line_b"]] > 0).all(axis=None)
     moved = difference[difference["line_a"] >= 33]
     assert len(moved) == 5
     assert (moved["line_b"] == moved["line_a"] + 2).all()
@@ -252,11 +255,6 @@ def test_emulated_cycles_are_not_compared_with_gpu_time(
 def test_what_is_no_profile_is_named(three_stages: Profile) -> None:
     with pytest.raises(profscope.errors.DiffError, match="sessions and paths of files, no DataFrame"):
         profscope.diff(three_stages, three_stages.df)
-
-
-def test_what_is_no_trace_is_named(three_stages: Profile, tmp_path: Path) -> None:
-    with pytest.raises(profscope.errors.TraceError, match=r"nothing\.json"):
-        profscope.diff(three_stages, tmp_path / "nothing.json")
 
 
 def test_launches_without_spans_are_not_measured(gpu_runs: list[Profile]) -> None:
@@ -454,3 +452,38 @@ def test_profiles_of_samples_alone_are_refused_in_words() -> None:
     bare = Profile(launches=launch_table([0], ["kernel"]), metadata=profile_metadata())
     with pytest.raises(profscope.errors.DiffError, match="kernel: the times of its launches are not known"):
         profscope.diff(bare, bare)
+
+
+# Of an H200: two of eight CTAs of a matmul of 1,024, eight warps each, in five launches.
+
+
+def test_one_stage_against_three_on_an_h200() -> None:
+    names = "matmul-1-stage", "matmul-3-stages-0"
+    difference = profscope.diff(*(DATA / f"{name}.pftrace.gz" for name in names))
+    first = difference.iloc[:3]
+    assert first["scope"].tolist() == ["matmul_kernel", "loop L33", "dot wait acc"]
+    assert first["significant"].all()
+    assert first["percent"].tolist() == pytest.approx([-61.2, -56.1, -97.2], abs=0.1)
+    gone = difference[difference["status"] == "gone"]
+    assert gone["scope"].tolist() == ["load a", "load b"]
+    assert gone["significant"].all()
+    # Little waits that have come are no more than noise.
+    come = difference[difference["status"] == "appeared"]
+    assert set(come["scope"]) == {"async wait a", "async wait (drain)", "dot wait (drain)"}
+    assert not come["significant"].any()
+    assert difference["kind"].iloc[-1] == "async"  # takes no time of a warp
+    notes = difference.attrs["notes"]
+    assert any("1.785 GHz and 1.730 GHz: cycles are compared" in note for note in notes)
+    assert set(difference["differs"]) == {"num_stages 1 -> 3"}
+    assert any("median launch 17.8 us in A, 7.1 us in B" in note for note in notes)
+
+
+def test_the_other_way_round_changes_have_the_other_sign() -> None:
+    a, b = (profscope.load(DATA / f"{name}.pftrace.gz") for name in ("matmul-1-stage", "matmul-3-stages-0"))
+    there, back = (each.set_index(["scope", "kind"]) for each in (profscope.diff(a, b), profscope.diff(b, a)))
+    back = back.loc[there.index]
+    assert back["change"].tolist() == pytest.approx((-there["change"]).tolist())
+    assert back["low"].tolist() == pytest.approx((-there["high"]).tolist())
+    assert back["significant"].tolist() == there["significant"].tolist()
+    turned = {"appeared": "gone", "gone": "appeared"}
+    assert back["status"].tolist() == [turned.get(status, status) for status in there["status"]]

@@ -234,19 +234,6 @@ def test_conditions_narrow_the_choice() -> None:
         assert {s for s in set(prof.df["scope"]) if s.startswith("values of")} == wanted, options
 
 
-def test_values_come_back_from_a_trace(tmp_path: Path) -> None:
-    x = tensor(384, torch.float32)
-    with session("value-probe{classes=load}") as prof:
-        copy_kernel[(3,)](x, torch.empty_like(x), len(x), BLOCK=128)
-    prof.save(tmp_path / "trace.json")
-    loaded = profscope.load(tmp_path / "trace.json")
-    pd.testing.assert_frame_equal(loaded.df, prof.df)
-    first = loaded.values().attrs["first_nan"]
-    assert first is not None
-    assert first == prof.values().attrs["first_nan"]
-    pd.testing.assert_frame_equal(loaded.values(), prof.values())
-
-
 def test_what_is_wrong_is_said() -> None:
     with pytest.raises(OptionError, match="choose ops by classes=, ops=, lines= or names="):
         session("value-probe")

@@ -58,23 +58,3 @@ def test_each_fault_is_named(problem: str) -> None:
     profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
     df = FAULTS[problem](profile.df.copy())
     assert problem in validate(Profile(df, profile.launches, profile.metadata).tables)
-
-
-def test_an_async_span_may_outlast_its_parent_but_not_start_outside() -> None:
-    profile = regular_profile(launches=1, ctas=1, warps=1, iterations=1)
-    df = profile.df.assign(kind=profile.df["kind"].cat.add_categories("async"))
-    df.loc[3, ["duration_ns", "duration_cycles"]] = 10**6
-    df.loc[3, "kind"] = "async"
-    assert validate(Profile(df, profile.launches, profile.metadata).tables) == []
-    df.loc[3, "start_ns"] += 10**6
-    assert "df: outside its parent (start_ns) (row 3, 1 in all)" in validate(
-        Profile(df, profile.launches).tables
-    )
-
-
-def test_launches_and_metadata_are_checked() -> None:
-    profile = regular_profile()
-    twice = pd.concat([profile.launches, profile.launches], ignore_index=True)
-    assert "launches: a launch number occurs twice" in validate(Profile(profile.df, twice).tables)
-    found = validate(Profile(profile.df, profile.launches, {"x": object()}).tables)
-    assert found == ["metadata: not plain JSON data: Object of type object is not JSON serializable"]

@@ -12,7 +12,7 @@ from profscope.analysis.limits import LIMITS_DTYPES, RESOURCES
 from profscope.evidence.tables import counters_table, counts_table
 from profscope.profiles import Profile
 from tests.support.h200_evidence import counted, number, values
-from tests.support.made_up_work import H200, worked
+from tests.support.made_up_spans import H200, worked
 
 NAME = "k"
 WORK = {("load x", 6): (9.6e6, 0.0), ("store", 9): (2.4e6, 0.0)}

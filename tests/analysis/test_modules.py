@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import profscope
 from profscope.analysis.variants import MODEL
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
@@ -73,15 +71,6 @@ def test_profiles_without_such_kernels_name_no_module() -> None:
     assert summary["model_line"].isna().all()
     assert "model" not in repr(summary)
     assert profile.program.modules().empty
-
-
-@pytest.mark.parametrize("suffix", [".json.gz", ".pftrace.gz"])
-def test_files_keep_them(tmp_path: Path, kernel: str, suffix: str) -> None:
-    profile = with_models({kernel: UP})
-    profile.save(tmp_path / f"trace{suffix}")
-    loaded = profscope.load(tmp_path / f"trace{suffix}")
-    assert loaded.df.equals(profile.df)
-    assert loaded.metadata["variants"] == profile.metadata["variants"]
 
 
 def test_launches_without_spans_have_an_empty_summary(kernel: str) -> None:

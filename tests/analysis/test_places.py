@@ -156,8 +156,3 @@ def test_of_what_was_not_touched_nothing_is_lost(head: list[str], tail: list[str
     shift = len(head) + len(more)
     expected = [*range(len(head)), *range(shift, shift + len(tail))]
     assert aligned([*head, *tail], [*head, *more, *tail]) == expected
-
-
-@given(LINES)
-def test_a_text_is_itself(lines: list[str]) -> None:
-    assert aligned(lines, lines) == list(range(len(lines)))

@@ -27,7 +27,6 @@ QUESTION = '''"""How many spans there are."""
 
 from profscope.schema import Tables
 
-__all__ = ["how_many"]
 
 
 def how_many(tables: Tables) -> int:

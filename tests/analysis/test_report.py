@@ -199,8 +199,11 @@ def test_the_source_of_a_kernel_is_its_def(text: str, line: int) -> None:
     assert profile.report()["kernels"][0]["source"]["line"] == line
 
 
-def test_what_is_missing_is_said() -> None:
-    said = " ".join(regular_profile(launches=1).report()["not_measured"])
+def test_what_is_missing_is_said_and_the_peaks_of_the_device() -> None:
+    told = regular_profile(launches=1).report()
+    peaks = told["header"]["device"]["peaks"]
+    assert [peaks[f"tensor_{bits}bit_tflop_per_s"] for bits in (8, 16, 32)] == [1978.9, 989.4, 494.7]
+    said = " ".join(told["not_measured"])
     for missing in (
         "account: ",
         "findings",

@@ -7,8 +7,7 @@ import pytest
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.profiles import Profile
 from tests.support.captured import captured
-from tests.support.made_up_spans import Row, made_up
-from tests.support.made_up_work import ROWS, worked
+from tests.support.made_up_spans import ROWS, Row, made_up, worked
 
 
 def test_loops_and_lines_are_set_against_the_roof() -> None:

@@ -7,10 +7,8 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from profscope.analysis.kernels.work import WORK_COLUMNS
-from profscope.analysis.spans.rows import GROUP_COLUMNS, SITE_COLUMNS, self_times, sites
+from profscope.analysis.spans.rows import SITE_COLUMNS, self_times, sites
 from profscope.analysis.summary import summary
-from profscope.analysis.variants import MODEL
 from profscope.profiles import Profile
 from tests.support.examples import examples
 from tests.support.profiles import profile_metadata, profiles, regular_profile
@@ -95,30 +93,6 @@ def test_self_times_of_a_kernel_add_up_to_its_warp_time(profile: Profile) -> Non
         assert self_times(profile.df, f"duration_{unit}").sum() == roots[f"duration_{unit}"].sum()
     share = summary(profile.tables).groupby("kernel", observed=True)["share"].sum()
     assert ((share - 1).abs() < 1e-9)[share > 0].all()
-
-
-def test_units_are_in_the_names() -> None:
-    names = ["count", "share"]
-    names += [
-        f"{name}_{unit}"
-        for name in ("total", "self", "mean", "p50", "p90", "p99", "max")
-        for unit in ("ns", "cycles")
-    ]
-    table = summary(regular_profile().tables)
-    assert set(table.columns) == {
-        *GROUP_COLUMNS,
-        *SITE_COLUMNS,
-        *names,
-        "sampled",
-        "self_error_pct",
-        "launches",
-        "launches_seen",
-        *WORK_COLUMNS,
-        *MODEL,
-    }
-    assert (
-        table.dtypes[[name for name in names if name not in ("share", "mean_ns", "mean_cycles")]] == "int64"
-    ).all()
 
 
 def test_an_emulated_summary_says_so_in_its_attributes_alone() -> None:

@@ -62,7 +62,9 @@ def dot_kernel(a_ptr, b_ptr, c_ptr, N, K, BLOCK: tl.constexpr):
 
 
 def test_an_add_moves_twelve_bytes_an_element() -> None:
-    full = add(5 * 1024).summary()
+    prof = add(5 * 1024)
+    full = prof.summary()
+    assert prof.report()["kernels"][0]["work"]["flops"] is None
     assert full["bytes_at_most"].sum() == 12 * 5 * 1024
     assert by_scope(full).loc["load x", "bytes_at_most"] == 4 * 5 * 1024
     assert full["flops"].isna().all()
@@ -163,15 +165,6 @@ def test_a_sampled_summary_is_scaled_up_to_the_grid() -> None:
     assert kernel["mean_cycles"] == recorded[recorded["depth"] == 0]["corrected_cycles"].mean()
 
 
-def test_the_viewer_says_that_it_scaled() -> None:
-    profile = add(16 * 1024, ctas=2).profile
-    (table,) = make_tables(profile.tables, "cycles", 0, [Group("add_kernel")])
-    title = render_table(table, 200)[0].plain
-    assert "8 CTAs" in title
-    assert "scaled up from 50.0% of its CTAs" in title
-    assert sum(row.share or 0 for row in table.rows) == pytest.approx(1)
-
-
 def test_a_cta_that_wrote_nothing_leaves_the_totals_unknown() -> None:
     made = launch([Program((Work(3), Loop((2,), BODY)))], ctas=3)
     size = made.manifest.cta_bytes(4)
@@ -231,12 +224,6 @@ def test_measure_applies_to_lists_of_passes_and_wants_ops() -> None:
 
 
 # In files and in the viewer.
-
-
-def test_a_loaded_trace_has_the_same_summary(tmp_path: Path) -> None:
-    profile = captured("matmul-heavy-0")
-    profile.save(tmp_path / "trace.json.gz")
-    pd.testing.assert_frame_equal(profscope.load(tmp_path / "trace.json.gz").summary(), profile.summary())
 
 
 def test_the_viewers_table_has_the_rates_where_they_fit() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,18 @@ from profscope.binaries.operands import access
 from profscope.binaries.ptx import read_ptx
 from profscope.errors import ToolchainError
 from profscope.instrument_passes.toolchain import triton_version
-from tests.kernels import aot
+from tests.kernels import aot, corpus
 from tests.kernels.spec import CUDA80, CUDA90, CUDA100
-from tests.support.binaries import BUILDS, built
+
+_SPECS = {spec.name: spec for spec in corpus.specs()}
+# Few, for each takes a second: cp.async and mma; TMA and wgmma; a reduction, on Blackwell.
+BUILDS = (("matmul", CUDA80), ("matmul_tma", CUDA90), ("softmax", CUDA100))
+
+
+@cache
+def built(name: str, target: str) -> Any:
+    """Triton's CompiledKernel of a corpus kernel."""
+    return aot.compiled(_SPECS[name], target)
 
 
 def nvdisasm(cubin: bytes, folder: Path, *options: str) -> str:

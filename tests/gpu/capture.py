@@ -37,8 +37,6 @@ from tests.kernels.cases import Case
 from tests.support.on_gpu import cases_here
 from tests.support.short_rings import short_rings
 
-__all__ = ["capture"]
-
 Bytes = npt.NDArray[np.uint8]
 # (level, rows of rings): short rings of loops over 16 iterations wrap; None: as long as the kernel needs.
 _VARIANTS: tuple[tuple[str, int | None], ...] = (("heavy", None), ("light", None), ("heavy", 16))

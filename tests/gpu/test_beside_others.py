@@ -7,12 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
 
 _PROGRAM = """
 import sys, warnings

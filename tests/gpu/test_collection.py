@@ -16,11 +16,6 @@ from tests.kernels.loops import count_kernel
 from tests.support.on_gpu import expected, launch_add
 from tests.support.validation import validate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
-
 
 def test_arenas_rotate_and_no_launch_is_lost() -> None:
     outputs = []

@@ -18,11 +18,7 @@ import triton.language as tl
 import profscope
 from tests.support.validation import validate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-    pytest.mark.filterwarnings("ignore"),  # Inductor's own, about the machine
-]
+pytestmark = pytest.mark.filterwarnings("ignore")  # Inductor's own, about the machine
 
 
 @triton.jit
@@ -135,28 +131,6 @@ def test_what_is_compiled_ahead_of_time_is_no_pythons(tmp_path: Path) -> None:
         pytest.skip(f"torch cannot load its own package here: {run.returncode}, {run.stderr[-300:]}")
     assert run.returncode == 0, run.stderr
     assert re.search(r"AOTInductor .* \(triton_\w+", run.stdout)
-
-
-class Net(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.norm = torch.nn.Linear(256, 256), torch.nn.LayerNorm(256)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(torch.nn.functional.gelu(self.up(x)))
-
-
-def test_kernels_name_modules_and_lines_of_the_model() -> None:
-    x = torch.randn(64, 256, device="cuda")
-    function = torch.compile(Net().cuda())
-    prof = recorded(lambda: function(x).square().mean().backward())
-    print(prof.program.modules().to_string())
-    line = Net.forward.__code__.co_firstlineno + 1
-    roots = prof.summary().query("kind == 'kernel'")
-    assert roots["module"].str.contains("norm").any()
-    assert set(roots.loc[roots["model_line"] > 0, "model_file"]) == {__file__}
-    assert line in set(roots["model_line"])
-    assert set(prof.df["module"]) == set(roots["module"])
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])

@@ -13,10 +13,7 @@ import profscope
 from tests.kernels.add import add_kernel
 from tests.support.validation import validate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs"),
-]
+pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs")
 
 N = 65_536
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import pytest
 import torch
 import triton
 import triton.language as tl
 
 from profscope.device.backend import select
 from profscope.tuning.program_launches import ProgramLaunches
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
 
 
 @triton.jit

@@ -23,12 +23,6 @@ from tests.kernels.matmul import matmul_kernel
 from tests.support.on_gpu import expected, launch_add
 from tests.support.validation import validate
 
-# ruff: noqa: N803
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
-
 ADD, MATMUL = "add_kernel", "matmul_kernel"
 LARGE = 1 << 26
 SIZE = 2048
@@ -75,7 +69,7 @@ def spin_kernel(mine_ptr, other_ptr, spins, out_ptr):
 
 
 @triton.jit
-def gather_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):
+def gather_kernel(x_ptr, index_ptr, out_ptr, BLOCK: tl.constexpr):  # noqa: N803
     offs = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + offs, tl.load(x_ptr + tl.load(index_ptr + offs)))
 
@@ -174,8 +168,9 @@ def test_a_gather_is_told_by_its_line() -> None:
         for _ in range(3):
             gather_kernel[(1024,)](x, index, out, BLOCK=1024)
     assert torch.equal(out, x[index.long()])
-    lines = prof.lines()
-    assert lines["sectors_over_ideal"].max() > 3  # of the index as well
+    loads = prof.counts[prof.counts["sectors"] > prof.counts["sectors_ideal"]]
+    assert loads["sectors_ideal"].sum() == (1 << 20) // 8
+    assert loads["sectors"].sum() > 0.9 * (1 << 20)
 
 
 def test_a_users_metric_is_counted() -> None:
@@ -186,15 +181,6 @@ def test_a_users_metric_is_counted() -> None:
     assert missing(prof) == []
     row = prof.counters.set_index("counter").loc[metric]
     assert row["value"] == 0
-
-
-def test_a_metric_that_there_is_not_costs_the_counters_alone() -> None:
-    with profscope.session(hardware=["counts", "counters:lts__no_such_thing.sum"]) as prof:
-        for _ in range(5):
-            assert torch.equal(launch_add(), expected())
-    assert len(prof.counts) > 0
-    assert len(prof.counters) == 0
-    assert any("lts__no_such_thing.sum" in text for text in missing(prof))
 
 
 @pytest.mark.parametrize("hardware", [["samples"], ["counters"], True], ids=str)
@@ -339,28 +325,31 @@ def test_a_fault_is_the_users_to_see(tmp_path: Path, launches: int) -> None:
     assert any(fault in ended.stdout for fault in _FAULTS), ended.stdout + ended.stderr
 
 
-def test_a_whole_program_has_it_unless_told_otherwise(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
-    )
+def run_program(text: str, folder: Path, *flags: str) -> profscope.Profile:
+    """What `profscope run` records of it."""
+    program, trace = folder / "program.py", folder / "t.json"
+    program.write_text(text)
     root = Path(profscope.__file__).parents[1]
-    for flags, rows in (([], True), (["--no-hardware"], False)):
-        trace = tmp_path / f"t{rows}.json"
-        command = [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)]
-        done = subprocess.run(
-            command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)},
-            capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        loaded = profscope.load(trace)
-        assert (len(loaded.counters) > 0) is rows, loaded.metadata.get("hardware")
+    done = subprocess.run(
+        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), *flags, str(program)],
+        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return profscope.load(trace)
+
+
+@pytest.mark.parametrize(("flags", "counted"), [((), True), (("--no-hardware",), False)])
+def test_a_whole_program_has_it_unless_told_otherwise(
+    flags: tuple[str, ...], counted: bool, tmp_path: Path
+) -> None:
+    text = "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
+    loaded = run_program(text, tmp_path, *flags)
+    assert (len(loaded.counters) > 0) is counted, loaded.metadata.get("hardware")
 
 
 def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
     """Once pairs of launches have been timed, what recording costs is asked for in each flush."""
-    program = tmp_path / "program.py"
-    program.write_text(
+    text = (
         "import time\n"
         "from tests.support.on_gpu import launch_add\n"
         "for _ in range(40):\n"
@@ -368,13 +357,7 @@ def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
         "        launch_add(1 << 22)\n"
         "    time.sleep(0.1)\n"
     )
-    root, trace = Path(profscope.__file__).parents[1], tmp_path / "t.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "profscope", "run", "-q", "-o", str(trace), str(program)],
-        cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(profscope.load(trace).launches) > 0
+    assert len(run_program(text, tmp_path).launches) > 0
 
 
 def test_while_other_threads_launch() -> None:

@@ -13,9 +13,6 @@ from bench.kernels import matmul, surroundings
 from bench.overhead import kernel_times
 from profscope.device.clocks import anchor
 
-_GPU = torch.cuda.is_available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]
-
 _CUPTI_NS = 10_000  # by so much CUPTI's own times may be off, and a kernel may begin before its first record
 
 

@@ -18,7 +18,6 @@ from tests.support.sessions import same_bits
 from tests.support.validation import validate
 
 _GPU = torch.cuda.is_available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]
 
 
 def unexplained(profile: profscope.Profile) -> Iterator[str]:

@@ -28,9 +28,6 @@ import profscope.language as psl
 from bench.kernels import matmul, surroundings
 from profscope.device.record_cost import record_cost
 
-_GPU = torch.cuda.is_available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not _GPU, reason="needs an NVIDIA GPU")]
-
 _SPINS: Final = (50, 200, 1_000, 10_000, 100_000)
 _CHAINS: Final = (1, 16, 64, 256)
 _NESTED: Final = ((16, 1), (16, 8), (64, 8))  # trips, length

@@ -18,10 +18,7 @@ from tests.support.validation import validate
 
 _GPU = torch.cuda.is_available()
 _HOPPER = _GPU and torch.cuda.get_device_capability() >= (9, 0)
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not _HOPPER, reason="needs an NVIDIA GPU of compute capability 9.0 or newer"),
-]
+pytestmark = pytest.mark.skipif(not _HOPPER, reason="needs an NVIDIA GPU of compute capability 9.0 or newer")
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 import profscope
 from tests.support.on_gpu import expected, launch_add
 from tests.support.validation import validate
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
-
-_KILLED = """
-import os, signal, sys
-import torch, profscope
-from tests.support.on_gpu import launch_add
-with profscope.session(backend="gpu", spool=sys.argv[1], memory=1) as prof:
-    for index in range(300):
-        launch_add()
-        if index == 199:
-            prof.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
@@ -46,18 +25,6 @@ def test_arenas_go_to_the_disk_in_turn(tmp_path: Path) -> None:
     assert validate(prof.profile.tables) == []
 
 
-def test_a_killed_process_loses_only_what_it_had_not_flushed(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path)],
-        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False,
-    )  # fmt: skip
-    assert ran.returncode == -signal.SIGKILL, ran.stderr
-    profile = profscope.load(tmp_path)
-    assert profile.launches["launch"].tolist()[:200] == list(range(200))
-    assert validate(profile.tables) == []
-    assert any("has no end" in note for note in profile.metadata["notes"])
-
-
 def test_a_session_left_with_launches_in_flight() -> None:
     with profscope.session(backend="gpu") as prof:
         torch.cuda._sleep(50_000_000)
@@ -65,26 +32,3 @@ def test_a_session_left_with_launches_in_flight() -> None:
     assert all(torch.equal(out, expected()) for out in outputs)
     assert len(prof.launches) == 20
     assert validate(prof.profile.tables) == []
-
-
-_LEFT_OPEN = """
-import sys
-import torch, profscope
-from tests.support.on_gpu import launch_add
-prof = profscope.session(backend="gpu", spool=sys.argv[1])
-prof.__enter__()
-for _ in range(30):
-    launch_add()
-"""
-
-
-def test_an_interpreter_that_ends_in_a_session_closes_it(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _LEFT_OPEN, str(tmp_path)],
-        capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False, timeout=300,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    assert "Exception ignored" not in ran.stderr
-    profile = profscope.load(tmp_path)
-    assert len(profile.launches) == 30
-    assert profile.metadata["notes"] == []

@@ -21,10 +21,6 @@ from bench.kernels import matmul, surroundings
 from tests.kernels.planted import late_warp_kernel
 
 # ruff: noqa: N803
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-]
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 LAUNCHES = 8  # the sampler takes some of them

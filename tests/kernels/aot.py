@@ -15,8 +15,6 @@ from triton.compiler import ASTSource, compile, make_backend
 
 from tests.kernels.spec import Spec
 
-__all__ = ["assembly", "compiled", "context_for", "gpu_target", "lowered", "once_a_run", "ttgir"]
-
 _FP_FUSION = {"enable_fp_fusion": True}  # Triton 3.9 warns where it is left to the default
 
 

@@ -29,8 +29,6 @@ from tests.kernels.matmul_tma import matmul_tma_kernel
 from tests.kernels.matmul_ws import matmul_ws_kernel
 from tests.kernels.softmax import softmax_kernel
 
-__all__ = ["Case", "cases", "check"]
-
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -44,7 +42,6 @@ class Case:
     """
 
     name: str
-    size: str
     inputs: Callable[[str], Tensors]
     launch: Callable[[Tensors], Tensors]
     reference: Callable[[Tensors], Tensors]
@@ -295,8 +292,9 @@ def _gluon_ws_loop_reference(t: Tensors) -> Tensors:
     return {"out": out, "total": torch.tensor(sums, device=x.device)}
 
 
-def _sized(size: str, small: bool) -> list[Case]:
-    """Every case in one size."""
+def cases(size: str = "small") -> list[Case]:
+    """All cases of a size, "small" or "real"."""
+    small = {"small": True, "real": False}[size]
     half, single = torch.float16, torch.float32
     columns = 200 if small else 4096
     m, n, k = (128, 192, 96) if small else (2048, 2048, 2048)
@@ -315,28 +313,23 @@ def _sized(size: str, small: bool) -> list[Case]:
 
     length = 2500 if small else 1 << 24
     return [
-        Case(
-            "add", size, floats({"x": (length,), "y": (length,)}), _add, lambda t: {"out": t["x"] + t["y"]}
-        ),
+        Case("add", floats({"x": (length,), "y": (length,)}), _add, lambda t: {"out": t["x"] + t["y"]}),
         Case(
             "softmax",
-            size,
             floats({"x": (17 if small else 8192, columns)}),
             partial(_softmax, programs=4 if small else 264),
             lambda t: {"out": torch.softmax(t["x"], 1)},
         ),
         Case(
             "layer_norm",
-            size,
             floats({"x": (5 if small else 4096, columns), "w": (columns,), "b": (columns,)}, half),
             _layer_norm,
             _layer_norm_reference,
             tolerance=4e-3,
         ),
-        Case("matmul", size, floats(products, half), _matmul, _matmul_reference, tolerance=2e-2),
+        Case("matmul", floats(products, half), _matmul, _matmul_reference, tolerance=2e-2),
         Case(
             "matmul_cluster",
-            size,
             floats(products, half),
             partial(_matmul, num_ctas=2),
             _matmul_reference,
@@ -345,7 +338,6 @@ def _sized(size: str, small: bool) -> list[Case]:
         ),
         Case(
             "matmul_tma",
-            size,
             floats(transposed, half),
             partial(
                 _matmul_descriptors,
@@ -358,18 +350,14 @@ def _sized(size: str, small: bool) -> list[Case]:
         ),
         Case(
             "matmul_ws",
-            size,
             floats(transposed, half),
-            partial(
-                _matmul_descriptors, kernel=matmul_ws_kernel, options=wide, grid=(m // 128, n // 64)
-            ),
+            partial(_matmul_descriptors, kernel=matmul_ws_kernel, options=wide, grid=(m // 128, n // 64)),
             _matmul_reference,
             tolerance=2e-2,
             capability=90,
         ),
         Case(
             "attention",
-            size,
             floats(dict.fromkeys("qkv", (2, 128, 64) if small else (64, 2048, 64)), half),
             _attention,
             _attention_reference,
@@ -377,33 +365,27 @@ def _sized(size: str, small: bool) -> list[Case]:
         ),
         Case(
             "early_return",
-            size,
             floats({"x": (300 if small else 100_000,)}),
             _early_return,
             lambda t: {"out": -t["x"] if t["x"][0] < 0 else t["x"] * 2},
         ),
-        Case("while", size, integers, _collatz, _collatz_reference),
+        Case("while", integers, _collatz, _collatz_reference),
         Case(
             "nested_loops",
-            size,
             floats({"x": (3 if small else 40, 256 if small else 4096)}),
             _nested_loops,
             _nested_loops_reference,
         ),
         Case(
             "branch_in_loop",
-            size,
             floats({"x": (9 if small else 1000, 128)}),
             _branch_in_loop,
             _branch_in_loop_reference,
             tolerance=1e-4,
         ),
-        Case(
-            "noinline", size, floats({"x": (8 if small else 10_000,)}), _noinline, _noinline_reference
-        ),
+        Case("noinline", floats({"x": (8 if small else 10_000,)}), _noinline, _noinline_reference),
         Case(
             "call_paths",
-            size,
             floats({"x": (20 if small else 1000, 256)}),
             _call_paths,
             _call_paths_reference,
@@ -411,35 +393,20 @@ def _sized(size: str, small: bool) -> list[Case]:
         ),
         Case(
             "joined_paths",
-            size,
             floats({"x": (6 if small else 1000, 128)}),
             _joined_paths,
             _joined_paths_reference,
             tolerance=1e-3,
         ),
         Case(
-            "gluon_ws",
-            size,
-            floats({"x": (3, 128)}),
-            _gluon_ws,
-            _gluon_ws_reference,
-            tolerance=1e-4,
-            capability=90,
+            "gluon_ws", floats({"x": (3, 128)}), _gluon_ws, _gluon_ws_reference, tolerance=1e-4, capability=90
         ),
         Case(
             "gluon_ws_loop",
-            size,
             floats({"x": (12 if small else 300, 128)}),
             _gluon_ws_loop,
             _gluon_ws_loop_reference,
             tolerance=1e-2,
             capability=90,
         ),
-    ]  # fmt: skip
-
-
-def cases(size: str = "small") -> list[Case]:
-    """All cases of a size, "small" or "real"."""
-    if size not in ("small", "real"):
-        raise ValueError(f"expected size 'small' or 'real', found {size!r}")
-    return _sized(size, size == "small")
+    ]

@@ -19,8 +19,6 @@ from tests.kernels import (
 )
 from tests.kernels.spec import Spec
 
-__all__ = ["specs"]
-
 
 def _exchanges() -> list[Spec]:
     """Kernels whose threads exchange values, for the ops with regions that they print in generic form."""

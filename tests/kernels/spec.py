@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CUDA80", "CUDA90", "CUDA100", "GFX942", "GFX950", "TARGETS", "Spec"]
-
 CUDA80 = "cuda:80"
 CUDA90 = "cuda:90"
 CUDA100 = "cuda:100"

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 
 import profscope
-from profscope.analysis.answers import Answer
 from profscope.analysis.cause import FINDINGS_TITLE
-from profscope.analysis.findings import FindingsOf, findings_frame
+from profscope.analysis.findings import findings_frame
 from profscope.errors import DrawError
 from profscope.notebooks import overview as overviews
 from profscope.profiles import Profile, load
@@ -122,31 +121,8 @@ def test_findings_of_nothing_recorded_say_so() -> None:
 
 
 def test_findings_are_a_table_whose_sentences_are_whole() -> None:
-    row = {
-        "kernel": "k",
-        "finding": "idle-sms",
-        "evidence": "waits & waits " * 30,
-        "advice": "<more>",
-        "line": 1,
-    }
-    told = [
-        FindingsOf(
-            Answer(
-                [
-                    row
-                    | {"gain_pct": gain, "program_pct": gain, "variant": 0, "file": "", "confidence": "high"}
-                    | {"evidence_values": {}, "gain_low_pct": 0.0, "gain_high_pct": gain, "weight": gain}
-                ],
-                [],
-            ),
-            "k",
-            "",
-        )
-        for gain in (8.0, 9.0)
-    ]
-    findings = findings_frame(Profile().tables, told)
-    findings.attrs["not_measured"] = ["something"]
-    assert findings["gain_pct"].tolist() == [9, 8]
+    findings = load(DATA / "findings" / "starving-partition.json.gz").findings()
+    findings["evidence"] = "waits & waits " * 30
     made = [
         findings, findings.copy(), findings[findings["gain_pct"] > 8], findings[["evidence"]],
         findings.sort_values("gain_pct"), pickle.loads(pickle.dumps(findings)), pd.concat([findings] * 2),
@@ -188,12 +164,6 @@ def test_emulated_profiles_say_so() -> None:
     assert "EMULATED" in text
     assert "Verdict: emulated" in text
     assert "H200" not in text
-
-
-def test_an_empty_profile() -> None:
-    assert shown(Profile()).text == (
-        "profscope 0 kernels, 0 launches, 0 spans, 0 dropped records, unknown backend"
-    )
 
 
 def test_no_name_becomes_markup() -> None:

@@ -14,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-import profscope
 from profscope import installed
 from profscope.analysis.scope_colours import site_colours
 from profscope.analysis.spans.rows import sites
@@ -184,7 +183,3 @@ def test_a_formula_in_a_name_stays_a_name() -> None:
     figure.draw_without_rendering()
     assert said(figure).startswith("_$x_{$, launch 0")
     assert any(name.startswith("_$") for name in legend(figure))
-
-
-def test_the_accessor_says_what_it_can() -> None:
-    assert repr(profscope.Profile().plot) == "<prof.plot: timeline()>"

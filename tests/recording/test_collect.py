@@ -6,13 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from triton import knobs
 from triton.runtime import _allocation
 
 import profscope
-from tests.support.foreign import UserAllocator
 from tests.support.sessions import CASES, count, launch_add, session
 from tests.support.validation import validate
+
+
+class UserAllocator:
+    """Another profiler's allocator, which asks for memory as Proton does."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, int]] = []
+
+    def __call__(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        self.calls.append((size, alignment))
+        return torch.empty(size, dtype=torch.int8)
 
 
 def test_a_grid_that_needs_more_than_the_memory_is_recorded_in_part() -> None:

@@ -17,8 +17,6 @@ from profscope.analysis.spans.rows import grid_ctas, not_samples
 from profscope.profiles import Profile
 from tests.support.command_line import run
 
-__all__ = ["Views", "by_line", "margins", "of_group", "plain_sums", "warps_of"]
-
 Key = tuple[Any, ...]
 
 

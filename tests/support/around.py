@@ -9,8 +9,6 @@ from profscope.around.host_tables import with_host
 from profscope.profiles import Profile
 from tests.support.profiles import profile_metadata, regular_profile
 
-__all__ = ["KERNEL", "MAIN", "OTHER", "UNIX_NS", "kineto", "program", "scopes"]
-
 UNIX_NS: Final = 1_795_000_000_000_000_000
 """By the host's clock, when the first launch begins."""
 

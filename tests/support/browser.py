@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NEEDED", "opened", "why_no_browser", "window"]
-
 NEEDED = "PROFSCOPE_NEEDS_BROWSER"
 """The environment variable that makes a missing browser a failure, as in CI."""
 

@@ -20,8 +20,6 @@ from tests.kernels import add
 from tests.kernels.aot import gpu_target
 from tests.kernels.spec import CUDA80, Spec
 
-__all__ = ["ADD", "build", "cached_builds", "manifest", "recording_builds"]
-
 ADD = add.specs()[0]
 
 

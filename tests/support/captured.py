@@ -12,8 +12,6 @@ from profscope.decoding.build import RawLaunch
 from profscope.instrument_passes.manifest import Manifest
 from profscope.profiles import Profile
 
-__all__ = ["captured"]
-
 _DATA = Path(__file__).parents[1] / "data"
 
 

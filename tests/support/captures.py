@@ -10,8 +10,6 @@ import numpy as np
 
 from profscope.evidence.subject import SampledLaunch
 
-__all__ = ["CAPTURES", "captured"]
-
 CAPTURES = ("attention", "chase", "layer_norm")
 _FOLDER = Path(__file__).parents[1] / "data" / "sampler"
 

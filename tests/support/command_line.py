@@ -10,8 +10,6 @@ import pytest
 
 from profscope.viewer.cli import main
 
-__all__ = ["run"]
-
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run in this process, piped."""

@@ -14,8 +14,6 @@ from triton._C.libtriton import ir
 from tests.kernels import aot, corpus
 from tests.kernels.spec import CUDA80, CUDA90, TARGETS, Spec
 
-__all__ = ["MODULES", "each_module", "modules", "printed", "third_of_modules", "triton_module"]
-
 _SPECS: dict[str, Spec] = {spec.name: spec for spec in corpus.specs()}
 MODULES = [
     (name, target) for name, spec in _SPECS.items() for target in TARGETS if target not in spec.unsupported

@@ -18,8 +18,6 @@ from pathlib import Path
 
 from profscope.evidence import structures
 
-__all__ = ["PLAIN", "layouts"]
-
 _HEADERS = ("profiler_target", "profiler_host", "range_profiler", "sass_metrics", "target")
 PLAIN = {
     "CUpti_SassMetrics_MetricDetails": structures.MetricDetails,

@@ -11,44 +11,21 @@ import numpy as np
 from profscope.profiles import Profile
 from tests.support.profiles import regular_profile
 
-__all__ = ["FILE", "SOURCE", "run_of_matmul", "slowed", "with_source"]
-
 FILE = "/src/kernels/matmul.py"
-# What regular_profile's lines could read; the first is line 10.
-SOURCE = """\
-def matmul_kernel(a_ptr, b_ptr, c_ptr, K):
-    pid = tl.program_id(0)
-    rows = tl.arange(0, 64)
-
-
-
-
-
-
-
-
-
-
-    for k in range(0, K, 64):
-        a = tl.load(a_ptr + rows)
-        b = tl.load(b_ptr + rows)
-        tl.debug_barrier()
-        tl.debug_barrier()
-        acc = tl.dot(a, b, acc)
-
-
-
-
-
-
-
-
-
-
-
-
-    tl.store(c_ptr + rows, acc)
-"""
+# What regular_profile's lines could read.
+_LINES = {
+    10: "def matmul_kernel(a_ptr, b_ptr, c_ptr, K):",
+    11: "    pid = tl.program_id(0)",
+    12: "    rows = tl.arange(0, 64)",
+    22: "    for k in range(0, K, 64):",
+    23: "        a = tl.load(a_ptr + rows)",
+    24: "        b = tl.load(b_ptr + rows)",
+    25: "        tl.debug_barrier()",
+    26: "        tl.debug_barrier()",
+    27: "        acc = tl.dot(a, b, acc)",
+    40: "    tl.store(c_ptr + rows, acc)",
+}
+SOURCE = "".join(f"{_LINES.get(line, '')}\n" for line in range(10, 41))
 
 
 def run_of_matmul(seed: int, launches: int = 8, ctas: int = 16, **more: Any) -> Profile:

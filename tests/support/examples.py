@@ -9,8 +9,6 @@ from typing import Final
 
 from hypothesis import settings
 
-__all__ = ["THOROUGH", "examples"]
-
 THOROUGH: Final = "thorough"
 """The profile of Hypothesis in which all examples are tried: `pytest --hypothesis-profile=thorough`."""
 _FEWEST: Final = 4

@@ -14,7 +14,6 @@ from profscope.evidence.metrics import COUNTS
 from profscope.evidence.structures import STRUCTURES, InstanceValue, InstructionData, MetricDetails
 
 # ruff: noqa: N802, N803  the names are CUPTI's
-__all__ = ["CRC", "FakeCupti", "FakeMachine"]
 
 CRC = 7
 _KEPT: list[bytes] = []  # texts that structures point to

@@ -19,8 +19,6 @@ from profscope.options import Options
 from tests.support.fake_cupti import CRC, FakeCupti, FakeMachine
 from tests.support.fake_sampler import FakeProbe
 
-__all__ = ["FakeHardware"]
-
 
 class FakeHardware(FakeMachine):
     """cupti, probe: what the witnesses ask."""

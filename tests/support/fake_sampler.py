@@ -11,8 +11,6 @@ import numpy as np
 from profscope.evidence.cupti import SamplerError
 from profscope.evidence.pc_sampler import FIRST, SAMPLE, Samples
 
-__all__ = ["CRC", "STRANGER", "FakeProbe"]
-
 CRC = 7
 STRANGER = 8
 REASONS = ("wait", "long_scoreboard")

@@ -15,8 +15,6 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Forks"]
-
 _ROOT: Final = Path(__file__).parents[2]
 # The child leaves the loop, and its own code is the last thing it does.
 _PARENT: Final = """

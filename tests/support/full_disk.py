@@ -6,8 +6,6 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["full_disk"]
-
 
 @contextmanager
 def full_disk(free_bytes: int) -> Iterator[None]:

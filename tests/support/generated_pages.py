@@ -12,8 +12,6 @@ from profscope.instrument_passes import LEVELS
 from profscope.instrument_passes.analyses.opclasses import CLASSES, DEFAULT_CLASSES, OPS, SPANNABLE, OpInfo
 from profscope.instrument_passes.passes import Pass, passes, signature, spelled, summary
 
-__all__ = ["OURS", "ops_page", "passes_page"]
-
 _INTRODUCTION: Final = """\
 # Ops
 

@@ -16,8 +16,6 @@ import numpy as np
 
 from profscope.evidence.subject import CountedLaunch, CounterValues, Subject
 
-__all__ = ["KERNELS", "counted", "number", "subject", "values"]
-
 with gzip.open(Path(__file__).parents[1] / "data/evidence/h200.json.gz", "rt") as _file:
     KERNELS: dict[str, dict[str, Any]] = json.load(_file)["kernels"]
 

@@ -9,8 +9,6 @@ import torch
 from profscope.emulator.launcher import Launch
 from profscope.emulator.machine.memory import Allocation
 
-__all__ = ["run_on_both"]
-
 # Rounding of approximate instructions and of sums inside a matrix product, by the element type: (rtol, atol).
 TOLERANCE = {
     "float64": (1e-12, 1e-12), "float32": (2e-5, 2e-5), "float16": (2e-3, 2e-3), "bfloat16": (1.6e-2, 1.6e-2),

@@ -9,8 +9,6 @@ from hypothesis.extra import numpy as arrays
 
 from tests.support.ptx_kernel import run
 
-__all__ = ["INTEGER", "LANES", "ONE_OPERAND", "execute", "words"]
-
 LANES = 32
 REGISTER = {2: "%h", 4: "%r", 8: "%q"}
 

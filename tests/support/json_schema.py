@@ -14,8 +14,6 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from profscope.analysis.model.entries import SCHEMA, ProfileModel
 
-__all__ = ["model_schema"]
-
 _TYPES: Final[Mapping[Any, str]] = {
     str: "string",
     bool: "boolean",

@@ -6,8 +6,6 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-__all__ = ["defined", "line_of"]
-
 _KERNEL = """
 import triton
 import triton.language as tl

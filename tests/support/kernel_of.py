@@ -6,8 +6,6 @@ from profscope.analysis.kernels.kernel_analysis import KernelAnalysis, kernel_an
 from profscope.analysis.rules.kernel import Kernel, kernel_of
 from profscope.schema import Tables
 
-__all__ = ["kernel_in"]
-
 
 def kernel_in(tables: Tables) -> Kernel:
     (judged,) = kernel_analyses(tables)

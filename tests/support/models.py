@@ -10,8 +10,6 @@ from profscope.analysis.model.labels import Group
 from profscope.profiles import Profile
 from profscope.viewer.header import Shown
 
-__all__ = ["groups", "kernels", "shown"]
-
 
 def kernels(profile: Profile, parts: Collection[str] = ()) -> Sequence[KernelEntry]:
     """The kernels of its model, with these parts."""

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["mutated"]
-
 _TOKEN: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|[%#@^!]?[\w.$:]+(?:#\d+)?|->|\s+|.', re.DOTALL)
 _NUMBER: Final = re.compile(r"(?<![\w%#.])-?\d+(?![\w.])")
 _ATTRIBUTE: Final = re.compile(r'(?:"[\w.-]+"|[\w.]+) = [^,{}()\n]+')

@@ -8,8 +8,6 @@ import triton
 from tests.kernels.add import add_kernel
 from tests.kernels.cases import Case, cases
 
-__all__ = ["cases_here", "expected", "launch_add"]
-
 
 def launch_add(n: int = 65_536) -> torch.Tensor:
     x = torch.arange(n, dtype=torch.float32, device="cuda")

@@ -6,8 +6,6 @@ from profscope.profiles import Profile
 from profscope.schema import spans_frame
 from tests.support.profiles import launch_table, profile_metadata
 
-__all__ = ["story"]
-
 
 def story(rows: list[tuple[Any, ...]]) -> Profile:
     """From (scope, kind, depth, parent, start, end) in ns, at one cycle a ns, and the row of the wait that

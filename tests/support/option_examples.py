@@ -6,8 +6,6 @@ from typing import Any
 
 from profscope.options import Options
 
-__all__ = ["example"]
-
 
 def example(name: str) -> Any:
     """The value in an option's own example."""

@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ["depends_on_triton", "exhaustive_depends_on_triton"]
-
 _ROOT: Final = Path(__file__).parents[2]
 _TESTS: Final = _ROOT / "tests"
 _PRODUCT: Final = _ROOT / "profscope"

@@ -36,8 +36,6 @@ import pytest
 
 from profscope.__main__ import main as profscope_command
 
-__all__ = ["RECORDINGS", "Step", "is_like", "steps", "taken"]
-
 ROOT: Final = Path(__file__).parents[2]
 _BLOCK: Final = re.compile(
     r'^(?:```|<!-- )(python|console|pycon)(?: title="([\w.]+)")?\n(.*?)^(?:```|-->)$',

@@ -13,8 +13,6 @@ from typing import Any, Self
 
 from profscope.schema import KINDS
 
-__all__ = ["SPAN_KINDS", "Processor", "ProcessorError"]
-
 Row = tuple[Any, ...]
 SCRIPT = Path(__file__).with_name("processor.js")
 SPAN_KINDS = str(KINDS)

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from profscope.profiles import Profile
 from profscope.schema import launches_frame, spans_frame
 
-__all__ = ["NAMES", "launch_table", "payloads", "profile_metadata", "profiles", "regular_profile"]
-
 ODD_NAMES = [
     "</script>",
     'a "quoted" \\ name',

@@ -8,8 +8,6 @@ from profscope.decoding.decoded import DecodedLaunch
 from profscope.instrument_passes.manifest import Manifest
 from tests.support.synth import Branch, Loop, Node, Return, Scope, Seen, Work
 
-__all__ = ["BODY", "bodies", "gaps", "launches", "nodes", "seen"]
-
 BODY = (Work(100), Scope((Work(50),)))
 
 trips = st.lists(st.integers(0, 7), min_size=1, max_size=3).map(tuple)

@@ -10,8 +10,6 @@ from profscope.emulator.machine.counts import Totals
 from profscope.emulator.machine.memory import Allocation, GlobalMemory
 from profscope.emulator.program import load
 
-__all__ = ["LANE", "SHARED_AT", "assemble", "counted", "run"]
-
 PARAMETERS = ("a", "b", "c", "out")
 
 

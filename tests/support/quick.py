@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["quick"]
-
 
 def quick(every: Iterable[Any], chosen: Collection[Any]) -> list[Any]:
     """All of them as parameters; those that are not chosen are left to the exhaustive tests.

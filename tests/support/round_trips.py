@@ -5,8 +5,6 @@ from pandas.testing import assert_frame_equal
 
 from profscope.profiles import Profile
 
-__all__ = ["SUFFIXES", "assert_same"]
-
 SUFFIXES = [".json", ".json.gz", ".pftrace", ".pftrace.gz", ".parquet"]
 
 

@@ -9,8 +9,6 @@ import pandas as pd
 
 from profscope.schema import samples_frame
 
-__all__ = ["sample_rows"]
-
 
 def sample_rows(
     of_line: Mapping[int, Mapping[str, int]],

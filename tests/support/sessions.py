@@ -20,22 +20,6 @@ from tests.kernels.cases import cases
 from tests.kernels.control_flow import collatz_kernel
 from tests.kernels.loops import count_kernel
 
-__all__ = [
-    "CASES",
-    "assert_equal",
-    "count",
-    "heavy",
-    "launch",
-    "launch_add",
-    "launch_collatz",
-    "parts_of_session",
-    "recorded_binaries",
-    "recording",
-    "same_bits",
-    "session",
-    "write_all",
-]
-
 # The small cases that the emulator runs, by name.
 CASES = {case.name: case for case in cases("small") if case.capability <= 80}
 

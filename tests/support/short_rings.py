@@ -12,8 +12,6 @@ from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.records import MIN_RING_LOG2
 from profscope.recording.routes import Planner
 
-__all__ = ["short_rings"]
-
 
 @contextlib.contextmanager
 def short_rings() -> Iterator[None]:

@@ -19,9 +19,6 @@ from profscope.device import arena, arena_memory, cuda_driver, graphs
 from profscope.instrument_passes.records import BASE_ALIGNMENT
 from profscope.recording import routes
 
-__all__ = ["L2_BYTES", "Gpu", "Graph", "gpu"]
-
-
 L2_BYTES = 32 * BASE_ALIGNMENT
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["changed", "signed"]
-
 
 def signed(document: dict[str, Any]) -> bytes:
     """A trace's JSON whose digest is that of the object in it."""

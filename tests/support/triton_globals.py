@@ -14,8 +14,6 @@ from triton.runtime.autotuner import Autotuner
 
 from profscope.emulator.compiler import EmulatorBackend
 
-__all__ = ["triton_globals"]
-
 _HOOKS = ("launch_enter_hook", "launch_exit_hook", "kernel_load_start_hook", "kernel_load_end_hook")
 _COMPILERS = {EmulatorBackend, *(backend.compiler for backend in backends.values())}
 

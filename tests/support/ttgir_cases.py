@@ -18,7 +18,6 @@ from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.ir.parser import parse
 
 # ruff: noqa: N803
-__all__ = ["CASES", "TEXTS", "graph"]
 
 TEXTS: Final = Path(__file__).parents[1] / "data" / "ttgir"
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from profscope.schema import EVENT_KINDS, KINDS, Tables
 from profscope.traces.checks import column_problems
 
-__all__ = ["validate"]
-
 
 def validate(tables: Tables) -> list[str]:
     """What is wrong with the tables, one line each, naming the first row concerned and how many there are.

@@ -27,8 +27,6 @@ from profscope import emulator
 from profscope.emulator.compiler import ARCH, BACKEND_NAME, EmulatorBackend
 from profscope.emulator.driver import EmulatorDriver
 
-__all__ = ["compiling_for_the_emulator"]
-
 
 @contextlib.contextmanager
 def compiling_for_the_emulator() -> Iterator[None]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,31 @@ from tests.support.full_disk import full_disk
 from tests.support.profiles import profiles, regular_profile
 from tests.support.quick import quick
 from tests.support.round_trips import SUFFIXES, assert_same
-from tests.support.unprivileged import unprivileged_in
 
 ROOT = Path(__file__).parents[2]
+
+_NOBODY = 65534
+
+
+@contextmanager
+def unprivileged_in(folder: Path) -> Iterator[None]:
+    """In a folder that belongs to the user, with all that is in it. What is imported must be by then."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        if os.geteuid():
+            yield
+            return
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, 0)
+        try:
+            yield
+        finally:
+            os.setresuid(0, 0, 0)
+    finally:
+        os.chdir(before)
+
 
 SAVE_AGAIN_AND_AGAIN = """
 import sys

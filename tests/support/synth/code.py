@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from profscope.instrument_passes.manifest import Column, Frame, Section, Span
 from tests.support.synth.nodes import Branch, Loop, Node, Program, Return, Scope, Work
 
-__all__ = ["BranchCode", "Code", "Layout", "LoopCode", "PredicateCode", "ReturnCode", "Tick"]
-
 
 @dataclass
 class Tick:

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from profscope.instrument_passes.manifest import Manifest
 
-__all__ = ["Branch", "Launch", "Loop", "Node", "Program", "Return", "Scope", "Seen", "Work"]
-
 
 @dataclass(frozen=True)
 class Work:

@@ -11,8 +11,6 @@ from profscope.instrument_passes.manifest import Section
 from tests.support.synth.code import BranchCode, Code, Layout, LoopCode, PredicateCode, ReturnCode, Tick
 from tests.support.synth.nodes import Work
 
-__all__ = ["Warp"]
-
 
 class Returned(Exception):  # noqa: N818  control flow, not an error
     """An early return was taken."""
