@@ -190,7 +190,7 @@ def test_explain_prints_them_and_gives_memory_back() -> None:
     assert set(table["experiment"]) == {"off", "contiguous"}
     assert (table["variant"] == explanation.variant).all()
     text = explanation.text()
-    assert "off is an upper bound" in text
+    assert "saved without one thing" in text
     assert re.search(r"contiguous +store test_experiments\.py:\d+", text)
 
 

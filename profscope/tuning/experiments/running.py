@@ -27,6 +27,7 @@ _FEWEST, _MOST = 16, 255  # registers of a thread
 _OUT_OF_TIME: Final = "out of time (limit_s=)"
 _ABOVE_GROUP_PCT: Final = 5.0
 _OF_SPILLS: Final = 0.25
+_FEW_SPILLS: Final = 8  # bytes, and accesses
 _OF_ADDRESSES_AT_MOST: Final = 0.1  # of the instructions
 _ENOUGH_S: Final = 0.2  # for the pairs of one experiment
 _SAME_INSTRUCTIONS: Final = (
@@ -82,7 +83,7 @@ def run(
 
 def _compared(part: Result, whole: Result | None) -> Result:
     """What saves more than the same and more left out, has changed something else."""
-    if part.pairs is None or whole is None or whole.pairs is None or part.changed:
+    if part.pairs is None or part.changed or whole is None or whole.pairs is None or whole.changed:
         return part
     if part.saved_pct <= whole.saved_pct + _ABOVE_GROUP_PCT:
         return part
@@ -184,7 +185,7 @@ class _Runner:
         if was != now:
             return f"{now} CTAs on an SM instead of {was}"
         spills = [int(getattr(each, "n_spills", 0) or 0) for each in (bare, kernel)]
-        if abs(spills[1] - spills[0]) > _OF_SPILLS * spills[0]:
+        if abs(spills[1] - spills[0]) > max(_FEW_SPILLS, _OF_SPILLS * spills[0]):
             return f"{spills[1]} bytes spilled instead of {spills[0]}"
         before, after = unedited.instructions or {}, built.instructions or {}
         whole, left = sum(before.values()), sum(after.values())
@@ -196,7 +197,7 @@ class _Runner:
                 continue
             if experiment.how == OFF and kind.startswith("global store") and now > was:
                 continue  # uses of operands that nobody makes
-            if kind.startswith("local") and abs(now - was) <= _OF_SPILLS * was:
+            if kind.startswith("local") and abs(now - was) <= max(_FEW_SPILLS, _OF_SPILLS * was):
                 continue
             if experiment.how == OFF or not kind.startswith(_OF_ADDRESSES):
                 return f"{now} instead of {was} instructions of {kind}"

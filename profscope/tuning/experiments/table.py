@@ -63,7 +63,7 @@ def experiments_text(table: pd.DataFrame) -> Iterator[str]:
     if not len(timed):
         yield f"no experiment: {table['why_not'].mode().iloc[0]}"
         return
-    yield "saved without one thing (shares overlap; off is an upper bound of what a repair saves):"
+    yield "saved without one thing (shares overlap; a repair keeps some of it):"
     shown = timed[timed["saved_pct"].abs() >= _SHOWN_PCT][:_MOST_ROWS]
     for row in shown.to_dict("records"):
         place = f" {row['file'].rpartition('/')[2]}:{row['line']}" if row["line"] else ""
