@@ -1,12 +1,15 @@
-"""Every run has its own Triton cache, and every test must leave Triton as it found it."""
+"""All tests share one Triton cache, and every test must leave Triton as it found it."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is left open
 
@@ -32,6 +35,10 @@ for profile, most in (("quick", 5), (THOROUGH, 25)):
 hypothesis.settings.load_profile("quick")
 
 
+_KEPT_CACHE: Final = Path(__file__).parents[1] / "build" / "triton-cache"
+_WEEK_S: Final = 7 * 24 * 3600
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--expect-triton",
@@ -46,6 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        for entry in _KEPT_CACHE.glob("*"):
+            if entry.stat().st_mtime < time.time() - _WEEK_S:  # of sources that may be no more
+                shutil.rmtree(entry, ignore_errors=True)
     # Python looks for garbage whenever some hundred objects are new, which takes another tenth.
     gc.set_threshold(200_000, 20, 20)
     expected = config.getoption("--expect-triton")
@@ -95,13 +106,17 @@ def pytest_report_header() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def triton_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Triton's cache folder, new in each run: nothing compiled by another version of the passes is found.
+    """Triton's cache folder: kept between runs, but not in `.ci/run`, where each run compiles anew.
 
-    Processes that share a run (pytest -n) share the folder: what one has compiled, the others load.
+    Its keys have the sources of the passes, of the kernels and of Triton, so that nothing that others have
+    compiled is found. Processes that share a run (pytest -n) share it.
     """
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "triton-cache"
-    folder.mkdir(exist_ok=True)
+    if "CI" in os.environ:
+        folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "triton-cache"
+    else:
+        folder = _KEPT_CACHE
+    folder.mkdir(parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_CACHE_DIR", str(folder))
         yield folder

@@ -179,13 +179,10 @@ def test_a_trace_can_be_read_and_looked_at(environment: Path, tmp_path: Path) ->
     assert "matmul_kernel" in succeed(environment / "profscope-view", "trace.json", cwd=tmp_path)
     succeed(environment / "profscope", "convert", "trace.json", "report.html", cwd=tmp_path)
     assert "matmul_kernel" in (tmp_path / "report.html").read_text()
-    code = "import profscope; profscope.load('trace.json').save('again.pftrace')"
-    succeed(environment / "python", "-c", code, cwd=tmp_path)
-    assert load(tmp_path / "again.pftrace").df.equals(load(tmp_path / "trace.json").df)
 
 
 PROGRAM = """
-import torch, triton, triton.language as tl
+import profscope, torch, triton, triton.language as tl
 
 @triton.jit
 def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
@@ -194,7 +191,7 @@ def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 x, out = torch.arange(256.0), torch.empty(256)
 copy_kernel[(2,)](x, out, 256, BLOCK=128)
-print(torch.equal(x, out))
+print(torch.equal(x, out), profscope.__file__)
 """
 
 
@@ -204,13 +201,9 @@ def test_a_program_is_recorded_on_the_emulator(environment: Path, tmp_path: Path
     (site,) = environment.parent.glob("lib/python*/site-packages")
     with_triton = ("env", f"PYTHONPATH={site}:{sysconfig.get_path('purelib')}")
     command = (*with_triton, environment / "profscope")
-    file = succeed(*with_triton, environment / "python", "-c", "import profscope as p; print(p.__file__)",
-                   cwd=tmp_path)  # fmt: skip
-    assert Path(file.strip()).is_relative_to(site)
-    assert "usage: profscope" in succeed(*command, "--help", cwd=tmp_path)
     run_words = ("run", "--backend", "emulator", "--ctas", "1", "-q", "-o", "t.json", "copy_program.py")
-    assert succeed(*command, *run_words, cwd=tmp_path) == "True\n"
-    assert "copy_kernel" in succeed(*command, "view", "t.json", cwd=tmp_path)
+    is_equal, file = succeed(*command, *run_words, cwd=tmp_path).split()
+    assert (is_equal, Path(file).is_relative_to(site)) == ("True", True)
     assert len(load(tmp_path / "t.json").launches) == 1
 
 

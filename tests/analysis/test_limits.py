@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,17 @@ from tests.support.made_up_spans import H200, worked
 
 NAME = "k"
 WORK = {("load x", 6): (9.6e6, 0.0), ("store", 9): (2.4e6, 0.0)}
-COUNTERS, _ = counters_table([values("gather", kernel=NAME)], number)
-COUNTS, _ = counts_table([counted("transpose, unswizzled", kernel=NAME)], number)
+
+
+@cache
+def counters() -> pd.DataFrame:
+    return counters_table([values("gather", kernel=NAME)], number)[0]
+
+
+@cache
+def counts() -> pd.DataFrame:
+    """What makes it takes a disassembler."""
+    return counts_table([counted("transpose, unswizzled", kernel=NAME)], number)[0]
 
 
 def profile(**tables: object) -> Profile:
@@ -43,10 +53,10 @@ def test_dots_are_held_against_the_tensor_cores() -> None:
 
 
 def test_counters_go_before_counts_and_these_before_types() -> None:
-    assert set(profile(counters=COUNTERS, counts=COUNTS).limits()["basis"]) == {"counters"}
+    assert set(profile(counters=counters(), counts=counts()).limits()["basis"]) == {"counters"}
     arch = {**H200, "arch": "sm_90"}
     counted_alone = worked(WORK, device=arch).tables
-    table = Profile.of(replace(counted_alone, counts=COUNTS)).limits()
+    table = Profile.of(replace(counted_alone, counts=counts())).limits()
     rows = table.set_index("resource")
     assert set(table["basis"]) == {"counts", ""}
     assert rows.loc["issue", "used"] > 0
@@ -58,7 +68,7 @@ PIPES = ["shared", "issue", "fma", "alu", "fp64", "xu", "lsu"]
 
 def counted_on(arch: str) -> pd.DataFrame:
     device = {"name": "NVIDIA L40S", "arch": arch, "sm_count": 142}
-    return Profile.of(replace(worked(WORK, device=device).tables, counts=COUNTS)).limits()
+    return Profile.of(replace(worked(WORK, device=device).tables, counts=counts())).limits()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,7 @@ def test_without_rates_there_are_no_peaks_and_a_reason() -> None:
 
 
 def test_what_binds_each_kernel_stands_in_the_attrs() -> None:
-    table = profile(counters=COUNTERS).limits()
+    table = profile(counters=counters()).limits()
     assert table.attrs["bound"] == [[NAME, 0, "bound by L2 (94 %)"]]
 
 

@@ -73,7 +73,7 @@ def many_kernels(count: int) -> Profile:
     return Profile(spans_frame(rows.to_dict("series")), launches, profile_metadata(notes=notes))
 
 
-@pytest.mark.parametrize("count", [1, 30, 150])
+@pytest.mark.parametrize("count", [1, 12, 75])
 def test_it_is_never_too_long(count: int) -> None:
     profile = many_kernels(count)
     told = profile.report()
@@ -81,28 +81,29 @@ def test_it_is_never_too_long(count: int) -> None:
     shown = [each["kernel"][:11] for each in (*told["kernels"], *told["other_kernels"])]
     assert shown == [f"kernel_{count - 1 - at:04d}" for at in range(len(shown))]
     assert len(shown) + told["left_out"]["kernels"] == count
-    assert len(shown) == count if count <= 30 else len(shown) > 50
+    assert len(shown) == count if count <= 12 else 50 < len(shown) < count
     assert len(told["header"]["notes"]) + told["left_out"]["notes"] == count
 
 
-EVIDENCE = ("gather", "scatter", "division", "column", "library-attention")
+EVIDENCE = ("gather", "column", "library-attention")
 
 
 @pytest.fixture(scope="module")
-def five_kernels() -> Profile:
+def three_kernels() -> Profile:
     """Of an H200, with findings, each as of another rank."""
     profiles = [load(DATA / "evidence" / f"{name}.pftrace.gz") for name in EVIDENCE]
     return Profile.of(merged([Part(profile.tables, EVIDENCE[at], at) for at, profile in enumerate(profiles)]))
 
 
-def test_detail_goes_before_kernels(five_kernels: Profile) -> None:
-    told = five_kernels.report()
+def test_detail_goes_before_kernels(three_kernels: Profile) -> None:
+    told = three_kernels.report()
     check(told)
     assert told["left_out"]["kernels"] == 0
     shown = [*told["kernels"], *told["other_kernels"]]
-    assert {each["kernel"] for each in shown} == set(five_kernels.launches["kernel"])
+    assert told["other_kernels"]
+    assert {each["kernel"] for each in shown} == set(three_kernels.launches["kernel"])
     assert sum(each["share"] for each in shown) == pytest.approx(1, abs=1e-5)
-    first = five_kernels.findings().drop_duplicates("kernel").set_index("kernel")
+    first = three_kernels.findings().drop_duplicates("kernel").set_index("kernel")
     for each in told["other_kernels"]:
         finding = first.loc[each["kernel"]]
         assert each["finding"].startswith(f"{finding['finding']} ")
@@ -113,16 +114,16 @@ def test_detail_goes_before_kernels(five_kernels: Profile) -> None:
         assert mine[:1] == first["finding"].reindex([each["kernel"]]).dropna().tolist()
 
 
-def test_top_0_is_all(five_kernels: Profile) -> None:
-    told = five_kernels.report(top=0)
+def test_top_0_is_all(three_kernels: Profile) -> None:
+    told = three_kernels.report(top=0)
     jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    assert len(told["kernels"]) == 5
+    assert len(told["kernels"]) == 3
     assert told["other_kernels"] == []
     assert told["left_out"] == {"kernels": 0, "time": 0.0, "notes": 0}
-    model = plain(profile_model(five_kernels.tables), digits=6)
+    model = plain(profile_model(three_kernels.tables), digits=6)
     assert told["kernels"] == model["kernels"]
     assert sorted(told["header"]["notes"]) == sorted(model["header"]["notes"])
-    assert {len(each["lines"]["rows"]) for each in five_kernels.report(top=2)["kernels"]} == {2}
+    assert {len(each["lines"]["rows"]) for each in three_kernels.report(top=2)["kernels"]} == {2}
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,6 @@ _OTHER_PROCESS = """
 import json, sys
 from tests.support.builds import recording_builds
 from profscope.options import Options
-from tests.support.forks import Forks
 from tests.support.builds import build, manifest
 with recording_builds(Options()):
     kernel = build()

@@ -23,6 +23,7 @@ from profscope.analysis.spans.rows import self_times
 from profscope.decoding.about import most_unseen
 from profscope.instrument_passes.selection import ADDRESS_BITS, TURNS, Selection
 from tests.kernels.cases import cases
+from tests.support.quick import quick
 from tests.support.sessions import session
 from tests.support.validation import validate
 
@@ -281,8 +282,13 @@ SHIFTED: dict[str, dict[str, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("level", ["default", "heavy"])
-@pytest.mark.parametrize("name", SHIFTED)
+@pytest.mark.parametrize(
+    ("name", "level"),
+    quick(
+        [(name, level) for name in SHIFTED for level in ("default", "heavy")],
+        [("softmax", "default"), ("noinline", "heavy"), ("call_paths", "heavy")],
+    ),
+)
 def test_the_error_holds_what_another_binary_shifts(name: str, level: str) -> None:
     """A kernel of which only some CTAs record is another binary than one of which all do: its warps do more
     on entry, a quarter of the own time of a kernel that calls functions."""

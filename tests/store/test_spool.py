@@ -130,7 +130,6 @@ def test_a_disk_that_fails_ends_the_recording_and_keeps_what_was_written(tmp_pat
 _KILLED = """
 import os, signal, sys
 import profscope
-from tests.support.forks import Forks
 from tests.support.sessions import launch_add
 with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
     for index in range(6):
@@ -142,7 +141,6 @@ with profscope.session(backend="emulator", spool=sys.argv[1]) as prof:
 _LEFT_OPEN = """
 import sys
 import profscope
-from tests.support.forks import Forks
 from tests.support.sessions import launch_add
 prof = profscope.session(backend="emulator", spool=sys.argv[1])
 prof.__enter__()

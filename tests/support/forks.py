@@ -1,4 +1,5 @@
-"""Python programs in processes of their own, forked from one that has imported torch, Triton and pandas.
+"""Python programs in processes of their own, forked from one that has imported torch, Triton, pandas and what
+a session on the emulator needs.
 
 Importing them takes seconds. A program runs as `python -c` runs it: as `__main__`, to the end of its threads
 and of what it has registered for the exit. The interpreter then takes its modules apart, for two thirds of a
@@ -18,10 +19,18 @@ from typing import Final
 _ROOT: Final = Path(__file__).parents[2]
 # The child leaves the loop, and its own code is the last thing it does.
 _PARENT: Final = """
-import atexit, json, os, sys
+import atexit, gc, json, os, sys
 import numpy, pandas, torch, triton, triton.experimental.gluon
 from triton.runtime.cache import triton_key
 triton_key()  # hashes all of Triton, once a process
+import profscope.commands.recorded_run, profscope.emulator.launcher, profscope.emulator.triton_patches
+import profscope.analysis.model.build, profscope.analysis.rules.diagnose, profscope.viewer.first_screen
+import profscope.decoding.assemble, profscope.evidence.emulated, profscope.traces.saving
+import profscope.commands.run_session, profscope.sessions, profscope.traces.exporters.json
+import profscope.traces.perfetto.protobuf, tests.support.sessions
+from profscope.instrument_passes.passes import passes
+passes()  # imports each
+gc.freeze()
 for line in sys.stdin:
     request = json.loads(line)
     if not os.fork():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import profscope
 from profscope.errors import TraceError
 from profscope.evidence.sample_tables import sample_tables
-from profscope.evidence.tables import evidence
+from profscope.evidence.tables import Evidence, evidence
 from profscope.profiles import Profile
 from profscope.store.chunks import SpoolWriter
 from profscope.store.spool import Spooler
@@ -22,22 +23,33 @@ from tests.support.profiles import regular_profile
 from tests.support.round_trips import SUFFIXES, assert_same
 from tests.support.trace_documents import changed
 
-EVIDENCE = evidence([], [captured("chase"), captured("chase", 1, "spans")], [])
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
-TABLE, SAMPLER = sample_tables([captured("chase"), captured("chase", 1, "spans")])
-SAMPLED = Profile.of(replace(SPANS, samples=TABLE, metadata={**SPANS.metadata, "sampler": SAMPLER}))
+
+
+@cache
+def all_evidence() -> Evidence:
+    """What makes it takes a disassembler."""
+    return evidence([], [captured("chase"), captured("chase", 1, "spans")], [])
+
+
+@cache
+def sampled_profile() -> Profile:
+    table, sampler = sample_tables([captured("chase"), captured("chase", 1, "spans")])
+    return Profile.of(replace(SPANS, samples=table, metadata={**SPANS.metadata, "sampler": sampler}))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_samples_come_back(suffix: str, tmp_path: Path) -> None:
-    SAMPLED.save(tmp_path / f"t{suffix}")
-    assert_same(profscope.load(tmp_path / f"t{suffix}"), SAMPLED)
+    sampled_profile().save(tmp_path / f"t{suffix}")
+    assert_same(profscope.load(tmp_path / f"t{suffix}"), sampled_profile())
 
 
 def test_a_file_may_have_no_samples(tmp_path: Path) -> None:
-    SAMPLED.save(tmp_path / "t.json")
+    sampled_profile().save(tmp_path / "t.json")
     (tmp_path / "t.json").write_bytes(changed(tmp_path / "t.json", lambda tables: tables.pop("samples")))
-    assert_same(profscope.load(tmp_path / "t.json"), Profile(SPANS.df, SPANS.launches, SAMPLED.metadata))
+    assert_same(
+        profscope.load(tmp_path / "t.json"), Profile(SPANS.df, SPANS.launches, sampled_profile().metadata)
+    )
 
 
 def test_samples_are_small_in_a_file(tmp_path: Path) -> None:
@@ -64,7 +76,7 @@ def test_samples_are_small_in_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_samples_are_refused(damage: Callable[[Any], object], said: str, tmp_path: Path) -> None:
-    SAMPLED.save(tmp_path / "t.json")
+    sampled_profile().save(tmp_path / "t.json")
     document = changed(tmp_path / "t.json", lambda tables: damage(tables["samples"]))
     (tmp_path / "t.json").write_bytes(document)
     with pytest.raises(TraceError, match=said):
@@ -73,22 +85,25 @@ def test_damaged_samples_are_refused(damage: Callable[[Any], object], said: str,
 
 def test_a_spool_keeps_the_samples_that_were_stated_last(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, {"backend": "gpu", "tool": "profscope"})
-    writer.evidence(replace(EVIDENCE, samples=None))
+    writer.evidence(replace(all_evidence(), samples=None))
     writer.session({"backend": "gpu"}, ["a note"])
     loaded = profscope.load(writer.path)
     assert (len(loaded.samples), loaded.metadata.get("sampler")) == (0, None)
-    writer.evidence(EVIDENCE)
+    writer.evidence(all_evidence())
     writer.close()
     loaded = profscope.load(writer.path)
-    assert loaded.samples.equals(TABLE)
-    assert (loaded.metadata["sampler"], loaded.metadata["notes"]) == (SAMPLER, ["a note"])
+    assert loaded.samples.equals(sampled_profile().samples)
+    assert (loaded.metadata["sampler"], loaded.metadata["notes"]) == (
+        sampled_profile().metadata["sampler"],
+        ["a note"],
+    )
 
 
 def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
     spooler = Spooler(tmp_path, {"backend": "gpu", "tool": "profscope"}, take=lambda size: None)
     sizes = []
-    last = replace(EVIDENCE)
-    for sampled in (None, EVIDENCE, last):
+    last = replace(all_evidence())
+    for sampled in (None, all_evidence(), last):
         for _ in range(2):
             spooler.flush({"backend": "gpu"}, [], sampled)
             sizes.append(spooler.path.stat().st_size)
@@ -96,7 +111,7 @@ def test_a_spooler_writes_samples_when_they_are_new(tmp_path: Path) -> None:
     assert steps[0] == steps[2] == steps[4]
     assert min(steps[1], steps[3]) > 1000
     spooler.flush({"backend": "gpu"}, [], last, ends=True)
-    assert profscope.load(tmp_path).samples.equals(TABLE)
+    assert profscope.load(tmp_path).samples.equals(sampled_profile().samples)
 
 
 def test_samples_of_the_emulator_are_saved(tmp_path: Path) -> None:
