@@ -26,6 +26,6 @@ run() {
 
 for tool in memcheck racecheck; do
     run "$tool" -m profscope.demo "$out/trace.json"
-    run "$tool" -m tests.gpu.run_kernels --size small --levels heavy
+    run "$tool" -m pytest -q -p no:cacheprovider -m gpu tests/gpu/test_kernels.py
 done
 exit $failed
