@@ -21,8 +21,8 @@ _MOVES: Final = {
 class Conditions:
     """Of a module.
 
-    A pointer is never negative, on any GPU; an integer argument is taken if there is no pointer, as it is
-    hardly ever the least one.
+    A pointer is never negative, on any GPU. Without a pointer an integer argument is taken, and an op is
+    executed if that is below -1,000,000.
     """
 
     def __init__(self, module: Module) -> None:
@@ -71,7 +71,7 @@ class Conditions:
 
     def _computed(self, block: Block, op: Op) -> str:
         """From an argument of the function."""
-        argument = _unknown(block)
+        argument = _argument(block)
         if argument is None:
             raise PassError(
                 "no experiment without an argument that is a pointer or an integer",
@@ -104,7 +104,7 @@ def _entry(op: Op) -> Block:
     raise PassError("the op is in no function", op.module.filename, op.line)
 
 
-def _unknown(block: Block) -> Value | None:
+def _argument(block: Block) -> Value | None:
     """A pointer among the arguments, one that is used if there is any, else an integer."""
     used = {name for op in block.module.walk() for name in op.operands}
     pointers = [each for each in block.args if each.type.startswith("!tt.ptr")]

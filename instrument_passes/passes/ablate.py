@@ -67,7 +67,7 @@ class Ablate(Pass):
         graph = Graph(module)
         if why := why_refused(graph):
             raise PassError(why, module.filename)
-        chosen = [node for at, node in enumerate(graph.nodes) if self._means(at, node)]
+        chosen = [node for at, node in enumerate(graph.nodes) if self._is_chosen(at, node)]
         if not chosen:
             wanted = {"ops": self.ops, "lines": self.lines, "numbers": self.numbers}
             asked = " ".join(f"{name}={';'.join(values)}" for name, values in wanted.items() if values)
@@ -84,7 +84,7 @@ class Ablate(Pass):
             else:
                 replace_addresses(graph, node, memory, resident=self.how == RESIDENT)
 
-    def _means(self, at: int, node: Node) -> bool:
+    def _is_chosen(self, at: int, node: Node) -> bool:
         return (
             bool(group_of(node.op))
             and (not self.ops or node.name in self.ops)

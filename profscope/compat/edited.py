@@ -22,7 +22,7 @@ from profscope.compat.compiling import unheard
 from profscope.compat.patches import patched_property
 from profscope.errors import CompileError
 
-__all__ = ["Instead", "Options", "build", "loaded", "options_of"]
+__all__ = ["KernelSwap", "Options", "build", "loaded", "options_of"]
 
 _NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
 
@@ -68,7 +68,7 @@ def loaded(kernel: CompiledKernel, bare: CompiledKernel) -> CompiledKernel:
     return kernel
 
 
-class Instead:
+class KernelSwap:
     """Launches of a kernel by this thread go to another one, or to itself. kernel: the one to launch, None
     for itself."""
 

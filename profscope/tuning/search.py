@@ -21,9 +21,9 @@ from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
 from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments.builds import Builds
-from profscope.tuning.experiments.checked import checked
 from profscope.tuning.experiments.running import Result, run
 from profscope.tuning.experiments.table import experiments_table
+from profscope.tuning.experiments.tested_findings import with_experiments
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
 from profscope.tuning.launches import Launch, Launcher, configurations, options_text
 from profscope.tuning.remedies import Chosen, steps_for
@@ -73,7 +73,7 @@ def explained(
         kernel=recorded.kernel,
         variant=recorded.variant,
         profile=recorded.profile,
-        findings=checked(with_measured(recorded.findings, tried), experiments),
+        findings=with_experiments(with_measured(recorded.findings, tried), experiments),
         tries=tries_table(tried, timer.unit, trials.left_out),
         launched=subject.options,
         note=note,

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 import profscope
-from profscope.compat.edited import Instead, options_of
+from profscope.compat.edited import KernelSwap, options_of
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.device.backend import Backend, select
 from profscope.tuning.arguments import Arguments, extents
@@ -146,10 +146,10 @@ def test_launches_go_elsewhere_only_while_they_are_told_to(emulator: Backend) ->
     x, out = torch.arange(512.0), torch.zeros(512 * 4)
     before = vars(CompiledKernel)["run"]
     compiled = scattering[(1,)](x, out, 4, BLOCK=512)
-    instead = Instead(compiled)
-    with instead.installed():
+    swap = KernelSwap(compiled)
+    with swap.installed():
         assert compiled.run is not None
-        instead.kernel = compiled
+        swap.kernel = compiled
         scattering[(1,)](x, out, 4, BLOCK=512)
     assert vars(CompiledKernel)["run"] is before
 
@@ -165,17 +165,17 @@ def test_a_compiler_that_crashes_is_a_reason(
     monkeypatch.setattr(builds_module, "WORKER_PROGRAM", program)
     compiled = scattering[(1,)](torch.zeros(512), torch.zeros(512), 1, BLOCK=512)
     with Builds().open() as builds:
-        built = builds.begin(compiled.asm["ttgir"], options_of(compiled)).result()
+        built = builds.submit(compiled.asm["ttgir"], options_of(compiled)).result()
     assert re.fullmatch(rf"the compiler crashed on it \(signal \d+, {signal}\)", built.failed)
 
 
 def test_what_triton_refuses_is_a_reason(emulator: Backend, building: Builds) -> None:
     compiled = scattering[(1,)](torch.zeros(512), torch.zeros(512), 1, BLOCK=512)
     broken = compiled.asm["ttgir"].replace("tt.store", "tt.stored")
-    built = building.begin(broken, options_of(compiled)).result()
+    built = building.submit(broken, options_of(compiled)).result()
     assert built.failed
     assert built.instructions is None
-    again = building.begin(compiled.asm["ttgir"], options_of(compiled)).result()
+    again = building.submit(compiled.asm["ttgir"], options_of(compiled)).result()
     assert not again.failed, "the process goes on"
     assert again.instructions is not None
     assert sum(count for kind, count in again.instructions.items() if kind.startswith("global store")) > 0

@@ -65,7 +65,7 @@ class Builds:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Builds]:
-        """For the body of a with statement; what has not begun then is not built."""
+        """For the body of a with statement; at its end builds are given up."""
         try:
             yield self
         finally:
@@ -76,7 +76,7 @@ class Builds:
                 _ended(process)
             self._folder.cleanup()
 
-    def begin(self, text: str, options: Options) -> Future[Built]:
+    def submit(self, text: str, options: Options) -> Future[Built]:
         """Have a module built."""
         self._count += 1
         path = Path(self._folder.name) / f"{self._count}.ttgir"

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from profscope.compat.edited import Instead, build, loaded, options_of
+from profscope.compat.edited import KernelSwap, build, loaded, options_of
 from profscope.compat.triton_parts import knobs
 from profscope.instrument_passes.analyses.occupancy import limits_of
 from profscope.instrument_passes.errors import IRError, PassError
@@ -22,8 +22,8 @@ from profscope.tuning.timing import Pairs, PairTimer
 __all__ = ["Result", "run"]
 
 _WORTH_PCT: Final = 5.0
-_MOST_TIMES: Final = 10
-_FEWEST, _MOST = 16, 255  # registers of a thread
+_SLOWEST_RATIO: Final = 10
+_FEWEST_REGISTERS, _MOST_REGISTERS = 16, 255  # of a thread
 _OUT_OF_TIME: Final = "out of time (limit_s=)"
 _ABOVE_GROUP_PCT: Final = 5.0
 _OF_SPILLS: Final = 0.25
@@ -75,9 +75,9 @@ def run(
         return [_none(f"its TTGIR cannot be read: {error}")]
     if plan.refused:
         return [_none(plan.refused)]
-    instead = Instead(compiled)
-    with instead.installed():
-        runner = _Runner(plan, builds, instead, launch, timer, end)
+    swap = KernelSwap(compiled)
+    with swap.installed():
+        runner = _Runner(plan, builds, swap, launch, timer, end)
         return list(runner.results())
 
 
@@ -97,55 +97,55 @@ def _none(why: str) -> Result:
 
 class _Runner:
     def __init__(
-        self, plan: Plan, builds: Builds, instead: Instead, launch: Launcher, timer: PairTimer, end: float
+        self, plan: Plan, builds: Builds, swap: KernelSwap, launch: Launcher, timer: PairTimer, end: float
     ) -> None:
         self._plan = plan
         self._builds = builds
-        self._instead = instead
+        self._swap = swap
         self._launch = launch
         self._timer = timer
         self._end = end
-        self._options = options_of(instead.bare)
-        self._unedited = builds.begin(plan.unedited, self._options)
-        self._begun: dict[Experiment, Future[Built] | str] = {}
+        self._options = options_of(swap.bare)
+        self._unedited = builds.submit(plan.unedited, self._options)
+        self._submitted: dict[Experiment, Future[Built] | str] = {}
 
     def results(self) -> Iterator[Result]:
         plan = self._plan
         lines = sorted(plan.lines, key=lambda each: -each.depth)
         for experiment in (*plan.groups, *lines):
-            self._begin(experiment)
+            self._submit(experiment)
         bare = self._timer.once(self._launch)
-        groups = [self._made(each, bare) for each in plan.groups]
+        groups = [self._measured(each, bare) for each in plan.groups]
         yield from groups
         timed = {each.experiment.group: each for each in groups if each.pairs is not None}
         cheap = {group for group, each in timed.items() if not self._is_worth(each)}
-        done = [self._made(each, bare) for each in lines if each.why_not or each.group not in cheap]
+        done = [self._measured(each, bare) for each in lines if each.why_not or each.group not in cheap]
         done = [_compared(each, timed.get(each.experiment.group)) for each in done]
         yield from done
         costly = [each for each in done if each.experiment.group == "memory" and self._is_worth(each)]
         costly.sort(key=lambda each: -each.saved_pct)
         more = [(other, each) for each in costly for other in plan.addresses(each.experiment)]
         for experiment, _ in more:
-            self._begin(experiment)
+            self._submit(experiment)
         for experiment, line in more:
-            yield _compared(self._made(experiment, bare), line)
+            yield _compared(self._measured(experiment, bare), line)
 
     def _is_worth(self, result: Result) -> bool:
         return result.pairs is not None and 100 * (1 - result.pairs.ratio.low) >= _WORTH_PCT
 
-    def _begin(self, experiment: Experiment) -> None:
-        if experiment.why_not or experiment in self._begun:
+    def _submit(self, experiment: Experiment) -> None:
+        if experiment.why_not or experiment in self._submitted:
             return
         try:
-            self._begun[experiment] = self._builds.begin(self._plan.edited(experiment), self._options)
+            self._submitted[experiment] = self._builds.submit(self._plan.edited(experiment), self._options)
         except PassError as error:
-            self._begun[experiment] = error.message
+            self._submitted[experiment] = error.message
 
-    def _made(self, experiment: Experiment, bare: float) -> Result:
+    def _measured(self, experiment: Experiment, bare: float) -> Result:
         """One experiment: built, checked, timed."""
         if experiment.why_not:
             return Result(experiment, why_not=experiment.why_not)
-        begun = self._begun[experiment]
+        begun = self._submitted[experiment]
         if isinstance(begun, str):
             return Result(experiment, why_not=begun)
         if time.monotonic() > self._end:
@@ -158,29 +158,29 @@ class _Runner:
         if failed := built.failed or unedited.failed:
             return Result(experiment, why_not=failed)
         try:
-            kernel = loaded(build(built.path, self._options), self._instead.bare)
+            kernel = loaded(build(built.path, self._options), self._swap.bare)
             pairs = self._timed(kernel, bare)
         except Exception as error:  # noqa: BLE001  a row says why; the others go on
             return Result(experiment, why_not=reason(error))
         if pairs is None:
-            return Result(experiment, why_not=f"a launch took more than {_MOST_TIMES} times the bare time")
+            return Result(experiment, why_not=f"a launch took more than {_SLOWEST_RATIO} times the bare time")
         return Result(experiment, pairs, self._changed(experiment, kernel, built, unedited))
 
     def _timed(self, kernel: Any, bare: float) -> Pairs | None:
         def edited() -> Any:
-            self._instead.kernel = kernel
+            self._swap.kernel = kernel
             try:
                 return self._launch()
             finally:
-                self._instead.kernel = None
+                self._swap.kernel = None
 
-        if self._timer.once(edited) > _MOST_TIMES * bare:
+        if self._timer.once(edited) > _SLOWEST_RATIO * bare:
             return None
         return self._timer.pairs(self._launch, edited, _ENOUGH_S)
 
     def _changed(self, experiment: Experiment, kernel: Any, built: Built, unedited: Built) -> str:
         """What else than its ops an experiment changed."""
-        bare = self._instead.bare
+        bare = self._swap.bare
         was, now = (_resident(each) for each in (bare, kernel))
         if was != now:
             return f"{now} CTAs on an SM instead of {was}"
@@ -213,10 +213,6 @@ def _resident(kernel: Any, registers: int | None = None) -> int:
 
 
 def _most_registers(kernel: Any) -> int:
-    """With which as many CTAs fit on an SM as of the kernel; 0 if not known."""
-    now = _resident(kernel)
-    return (
-        max((each for each in range(_FEWEST, _MOST + 1) if _resident(kernel, each) == now), default=0)
-        if now
-        else 0
-    )
+    """The most registers of a thread that leave as many CTAs on an SM; 0 if not known."""
+    now, registers = _resident(kernel), range(_FEWEST_REGISTERS, _MOST_REGISTERS + 1)
+    return max((each for each in registers if _resident(kernel, each) == now), default=0) if now else 0

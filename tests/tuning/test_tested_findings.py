@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from profscope.tuning.experiments.checked import checked
+from profscope.tuning.experiments.tested_findings import with_experiments
 
 NAN = math.nan
 
@@ -41,7 +41,9 @@ def gains(told: pd.DataFrame) -> list[float]:
 
 
 def test_what_a_repair_would_do_is_the_gain() -> None:
-    told = checked(findings("uncoalesced-store"), experiments("store", "contiguous", (81.0, 80.0, 82.0)))
+    told = with_experiments(
+        findings("uncoalesced-store"), experiments("store", "contiguous", (81.0, 80.0, 82.0))
+    )
     assert gains(told) == [81.0, 80.0, 82.0]
     assert told.loc[0, "tried"] == "contiguous (store)"
     assert told.loc[0, "measured_pct"] == 81.0
@@ -49,18 +51,22 @@ def test_what_a_repair_would_do_is_the_gain() -> None:
 
 
 def test_what_leaves_a_thing_out_is_an_upper_bound() -> None:
-    told = checked(findings("atomics"), experiments("atomic", "off", (45.0, 44.0, 46.0)))
+    told = with_experiments(findings("atomics"), experiments("atomic", "off", (45.0, 44.0, 46.0)))
     assert gains(told) == [46.0, 40.0, 46.0]
-    unknown = checked(findings("atomics", (NAN, NAN, NAN)), experiments("atomic", "off", (45.0, 44.0, 46.0)))
+    unknown = with_experiments(
+        findings("atomics", (NAN, NAN, NAN)), experiments("atomic", "off", (45.0, 44.0, 46.0))
+    )
     assert math.isnan(unknown.loc[0, "gain_pct"])
     assert unknown.loc[0, "gain_high_pct"] == 46.0
 
 
 def test_a_finding_that_its_experiment_refutes_goes() -> None:
-    told = checked(findings("uncoalesced-load"), experiments("load x", "contiguous", (0.1, -0.5, 0.7)))
+    told = with_experiments(
+        findings("uncoalesced-load"), experiments("load x", "contiguous", (0.1, -0.5, 0.7))
+    )
     assert told["finding"].tolist() == ["tail"]
     assert told.attrs["refuted"] == ["uncoalesced-load at line 7: contiguous saves 0.1 %"]
-    kept = checked(findings("atomics"), experiments("atomic", "off", (0.1, -0.5, 0.7)))
+    kept = with_experiments(findings("atomics"), experiments("atomic", "off", (0.1, -0.5, 0.7)))
     assert kept["finding"].tolist() == ["atomics", "tail"], "what overlaps may cost nothing alone"
 
 
@@ -75,26 +81,28 @@ def test_a_finding_that_its_experiment_refutes_goes() -> None:
     ids=["another line", "not valid", "another op", "another experiment"],
 )
 def test_other_experiments_say_nothing(other: pd.DataFrame) -> None:
-    told = checked(findings("uncoalesced-store"), other)
+    told = with_experiments(findings("uncoalesced-store"), other)
     assert gains(told) == [50.0, 40.0, 60.0]
     assert told.loc[0, "tried"] == ""
 
 
 def test_cycles_are_no_gain() -> None:
     unknown = findings("uncoalesced-store", (NAN, NAN, NAN))
-    told = checked(unknown, experiments("store", "contiguous", (81.0, 81.0, 81.0), unit="kcycles"))
+    told = with_experiments(unknown, experiments("store", "contiguous", (81.0, 81.0, 81.0), unit="kcycles"))
     assert all(map(math.isnan, gains(told)))
     assert told.loc[0, "measured_pct"] == 81.0
 
 
 def test_an_option_that_was_tried_is_said_first() -> None:
     tried = findings("uncoalesced-store", tried="num_warps=2")
-    told = checked(tried, experiments("store", "contiguous", (81.0, 80.0, 82.0)))
+    told = with_experiments(tried, experiments("store", "contiguous", (81.0, 80.0, 82.0)))
     assert (told.loc[0, "tried"], told.loc[0, "measured_pct"]) == ("num_warps=2", 12.0)
 
 
 def test_scattered_addresses_are_a_finding_of_their_own() -> None:
-    told = checked(findings("few-stages"), experiments("load x", "contiguous", (81.0, 80.0, 82.0), line=9))
+    told = with_experiments(
+        findings("few-stages"), experiments("load x", "contiguous", (81.0, 80.0, 82.0), line=9)
+    )
     assert told["finding"].tolist() == ["uncoalesced-load", "few-stages", "tail"]
     first = told.iloc[0]
     assert first[["gain_pct", "gain_low_pct", "gain_high_pct"]].tolist() == [81.0, 80.0, 82.0]
@@ -104,10 +112,10 @@ def test_scattered_addresses_are_a_finding_of_their_own() -> None:
 
 @pytest.mark.parametrize("name", ["uncoalesced-store", "unvectorized-access"])
 def test_a_place_is_named_once(name: str) -> None:
-    told = checked(findings(name), experiments("store", "contiguous", (81.0, 80.0, 82.0)))
+    told = with_experiments(findings(name), experiments("store", "contiguous", (81.0, 80.0, 82.0)))
     assert told["finding"].tolist() == [name, "tail"]
 
 
 def test_what_saves_no_more_than_noise_is_no_finding() -> None:
-    told = checked(findings("few-stages"), experiments("load x", "contiguous", (9.0, 4.9, 14.0)))
+    told = with_experiments(findings("few-stages"), experiments("load x", "contiguous", (9.0, 4.9, 14.0)))
     assert told["finding"].tolist() == ["few-stages", "tail"]

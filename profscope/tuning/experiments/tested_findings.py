@@ -1,4 +1,4 @@
-"""Findings beside the experiments at their lines: what one saved is the gain, what it refutes goes."""
+"""Findings tested by experiments: what an experiment saved is the gain, or it refutes the finding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profscope.analysis.cause import NOISE_PCT, Quantity, cited
 from profscope.analysis.rules.diagnose import RULES
 from profscope.instrument_passes.passes.ablate import CONTIGUOUS, OFF
 
-__all__ = ["checked"]
+__all__ = ["with_experiments"]
 
 _REFUTED_PCT: Final = 1.0
 _GAIN: Final = ("gain_pct", "gain_low_pct", "gain_high_pct")
@@ -40,7 +40,7 @@ _TESTS: Final[Mapping[str, _Test]] = {
 }
 
 
-def checked(findings: pd.DataFrame, experiments: pd.DataFrame) -> pd.DataFrame:
+def with_experiments(findings: pd.DataFrame, experiments: pd.DataFrame) -> pd.DataFrame:
     """The findings; if an experiment at its line tests one, `tried` and `measured_pct` say which and what it
     saved. If it does what a repair would, its saving and interval are the gain; else the gain is at most
     that. Cycles of the emulator are no gain.
