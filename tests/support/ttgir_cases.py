@@ -18,6 +18,7 @@ from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.ir.parser import parse
 
 # ruff: noqa: N803
+__all__ = ["CASES", "graph"]
 
 TEXTS: Final = Path(__file__).parents[1] / "data" / "ttgir"
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from profscope.analysis.cause import Quantity, of_instructions, of_samples
+from profscope.analysis.cause import Quantity, of_instructions, of_peak, of_samples
 from profscope.analysis.evidence_table import (
     ATOMIC_OPS,
     LOAD_OPS,
@@ -320,7 +320,11 @@ def _exposed(name: str, kernel: Kernel) -> Iterator[Where]:
         return  # no load is earlier than one outside of loops
     has_stages = graph.named(r"dot|mma", loop=True)
     if name == ("few-stages" if has_stages else "exposed-latency"):
-        yield Where(place, rows, cites={"waiting": of_samples(waits)}, amounts={"waits": waits})
+        cites: dict[str, Quantity | str] = {"waiting": of_samples(waits), "busy": " in a loop"}
+        if "l2" in kernel.used:
+            memory = of_peak(max(kernel.used.get("dram", 0.0), kernel.used["l2"]))
+            cites |= {"memory": memory, "busy": f", while memory is at {memory}"}
+        yield Where(place, rows, cites=cites, amounts={"waits": waits})
 
 
 def _hidden(kernel: Kernel, where: Where) -> Edit:
@@ -328,7 +332,7 @@ def _hidden(kernel: Kernel, where: Where) -> Edit:
 
 
 _SEEN: Final = frozenset({"counts", "samples"})
-_LATE: Final = "{waiting} wait for loads (`long_scoreboard`) in a loop"
+_LATE: Final = "{waiting} wait for loads (`long_scoreboard`){busy}"
 RULES: Final = (
     Rule(
         "uncoalesced-load", _SEEN, _excess, _ideal_sectors,
