@@ -203,8 +203,8 @@ LAUNCHES = {
 def test_a_kernel_takes_the_same_cycles_bare_and_recorded_at_any_level(
     name: str, emulator: EmulatorDriver
 ) -> None:
-    """All but those of records: within 5 % of the bare binary's. With records, within 8 % of each other in a
-    kernel whose bare PTX has another order (Triton 3.8: 7 %)."""
+    """All but those of records: within 5 % of the bare binary's. With records, within 8 % in a kernel whose bare
+    PTX has another order (Triton 3.8: 7 %), if all CTAs record."""
     launch = LAUNCHES[name]()
     _, bare = emulator.device.time(launch)
     for options in LEVELS:
@@ -215,7 +215,8 @@ def test_a_kernel_takes_the_same_cycles_bare_and_recorded_at_any_level(
         assert told_recorded == pytest.approx(recorded)
         assert told_bare == pytest.approx(bare, rel=0.05), options
         assert told_bare < recorded
-        assert name != "row sums fp16" or recorded == pytest.approx(bare, rel=0.08)
+        if name == "row sums fp16" and "ctas" not in options:
+            assert recorded == pytest.approx(bare, rel=0.08)
 
 
 def test_ctas_with_and_without_records_take_the_same_time() -> None:
