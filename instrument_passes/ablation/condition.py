@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Block, Module, Op, warp_specialize
 from profscope.instrument_passes.ir.model import Value
 from profscope.instrument_passes.ir.tokens import unquote
 
-__all__ = ["Conditions"]
+__all__ = ["Condition", "Conditions"]
 
 _LEAST: Final = -1_000_000
 _MOVES: Final = {
     "cuda": '"mov.b32 $0, $1;" {constraints = "=r,r"',
     "hip": '"v_mov_b32 $0, $1" {constraints = "=v,v"',
 }
+
+
+class Condition(NamedTuple):
+    """The names of an i1 that never holds, and of the i32 that it is of, which no compiler knows."""
+
+    name: str
+    number: str
 
 
 class Conditions:
@@ -31,26 +38,23 @@ class Conditions:
         self._move = _MOVES[target.partition(":")[0]]
         self._signs: dict[Block, str] = {}
 
-    def before(self, op: Op, *, changes: bool = False) -> str:
-        """Compute the condition in front of an op; its name. changes: LLVM may not see that it is the same in
+    def before(self, op: Op, *, changes: bool = False) -> Condition:
+        """Compute the condition in front of an op. changes: LLVM may not see that it is the same in
         all steps of a loop; of a branch in a loop it would make two loops.
 
         Raises PassError if the function has no fitting argument.
         """
-        sign, name = self._sign(op), self._module.fresh("ablate")
-        if not changes:
-            op.insert_before(
-                f"{name}_least = arith.constant {_LEAST} : i32\n"
-                f"{name} = arith.cmpi slt, {sign}, {name}_least : i32"
-            )
-            return name
-        op.insert_before(
-            f"{name}_moved = tt.elementwise_inline_asm {self._move}, packed_element = 1 : i32, "
-            f"pure = false}} {sign} : i32 -> i32\n"
-            f"{name}_least = arith.constant {_LEAST} : i32\n"
-            f"{name} = arith.cmpi slt, {name}_moved, {name}_least : i32"
-        )
-        return name
+        number, name = self._sign(op), self._module.fresh("ablate")
+        lines = []
+        if changes:
+            asm = f"tt.elementwise_inline_asm {self._move}, packed_element = 1 : i32, pure = false}}"
+            lines, number = [f"{name}_moved = {asm} {number} : i32 -> i32"], f"{name}_moved"
+        lines += [
+            f"{name}_least = arith.constant {_LEAST} : i32",
+            f"{name} = arith.cmpi slt, {number}, {name}_least : i32",
+        ]
+        op.insert_before("\n".join(lines))
+        return Condition(name, number)
 
     def _sign(self, op: Op) -> str:
         """An i32 of the function or partition that an op is in, which is never below `_LEAST`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from profscope.instrument_passes.ablation.condition import Conditions
+from profscope.instrument_passes.ablation.condition import Condition, Conditions
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Op
 from profscope.instrument_passes.ir.signature import element_type, with_element
@@ -58,13 +58,13 @@ def leave_out(op: Op, conditions: Conditions) -> None:
     if why := why_stays(op):
         raise PassError(f"{op.name}: {why}", op.module.filename, op.line)
     if op.name in _MASKED:
-        _mask_off(op, conditions.before(op))
+        _mask_off(op, conditions.before(op).name)
     elif op.name == _TMA_LOAD:
-        _predicate_off(op, conditions.before(op))
+        _predicate_off(op, conditions.before(op).name)
     else:
         condition = conditions.before(op, changes=True)
         _keep_operands(op, condition)
-        _branch_around(op, condition)
+        _branch_around(op, condition.name)
 
 
 def _mask_off(op: Op, condition: str) -> None:
@@ -133,7 +133,7 @@ def _bytes(op: Op) -> int:
     return count * bits // 8
 
 
-def _keep_operands(op: Op, condition: str) -> None:
+def _keep_operands(op: Op, condition: Condition) -> None:
     """Uses of the operands that nobody makes, outside of the branch: else compilers would compute them only
     there, and the experiment would leave out what computes them, too."""
     passed_on = {_passed_on(op, each.type) for each in op.results}
@@ -151,10 +151,10 @@ def _keep_operands(op: Op, condition: str) -> None:
         p, element = op.module.fresh("ablate"), element_type(kind)
         pointers, masks = with_element(kind, f"!tt.ptr<{element}>"), with_element(kind, "i1")
         op.insert_before(
-            f"{p}_at = arith.extsi {condition}_moved : i32 to i64\n"
+            f"{p}_at = arith.extsi {condition.number} : i32 to i64\n"
             f"{p}_pointer = tt.int_to_ptr {p}_at : i64 -> !tt.ptr<{element}>\n"
             f"{p}_pointers = tt.splat {p}_pointer : !tt.ptr<{element}> -> {pointers}\n"
-            f"{p}_mask = tt.splat {condition} : i1 -> {masks}\n"
+            f"{p}_mask = tt.splat {condition.name} : i1 -> {masks}\n"
             f"tt.store {p}_pointers, {name}, {p}_mask : {pointers}"
         )
 

@@ -124,21 +124,13 @@ class _Memory:
     def behind(self, values: Iterable[Value]) -> set[int] | None:
         """By number, those with overlapping memory as one; None if that is not known. What was loaded is no
         pointer into what it was loaded from."""
-        left, seen, found = list(values), set[Value](), set[int]()
-        while left:
-            value = left.pop()
-            if value in seen:
-                continue
-            seen.add(value)
-            if value.maker is not None:
-                if value.maker.name == "tt.int_to_ptr" or (_is_pointer(value) and _reads(value.maker)):
-                    return None
-                left += () if _reads(value.maker) else value.sources
-            elif value.around is not None and value.around.name == "tt.func" and not value.sources:
-                if _is_pointer(value):
-                    found.add(self._alike.get(value.index, value.index))
-            else:
-                left += value.sources
+        found = set[int]()
+        for value in self._graph.behind(values, lambda node: not _reads(node)):
+            made = value.maker
+            if made is not None and (made.name == "tt.int_to_ptr" or (_is_pointer(value) and _reads(made))):
+                return None
+            if _is_argument(value) and _is_pointer(value):
+                found.add(self._alike.get(value.index, value.index))
         return found
 
     def written(self) -> set[int] | None:
@@ -177,6 +169,12 @@ def _roots(graph: Graph) -> Iterator[tuple[str, list[Value]]]:
 
 def _is_pointer(value: Value) -> bool:
     return element_type(value.type).startswith(POINTERS)
+
+
+def _is_argument(value: Value) -> bool:
+    """Of the kernel: an argument of a function that no call gives."""
+    around = value.around
+    return value.maker is None and around is not None and around.name == "tt.func" and not value.sources
 
 
 def _is_position(node: Node, value: Value) -> bool:

@@ -126,23 +126,27 @@ class Graph:
         data is data, and a step is a step."""
         return self._facts.of(values, "positions")
 
-    def backward(
+    def behind(
         self, values: Iterable[Value], through: Callable[[Node], bool] = lambda node: True
-    ) -> list[Node]:
-        """The ops that make these values, and what those are computed from, each once. through: whether to go
-        on behind an op."""
-        left, seen, found = list(values), set[Value](), dict[Node, None]()
+    ) -> Iterator[Value]:
+        """These values and what they are computed from, each once. through: whether to go on behind an op."""
+        left, seen = list(values), set[Value]()
         while left:
             value = left.pop()
             if value in seen:
                 continue
             seen.add(value)
-            if value.maker is not None:
-                found[value.maker] = None
-                if not through(value.maker):
-                    continue
-            left += value.sources
-        return list(found)
+            yield value
+            if value.maker is None or through(value.maker):
+                left += value.sources
+
+    def backward(
+        self, values: Iterable[Value], through: Callable[[Node], bool] = lambda node: True
+    ) -> list[Node]:
+        """The ops that make these values, and what those are computed from, each once. through: as of
+        `behind`."""
+        makers = (value.maker for value in self.behind(values, through))
+        return list(dict.fromkeys(maker for maker in makers if maker is not None))
 
     def forward(self, node: Node, through: Callable[[Node], bool]) -> Iterator[Node]:
         """The ops that use an op's results, and of those that `through` accepts the users, each once."""

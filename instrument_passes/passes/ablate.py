@@ -6,21 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from profscope.instrument_passes.ablation.addresses import replace_addresses
-from profscope.instrument_passes.ablation.condition import Conditions
 from profscope.instrument_passes.ablation.groups import group_of
-from profscope.instrument_passes.ablation.leave_out import leave_out
 from profscope.instrument_passes.ablation.protected import Protected, why_refused
+from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT, rewrite
 from profscope.instrument_passes.analyses.graph import Graph, Node
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import Module
 from profscope.instrument_passes.passes import Pass, PassContext, register
 
-__all__ = ["CONTIGUOUS", "OFF", "RESIDENT", "Ablate"]
+__all__ = ["Ablate"]
 
-OFF: Final = "off"
-CONTIGUOUS: Final = "contiguous"
-RESIDENT: Final = "resident"
 _HOW: Final = (OFF, CONTIGUOUS, RESIDENT)
 
 
@@ -77,12 +72,7 @@ class Ablate(Pass):
             if why := protected.why_not(node):
                 raise PassError(f"{node.name}: {why}", module.filename, node.op.line)
         memory = {int(at): int(nbytes) for at, nbytes in (each.split(":") for each in self.memory)}
-        conditions = Conditions(module)
-        for node in chosen:
-            if self.how == OFF:
-                leave_out(node.op, conditions)
-            else:
-                replace_addresses(graph, node, memory, resident=self.how == RESIDENT)
+        rewrite(graph, chosen, self.how, memory)
 
     def _is_chosen(self, at: int, node: Node) -> bool:
         return (

@@ -10,11 +10,12 @@ import pytest
 from profscope.instrument_passes.ablation.groups import group_of
 from profscope.instrument_passes.ablation.leave_out import why_stays
 from profscope.instrument_passes.ablation.protected import Protected, why_refused
+from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT
 from profscope.instrument_passes.analyses.graph import Graph
 from profscope.instrument_passes.errors import PassError
 from profscope.instrument_passes.ir import parse
 from profscope.instrument_passes.passes import PassContext
-from profscope.instrument_passes.passes.ablate import CONTIGUOUS, OFF, RESIDENT, Ablate
+from profscope.instrument_passes.passes.ablate import Ablate
 from tests.support.corpus import modules as each_of
 from tests.support.corpus import printed, triton_module
 from tests.support.ttgir_cases import TEXTS

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from profscope.instrument_passes.ablation.addresses import why_fixed
 from profscope.instrument_passes.ablation.groups import GROUPS, group_of
 from profscope.instrument_passes.ablation.leave_out import why_stays
 from profscope.instrument_passes.ablation.protected import Protected, why_refused
+from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT, rewrite
 from profscope.instrument_passes.analyses.graph import Graph, Node
 from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.places import Places, is_library, variable_of
 from profscope.instrument_passes.ir.parser import parse
-from profscope.instrument_passes.passes import PassContext
-from profscope.instrument_passes.passes.ablate import CONTIGUOUS, OFF, RESIDENT, Ablate
-from profscope.instrument_passes.pipeline import run_pipeline
 
 __all__ = ["Experiment", "Plan"]
 
@@ -43,13 +41,16 @@ class Plan:
     """Of one module's text. memory: the addresses behind each of the kernel's pointers, by argument.
     registers: of a thread, the most that experiments may take; 0 if unknown.
 
-    refused: why there is none at all, else "".
+    text: the module's, without an experiment. refused: why there is none at all, else "".
     """
 
     def __init__(self, text: str, memory: Mapping[int, range], registers: int) -> None:
-        self._text = _with_registers(text, registers)
+        module = parse(text)
+        if registers and module.attr(_MOST_REGISTERS) is None:
+            module.set_attr(_MOST_REGISTERS, f"{registers} : i32")
+        self.text = str(module)
         self._memory = {at: len(addresses) for at, addresses in memory.items()}
-        self._graph = Graph(parse(text))
+        self._graph = Graph(module)
         alike = _overlapping(memory)
         self.refused = why_refused(self._graph, alike)
         self._protected = Protected(self._graph, alike)
@@ -66,19 +67,12 @@ class Plan:
         is_store = any("store" in name for name in names)
         return [self._checked(line, how) for how in ((CONTIGUOUS,) if is_store else (CONTIGUOUS, RESIDENT))]
 
-    @property
-    def unedited(self) -> str:
-        """The module's text without an experiment."""
-        return self._text
-
     def edited(self, experiment: Experiment) -> str:
-        """The module's text with the experiment. Raises PassError if it cannot be made."""
-        memory = tuple(f"{at}:{nbytes}" for at, nbytes in sorted(self._memory.items()))
-        numbers = tuple(map(str, experiment.numbers))
-        step = Ablate(numbers=numbers, how=experiment.how, memory=() if experiment.how == OFF else memory)
-        module = parse(self._text)
-        run_pipeline(module, [step], PassContext())
-        return str(module)
+        """The module's text with the experiment. Raises IRError if it cannot be made."""
+        graph = Graph(parse(self.text))
+        nodes = [graph.nodes[number] for number in experiment.numbers]
+        rewrite(graph, nodes, experiment.how, self._memory)
+        return str(graph.module)
 
     def _lines(self) -> Iterator[Experiment]:
         """Ops of one kind, line and variable are one: a pipelined copy stands before the loop and in it."""
@@ -89,12 +83,11 @@ class Plan:
                 found.setdefault((place.file, place.line, _shown(node)), []).append(number)
         for (file, line, op), numbers in found.items():
             nodes = [self._graph.nodes[number] for number in numbers]
-            why = [self._protected.why_not(node) or why_stays(node.op) for node in nodes]
-            free = tuple(number for number, reason in zip(numbers, why, strict=True) if not reason)
-            yield Experiment(
-                OFF, free or tuple(numbers), group_of(nodes[0].op), op, file, line,
-                max(len(node.loops) for node in nodes), "" if free else why[0],
-            )  # fmt: skip
+            free, why = _free(
+                numbers, [self._protected.why_not(node) or why_stays(node.op) for node in nodes]
+            )
+            depth = max(len(node.loops) for node in nodes)
+            yield Experiment(OFF, free, group_of(nodes[0].op), op, file, line, depth, why)
 
     def _groups(self) -> Iterator[Experiment]:
         """Those with more than one line."""
@@ -107,12 +100,9 @@ class Plan:
     def _checked(self, line: Experiment, how: str) -> Experiment:
         nodes = [self._graph.nodes[number] for number in line.numbers]
         resident = how == RESIDENT
-        why = [why_fixed(self._graph, node, self._memory, resident=resident) for node in nodes]
-        free = tuple(number for number, reason in zip(line.numbers, why, strict=True) if not reason)
-        return Experiment(
-            how, free or line.numbers, line.group, line.op, line.file, line.line, line.depth,
-            "" if free else why[0],
-        )  # fmt: skip
+        whys = [why_fixed(self._graph, node, self._memory, resident=resident) for node in nodes]
+        free, why = _free(line.numbers, whys)
+        return replace(line, how=how, numbers=free, why_not=why)
 
 
 def _overlapping(memory: Mapping[int, range]) -> dict[int, int]:
@@ -126,11 +116,10 @@ def _overlapping(memory: Mapping[int, range]) -> dict[int, int]:
     return found
 
 
-def _with_registers(text: str, registers: int) -> str:
-    module = parse(text)
-    if registers and module.attr(_MOST_REGISTERS) is None:
-        module.set_attr(_MOST_REGISTERS, f"{registers} : i32")
-    return str(module)
+def _free(numbers: Sequence[int], whys: Sequence[str]) -> tuple[tuple[int, ...], str]:
+    """The ops that may change, and ""; if none may, all of them and why the first may not."""
+    free = tuple(number for number, why in zip(numbers, whys, strict=True) if not why)
+    return (free, "") if free else (tuple(numbers), whys[0])
 
 
 def _shown(node: Node) -> str:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from profscope.compat.edited import KernelSwap, build, loaded, options_of
 from profscope.compat.triton_parts import knobs
+from profscope.instrument_passes.ablation.rewrite import OFF, RESIDENT
 from profscope.instrument_passes.analyses.occupancy import limits_of
-from profscope.instrument_passes.errors import IRError, PassError
-from profscope.instrument_passes.passes.ablate import OFF, RESIDENT
+from profscope.instrument_passes.errors import IRError
 from profscope.recording.diagnostics import reason
 from profscope.tuning.experiments.builds import Builds, Built
 from profscope.tuning.experiments.plan import Experiment, Plan
@@ -106,7 +106,7 @@ class _Runner:
         self._timer = timer
         self._end = end
         self._options = options_of(swap.bare)
-        self._unedited = builds.submit(plan.unedited, self._options)
+        self._unedited = builds.submit(plan.text, self._options)
         self._submitted: dict[Experiment, Future[Built] | str] = {}
 
     def results(self) -> Iterator[Result]:
@@ -138,7 +138,7 @@ class _Runner:
             return
         try:
             self._submitted[experiment] = self._builds.submit(self._plan.edited(experiment), self._options)
-        except PassError as error:
+        except IRError as error:
             self._submitted[experiment] = error.message
 
     def _measured(self, experiment: Experiment, bare: float) -> Result:

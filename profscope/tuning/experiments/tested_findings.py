@@ -10,7 +10,7 @@ import pandas as pd
 
 from profscope.analysis.cause import NOISE_PCT, Quantity, cited
 from profscope.analysis.rules.diagnose import RULES
-from profscope.instrument_passes.passes.ablate import CONTIGUOUS, OFF
+from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF
 
 __all__ = ["with_experiments"]
 
