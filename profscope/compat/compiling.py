@@ -32,7 +32,7 @@ from profscope.compat.patches import patched
 from profscope.errors import CompileError
 from profscope.instrument_passes.toolchain import scratch_lowering, triton_version
 
-__all__ = ["RecordedCompiler", "conflict", "proton_scopes", "recompile", "unheard"]
+__all__ = ["RecordedCompiler", "conflict", "options_given", "proton_scopes", "recompile", "unheard"]
 
 _NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
 _NVIDIA: Final = "nvidia"
@@ -147,16 +147,8 @@ def recompile(kernel: CompiledKernel) -> CompiledKernel:
     """
     if not isinstance(kernel.src, ASTSource):
         raise CompileError("it was compiled from a file")
-    options = {name: _as_given(value) for name, value in kernel.metadata._asdict().items()}
+    options = options_given(kernel)
     options["instrumentation_mode"] = knobs.compilation.instrumentation_mode
-    # A binary from the cache names the libraries of the installation that compiled it, which may be gone;
-    # without them Triton takes its own.
-    libraries = options.get("extern_libs") or ()
-    options["extern_libs"] = tuple((name, path) for name, path in libraries if os.path.isfile(path))
-    # The metadata count the warps of warp-specialised partitions, too.
-    warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
-    if warps is not None:
-        options["num_warps"] = int(warps[1])
     with unheard():
         again = triton.compile(_source(kernel.src), target=kernel.metadata.target, options=options)
     for name in _SHARED:
@@ -198,6 +190,20 @@ def _source(source: ASTSource) -> ASTSource:
     source = copy.copy(source)
     source.attrs = attributes
     return source
+
+
+def options_given(kernel: CompiledKernel) -> dict[str, Any]:
+    """The options that a kernel was compiled with, as they can be given to compile it again."""
+    options = {name: _as_given(value) for name, value in kernel.metadata._asdict().items()}
+    # A binary from the cache names the libraries of the installation that compiled it, which may be gone;
+    # without them Triton takes its own.
+    libraries = options.get("extern_libs") or ()
+    options["extern_libs"] = tuple((name, path) for name, path in libraries if os.path.isfile(path))
+    # The metadata count the warps of warp-specialised partitions, too.
+    warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
+    if warps is not None:
+        options["num_warps"] = int(warps[1])
+    return options
 
 
 def _as_given(value: Any) -> Any:

@@ -7,24 +7,20 @@ Used of Triton 3.6 to 3.9: `triton.compile` of a file, and `CompiledKernel.src`,
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import threading
 from collections import namedtuple
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 
-from profscope.compat.compiling import unheard
+from profscope.compat.compiling import options_given, unheard
 from profscope.compat.patches import patched_property
 from profscope.errors import CompileError
 
 __all__ = ["KernelSwap", "Options", "build", "loaded", "options_of"]
-
-_NUM_WARPS: Final = re.compile(r'"ttg\.num-warps" = (\d+)')
 
 
 class Options(NamedTuple):
@@ -36,13 +32,8 @@ class Options(NamedTuple):
 
 def options_of(kernel: CompiledKernel) -> Options:
     """Those that a kernel was compiled with; they can be pickled."""
-    target = kernel.metadata.target
-    given = {name: _plain(value) for name, value in kernel.metadata._asdict().items() if name != "target"}
-    libraries = given.get("extern_libs") or ()
-    given["extern_libs"] = tuple((name, path) for name, path in libraries if os.path.isfile(path))
-    warps = _NUM_WARPS.search(kernel.asm.get("ttgir", ""))
-    if warps is not None:  # the metadata count the warps of partitions, too
-        given["num_warps"] = int(warps[1])
+    given, target = options_given(kernel), kernel.metadata.target
+    del given["target"]
     return Options((target.backend, target.arch, target.warp_size), given)
 
 
@@ -96,7 +87,3 @@ class KernelSwap:
 
         with patched_property(CompiledKernel, "run", get):
             yield
-
-
-def _plain(value: Any) -> Any:
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
