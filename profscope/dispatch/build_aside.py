@@ -12,9 +12,7 @@ import contextlib
 import gc
 import json
 import os
-import pickle
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from profscope.compat.triton_parts import knobs
+from profscope.dispatch.worker_processes import ask, end, start
 from profscope.options import Options
 from profscope.threads import daemon
 
@@ -36,7 +35,6 @@ _LOADING_PART: Final = 0.2  # at most so much of the time goes into loading what
 END_S: Final = 5.0  # a worker that was told to end is waited for so long
 WORKER_PROGRAM: Final = "from profscope.dispatch.build_worker import main; sys.exit(main())"
 _NICE: Final = 10
-_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Session(NamedTuple):
@@ -182,7 +180,7 @@ class _Worker:
             if build.answer is None:
                 build.give(self._built(build.job))
         if self.process is not None:
-            _close(self.process)
+            end(self.process)
 
     def _built(self, job: Job) -> str:
         """Have the process build a kernel: why that failed, "" if it did not."""
@@ -191,36 +189,12 @@ class _Worker:
                 if self._is_stopped:
                     return GIVEN_UP
                 if self.process is None or self.process.poll() is not None:
-                    self.process = _started()
+                    self.process = start(WORKER_PROGRAM, _NICE)
                 process = self.process
         except OSError as error:
             return f"no process could build it: {error}"
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it is gone, as its answer tells
-            pickle.dump((self._session, job), process.stdin)
-            process.stdin.flush()
-        answer = process.stdout.readline()
+        answer = ask(process, (self._session, job)) or b""
         if not answer.endswith(b"\n"):
-            _close(process)
+            end(process)
             return "no process could build it: it has ended"
         return str(json.loads(answer))
-
-
-def _started() -> subprocess.Popen[bytes]:
-    start = f"import os, sys; os.nice({_NICE}); sys.path[:] = {sys.path!r}; {WORKER_PROGRAM}"
-    return subprocess.Popen(
-        [sys.executable, "-c", start],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, **_ONE_THREAD},
-        start_new_session=True,  # a Ctrl-C is the program's
-    )  # fmt: skip
-
-
-def _close(process: subprocess.Popen[bytes]) -> None:
-    """Of a process that has ended, or is about to."""
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        with contextlib.suppress(OSError):  # what was still to be written is of no use any more
-            pipe.close()
-    process.wait()

@@ -7,13 +7,8 @@ It ends when there is nothing more to read, or when the program is gone without 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import pickle
-import select
 import signal
 import sys
-from typing import Final
 
 from profscope.compat.compiling import RecordedCompiler
 from profscope.compat.inductor import precompiled, reloaded
@@ -22,20 +17,19 @@ from profscope.compat.triton_parts import driver, knobs
 from profscope.device import backend
 from profscope.dispatch.build_aside import Job, Session
 from profscope.dispatch.recording_stages import RecordingStages
+from profscope.dispatch.worker_processes import Asker
 from profscope.recording.diagnostics import reason
 from profscope.version import __version__
 
 __all__ = ["main"]
 
-_LOOK_S: Final = 1.0  # how often it looks for the program that started it
-
 
 def main() -> int:
     """Serve the process that started this one."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # folders of a compilation are removed
-    program = _Program()
+    program = Asker()
     with contextlib.suppress(EOFError), contextlib.ExitStack() as stack:
-        session, job = program.read()
+        session, job = _asked(program)
         knobs.cache.dir = session.cache
         if session.libdevice is not None:
             knobs.nvidia.libdevice_path = session.libdevice
@@ -44,28 +38,13 @@ def main() -> int:
         compiler = RecordedCompiler(session.options.digest(__version__), RecordingStages(session.options))
         while True:
             program.answer(_built(compiler, job))
-            _, job = program.read()
+            _, job = _asked(program)
     return 0
 
 
-class _Program:
-    """The one that this process serves. It asks one thing at a time."""
-
-    def __init__(self) -> None:
-        self._process = os.getppid()
-        self._asked, self._answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
-        os.dup2(2, 1)  # what compilers print is no answer
-
-    def read(self) -> tuple[Session, Job]:
-        """What it asks. Raises EOFError if it is gone: children of its own may hold the pipe open."""
-        while not select.select([self._asked], [], [], _LOOK_S)[0]:
-            if os.getppid() != self._process:
-                raise EOFError
-        asked: tuple[Session, Job] = pickle.load(self._asked)
-        return asked
-
-    def answer(self, text: str) -> None:
-        os.write(self._answers, json.dumps(text).encode() + b"\n")
+def _asked(program: Asker) -> tuple[Session, Job]:
+    asked: tuple[Session, Job] = program.read()
+    return asked
 
 
 def _built(compiler: RecordedCompiler, job: Job) -> str:

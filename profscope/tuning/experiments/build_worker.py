@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import pickle
 from collections import Counter
 from typing import Any
 
 from profscope.binaries.listing import class_of, read_listing
 from profscope.compat.edited import build
 from profscope.compat.triton_parts import CompiledKernel, knobs
+from profscope.dispatch.worker_processes import Asker
 from profscope.emulator.ptx_syntax import ptx_class
 from profscope.instrument_passes.toolchain import disassembled
 from profscope.recording.diagnostics import reason
@@ -21,12 +19,11 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Serve the process that started this one, until it closes the pipe."""
-    jobs, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    os.dup2(2, 1)  # what compilers print is no answer
+    """Serve the process that started this one, until it closes the pipe or is gone."""
+    program = Asker()
     with contextlib.suppress(EOFError):
         while True:
-            os.write(answers, json.dumps(_answer(pickle.load(jobs))).encode() + b"\n")
+            program.answer(_answer(program.read()))
     return 0
 
 

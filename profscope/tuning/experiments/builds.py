@@ -8,11 +8,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
-import select
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -23,6 +20,7 @@ from typing import Any, Final
 
 from profscope.compat.edited import Options
 from profscope.compat.triton_parts import knobs
+from profscope.dispatch.worker_processes import ask, end, start
 from profscope.threads import WorkerPool
 
 __all__ = ["Builds", "Built", "Job"]
@@ -30,7 +28,6 @@ __all__ = ["Builds", "Built", "Job"]
 _MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 60.0
 WORKER_PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
-_ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -73,7 +70,7 @@ class Builds:
                 process.kill()
             self._pool.shutdown(cancel_futures=True)
             for process in self._all:
-                _ended(process)
+                end(process)
             self._folder.cleanup()
 
     def submit(self, text: str, options: Options) -> Future[Built]:
@@ -89,46 +86,22 @@ class Builds:
             try:
                 process = self._idle.get_nowait()
             except Empty:
-                process = _started()
+                process = start(WORKER_PROGRAM)
                 self._all.append(process)
             return self._answered(process, job)
         except OSError as error:
             return Built(job.path, f"no process could build it: {error}")
 
     def _answered(self, process: subprocess.Popen[bytes], job: Job) -> Built:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it is gone, as its answer tells
-            pickle.dump(job, process.stdin)
-            process.stdin.flush()
-        if not select.select([process.stdout], [], [], _LONGEST_S)[0]:
+        line = ask(process, job, _LONGEST_S)
+        if line is None:
             process.kill()
             return Built(job.path, f"the compiler took more than {_LONGEST_S:.0f} s")
-        line = process.stdout.readline()
         if not line.endswith(b"\n"):
-            return Built(job.path, _why_ended(_ended(process)))
+            return Built(job.path, _why_ended(end(process)))
         self._idle.put(process)
         answer: dict[str, Any] = json.loads(line)
         return Built(job.path, answer["failed"], answer["instructions"])
-
-
-def _started() -> subprocess.Popen[bytes]:
-    start = f"import sys; sys.path[:] = {sys.path!r}; {WORKER_PROGRAM}"
-    return subprocess.Popen(
-        [sys.executable, "-c", start],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, **_ONE_THREAD},
-        start_new_session=True,  # a Ctrl-C is the program's
-    )  # fmt: skip
-
-
-def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Close the pipes, on which the process ends; its exit status."""
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        with contextlib.suppress(OSError):
-            pipe.close()
-    return process.wait()
 
 
 def _why_ended(status: int) -> str:
