@@ -1,4 +1,4 @@
-"""What experiments say of the corpus' kernels, beside what fixing their faults saved.
+"""What experiments say of the corpus' kernels, and what fixing their faults saved.
 
     python -m bench.experiments [--out FILE] [--limit S] [CASE ...]
 

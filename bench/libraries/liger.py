@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -58,14 +58,18 @@ def _rms_norm(t: Tensors) -> Tensors:
     return {"out": out.detach(), "dx": dx, "dw": dw}
 
 
-def _swiglu(t: Tensors) -> Tensors:
-    from liger_kernel.ops.swiglu import LigerSiLUMulFunction
-
+def _gated(function: Any, t: Tensors) -> Tensors:
     a, b = _leaf(t["x"]), _leaf(t["y"])
-    out = LigerSiLUMulFunction.apply(a, b)
+    out = function.apply(a, b)
     out_value = out.detach().clone()
     da, db = torch.autograd.grad(out, (a, b), t["dy"].clone())
     return {"out": out_value, "da": da, "db": db}
+
+
+def _swiglu(t: Tensors) -> Tensors:
+    from liger_kernel.ops.swiglu import LigerSiLUMulFunction
+
+    return _gated(LigerSiLUMulFunction, t)
 
 
 def _cross_entropy(t: Tensors) -> Tensors:
@@ -90,11 +94,7 @@ def _layer_norm(t: Tensors) -> Tensors:
 def _geglu(t: Tensors) -> Tensors:
     from liger_kernel.ops.geglu import LigerGELUMulFunction
 
-    a, b = _leaf(t["x"]), _leaf(t["y"])
-    out = LigerGELUMulFunction.apply(a, b)
-    out_value = out.detach().clone()
-    da, db = torch.autograd.grad(out, (a, b), t["dy"].clone())
-    return {"out": out_value, "da": da, "db": db}
+    return _gated(LigerGELUMulFunction, t)
 
 
 def _softmax(t: Tensors) -> Tensors:

@@ -29,7 +29,7 @@ _PASS_ON: Final = (
     "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "arith.extsi", "arith.extui", "arith.trunci",
     "arith.remsi", "arith.remui",
 )  # fmt: skip
-"""Ops whose result grows as their first operand does; remainders do except where they begin anew."""
+"""Ops whose result grows as their first operand does; remainders do except where they wrap."""
 _BY_ELEMENT: Final = ("arith.", "math.", "tt.addptr", "tt.splat", "tt.load")
 _SUMS: Final = ("arith.addi", "tt.addptr")
 _STEPS: Final = 61  # tiles between those of neighbouring programs, if loops move the access, too

@@ -16,7 +16,7 @@ from profscope.compat.triton_parts import JITCallable, constexpr
 from profscope.decoding.build import Build, SourceText
 from profscope.instrument_passes.analyses.occupancy import limits_of
 
-__all__ = ["build_of", "instruction_count", "ptx_of"]
+__all__ = ["build_of", "instruction_count", "ptx_of", "resident_ctas"]
 
 _OPTIONS: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # An object that says no more of itself than where it stands in memory.
@@ -33,11 +33,9 @@ _NOP: Final = 0x918
 def build_of(kernel: Any, warps: int | None = None) -> Build:
     """A loaded `CompiledKernel` as a Build. warps: of a CTA, where more run than were asked for."""
     metadata, source = kernel.metadata, kernel.src
-    target = metadata.target
     registers = getattr(kernel, "n_regs", 0) or None  # the emulator has none
     shared_bytes = int(metadata.shared)
-    limits = limits_of(f"{target.backend}:{target.arch}") if registers else None
-    fits = limits.fit(warps or metadata.num_warps, registers, shared_bytes) if limits and registers else None
+    fits = resident_ctas(kernel, registers, warps)
     function = getattr(source, "fn", None)
     functions = _with_callees(function) if isinstance(function, JITCallable) else []
     return Build(
@@ -53,6 +51,16 @@ def build_of(kernel: Any, warps: int | None = None) -> Build:
         model=_model(function),
         sources=tuple(map(_text, functions)),
     )
+
+
+def resident_ctas(kernel: Any, registers: int | None, warps: int | None = None) -> int | None:
+    """CTAs that an SM has room for if a thread of a compiled kernel takes so many registers; None if that is
+    not known. warps: as of `build_of`."""
+    metadata, target = kernel.metadata, kernel.metadata.target
+    limits = limits_of(f"{target.backend}:{target.arch}")
+    if not registers or limits is None:
+        return None
+    return limits.fit(warps or metadata.num_warps, registers, int(metadata.shared))
 
 
 def _model(function: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from profscope.analysis.cause import Quantity, of_peak, of_samples
+from profscope.analysis.evidence_table import Mask
 from profscope.analysis.resources import Edit, without
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.kernel import Kernel
@@ -174,14 +175,7 @@ def _many_warps(kernel: Kernel) -> Iterator[Where]:
     exchange = kernel.at(kernel.graph.lines(_REDUCE)) & table.of("LDS", "STS", "BAR", "SHFL")
     waits = table.stalled(*_EXCHANGES)
     if (exchange & table.of("BAR")).any() and waits > thresholds.MUCH:
-        yield Where(
-            kernel.place, exchange,
-            cites={
-                "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
-                "waiting": of_samples(waits),
-            },
-            amounts={"waits": waits},
-        )  # fmt: skip
+        yield _exchanging(kernel, exchange, each, waits)
 
 
 def _fewer_warps(kernel: Kernel, where: Where) -> Edit:
@@ -199,14 +193,7 @@ def _scanning_warps(kernel: Kernel) -> Iterator[Where]:
     if kernel.warps <= thresholds.SCHEDULERS or each > thresholds.VECTOR_BYTES or waits < thresholds.MUCH:
         return
     if (rows & table.of("BAR")).any():
-        yield Where(
-            kernel.place, rows,
-            cites={
-                "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
-                "waiting": of_samples(waits),
-            },
-            amounts={"waits": waits},
-        )  # fmt: skip
+        yield _exchanging(kernel, rows, each, waits)
 
 
 def _fewer_scanning_warps(kernel: Kernel, where: Where) -> Edit:
@@ -220,6 +207,15 @@ def _is_streamed(kernel: Kernel) -> bool:
         for node in kernel.graph.nodes
         if node.loops
     )
+
+
+def _exchanging(kernel: Kernel, rows: Mask, each: float, waits: float) -> Where:
+    """Of warps that combine so many bytes a thread."""
+    cites = {
+        "warps": Quantity(kernel.warps, "warps"), "each": Quantity(each, "bytes"),
+        "waiting": of_samples(waits),
+    }  # fmt: skip
+    return Where(kernel.place, rows, cites, {"waits": waits})
 
 
 def _bytes_combined(kernel: Kernel, ops: str) -> float:

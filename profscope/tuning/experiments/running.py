@@ -11,8 +11,8 @@ from typing import Any, Final
 from profscope.compat.edited import KernelSwap, build, loaded, options_of
 from profscope.compat.triton_parts import knobs
 from profscope.instrument_passes.ablation.rewrite import OFF, RESIDENT
-from profscope.instrument_passes.analyses.occupancy import limits_of
 from profscope.instrument_passes.errors import IRError
+from profscope.recording.builds import resident_ctas
 from profscope.recording.diagnostics import reason
 from profscope.tuning.experiments.builds import Builds, Built
 from profscope.tuning.experiments.plan import Experiment, Plan
@@ -181,7 +181,7 @@ class _Runner:
     def _changed(self, experiment: Experiment, kernel: Any, built: Built, unedited: Built) -> str:
         """What else than its ops an experiment changed."""
         bare = self._swap.bare
-        was, now = (_resident(each) for each in (bare, kernel))
+        was, now = (resident_ctas(each, _registers(each)) for each in (bare, kernel))
         if was != now:
             return f"{now} CTAs on an SM instead of {was}"
         spills = [int(getattr(each, "n_spills", 0) or 0) for each in (bare, kernel)]
@@ -204,15 +204,12 @@ class _Runner:
         return ""
 
 
-def _resident(kernel: Any, registers: int | None = None) -> int:
-    """CTAs that an SM has room for, by warps, registers of a thread and shared memory; 0 if not known."""
-    metadata = kernel.metadata
-    limits = limits_of(f"{metadata.target.backend}:{metadata.target.arch}")
-    taken = int(getattr(kernel, "n_regs", 0) or 0) if registers is None else registers
-    return limits.fit(metadata.num_warps, taken, metadata.shared) if limits is not None and taken else 0
+def _registers(kernel: Any) -> int | None:
+    """Of a thread of a loaded kernel; the emulator has none."""
+    return getattr(kernel, "n_regs", 0) or None
 
 
 def _most_registers(kernel: Any) -> int:
     """The most registers of a thread that leave as many CTAs on an SM; 0 if not known."""
-    now, registers = _resident(kernel), range(_FEWEST_REGISTERS, _MOST_REGISTERS + 1)
-    return max((each for each in registers if _resident(kernel, each) == now), default=0) if now else 0
+    now, registers = resident_ctas(kernel, _registers(kernel)), range(_FEWEST_REGISTERS, _MOST_REGISTERS + 1)
+    return max((each for each in registers if resident_ctas(kernel, each) == now), default=0) if now else 0
