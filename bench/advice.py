@@ -134,7 +134,7 @@ def _looked_at(kernel: Kernel, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _recorded(launch: Launch, options: argparse.Namespace, file: str) -> Profile:
-    with profscope.session(ctas=_ONE_IN, every=_EVERY, hardware=torch.cuda.is_available()) as prof:
+    with profscope.session(ctas=_ONE_IN, every=_EVERY, evidence=torch.cuda.is_available()) as prof:
         for _ in range(1 if options.dry_run else _LAUNCHES):
             launch()
     prof.save(options.out / file)

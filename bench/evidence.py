@@ -111,7 +111,7 @@ def _each_case(cases: Mapping[str, Prepare], look: Callable[[str, Callable[[], A
 
 def _record(launch: Callable[[], Any], path: Path) -> None:
     """A trace with all evidence and the spans of few CTAs."""
-    with profscope.session(instrument="light", hardware={"seconds": 20.0}, ctas=[0], every=_EVERY) as prof:
+    with profscope.session(instrument="light", evidence={"seconds": 20.0}, ctas=[0], every=_EVERY) as prof:
         launch()
         torch.cuda.synchronize()
         time.sleep(_SETTLED_S)

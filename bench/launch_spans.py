@@ -100,7 +100,7 @@ def rates_of_ctas(prof: Any) -> list[float]:
 
 def rate_by_counters(workload: Workload, inputs: Any) -> float:
     """Of a whole bare launch: the cycles of the SM that counted most, over the time."""
-    with profscope.session(hardware=["counters", f"counters:{_ELAPSED}"]) as prof:
+    with profscope.session(evidence=["counters", f"counters:{_ELAPSED}"]) as prof:
         for _ in range(_LAUNCHES):
             workload.launch(inputs)
     values = prof.counters.set_index("metric")["value"]

@@ -23,13 +23,14 @@ from profscope.instrument_passes.selection import MAX_LISTED, LaunchBits
 if TYPE_CHECKING:
     from profscope.instrument_passes.passes import Pass
 
-__all__ = ["HardwareOption", "Options"]
+__all__ = ["EvidenceOption", "Options"]
 
 _BACKENDS: Final = ("auto", "gpu", "emulator")
 _MEASURES: Final = ("issue", "latency")
-_WITNESSES: Final = ("counts", "samples", "counters")
+_EVIDENCE: Final = ("counts", "samples", "counters", "records", "experiments")
+_DEFAULT_EVIDENCE: Final = ("counts", "samples", "counters")  # of evidence=True
 _METRIC: Final = "counters:"  # before NVIDIA's name of a metric
-_SECONDS: Final = 5.0  # that a program waits for the hardware at most
+_SECONDS: Final = 5.0  # that a program waits for evidence at most
 _MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
 
@@ -40,10 +41,10 @@ def _option(default: Any, says: str, example: str, cli: str | None = None) -> An
     return field(default=default, metadata={"says": says, "example": example, "cli": cli})
 
 
-class HardwareOption(NamedTuple):
-    """What `hardware=` asks for. witnesses: some of counts, samples and counters, in this order, in which
-    launches are observed; metrics: NVIDIA's names of those that a user adds to the counters; seconds: that
-    all of it may keep the program waiting."""
+class EvidenceOption(NamedTuple):
+    """What `evidence=` asks for. witnesses: some of counts, samples, counters, records and experiments, in
+    this order, which is the one in which launches are observed; metrics: NVIDIA's names of those that a user
+    adds to the counters; seconds: that all of it may keep the program waiting."""
 
     witnesses: tuple[str, ...]
     metrics: tuple[str, ...]
@@ -101,14 +102,17 @@ class Options:
         "overhead_pct=1",
         "record only as many launches as add this much to the program's time",
     )
-    hardware: bool | Sequence[str] | Mapping[str, float] = _option(
+    evidence: bool | Sequence[str] | Mapping[str, float] = _option(
         False,
-        "Evidence from the hardware, of some bare launches of each of a kernel's configurations: 'counts' of "
-        "each instruction, PC 'samples' with stall reasons, and hardware 'counters' of the whole kernel. "
-        "True: all three. A list: these, and 'counters:NAME' adds NVIDIA's metric NAME. {'seconds': S}: all, "
-        f"while the program has waited for less than S seconds ({_SECONDS:g} by default). NVIDIA GPUs only",
-        "hardware=['counts', 'samples']",
-        "evidence from some bare launches: counts, samples, counters, counters:METRIC, or true for all",
+        "Evidence of what limits each of a kernel's configurations. True: 'counts' of each instruction, PC "
+        "'samples' with stall reasons, and hardware 'counters' of the whole kernel, from some bare launches "
+        "on an NVIDIA GPU. A list: any of these, 'counters:NAME' for NVIDIA's metric NAME, 'records' (counts "
+        "by the kernel itself, which need no permission) and 'experiments' (what each line of the biggest "
+        "kernels costs, measured by leaving it out). {'seconds': S}: as True, while the program has waited "
+        f"for less than S seconds ({_SECONDS:g} by default)",
+        "evidence=['counts', 'samples']",
+        "evidence of what limits kernels: counts, samples and counters of bare launches, counters:METRIC, "
+        "records, experiments; true for the first three",
     )
     baseline: int = _option(
         0,
@@ -212,7 +216,7 @@ class Options:
         if self.spool is not None:
             _check_folder("spool", self.spool)
         _check_int("baseline", self.baseline, 0, _MOST_PAIRS, "a number of pairs")
-        _evidence(self.hardware)
+        _asked(self.evidence)
         _check_choice("measure", self.measure, _MEASURES)
         from profscope.instrument_passes.pipeline import parse_pipeline  # what shows options needs no passes
 
@@ -269,9 +273,9 @@ class Options:
         return not isinstance(self.ctas, int) or self.ctas > 1
 
     @property
-    def evidence(self) -> HardwareOption:
-        """What `hardware=` asks for."""
-        return _evidence(self.hardware)
+    def evidence_asked(self) -> EvidenceOption:
+        """What `evidence=` asks for."""
+        return _asked(self.evidence)
 
     @property
     def stride_log2(self) -> int:
@@ -289,31 +293,31 @@ class Options:
         return re.search(self.kernels, kernel) is not None
 
 
-def _evidence(hardware: object) -> HardwareOption:
-    """Raises OptionError for what `hardware=` cannot be."""
-    if isinstance(hardware, bool):
-        return HardwareOption(_WITNESSES if hardware else (), (), _SECONDS)
-    if isinstance(hardware, Mapping):
-        seconds = hardware.get("seconds")
+def _asked(evidence: object) -> EvidenceOption:
+    """Raises OptionError for what `evidence=` cannot be."""
+    if isinstance(evidence, bool):
+        return EvidenceOption(_DEFAULT_EVIDENCE if evidence else (), (), _SECONDS)
+    if isinstance(evidence, Mapping):
+        seconds = evidence.get("seconds")
         known = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if set(hardware) == {"seconds"} and known and 0 < seconds <= _MOST_SECONDS:  # type: ignore[operator]
-            return HardwareOption(_WITNESSES, (), float(seconds))  # type: ignore[arg-type]
+        if set(evidence) == {"seconds"} and known and 0 < seconds <= _MOST_SECONDS:  # type: ignore[operator]
+            return EvidenceOption(_DEFAULT_EVIDENCE, (), float(seconds))  # type: ignore[arg-type]
         raise OptionError(
-            f"hardware={dict(hardware)!r} must be {{'seconds': S}}, "
+            f"evidence={dict(evidence)!r} must be {{'seconds': S}}, "
             f"S more than 0 and at most {_MOST_SECONDS:g}"
         )
-    if isinstance(hardware, Sequence) and hardware and all(_is_evidence(each) for each in hardware):
-        metrics = tuple(each.removeprefix(_METRIC) for each in hardware if each.startswith(_METRIC))
-        asked = {"counters" if each.startswith(_METRIC) else each for each in hardware}
-        return HardwareOption(tuple(each for each in _WITNESSES if each in asked), metrics, _SECONDS)
+    if isinstance(evidence, Sequence) and evidence and all(_is_evidence(each) for each in evidence):
+        metrics = tuple(each.removeprefix(_METRIC) for each in evidence if each.startswith(_METRIC))
+        asked = {"counters" if each.startswith(_METRIC) else each for each in evidence}
+        return EvidenceOption(tuple(each for each in _EVIDENCE if each in asked), metrics, _SECONDS)
     raise OptionError(
-        f"hardware={hardware!r} must be True, False, {{'seconds': S}} or a list of "
-        f"{', '.join(_WITNESSES)} and {_METRIC}METRIC"
+        f"evidence={evidence!r} must be True, False, {{'seconds': S}} or a list of "
+        f"{', '.join(_EVIDENCE)} and {_METRIC}METRIC"
     )
 
 
 def _is_evidence(name: object) -> bool:
-    return isinstance(name, str) and (name in _WITNESSES or (name.startswith(_METRIC) and name != _METRIC))
+    return isinstance(name, str) and (name in _EVIDENCE or (name.startswith(_METRIC) and name != _METRIC))
 
 
 def _plain(value: Any) -> Any:

@@ -35,13 +35,13 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"spool": ""}, "the path of a folder; '.' is the current one"),
         ({"spool": "a\0b"}, "the path of a folder"),
         ({"spool": 3}, "the path of a folder"),
-        ({"hardware": 3}, "True, False, {'seconds': S} or a list of counts, samples, counters"),
-        ({"hardware": []}, "hardware=[] must be True"),
-        ({"hardware": ["count"]}, "hardware=['count'] must be True"),
-        ({"hardware": ["counters:"]}, "counters:METRIC"),
-        ({"hardware": {"seconds": 0}}, "hardware={'seconds': 0} must be {'seconds': S}, S more than 0"),
-        ({"hardware": {"seconds": True}}, "must be {'seconds': S}"),
-        ({"hardware": {"seconds": float("nan")}}, "must be {'seconds': S}"),
+        ({"evidence": 3}, "{'seconds': S} or a list of counts, samples, counters, records, experiments"),
+        ({"evidence": []}, "evidence=[] must be True"),
+        ({"evidence": ["count"]}, "evidence=['count'] must be True"),
+        ({"evidence": ["counters:"]}, "counters:METRIC"),
+        ({"evidence": {"seconds": 0}}, "evidence={'seconds': 0} must be {'seconds': S}, S more than 0"),
+        ({"evidence": {"seconds": True}}, "must be {'seconds': S}"),
+        ({"evidence": {"seconds": float("nan")}}, "must be {'seconds': S}"),
     ],
 )
 def test_a_wrong_option_is_named_at_once(options: dict[str, Any], said: str) -> None:
@@ -67,19 +67,20 @@ def test_an_unknown_option_is_named_with_the_closest(name: str, mend: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("hardware", "evidence"),
+    ("evidence", "asked"),
     [
         (False, ((), (), 5.0)),
         (True, (("counts", "samples", "counters"), (), 5.0)),
         (["samples", "counts"], (("counts", "samples"), (), 5.0)),
         (["counters:a.sum", "counters:b.max"], (("counters",), ("a.sum", "b.max"), 5.0)),
+        (["experiments", "records", "samples"], (("samples", "records", "experiments"), (), 5.0)),
         ({"seconds": 1}, (("counts", "samples", "counters"), (), 1.0)),
     ],
 )
-def test_what_hardware_asks_for(hardware: Any, evidence: Any) -> None:
-    options = Options(hardware=hardware)
-    assert options.evidence == evidence
-    assert json.loads(json.dumps(options.described()))["hardware"] == hardware
+def test_what_evidence_asks_for(evidence: Any, asked: Any) -> None:
+    options = Options(evidence=evidence)
+    assert options.evidence_asked == asked
+    assert json.loads(json.dumps(options.described()))["evidence"] == evidence
 
 
 def test_options_have_names() -> None:

@@ -65,7 +65,7 @@ NOTHING = {
     "kernels": "no launches were recorded",
     "lines": "no line of any kernel was recorded",
     "breakdown": "where the time goes is unknown: no launch was recorded to its end",
-    "limits": "no limits are known: session(hardware=True) measures what a kernel uses",
+    "limits": "no limits are known: session(evidence=True) measures what a kernel uses",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
     "timeline": "no spans were recorded, so there is no timeline",

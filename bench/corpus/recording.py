@@ -104,8 +104,8 @@ def record(case: Case, small: bool, out: Path) -> dict[str, Any]:
             row |= _times_of_both(fault, prepared(case.mended, small))
         profile = _evidence(fault)
     save(cut(profile).tables, out / evidence_file(case))
-    hardware = profile.metadata.get("hardware", {})
-    return row | {"file": evidence_file(case), "not_measured": hardware.get("not_measured", [])}
+    evidence = profile.metadata.get("evidence", {})
+    return row | {"file": evidence_file(case), "not_measured": evidence.get("not_measured", [])}
 
 
 def _times_of_both(fault: Launch, twin: Launch) -> dict[str, Any]:
@@ -150,11 +150,11 @@ def _times(which: str, times: list[float]) -> dict[str, Any]:
 def _evidence(launch: Launch) -> Profile:
     """Launches in a session, some of them recorded and, on a GPU, others observed."""
     on_gpu = torch.cuda.is_available()
-    hardware: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
+    evidence: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
     ctas = _recording_ctas(launch)
     is_large = isinstance(ctas, list) or math.prod(launch.grid) > _FEW_CTAS
     every = _LAUNCHES if is_large else _EVERY
-    with profscope.session(hardware=hardware, ctas=ctas, every=every) as prof:
+    with profscope.session(evidence=evidence, ctas=ctas, every=every) as prof:
         launch()
         synchronize()
         time.sleep(_SETTLED_S if on_gpu else 0)

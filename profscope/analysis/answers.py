@@ -53,7 +53,7 @@ def refused_evidence(metadata: Mapping[str, Any]) -> str:
             "evidence is of whole launches, all of a kernel's together; ask the trace without "
             f"{left_out['part']}"
         )
-    return "; ".join((metadata.get("hardware") or {}).get("not_measured") or ())
+    return "; ".join((metadata.get("evidence") or {}).get("not_measured") or ())
 
 
 def is_part(metadata: Mapping[str, Any], kernel: str, variant: int) -> bool:

@@ -129,7 +129,7 @@ def breakdown(tables: Tables) -> pd.DataFrame:
 
     The first four are of SMs, from the begin and end of each CTA. Of SMs that ran a recorded CTA while others
     ran bare ones alone, only `idle-sms` is: records take time. The time in which an SM ran a CTA is divided
-    by the hardware's samples of the bare kernel (`session(hardware=True)`), if there are 200, else by the
+    by the hardware's samples of the bare kernel (`session(evidence=True)`), if there are 200, else by the
     self times of spans, as warps have them. On the emulator it is divided by the cycles of its cost model
     ("model"). Nothing that is unknown is charged to a line.
 
@@ -179,7 +179,7 @@ def breakdown_answers(
     )
     basis = "model" if tables.emulated else "samples"
     refused = refused_evidence(tables.metadata)
-    none = f"no PC samples: {refused or 'session(hardware=True) takes some'}"
+    none = f"no PC samples: {refused or 'session(evidence=True) takes some'}"
     none = "this trace has no samples" if tables.emulated and not refused else none
     for key in dict.fromkeys([*launches, *samples]):
         if only is not None and key not in only:

@@ -66,7 +66,7 @@ def findings(tables: Tables) -> pd.DataFrame:
     "high", "medium" or "low".
 
     Each cause rests on named evidence: hardware counters, instruction counts and PC samples
-    (`session(hardware=True)`, or the emulator, which has no counters), the times of CTAs and warps, and the
+    (`session(evidence=True)`, or the emulator, which has no counters), the times of CTAs and warps, and the
     TTGIR. A cause without its evidence has no row. Gains below `NOISE_PCT` are no findings.
 
     attrs["not_measured"]: list of str, which evidence is missing. attrs["clean"]: by kernel, or
@@ -130,7 +130,7 @@ def _clean(known: frozenset[str], emulated: bool) -> str:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("counters", "counts", "samples")):
         return f"{nothing}, by counters, counts and PC samples"
-    return f"{_NOT_LOOKED_FOR}: session(hardware=True) takes the evidence"
+    return f"{_NOT_LOOKED_FOR}: session(evidence=True) takes the evidence"
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:

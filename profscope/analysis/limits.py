@@ -116,7 +116,7 @@ def limits(tables: Tables) -> pd.DataFrame:
     | `peak_pct` | float64 | `used` of `peak`, in percent |
     | `basis` | str | what says so: "counters", "counts" or "types"; "" if nothing does |
 
-    counters: the hardware's, of bare launches (`session(hardware=True)`). counts: without counters, the
+    counters: the hardware's, of bare launches (`session(evidence=True)`). counts: without counters, the
     executed instructions and wavefronts, at published rates of the architecture (compute capability 8.0, 8.6,
     8.9 and 9.0) and the time of a launch; they tell nothing of DRAM, L2, L1 and the tensor cores. On the
     emulator they do, and are those of a launch with enough CTAs to fill all SMs, by its cost model; L2
@@ -156,7 +156,7 @@ def _unknown(times: Mapping[tuple[str, int], BareTime]) -> list[str]:
             continue
         texts.append(
             f"{kernel} #{variant}: instruction counts do not tell the use of DRAM, L2, L1 and the tensor "
-            "pipe; counters do (session(hardware=True))"
+            "pipe; counters do (session(evidence=True))"
         )
         if time.capability not in _RATES:
             known = ", ".join(f"{each / 10:.1f}" for each in _RATES)

@@ -107,7 +107,7 @@ def lines(tables: Tables, top: int | None = None) -> pd.DataFrame:
     `self_share` and `share_samples` of one line are alike only where every op of the kernel has a span;
     `prof.timeline.distances()` compares them over what both can tell.
 
-    The columns from `issue_share` to `active_threads` are of instruction counts (`session(hardware=True)`, or
+    The columns from `issue_share` to `active_threads` are of instruction counts (`session(evidence=True)`, or
     the emulator's), and missing without them. Arithmetic counts at its own line. An instruction of PTX counts
     as those that ptxas makes of it.
 
@@ -269,7 +269,7 @@ def _not_measured(tables: Tables, rows: pd.DataFrame, spans: pd.DataFrame) -> li
     texts = []
     if not len(tables.samples):
         why = refused_evidence(tables.metadata) or (
-            "no launch was counted" if tables.emulated else "session(hardware=True) takes some"
+            "no launch was counted" if tables.emulated else "session(evidence=True) takes some"
         )
         texts.append(f"no samples: {why}")
     for (kernel, variant), group in rows.groupby(CONFIGURATION, sort=False):

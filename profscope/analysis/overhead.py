@@ -88,7 +88,7 @@ def overhead(tables: Tables) -> pd.DataFrame:
       slowdown is the ratio of their times (`paired.ratio_of`), and the interval is what the pairs vary by.
       Both times include what the two events take, a few microseconds: of shorter kernels the ratio is too
       close to 1. That the code of the two binaries stands at different places is part of the ratio.
-    - "counters": the hardware timed bare launches (`session(hardware=True)`; `gpu__time_duration.sum`), and
+    - "counters": the hardware timed bare launches (`session(evidence=True)`; `gpu__time_duration.sum`), and
       records say how long other launches took, from first record to last. That leaves out what a launch takes
       before its first CTA and behind its last one, up to 2 us, which is in the interval, as is what may lie
       outside of the CTAs whose times are known. Launches of less than 2 us are estimated.

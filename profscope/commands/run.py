@@ -83,8 +83,8 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
         starts.append(lambda: _run_ranks(chosen, _flags(given, options)))
         return 0
     emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
-    if emulated and "hardware" not in options:
-        checked = replace(checked, hardware=False)  # there is none to observe
+    if emulated and "evidence" not in options:
+        checked = replace(checked, evidence=False)  # there is none to observe
     starts.append(_recorded(chosen, given, checked, emulated=emulated))
     if emulated:
         stack.enter_context(after_import("profscope.emulator.driver", _choose_emulator))
@@ -216,16 +216,16 @@ def ranks_recorded(flags: Sequence[str]) -> Iterator[None]:
 
 # The options of a session that are flags of a command line, made from their one declaration.
 #
-# --ctas 64   --ctas 0,17   --no-hardware   --instrument heavy
+# --ctas 64   --ctas 0,17   --no-evidence   --instrument heavy
 
 
-RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "hardware": True}
+RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "evidence": True}
 """What a whole program's session has by default where that is not what a session has."""
 
 _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
     "measure": "issue|latency",
-    "hardware": "EVIDENCE,...", "overhead_pct": "PERCENT",
+    "evidence": "EVIDENCE,...", "overhead_pct": "PERCENT",
 }  # fmt: skip
 
 _TAKES: Final[Mapping[str, str]] = {
@@ -235,7 +235,7 @@ _TAKES: Final[Mapping[str, str]] = {
     "ctas": "a number, 1 or more, or a list, such as 0,17",
     "every": "a number, 1 or more",
     "overhead_pct": "a percentage above 0, at most 100",
-    "hardware": "true, false, or a list of counts, samples, counters, counters:METRIC",
+    "evidence": "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments",
     "spool": "the path of a folder",
     "backend": "auto, gpu or emulator",
 }
@@ -299,7 +299,7 @@ def _add(parser: argparse._ArgumentGroup, option: Field[Any]) -> Iterator[argpar
             dest=option.name,
             default=nothing,
             action="store_false",
-            help="no evidence from the hardware",
+            help="no evidence",
         )
 
 

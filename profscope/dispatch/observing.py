@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from profscope.emulator.program import Program
     from profscope.evidence.tables import Evidence
 
-__all__ = ["STREAM", "EmulatedCounts", "Observing", "machine_here", "proton_has_sampled"]
+__all__ = ["STREAM", "EmulatedCounts", "Observing", "instruments", "machine_here", "proton_has_sampled"]
 
 STREAM: Final = 3  # among the arguments of Triton's launchers
+_INSTRUMENTS: Final = ("counts", "samples", "counters")
 _FIRST_ARGUMENT: Final = 9  # of the kernel's own
 _MOST_LAUNCHES: Final = 32  # of a configuration that are observed; 16 are enough if no pass is lost
 _SHOWN_KERNELS: Final = 8
@@ -86,7 +87,7 @@ class Observing:
         graphs: Graphs | None,
         machine: Driver | str,
     ) -> None:
-        which, metrics, seconds = options.evidence
+        which, (_, metrics, seconds) = instruments(options), options.evidence_asked
         self._asked = bool(which)
         self._metrics = metrics
         self._why = machine if isinstance(machine, str) else ""
@@ -219,7 +220,7 @@ class Observing:
         return None if self._tables is None else self._tables[1]
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
-        """The metadata's entry "hardware" if the session asks for evidence, and notes.
+        """The metadata's entry "evidence" if the session asks the GPU for evidence, and notes.
 
         kernels: by name, launches that ran bare under each witness; added_s: how long the program has waited
         for them; not_measured: what is missing, and why; tensors: of each configuration, the most bytes
@@ -229,7 +230,7 @@ class Observing:
             return {}, []
         observer = self._observer
         if observer is None:
-            return {"hardware": {"kernels": {}, "added_s": 0.0, "not_measured": [self._why]}}, []
+            return {"evidence": {"kernels": {}, "added_s": 0.0, "not_measured": [self._why]}}, []
         kernels: dict[str, Counter[str]] = {}
         for subject, launches in list(observer.launches.items()):
             kernels.setdefault(subject.kernel, Counter()).update(launches)
@@ -244,7 +245,7 @@ class Observing:
             f"{name}: {sum(launches.values())} launches ran bare under the hardware's instruments, unrecorded"
             for name, launches in by_kernel.items()
         ]
-        return {"hardware": entry}, [*notes, *missing]
+        return {"evidence": entry}, [*notes, *missing]
 
     def _changes(self) -> Iterator[str]:
         for observed in list(self._observed.values()):
@@ -310,7 +311,7 @@ class EmulatedCounts:
         return None if self._tables is None else self._tables[1]
 
     def tensors(self) -> list[dict[str, Any]]:
-        """As the metadata's entry "hardware" has them; see `Observing.describe`."""
+        """As the metadata's entry "evidence" has them; see `Observing.describe`."""
         return of_configurations(
             {"kernel": kernel.name, "key": key, "bytes": totals.tensors}
             for kernel, key, totals in self._counted()
@@ -358,9 +359,14 @@ def _tensors(bare: Binary, arguments: tuple[Any, ...]) -> dict[str, int]:
     return tensor_bytes(bare.kernel.src.signature, arguments[_FIRST_ARGUMENT:])
 
 
+def instruments(options: Options) -> list[str]:
+    """The witnesses that observe a bare launch, of those that a session asks for."""
+    return [each for each in options.evidence_asked.witnesses if each in _INSTRUMENTS]
+
+
 def machine_here(machine: Backend, options: Options) -> Driver | str:
-    """The GPU of a session that asks for evidence, or why nothing can be observed."""
-    if not options.evidence.witnesses:
+    """The GPU of a session that asks for evidence from it, or why nothing can be observed."""
+    if not instruments(options):
         return ""
     if machine.device_type != "cuda":
         return "the emulator has no hardware to ask"

@@ -128,10 +128,10 @@ class Running:
     def so_far(self) -> tuple[dict[str, Any], list[str]]:
         """Metadata and notes beyond what launches, `host_clock` and `lasting` say."""
         sampling, of_launches = self._launch_sampling()
-        hardware, observed = self.observing.describe()
+        evidence, observed = self.observing.describe()
         emulated_ns = {}
         if self.emulated_counts is not None:
-            hardware.setdefault("hardware", {})["tensors"] = self.emulated_counts.tensors()
+            evidence.setdefault("evidence", {})["tensors"] = self.emulated_counts.tensors()
             emulated_ns = self.emulated_counts.launch_ns()
         baseline, timed = self.baseline.describe(emulated_ns)
         building, left_bare = self.inductor.describe()
@@ -154,7 +154,7 @@ class Running:
         if not self.recorder.launches.seen:
             notes += self._why_empty(said=len(notes) > len(observed))
         budget = {} if self.budget is None else {"budget": self.budget.describe()}
-        metadata = self.metadata | sampling | building | hardware | baseline | budget
+        metadata = self.metadata | sampling | building | evidence | baseline | budget
         return metadata | self.job.describe(), notes
 
     def entered(self, gate: str, original: Callable[..., Any], launched: Any) -> Callable[..., Any]:

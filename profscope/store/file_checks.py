@@ -159,7 +159,7 @@ _FORM: Final[dict[str, Any]] = {
     "sampler": {"binaries": [_BINARY], "kernels": {EACH: {EACH: int}}, "period_cycles": [NUMBER]}
     | dict.fromkeys(("launches", "samples", "dropped"), int)
     | {"notes": [str]},
-    "hardware": {
+    "evidence": {
         "kernels": {EACH: {EACH: int}},
         "added_s": NUMBER,
         "not_measured": [str],

@@ -33,7 +33,7 @@ from profscope.traces.merging_measured import (
     merged_baseline,
     merged_budget,
     merged_building,
-    merged_hardware,
+    merged_evidence,
     merged_sampler,
 )
 from profscope.traces.rank_times import Aligned, OnRank0, aligned, around_together, numbered_around
@@ -44,7 +44,7 @@ __all__ = ["Part", "merged", "merged_notes"]
 Ints = NDArray[np.int64]
 _OWN: Final = (
     "notes", "kernels", "variants", "sources", "code", "baseline", "budget", "building", "sampler",
-    "hardware", "program", "job", "host_clock", "ranks", SAMPLES_OF_RANK,
+    "evidence", "program", "job", "host_clock", "ranks", SAMPLES_OF_RANK,
 )  # fmt: skip
 """Entries of the metadata that are merged or kept for each rank; of the others the first part's stand."""
 
@@ -293,7 +293,7 @@ def _metadata(
         **merged_budget([part.tables.metadata for part in parts]),
         **merged_building([part.tables.metadata for part in parts]),
         **merged_sampler([(part.rank, part.tables.metadata) for part in parts], variants),
-        **merged_hardware([(part.rank, part.tables.metadata) for part in parts]),
+        **merged_evidence([(part.rank, part.tables.metadata) for part in parts]),
         "ranks": ranks,
     }
 

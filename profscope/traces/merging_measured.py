@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from profscope.evidence.subject import of_configurations
 
-__all__ = ["merged_baseline", "merged_budget", "merged_building", "merged_hardware", "merged_sampler"]
+__all__ = ["merged_baseline", "merged_budget", "merged_building", "merged_evidence", "merged_sampler"]
 
 _ADDED_UP: Final = ("launches", "samples", "dropped")
 
@@ -56,28 +56,28 @@ def _timed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def merged_hardware(parts: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
-    """The metadata's entry "hardware" of the parts that asked the hardware, with their ranks."""
-    told = [(rank, part["hardware"]) for rank, part in parts if part.get("hardware")]
+def merged_evidence(parts: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
+    """The metadata's entry "evidence" of the parts that have one, with their ranks."""
+    told = [(rank, part["evidence"]) for rank, part in parts if part.get("evidence")]
     if not told:
         return {}
     kernels: dict[str, Counter[str]] = {}
     ranks: dict[str, list[int]] = {}
-    for rank, hardware in told:
-        for kernel, launches in (hardware.get("kernels") or {}).items():
+    for rank, evidence in told:
+        for kernel, launches in (evidence.get("kernels") or {}).items():
             kernels.setdefault(kernel, Counter()).update(launches)
-        for missing in hardware.get("not_measured") or ():
+        for missing in evidence.get("not_measured") or ():
             ranks.setdefault(missing, []).append(rank)
     return {
-        "hardware": {
+        "evidence": {
             "kernels": {kernel: dict(launches) for kernel, launches in sorted(kernels.items())},
-            "added_s": max(hardware.get("added_s") or 0.0 for _, hardware in told),
+            "added_s": max(evidence.get("added_s") or 0.0 for _, evidence in told),
             "not_measured": [
                 missing if len(own) == len(told) else f"rank {', '.join(map(str, own))}: {missing}"
                 for missing, own in ranks.items()
             ],
             "tensors": of_configurations(
-                each for _, hardware in told for each in hardware.get("tensors") or ()
+                each for _, evidence in told for each in evidence.get("tensors") or ()
             ),
         }
     }

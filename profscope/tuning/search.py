@@ -110,7 +110,7 @@ class _Recorded(NamedTuple):
 def _recorded(launch: Launcher, arguments: Arguments, machine: Backend) -> _Recorded:
     compiled: list[Any] = []
     backend, launches = ("gpu", _LAUNCHES) if machine.emulated is None else ("emulator", 1)
-    with Session(Options(backend=backend, hardware=True)) as session:
+    with Session(Options(backend=backend, evidence=True)) as session:
         for _ in range(launches):
             arguments.restore()
             compiled.append(launch())
@@ -208,7 +208,7 @@ def explain(
 
     kernel, args, grid, kwargs: as at a launch, `kernel[grid](*args, **kwargs)`, with constexprs, num_warps,
     num_stages and maxnreg among the keywords. It is timed bare, recorded and observed
-    (`session(hardware=True)`), and its findings choose what is tried: num_warps, num_stages, maxnreg, and the
+    (`session(evidence=True)`), and its findings choose what is tried: num_warps, num_stages, maxnreg, and the
     constexprs of `vary`, a list of values each; `grid` should then be a function of them. What is
     faster is tried together once. Of an autotuned kernel its configurations are tried, and the fastest is
     recorded. limit_s: seconds after which no other try begins. backend: as of a session.

@@ -276,7 +276,7 @@ def check(account: Account, own: pd.DataFrame) -> None:
 def test_a_matmul_of_an_h200_without_samples_says_how_to_know_more() -> None:
     (account,) = accounts_of(profscope.load(DATA / "diff" / "matmul-1-stage.pftrace.gz").tables)
     assert account.shares[UNKNOWN] > 0.3
-    assert "session(hardware=True)" in account.advice
+    assert "session(evidence=True)" in account.advice
 
 
 def test_little_that_is_unknown_needs_no_advice() -> None:

@@ -142,7 +142,7 @@ def test_without_the_hardwares_evidence_little_is_said() -> None:
     told = profile.findings()
     assert told.empty
     assert len(told.attrs["not_measured"]) == 3
-    assert all("session(hardware=True)" in text for text in told.attrs["not_measured"])
+    assert all("session(evidence=True)" in text for text in told.attrs["not_measured"])
 
 
 @pytest.mark.parametrize("missing", ["counters", "counts"])
@@ -345,7 +345,7 @@ def test_fewer_samples_make_a_gain_less_certain() -> None:
 
 
 def without_hardware(name: str) -> Profile:
-    """What a session without hardware=True has of it."""
+    """What a session without evidence=True has of it."""
     none = {"counters": measured_frame("counters"), "counts": measured_frame("counts")}
     return Profile.of(replace(recorded(name).tables, samples=samples_frame(), **none))
 

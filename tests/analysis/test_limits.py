@@ -85,7 +85,7 @@ def test_counts_are_held_against_the_rates_of_the_architecture(arch: str, fma: f
     assert unknown[["used", "peak", "peak_pct"]].isna().all(axis=None)
     assert table.attrs["not_measured"] == [
         "k #0: instruction counts do not tell the use of DRAM, L2, L1 and the tensor pipe; counters do "
-        "(session(hardware=True))"
+        "(session(evidence=True))"
     ]
 
 
@@ -107,7 +107,7 @@ def test_what_binds_each_kernel_stands_in_the_attrs() -> None:
 
 def test_what_was_not_measured_is_said() -> None:
     tables = worked(WORK).tables
-    missing = {"hardware": {"not_measured": ["no counters: only administrators may"]}}
+    missing = {"evidence": {"not_measured": ["no counters: only administrators may"]}}
     asked = Profile.of(replace(tables, metadata={**tables.metadata, **missing}))
     assert "no counters: only administrators may" in asked.limits().attrs["not_measured"]
     assert Profile().limits().empty

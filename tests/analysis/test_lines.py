@@ -84,7 +84,7 @@ def test_spans_alone() -> None:
     assert table["self_share"].is_monotonic_decreasing
     assert table["share_samples"].isna().all()
     assert table["samples"].sum() == 0
-    assert table.attrs["not_measured"] == ["no samples: session(hardware=True) takes some"]
+    assert table.attrs["not_measured"] == ["no samples: session(evidence=True) takes some"]
 
 
 def test_samples_rank_lines_and_say_why_they_wait() -> None:

@@ -53,7 +53,7 @@ def sizes(kind: str, stated: dict[str, int] = SIZES) -> set[float]:
     tables = prof.profile.tables
     key = tables.metadata["variants"]["reading_kernel"][0]["key"]
     told = {"tensors": [{"kernel": "reading_kernel", "key": key, "bytes": stated}]}
-    kernel = kernel_in(replace(tables, metadata={**tables.metadata, "hardware": told}))
+    kernel = kernel_in(replace(tables, metadata={**tables.metadata, "evidence": told}))
     loads = [node for node in kernel.graph.named(r"^tt\.load$") if "f32" in node.results[0].type]
     lines = {node.line for node in loads}
     return {tensor_bytes_at(kernel, line) for line in lines}

@@ -67,14 +67,14 @@ def test_a_run_records_some_ctas_unless_it_is_told_otherwise() -> None:
     assert run_options({"ctas": 1}).ctas == 1
 
 
-def test_a_run_observes_the_hardware_unless_it_is_told_otherwise() -> None:
-    every = Options(hardware=True).evidence.witnesses
-    assert run_options({}).evidence.witnesses == every
-    assert run_options(parsed(["--hardware", "counts"])).evidence.witnesses == ("counts",)
-    off = parsed(["--no-hardware"])
-    assert run_options(off).evidence.witnesses == ()
+def test_a_run_takes_evidence_unless_it_is_told_otherwise() -> None:
+    every = Options(evidence=True).evidence_asked.witnesses
+    assert run_options({}).evidence_asked.witnesses == every
+    assert run_options(parsed(["--evidence", "counts"])).evidence_asked.witnesses == ("counts",)
+    off = parsed(["--no-evidence"])
+    assert run_options(off).evidence_asked.witnesses == ()
     assert parsed(spelled(off)) == off  # as the processes of a job are told
-    assert Options().evidence.witnesses == ()  # of a session
+    assert Options().evidence_asked.witnesses == ()  # of a session
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_a_run_observes_the_hardware_unless_it_is_told_otherwise() -> None:
         (["--ctas", "1,x"], "a number, 1 or more, or a list, such as 0,17"),
         (["--overhead-pct", "-1"], "a percentage above 0, at most 100"),
         (
-            ["--hardware", "counts,foo"],
-            "true, false, or a list of counts, samples, counters, counters:METRIC",
+            ["--evidence", "counts,foo"],
+            "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments",
         ),
         (["--backend", "foo"], "auto, gpu or emulator"),
         (["--measure", "foo"], "issue or latency"),

@@ -73,7 +73,7 @@ def test_a_program_runs_as_by_itself(run: Run, tmp_path: Path) -> None:
     profile = loaded("t.json")
     assert profile.metadata["program"] == {"command": ["program.py", "a", "-o"], "exit_code": 7}
     assert profile.metadata["notes"] == []
-    assert set(profile.metadata["hardware"]) == {"tensors"}  # the emulator has no instruments
+    assert set(profile.metadata["evidence"]) == {"tensors"}  # the emulator has no instruments
     for said in (": 2 launches", "\nkernel ", "\nadd_kernel ", "wrote t.json; "):
         assert said in ran.stderr
     assert sorted(path.name for path in Path().iterdir()) == ["program.py", "t.json"]

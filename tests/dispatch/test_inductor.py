@@ -247,10 +247,10 @@ def test_inductor_may_be_imported_inside_the_session(forks: Forks) -> None:
 def test_launches_are_observed_as_all_others(inductor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     FakeHardware(["triton_poi_double"]).installed(monkeypatch)
     tuner = inductor.Tuner()
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(9):
             tuner.launch()
-    launches = prof.metadata["hardware"]["kernels"]["triton_poi_double"]
+    launches = prof.metadata["evidence"]["kernels"]["triton_poi_double"]
     assert launches == {"counts": 1, "samples": 3, "counters": 3}
     assert len(prof.launches) == 2
     assert all(len(table) for table in (prof.counts, prof.samples, prof.counters))

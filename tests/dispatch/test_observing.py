@@ -1,4 +1,4 @@
-"""Sessions with `hardware=`: which launches are observed, and what becomes of them.
+"""Sessions with `evidence=`: which launches are observed, and what becomes of them.
 
 CUPTI is made up (`tests/support/fake_gpu.py`); the kernels, and the binaries that run, are real.
 """
@@ -44,28 +44,28 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeHardware:
 
 def observed(prof: profscope.Session) -> dict[str, int]:
     """By witness, launches of the add."""
-    counts: dict[str, int] = prof.metadata["hardware"]["kernels"].get(NAME, {})
+    counts: dict[str, int] = prof.metadata["evidence"]["kernels"].get(NAME, {})
     return counts
 
 
 def test_launches_behind_the_first_run_bare_and_all_others_are_recorded(
     gpu: FakeHardware, ran: list[str]
 ) -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(10):
             launch()
     assert ran == ["recorded", *["bare"] * (1 + 3 + PASSES), *["recorded"] * 2]
     assert observed(prof) == {"counts": 1, "samples": 3, "counters": PASSES}
     assert len(prof.launches) == 3
     assert validate(prof.profile.tables) == []
-    assert prof.metadata["hardware"]["not_measured"] == []
+    assert prof.metadata["evidence"]["not_measured"] == []
     notes = [note for note in prof.metadata["notes"] if "instruments" in note]
     assert notes == [f"{NAME}: 7 launches ran bare under the hardware's instruments, unrecorded"]
     assert gpu.closed
 
 
 def test_what_was_measured_stands_in_the_tables(gpu: FakeHardware) -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(8):
             launch()
     assert {name: str(dtype) for name, dtype in prof.counts.dtypes.items()} == COUNT_DTYPES
@@ -73,7 +73,7 @@ def test_what_was_measured_stands_in_the_tables(gpu: FakeHardware) -> None:
     assert prof.counts["executed"].tolist() == [10] * 3
     assert prof.counters.set_index("counter").loc["time", "launches"] == PASSES
     assert prof.samples["samples"].sum() > 1_000
-    tensors = prof.metadata["hardware"]["tensors"]
+    tensors = prof.metadata["evidence"]["tensors"]
     assert [each["kernel"] for each in tensors] == [NAME]
     assert set(tensors[0]["bytes"].values()) == {10_000}
     tables = (prof.counts, prof.samples, prof.counters)
@@ -81,7 +81,7 @@ def test_what_was_measured_stands_in_the_tables(gpu: FakeHardware) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hardware", "launches"),
+    ("evidence", "launches"),
     [
         (["counts"], {"counts": 1}),
         (["samples"], {"samples": 3}),
@@ -91,15 +91,15 @@ def test_what_was_measured_stands_in_the_tables(gpu: FakeHardware) -> None:
     ],
 )
 def test_only_what_is_asked_for_is_observed(
-    gpu: FakeHardware, hardware: list[str], launches: dict[str, int]
+    gpu: FakeHardware, evidence: list[str], launches: dict[str, int]
 ) -> None:
-    with session(hardware=hardware) as prof:
+    with session(evidence=evidence) as prof:
         for _ in range(8):
             launch()
     assert observed(prof) == launches
     assert len(prof.launches) == 8 - sum(launches.values())
     added = "lts__t_sectors_op_red.sum" in prof.counters["counter"].tolist()
-    assert added is (hardware[0].startswith("counters:"))
+    assert added is (evidence[0].startswith("counters:"))
 
 
 @triton.jit
@@ -111,14 +111,14 @@ def waiting_kernel(flag_ptr):
 def test_once_a_kernel_may_wait_for_another_one_nothing_is_observed(
     gpu: FakeHardware, ran: list[str]
 ) -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         launch()
         waiting_kernel[(1,)](torch.ones(1, dtype=torch.int32))
         for _ in range(3):
             launch()
     assert ran == ["recorded"] * 5
     said = "no evidence from the hardware: waiting_kernel may wait for what another kernel writes"
-    assert said in prof.metadata["hardware"]["not_measured"]
+    assert said in prof.metadata["evidence"]["not_measured"]
 
 
 def test_in_a_job_of_several_ranks_nothing_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,12 +126,12 @@ def test_in_a_job_of_several_ranks_nothing_is_observed(monkeypatch: pytest.Monke
     active = SimpleNamespace(get_current_target=lambda: SimpleNamespace(backend="cuda"))
     monkeypatch.setattr(observing, "driver", SimpleNamespace(active=active))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    why = observing.machine_here(machine, Options(hardware=True))  # type: ignore[arg-type]
+    why = observing.machine_here(machine, Options(evidence=True))  # type: ignore[arg-type]
     assert "one of several ranks" in str(why)
 
 
 def test_other_launches_are_recorded_and_timed_as_without(gpu: FakeHardware, ran: list[str]) -> None:
-    with session(hardware=["counts"], every=3, baseline=1) as prof:
+    with session(evidence=["counts"], every=3, baseline=1) as prof:
         for _ in range(11):
             launch()
     pairs = ["bare", "bare", "recorded", "recorded"]
@@ -141,7 +141,7 @@ def test_other_launches_are_recorded_and_timed_as_without(gpu: FakeHardware, ran
 
 def test_the_sampler_and_the_counters_have_the_hardware_in_turn_and_rarely(gpu: FakeHardware) -> None:
     """An enabled range profiler and an open sampler exclude each other, and changing them takes long."""
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(12 + PASSES):
             for n in (2500, 2512):
                 launch(n)
@@ -151,7 +151,7 @@ def test_the_sampler_and_the_counters_have_the_hardware_in_turn_and_rarely(gpu: 
 
 
 def test_a_configuration_that_is_not_launched_again_holds_up_no_other(gpu: FakeHardware) -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         launch(2512)
         launch(2512)  # counted; it wants samples from now on
         for _ in range(100):
@@ -160,21 +160,21 @@ def test_a_configuration_that_is_not_launched_again_holds_up_no_other(gpu: FakeH
 
 
 def test_launches_of_one_grid_are_observed_and_the_others_recorded(gpu: FakeHardware) -> None:
-    with session(hardware=["counters"]) as prof:
+    with session(evidence=["counters"]) as prof:
         for _ in range(8):
             for n in (2500, 4500):
                 launch(n)
     assert observed(prof) == {"counters": PASSES}
     assert len(prof.launches) == 16 - PASSES
-    assert prof.metadata["hardware"]["not_measured"] == []
+    assert prof.metadata["evidence"]["not_measured"] == []
 
 
 def test_of_the_tensors_of_observed_launches_the_largest_sizes_are_kept(gpu: FakeHardware) -> None:
-    with session(hardware=["counters"]) as prof:
+    with session(evidence=["counters"]) as prof:
         for n in (2500, 2501, 2506, 2503, 2502):
             launch(n)
     assert observed(prof) == {"counters": PASSES}
-    (sizes,) = (set(each["bytes"].values()) for each in prof.metadata["hardware"]["tensors"])
+    (sizes,) = (set(each["bytes"].values()) for each in prof.metadata["evidence"]["tensors"])
     assert sizes == {4 * 2506}
 
 
@@ -188,22 +188,22 @@ def test_tensors_of_which_nothing_is_known_are_launched_all_the_same(gpu: FakeHa
             return int(X.data_ptr())
 
     out = torch.empty(50)
-    with session(hardware=["counts"]) as prof:
+    with session(evidence=["counts"]) as prof:
         for _ in range(3):
             out.zero_()
             add_kernel[(1,)](Foreign(), X, out, 40, BLOCK=1024)
     assert torch.equal(out[:40], 2 * X)
     assert observed(prof) == {"counts": 1}
-    (entry,) = prof.metadata["hardware"]["tensors"]
+    (entry,) = prof.metadata["evidence"]["tensors"]
     assert entry["bytes"] == {"y_ptr": 160, "out_ptr": 200}
 
 
 def test_integers_that_change_between_passes_are_noted(gpu: FakeHardware) -> None:
-    with session(hardware=["counters"]) as prof:
+    with session(evidence=["counters"]) as prof:
         for n in (2500, 2501, 2502, 2503, 2505):
             launch(n)
     assert observed(prof) == {"counters": PASSES}
-    (note,) = prof.metadata["hardware"]["not_measured"]
+    (note,) = prof.metadata["evidence"]["not_measured"]
     assert note.startswith(f"{NAME}: integer arguments changed")
 
 
@@ -218,7 +218,7 @@ def test_a_held_binary_and_threads_lose_no_launch(gpu: FakeHardware) -> None:
         for _ in range(5):
             bare[(1, 1, 1)](X, X, out, 40, 1024)
 
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -230,11 +230,11 @@ def test_a_held_binary_and_threads_lose_no_launch(gpu: FakeHardware) -> None:
 
 
 def test_too_few_launches_are_said(gpu: FakeHardware) -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(4):
             launch()
     assert observed(prof) == {"counts": 1, "samples": 2}
-    assert prof.metadata["hardware"]["not_measured"] == [
+    assert prof.metadata["evidence"]["not_measured"] == [
         f"no {each} of a configuration that had too few launches: {NAME}" for each in ("counters", "samples")
     ]
 
@@ -243,7 +243,7 @@ def test_beside_a_capture_nothing_is_observed(gpu: FakeHardware) -> None:
     class Graphs:
         capturing = True
 
-    with parts_of_session(hardware=["counts"]) as parts:
+    with parts_of_session(evidence=["counts"]) as parts:
         graphs = parts.observing.graphs = Graphs()  # type: ignore[assignment]
         launch()
         launch()
@@ -251,41 +251,41 @@ def test_beside_a_capture_nothing_is_observed(gpu: FakeHardware) -> None:
         launch()
         metadata, _ = parts.so_far()
         assert len(parts.recorder.log) == 2
-    assert metadata["hardware"]["kernels"][NAME] == {"counts": 1}
-    (said,) = metadata["hardware"]["not_measured"]
+    assert metadata["evidence"]["kernels"][NAME] == {"counts": 1}
+    (said,) = metadata["evidence"]["not_measured"]
     assert said.startswith("1 launch ")
     assert "CUDA graph" in said
 
 
 def test_launches_that_cannot_be_observed_are_recorded(gpu: FakeHardware, ran: list[str]) -> None:
     gpu.captured = True
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(80):
             launch()
     assert ran == ["recorded"] * 80
-    assert any("launches could not be observed" in note for note in prof.metadata["hardware"]["not_measured"])
+    assert any("launches could not be observed" in note for note in prof.metadata["evidence"]["not_measured"])
 
 
 def test_the_emulator_records_all_and_notes_nothing() -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(5):
             launch()
     assert len(prof.launches) == 5
     assert prof.metadata["notes"] == []
-    assert prof.metadata["hardware"]["kernels"] == {}
+    assert prof.metadata["evidence"]["kernels"] == {}
     assert set(prof.counters["metric"]) == {"distinct sectors"}
-    assert set(prof.counts["launches"]) == {5}  # as without hardware=
+    assert set(prof.counts["launches"]) == {5}  # as without evidence=
     assert set(prof.samples["binary"]) == {"bare"}
 
 
 def test_without_permission_all_is_recorded(gpu: FakeHardware, ran: list[str]) -> None:
     gpu.cupti.fails = dict.fromkeys(("cuptiSassMetricsSetConfig", "cuptiProfilerInitialize"), 35)
     gpu.probe.fails.add("open")
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(5):
             launch()
     assert ran == ["recorded"] * 5
-    missing = prof.metadata["hardware"]["not_measured"]
+    missing = prof.metadata["evidence"]["not_measured"]
     assert [note.partition(":")[0] for note in missing] == ["no counters", "no counts", "no samples"]
     assert set(missing) <= set(prof.metadata["notes"])
 
@@ -297,7 +297,7 @@ def test_a_binary_that_cannot_be_loaded_again_is_not_sampled(
         raise MemoryError("no disk")
 
     monkeypatch.setattr(observing, "recompile", fail)
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(6):
             launch()
     assert observed(prof) == {"counts": 1, "counters": PASSES}
@@ -305,7 +305,7 @@ def test_a_binary_that_cannot_be_loaded_again_is_not_sampled(
 
 
 def test_a_pause_gives_the_hardware_back_and_ends_nothing(gpu: FakeHardware) -> None:
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(3):
             launch()
         prof.pause()
@@ -318,25 +318,25 @@ def test_a_pause_gives_the_hardware_back_and_ends_nothing(gpu: FakeHardware) -> 
 
 
 def test_the_seconds_are_bounded(gpu: FakeHardware) -> None:
-    with session(hardware={"seconds": 1e-9}) as prof:
+    with session(evidence={"seconds": 1e-9}) as prof:
         for _ in range(5):
             launch()
     assert sum(observed(prof).values()) == 1
-    assert prof.metadata["hardware"]["not_measured"] == ["evidence is incomplete: its 1e-09 s are spent"]
+    assert prof.metadata["evidence"]["not_measured"] == ["evidence is incomplete: its 1e-09 s are spent"]
 
 
 def test_proton_behind_which_nothing_can_sample(gpu: FakeHardware, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observing, "proton_has_sampled", lambda: "Proton's pcsampling has been on")
-    with session(hardware=True) as prof:
+    with session(evidence=True) as prof:
         for _ in range(6):
             launch()
     assert observed(prof) == {"counts": 1, "counters": PASSES}
-    assert prof.metadata["hardware"]["not_measured"] == ["no samples: Proton's pcsampling has been on"]
+    assert prof.metadata["evidence"]["not_measured"] == ["no samples: Proton's pcsampling has been on"]
 
 
 def test_everything_comes_back_when_the_body_raises(gpu: FakeHardware) -> None:
     def body() -> None:
-        with session(hardware=True):
+        with session(evidence=True):
             launch()
             launch()
             raise KeyError("the user's own")
@@ -347,14 +347,14 @@ def test_everything_comes_back_when_the_body_raises(gpu: FakeHardware) -> None:
 
 
 def test_what_is_spooled_comes_back(gpu: FakeHardware, tmp_path: Path) -> None:
-    with session(hardware=True, spool=tmp_path) as prof:
+    with session(evidence=True, spool=tmp_path) as prof:
         for _ in range(8):
             launch()
     loaded = profscope.load(tmp_path)
     for name in ("counts", "counters", "samples"):
         assert len(getattr(loaded, name)) > 0
         assert getattr(loaded, name).equals(getattr(prof, name))
-    assert loaded.metadata["hardware"] == prof.metadata["hardware"]
+    assert loaded.metadata["evidence"] == prof.metadata["evidence"]
 
 
 def test_events_have_cupti_to_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,5 +365,5 @@ def test_events_have_cupti_to_themselves(monkeypatch: pytest.MonkeyPatch) -> Non
         active=SimpleNamespace(get_current_target=lambda: SimpleNamespace(backend="cuda"))
     )
     monkeypatch.setattr(observing, "driver", target)
-    why = observing.machine_here(Gpu(), Options(hardware=True, events=True))  # type: ignore[arg-type]
+    why = observing.machine_here(Gpu(), Options(evidence=True, events=True))  # type: ignore[arg-type]
     assert why == "events=True has CUPTI to itself"

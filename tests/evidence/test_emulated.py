@@ -190,7 +190,7 @@ def test_the_bytes_of_tensors_are_noted_to_the_end_of_their_storage() -> None:
         copy_kernel[(CTAS,)](whole[CTAS * BLOCK :], out, BLOCK=BLOCK)
         copy_kernel[(CTAS,)](whole[2 * CTAS * BLOCK :], out, BLOCK=BLOCK)
 
-    (told,) = counted(launch).metadata["hardware"]["tensors"]
+    (told,) = counted(launch).metadata["evidence"]["tensors"]
     assert told["kernel"] == "copy_kernel"
     assert told["bytes"] == {"x_ptr": 2 * 4 * CTAS * BLOCK, "out_ptr": 4 * CTAS * BLOCK}
 

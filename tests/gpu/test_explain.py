@@ -31,5 +31,5 @@ def test_tiny_ctas() -> None:
     assert (tries["same_results"] == "bit-equal").all()
     assert "BLOCK=1024" in found.best
     assert "us, bare" in repr(found)
-    hardware = found.profile.metadata["hardware"]
-    assert len(found.profile.counters) or hardware["not_measured"]
+    evidence = found.profile.metadata["evidence"]
+    assert len(found.profile.counters) or evidence["not_measured"]

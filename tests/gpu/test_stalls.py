@@ -50,7 +50,7 @@ def dots_kernel(a_ptr, b_ptr, c_ptr, rounds, BLOCK: tl.constexpr, K: tl.constexp
 def top_stall(launch: Callable[[], Any]) -> tuple[str, float, str]:
     """The reason that most waiting warps have, its share, and the source that is blamed for most of it."""
     launch()
-    with profscope.session(instrument="light", hardware=["samples"] if DEVICE == "cuda" else False) as prof:
+    with profscope.session(instrument="light", evidence=["samples"] if DEVICE == "cuda" else False) as prof:
         for _ in range(LAUNCHES):
             launch()
     waiting = prof.samples[~prof.samples["stall"].isin(ISSUES)]

@@ -24,7 +24,7 @@ def test_clean_kernels_are_mostly_to_be_trusted() -> None:
             continue
         inputs = case.inputs("cuda")
         case.launch(inputs)
-        with profscope.session(backend="gpu", ctas=64, hardware=True) as prof:
+        with profscope.session(backend="gpu", ctas=64, evidence=True) as prof:
             for _ in range(LAUNCHES):
                 case.launch(inputs)
         verdicts[case.name] = prof.verdict

@@ -118,7 +118,7 @@ def test_names_that_assembly_gives_to_a_whole_function_are_there_once(assembly: 
         ({}, False),
         ({"ctas": 64}, True),
         ({"ctas": [3]}, True),
-        ({"ctas": 64, "hardware": True}, True),
+        ({"ctas": 64, "evidence": True}, True),
     ],
 )
 def test_when_there_is_one(options: dict[str, Any], has_one: bool) -> None:

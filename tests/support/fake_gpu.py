@@ -34,7 +34,7 @@ class FakeHardware(FakeMachine):
         """In place of the GPU that there is not."""
 
         def here(machine: Backend, options: Options) -> FakeHardware | str:
-            return self if options.evidence.witnesses else ""
+            return self if observing.instruments(options) else ""
 
         def open_witnesses(
             which: Sequence[str], added: Sequence[str], reload: Callable[[Subject], str]

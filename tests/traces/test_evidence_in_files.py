@@ -25,13 +25,13 @@ KEY = "the key"
 KERNEL = "matmul_kernel"
 
 
-def of_hardware(kernel: str = KERNEL) -> Evidence:
+def taken_of(kernel: str = KERNEL) -> Evidence:
     own = {"kernel": kernel, "key": KEY}
     return evidence([counted("gather", **own)], [], [values("gather", **own)])
 
 
-EVIDENCE = of_hardware()
-HARDWARE = {
+EVIDENCE = taken_of()
+ENTRY = {
     "kernels": {KERNEL: {"counts": 1, "counters": 12}},
     "added_s": 0.5,
     "not_measured": ["no samples: x"],
@@ -39,7 +39,7 @@ HARDWARE = {
 }
 SPANS = regular_profile(launches=2, ctas=2, warps=2, iterations=2)
 TABLES = with_evidence(
-    replace(SPANS.tables, metadata={**SPANS.metadata, "hardware": HARDWARE}),
+    replace(SPANS.tables, metadata={**SPANS.metadata, "evidence": ENTRY}),
     EVIDENCE,
 )
 PROFILE = Profile.of(TABLES)
@@ -61,7 +61,7 @@ def test_tables_come_back(suffix: str, tmp_path: Path) -> None:
 
 def test_a_spool_keeps_what_was_stated_last_in_the_numbers_of_its_launches(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, {"backend": "gpu", "tool": "profscope"})
-    for stated in (of_hardware("another"), EVIDENCE):
+    for stated in (taken_of("another"), EVIDENCE):
         writer.evidence(stated)
     writer.close()
     loaded = profscope.load(writer.path)
@@ -83,13 +83,13 @@ def test_counts_of_ranks_add_up_and_counters_are_of_the_first() -> None:
     assert whole.counts["executed"].sum() == 2 * PROFILE.counts["executed"].sum()
     assert set(whole.counts["launches"]) == {2}
     assert whole.counters.equals(PROFILE.counters)
-    assert whole.metadata["hardware"] == {**HARDWARE, "kernels": {KERNEL: {"counts": 2, "counters": 24}}}
+    assert whole.metadata["evidence"] == {**ENTRY, "kernels": {KERNEL: {"counts": 2, "counters": 24}}}
 
 
 def test_what_one_rank_could_not_measure_has_its_number() -> None:
-    other = replace(TABLES, metadata={**TABLES.metadata, "hardware": {**HARDWARE, "not_measured": []}})
+    other = replace(TABLES, metadata={**TABLES.metadata, "evidence": {**ENTRY, "not_measured": []}})
     parts = [Part(TABLES, "rank0.json", 0), Part(other, "rank1.json", 1)]
-    assert merged(parts).metadata["hardware"]["not_measured"] == ["rank 0: no samples: x"]
+    assert merged(parts).metadata["evidence"]["not_measured"] == ["rank 0: no samples: x"]
 
 
 def test_a_part_has_the_evidence_of_its_kernels() -> None:

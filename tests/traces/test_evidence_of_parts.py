@@ -46,7 +46,7 @@ def test_a_part_is_not_judged(tmp_path: Path, part: dict[str, Any], said: str) -
     told = [*findings.attrs["not_measured"], *chosen.lines().attrs["not_measured"]]
     told += [*chosen.limits().attrs["not_measured"], *chosen.breakdown().attrs["not_measured"]]
     told += chosen.report()["not_measured"]
-    assert not [text for text in told if "hardware=True" in text]
+    assert not [text for text in told if "evidence=True" in text]
     chosen.save(tmp_path / "part.pftrace")
     assert profscope.load(tmp_path / "part.pftrace").findings().attrs["clean"] == findings.attrs["clean"]
 

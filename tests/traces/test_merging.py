@@ -83,7 +83,7 @@ def test_two_parts_are_the_whole(whole: Profile) -> None:
         {
             "baseline": {"kernels": None},
             "kernels": {"matmul_kernel": {"recorded": {"ctas": None, "sample": None}}},
-            "hardware": {"added_s": None, "kernels": None, "not_measured": None},
+            "evidence": {"added_s": None, "kernels": None, "not_measured": None},
         },
     ],
 )

@@ -163,9 +163,9 @@ def test_a_trace_with_changed_metadata_answers_or_is_refused(
         (("kernels",), {"k": None}, "metadata['kernels']['k'] that is no object"),
         (("notes",), 5, "is no trace that can be read: it has metadata['notes'] that is no list"),
         (("sources", 0, "line"), "x", "that is 'x'"),
-        (("hardware",), {"added_s": "long"}, "metadata['hardware']['added_s'] that is 'long'"),
-        (("hardware",), {"tensors": [{"kernel": "k", "key": ""}]}, "without bytes"),
-        (("hardware",), {"tensors": [{"kernel": "k", "key": "", "bytes": {"a": -1}}]}, "that is -1"),
+        (("evidence",), {"added_s": "long"}, "metadata['evidence']['added_s'] that is 'long'"),
+        (("evidence",), {"tensors": [{"kernel": "k", "key": ""}]}, "without bytes"),
+        (("evidence",), {"tensors": [{"kernel": "k", "key": "", "bytes": {"a": -1}}]}, "that is -1"),
     ],
 )
 def test_what_is_wrong_is_named(

@@ -24,7 +24,7 @@ from tests.support.sessions import launch_add, session
 
 DATA = Path(__file__).parents[1] / "data"
 MATMUL = DATA / "diff" / "matmul-1-stage.pftrace.gz"
-NO_SAMPLES = "unknown: no PC samples: `profscope run --hardware true` takes some"
+NO_SAMPLES = "unknown: no PC samples: `profscope run --evidence true` takes some"
 
 
 def first_screen(profile: Profile) -> list[str]:
@@ -78,7 +78,7 @@ def test_an_emulated_kernel_is_of_the_model_and_needs_no_samples() -> None:
     text = " ".join(drawn(prof, 80))
     assert "(from CTA times and the cost model)" in text
     assert "idle-sms" in text
-    assert "hardware" not in text
+    assert "evidence" not in text
 
 
 def test_an_emulated_kernel_without_samples_has_no_advice_of_a_gpu() -> None:
@@ -87,7 +87,7 @@ def test_an_emulated_kernel_without_samples_has_no_advice_of_a_gpu() -> None:
     bare = Profile.of(replace(prof.tables, samples=prof.tables.samples.iloc[:0], df=prof.tables.df.iloc[:0]))
     text = " ".join(drawn(bare, 80))
     assert "unknown" in text
-    assert "hardware" not in text
+    assert "evidence" not in text
 
 
 def test_a_part_of_launches_has_none() -> None:

@@ -16,14 +16,14 @@ from tests.support.option_examples import example
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("session(hardware=True) takes some", "`profscope run --hardware true` takes some"),
+        ("session(evidence=True) takes some", "`profscope run --evidence true` takes some"),
         ("session(instrument='heavy'), which", "`profscope run --instrument heavy`, which"),
         ("with wait=True launches wait", "with --wait launches wait"),
         ("of 32 CTAs (ctas=64), of 2 (ctas=0.5)", "of 32 CTAs (--ctas 64), of 2 (--ctas 0.5)"),
         ("also with every=n; collectives() needs none", "also with --every n; collectives() needs none"),
         ("ctas= names none of the 4 CTAs", "--ctas names none of the 4 CTAs"),
         ("pass `vary=` to try; limit_s=3", "pass `--vary` to try; --limit-s 3"),
-        ("hardware=['counts', 'samples'].", "--hardware counts,samples."),
+        ("evidence=['counts', 'samples'].", "--evidence counts,samples."),
         # What has no flag, and what is no option.
         (
             "session(baseline=); a larger memory= holds more",

@@ -63,7 +63,7 @@ def test_samples_stay_where_whole_variants_are_chosen() -> None:
 def test_what_was_not_measured_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SPANS.save(tmp_path / "t.json")
     assert main([str(tmp_path / "t.json"), "--show", "lines"]) == 0
-    assert "no samples: `profscope run --hardware true` takes some" in capsys.readouterr().out
+    assert "no samples: `profscope run --evidence true` takes some" in capsys.readouterr().out
 
 
 def test_a_line_of_another_file_says_so() -> None:

@@ -44,4 +44,4 @@ def test_limits_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_no_limits_say_what_would_give_some(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(MATMUL), "--show", "limits"]) == 1
-    assert "no limits are known: `profscope run --hardware true` measures what" in capsys.readouterr().err
+    assert "no limits are known: `profscope run --evidence true` measures what" in capsys.readouterr().err

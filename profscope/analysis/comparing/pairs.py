@@ -23,7 +23,7 @@ GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 # Options that choose launches, and where they go, and do not change binaries.
 _BESIDE: Final = (
-    "kernels", "every", "memory", "spool", "sources", "backend", "baseline", "hardware",
+    "kernels", "every", "memory", "spool", "sources", "backend", "baseline", "evidence",
 )  # fmt: skip
 _SHOWN_KERNELS: Final = 4
 _SHOWN_NAMES: Final = 6
@@ -127,7 +127,7 @@ def _groups(tables: Tables) -> dict[str, list[LaunchGroup]]:
     launches = tables.launches
     rows = launches[["kernel", "variant", *GRID]].drop_duplicates()
     described = tables.metadata.get("variants") or {}
-    told = (tables.metadata.get("hardware") or {}).get("tensors") or []
+    told = (tables.metadata.get("evidence") or {}).get("tensors") or []
     tensors = {(each["kernel"], each["key"]): each["bytes"] for each in told}
     grids = Counter(zip(rows["kernel"], rows["variant"], strict=True))
     groups: dict[str, list[LaunchGroup]] = {}

@@ -53,7 +53,7 @@ def not_measured(
     if not len(tables.samples):
         said.append(f"lines.share_samples, samples, stalls: {refused or 'no samples were taken'}")
     if tables.counters.empty:
-        said.append(f"limits: {refused or 'no counters were taken (session(hardware=True))'}")
+        said.append(f"limits: {refused or 'no counters were taken (session(evidence=True))'}")
     if not tables.metadata.get("sources"):
         said.append("source, lines.source: no source was kept")
     return said + _of_times(tables) + ([] if summary is None else _of_copies(summary))

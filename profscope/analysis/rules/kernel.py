@@ -28,9 +28,9 @@ from profscope.instrument_passes.kept_text import unpacked
 __all__ = ["ACCESSES", "DOTS", "FROM_GLOBAL", "WITNESSES", "Kernel", "divisions", "kernel_of", "missing"]
 
 WITNESSES: Final = {
-    "counters": "hardware counters: session(hardware=True) reads them",
-    "counts": "instruction counts: session(hardware=True) takes them",
-    "samples": "PC samples: too few or none; session(hardware=True) takes them",
+    "counters": "hardware counters: session(evidence=True) reads them",
+    "counts": "instruction counts: session(evidence=True) takes them",
+    "samples": "PC samples: too few or none; session(evidence=True) takes them",
     "ttgir": "TTGIR: the profile has none that can be read",
     "ctas": "CTAs: when they ran is unknown",
 }
@@ -151,7 +151,7 @@ class Kernel:
     def tensor_bytes(self) -> dict[int, int]:
         """By the position of an argument of the kernel, the bytes of its tensor. Tuples and descriptors are
         several arguments each: those behind one are unknown."""
-        told = (self.analysis.tables.metadata.get("hardware") or {}).get("tensors") or ()
+        told = (self.analysis.tables.metadata.get("evidence") or {}).get("tensors") or ()
         of = self.analysis.kernel, self.analysis.configuration.get("key")
         sizes: Mapping[str, int] = next(
             (each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {}

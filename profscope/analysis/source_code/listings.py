@@ -107,7 +107,7 @@ def _sass(tables: Tables, kernel: str, variant: int) -> Listing:
         return Listing({}, [f"{kernel}: its SASS cannot be read: {error}"])
     if instructions is None:
         return Listing(
-            {}, [f"{kernel}: this profile has no SASS: session(hardware=True) keeps that of what it samples"]
+            {}, [f"{kernel}: this profile has no SASS: session(evidence=True) keeps that of what it samples"]
         )
     samples = tables.samples
     mine = samples[(samples["kernel"] == kernel) & (samples["variant"] == variant)]

@@ -120,7 +120,7 @@ def test_a_bar_adds_up_to_the_time_of_the_kernel(tmp_path: Path) -> None:
     assert sum(map(float, re.findall(r"width:([\d.]+)%", bar))) == pytest.approx(100.0)
     for name, share in profile.report()["kernels"][0]["account"]["shares"].items():
         assert re.search(rf'title="{name} ({100 * share:.0f}|\d+\.\d) %"', bar)
-    assert "no PC samples: session(hardware=True) takes some" in page
+    assert "no PC samples: session(evidence=True) takes some" in page
 
 
 def test_the_source_stands_in_it_as_text(matmul: Page) -> None:

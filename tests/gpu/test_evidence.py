@@ -1,4 +1,4 @@
-"""`session(hardware=)` on a real GPU: what is observed, equal results, and that nothing stands still."""
+"""`session(evidence=)` on a real GPU: what is observed, equal results, and that nothing stands still."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fault_kernel(x_ptr, far):
 x = torch.zeros(32, device="cuda")
 fault_kernel[(1,)](x, 0)
 try:
-    with profscope.session(hardware=True):
+    with profscope.session(evidence=True):
         fault_kernel[(1,)](x, 0)
         for _ in range(LAUNCHES):
             fault_kernel[(1,)](x, 2)
@@ -85,18 +85,18 @@ def matmul() -> torch.Tensor:
 
 
 def observed(prof: profscope.Session, kernel: str) -> dict[str, int]:
-    launches: dict[str, int] = prof.metadata["hardware"]["kernels"].get(kernel, {})
+    launches: dict[str, int] = prof.metadata["evidence"]["kernels"].get(kernel, {})
     return launches
 
 
 def missing(prof: profscope.Session) -> list[str]:
-    texts: list[str] = prof.metadata["hardware"]["not_measured"]
+    texts: list[str] = prof.metadata["evidence"]["not_measured"]
     return texts
 
 
 @pytest.fixture(scope="module", autouse=True)
 def counters_may_be_read() -> None:
-    with profscope.session(hardware=["counts"]) as prof:
+    with profscope.session(evidence=["counts"]) as prof:
         for _ in range(2):
             launch_add()
     if not len(prof.counts):
@@ -106,7 +106,7 @@ def counters_may_be_read() -> None:
 @pytest.fixture(scope="module")
 def both() -> profscope.Session:
     """A session with an add that is bound by DRAM and a matmul, in turn, until both are observed."""
-    with profscope.session(ctas=64, hardware={"seconds": 60}) as prof:
+    with profscope.session(ctas=64, evidence={"seconds": 60}) as prof:
         for _ in range(ROUNDS):
             assert torch.equal(launch_add(LARGE), expected(LARGE))
             assert (matmul() == SIZE / 4).all()
@@ -121,7 +121,7 @@ def test_all_evidence_comes_of_at_most_16_launches(both: profscope.Session) -> N
         assert 0 < launches["counters"] <= MOST - 4
         assert len(both.launches[both.launches["kernel"] == kernel]) == ROUNDS - sum(launches.values())
     assert validate(both.profile.tables) == []
-    print("added", both.metadata["hardware"]["added_s"], "s")
+    print("added", both.metadata["evidence"]["added_s"], "s")
 
 
 def test_counts_and_counters_agree(both: profscope.Session) -> None:
@@ -164,7 +164,7 @@ def test_a_gather_is_told_by_its_line() -> None:
     x = torch.randn(1 << 20, device="cuda")
     index = torch.randperm(1 << 20, device="cuda").to(torch.int32)
     out = torch.empty_like(x)
-    with profscope.session(hardware=["counts"]) as prof:
+    with profscope.session(evidence=["counts"]) as prof:
         for _ in range(3):
             gather_kernel[(1024,)](x, index, out, BLOCK=1024)
     assert torch.equal(out, x[index.long()])
@@ -175,7 +175,7 @@ def test_a_gather_is_told_by_its_line() -> None:
 
 def test_a_users_metric_is_counted() -> None:
     metric = "lts__t_sectors_op_red.sum"
-    with profscope.session(hardware=[f"counters:{metric}"]) as prof:
+    with profscope.session(evidence=[f"counters:{metric}"]) as prof:
         for _ in range(16):
             launch_add()
     assert missing(prof) == []
@@ -183,32 +183,32 @@ def test_a_users_metric_is_counted() -> None:
     assert row["value"] == 0
 
 
-@pytest.mark.parametrize("hardware", [["samples"], ["counters"], True], ids=str)
-def test_session_after_session_whatever_is_loaded_between(hardware: Any) -> None:
+@pytest.mark.parametrize("evidence", [["samples"], ["counters"], True], ids=str)
+def test_session_after_session_whatever_is_loaded_between(evidence: Any) -> None:
     for block in (256, 512, 1024):
         add_kernel.device_caches.clear()
         x = torch.rand(1 << 22, device="cuda")
-        with profscope.session(hardware=hardware) as prof:
+        with profscope.session(evidence=evidence) as prof:
             for _ in range(18):
                 add_kernel[((1 << 22) // block,)](x, x, x, 1 << 22, BLOCK=block)
         assert missing(prof) == []
-        if hardware is True:
+        if evidence is True:
             assert all(len(table) for table in (prof.counts, prof.samples, prof.counters))
 
 
 def test_many_configurations_share_the_hardware() -> None:
     x = torch.rand(1 << 22, device="cuda")
-    with profscope.session(hardware=True, ctas=64) as prof:
+    with profscope.session(evidence=True, ctas=64) as prof:
         for _ in range(80):  # 4 launches of all together, then 12 passes of one after the other
             for block in (128, 256, 512, 1024, 2048):
                 add_kernel[((1 << 22) // block,)](x, x, x, 1 << 22, BLOCK=block)
     for table in (prof.counts, prof.samples, prof.counters):
         assert set(table["variant"]) == set(range(5)), missing(prof)
-    print("five configurations added", prof.metadata["hardware"]["added_s"], "s")
+    print("five configurations added", prof.metadata["evidence"]["added_s"], "s")
 
 
 def test_a_pause_gives_the_hardware_back() -> None:
-    with profscope.session(hardware=True) as prof:
+    with profscope.session(evidence=True) as prof:
         for _ in range(7):
             launch_add(1 << 22)
         prof.pause()
@@ -235,7 +235,7 @@ def test_kernels_that_wait_for_one_another_go_on() -> None:
 
     spins = 50_000_001  # about half a minute; odd as 11 is, so that one binary does for both
     pair(11)
-    with profscope.session(hardware=True, instrument="light") as prof:
+    with profscope.session(evidence=True, instrument="light") as prof:
         pair(11)  # all are compiled and loaded, which waits for what runs
         torch.cuda.synchronize()
         begun = time.monotonic()
@@ -255,7 +255,7 @@ def test_kernels_that_wait_for_one_another_go_on() -> None:
 
 def test_captured_launches_are_recorded_and_not_observed() -> None:
     x = torch.zeros(1024, device="cuda")
-    with profscope.session(hardware=True) as prof:
+    with profscope.session(evidence=True) as prof:
         for _ in range(2):
             add_kernel[(1,)](x, x, x, 1024, BLOCK=1024)
         torch.cuda.synchronize()
@@ -275,7 +275,7 @@ def test_captured_launches_are_recorded_and_not_observed() -> None:
 @pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
 def test_beside_torchs_profiler_nothing_is_observed_and_all_is_recorded() -> None:
     activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as inside, profscope.session(hardware=True) as prof:
+    with torch.profiler.profile(activities=activities) as inside, profscope.session(evidence=True) as prof:
         for _ in range(100):
             launch_add()
         torch.cuda.synchronize()
@@ -301,13 +301,13 @@ def test_a_compiled_model(mode: str) -> None:
         bare = compiled(x).clone()
         for _ in range(3):
             compiled(x)
-        with profscope.session(hardware=True, wait=True) as prof:
+        with profscope.session(evidence=True, wait=True) as prof:
             for _ in range(30):
                 torch.compiler.cudagraph_mark_step_begin()
                 assert torch.equal(compiled(x), bare)
     _allocation._allocator.set(allocator)  # Inductor leaves its own
     torch._dynamo.reset()
-    print(mode, prof.metadata["hardware"])
+    print(mode, prof.metadata["evidence"])
     if mode == "default":
         kernels = set(prof.launches["kernel"])
         assert kernels
@@ -338,13 +338,13 @@ def run_program(text: str, folder: Path, *flags: str) -> profscope.Profile:
     return profscope.load(trace)
 
 
-@pytest.mark.parametrize(("flags", "counted"), [((), True), (("--no-hardware",), False)])
+@pytest.mark.parametrize(("flags", "counted"), [((), True), (("--no-evidence",), False)])
 def test_a_whole_program_has_it_unless_told_otherwise(
     flags: tuple[str, ...], counted: bool, tmp_path: Path
 ) -> None:
     text = "from tests.support.on_gpu import launch_add\nfor _ in range(40):\n    launch_add(1 << 22)\n"
     loaded = run_program(text, tmp_path, *flags)
-    assert (len(loaded.counters) > 0) is counted, loaded.metadata.get("hardware")
+    assert (len(loaded.counters) > 0) is counted, loaded.metadata.get("evidence")
 
 
 def test_a_run_under_a_budget_flushes_while_it_lasts(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ def test_while_other_threads_launch() -> None:
         thread.start()
     try:
         for _ in range(3):
-            with profscope.session(hardware=True):
+            with profscope.session(evidence=True):
                 for _ in range(30):
                     assert torch.equal(launch_add(1 << 22), expected(1 << 22))
     finally:
@@ -392,7 +392,7 @@ def test_while_other_threads_launch() -> None:
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs")
 def test_each_gpu_is_asked() -> None:
-    with profscope.session(hardware={"seconds": 60}) as prof:
+    with profscope.session(evidence={"seconds": 60}) as prof:
         for _ in range(20):
             for device in (0, 1):
                 with torch.cuda.device(device):
