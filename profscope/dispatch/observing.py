@@ -26,6 +26,7 @@ from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
 from profscope.dispatch.configurations import Binary, Configuration, Configurations
+from profscope.dispatch.own_counts import OwnCounts
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
     from profscope.emulator.program import Program
     from profscope.evidence.tables import Evidence
 
-__all__ = ["STREAM", "EmulatedCounts", "Observing", "instruments", "machine_here", "proton_has_sampled"]
+__all__ = [
+    "STREAM", "EmulatedCounts", "Observing", "driver_here", "instruments", "machine_here", "proton_has_sampled",
+]  # fmt: skip
 
 STREAM: Final = 3  # among the arguments of Triton's launchers
 _INSTRUMENTS: Final = ("counts", "samples", "counters")
@@ -77,7 +80,9 @@ class _Observed:
 class Observing:
     """Installed for the length of a session.
 
-    machine: the GPU, or why nothing can be observed. graphs: None if there are none.
+    machine: the GPU, or why nothing can be observed. graphs: None if there are none. driver: of a GPU whose
+    kernels can count by themselves, None if there is none. They do if `evidence=` names records, and where
+    counts are asked for and refused.
     """
 
     def __init__(
@@ -86,9 +91,10 @@ class Observing:
         launches: RecordedLaunches,
         graphs: Graphs | None,
         machine: Driver | str,
+        driver: Driver | None = None,
     ) -> None:
-        which, (_, metrics, seconds) = instruments(options), options.evidence_asked
-        self._asked = bool(which)
+        which, (asked, metrics, seconds) = instruments(options), options.evidence_asked
+        self._asked = bool(which) or "records" in asked
         self._metrics = metrics
         self._why = machine if isinstance(machine, str) else ""
         self._launches = launches
@@ -97,7 +103,11 @@ class Observing:
         self._lock = threading.Lock()
         self._tables: tuple[tuple[int, ...], Evidence] | None = None  # of so many results
         self._observer: Observer | None = None
-        if not isinstance(machine, str):
+        self._counts_asked, self._records_asked = "counts" in asked, "records" in asked
+        self._own = None
+        if driver is not None and (self._counts_asked or self._records_asked):
+            self._own = OwnCounts(driver, seconds)
+        if not isinstance(machine, str) and which:
             proton = proton_has_sampled() if "samples" in which else ""
             own = [each for each in which if not proton or each != "samples"]
             self._observer = Observer(machine, open_witnesses(own, metrics, self._reload), seconds)
@@ -107,7 +117,7 @@ class Observing:
     @property
     def observes(self) -> bool:
         """Whether there is anything to observe with."""
-        return self._observer is not None
+        return self._observer is not None or self._own is not None
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -132,11 +142,17 @@ class Observing:
 
     def close(self) -> None:
         """The session has ended."""
+        if self._own is not None:
+            self._own.close()
         if self._observer is not None:
             self._observer.close()
 
     def is_done(self, configuration: Configuration) -> bool:
         """Whether no launch of the configuration need be observed any more."""
+        return self._is_observed(configuration) and self._is_counted(configuration)
+
+    def _is_observed(self, configuration: Configuration) -> bool:
+        """Whether the hardware's instruments need none."""
         if self._observer is None:
             return True
         observed = self._observed.get(configuration)
@@ -148,23 +164,39 @@ class Observing:
             or not self._observer.wants(observed.subject)
         )
 
+    def _is_counted(self, configuration: Configuration) -> bool:
+        """Whether it need not count by itself."""
+        if self._own is None or not (self._records_asked or self._counts_refused):
+            return True
+        observed = self._observed.get(configuration)
+        return observed is not None and (
+            observed.others >= _MOST_OTHERS or self._own.is_done(observed.subject)
+        )
+
+    @property
+    def _counts_refused(self) -> str:
+        """Why the hardware's instruments count nothing that is asked for; "" if they do."""
+        if not self._counts_asked:
+            return ""
+        return self._why if self._observer is None else self._observer.refused("counts")
+
     def wants(self, configuration: Configuration) -> bool:
         """Whether the next launch of a configuration that is not done should be observed.
 
         While a CUDA graph is being captured none is: to wait for the GPU would break the capture.
         """
-        observer = self._observer
-        assert observer is not None
         if self.graphs is not None and self.graphs.capturing:
-            observer.skip(CAPTURING)
+            if self._observer is not None:
+                self._observer.skip(CAPTURING)
             return False
         observed = self._observed.get(configuration)
-        return observed is None or not observer.puts_off(observed.subject)
+        if observed is None or self._observer is None or self._is_observed(configuration):
+            return True
+        return not self._observer.puts_off(observed.subject)
 
     def launch(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> bool:
-        """Launch the bare binary under a witness; False if that cannot be, and then nothing was launched."""
-        observer = self._observer
-        assert observer is not None
+        """Launch the bare binary under a witness, or have it count by itself; False if that cannot be, and
+        then nothing was launched."""
         with self._lock:
             observed = self._observed.get(configuration) or self._begin(configuration, bare, arguments)
             if observed.grid != arguments[:STREAM]:
@@ -172,11 +204,15 @@ class Observing:
                 return False
             observed.tensors = largest(observed.tensors, _tensors(bare, arguments))
         observed.changed |= observed.integers != _integers(arguments)
+        if not self._is_observed(configuration):
+            assert self._observer is not None
 
-        def run() -> Any:
-            return (observed.binary or bare).launch(*arguments)
+            def run() -> Any:
+                return (observed.binary or bare).launch(*arguments)
 
-        return observer.observe(observed.subject, arguments[STREAM], run)
+            return self._observer.observe(observed.subject, arguments[STREAM], run)
+        assert self._own is not None
+        return self._own.launch(observed.subject, bare, arguments)
 
     def _begin(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> _Observed:
         build = self._launches.describe(bare.kernel)
@@ -209,14 +245,15 @@ class Observing:
 
     def tables(self) -> Evidence | None:
         """What there is so far; None if that is nothing."""
-        if self._observer is None:
-            return None
         from profscope.evidence.tables import evidence  # here, since pandas takes its time
 
-        results = self._observer.counts(), self._observer.samples(), self._observer.counters()
-        numbers = tuple(len(each) for each in results)
+        observer, own = self._observer, self._own
+        counts = [] if observer is None else observer.counts()
+        counts += [] if own is None else own.results()
+        others = ([], []) if observer is None else (observer.samples(), observer.counters())
+        numbers = tuple(len(each) for each in (counts, *others))
         if any(numbers) and (self._tables is None or self._tables[0] != numbers):
-            self._tables = numbers, evidence(*results, self._metrics)
+            self._tables = numbers, evidence(counts, *others, self._metrics)
         return None if self._tables is None else self._tables[1]
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
@@ -228,24 +265,36 @@ class Observing:
         """
         if not self._asked:
             return {}, []
-        observer = self._observer
-        if observer is None:
-            return {"evidence": {"kernels": {}, "added_s": 0.0, "not_measured": [self._why]}}, []
         kernels: dict[str, Counter[str]] = {}
-        for subject, launches in list(observer.launches.items()):
+        for subject, launches in [] if self._observer is None else list(self._observer.launches.items()):
             kernels.setdefault(subject.kernel, Counter()).update(launches)
+        for subject in [] if self._own is None else self._own.launches:
+            kernels.setdefault(subject.kernel, Counter())["records"] += 1
         by_kernel = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
-        missing = [*observer.notes(), *self._changes(), *self._too_few()]
-        entry = {"kernels": by_kernel, "added_s": round(observer.added_s, 3), "not_measured": missing}
+        missing = [*self._not_measured(), *self._changes(), *self._too_few()]
+        added_s = sum(each.added_s for each in (self._observer, self._own) if each is not None)
+        entry = {"kernels": by_kernel, "added_s": round(added_s, 3), "not_measured": missing}
         entry["tensors"] = of_configurations(
             {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
             for each in list(self._observed.values())
         )
         notes = [
-            f"{name}: {sum(launches.values())} launches ran bare under the hardware's instruments, unrecorded"
+            f"{name}: {sum(launches.values())} launches ran under the hardware's instruments, or counted by "
+            "themselves, unrecorded"
             for name, launches in by_kernel.items()
         ]
-        return {"evidence": entry}, [*notes, *missing]
+        return {"evidence": entry}, [*notes, *(missing if by_kernel or not self._why else ())]
+
+    def _not_measured(self) -> Iterator[str]:
+        """What is missing, and what has taken its place."""
+        if self._observer is not None:
+            yield from self._observer.notes()
+        elif self._why:
+            yield self._why
+        if self._own is not None:
+            if self._counts_refused and self._own.launches:
+                yield "kernels counted their instructions and sectors by themselves instead"
+            yield from self._own.notes()
 
     def _changes(self) -> Iterator[str]:
         for observed in list(self._observed.values()):
@@ -261,19 +310,21 @@ class Observing:
 
     def _too_few(self) -> Iterator[str]:
         """The configurations whose launches have not been enough."""
-        assert self._observer is not None
         kernels: dict[str, dict[str, None]] = {}
         for configuration, observed in list(self._observed.items()):
-            for lacking in [] if self.is_done(configuration) else self._observer.lacks(observed.subject):
+            for lacking in [] if self.is_done(configuration) else self._lacks(configuration, observed):
                 kernels.setdefault(lacking, {})[observed.subject.kernel] = None
         for lacking, names in sorted(kernels.items()):
             more = ", ..." * (len(names) > _SHOWN_KERNELS)
             shown = ", ".join(list(names)[:_SHOWN_KERNELS]) + more
             yield f"no {lacking} of a configuration that had too few launches: {shown}"
 
+    def _lacks(self, configuration: Configuration, observed: _Observed) -> list[str]:
+        found = [] if self._observer is None else self._observer.lacks(observed.subject)
+        return found if self._is_counted(configuration) else [*found, "records"]
+
     def _missed(self, observed: _Observed) -> int:
-        assert self._observer is not None
-        return observed.others + self._observer.missed[observed.subject]
+        return observed.others + (0 if self._observer is None else self._observer.missed[observed.subject])
 
 
 class EmulatedCounts:
@@ -362,6 +413,16 @@ def _tensors(bare: Binary, arguments: tuple[Any, ...]) -> dict[str, int]:
 def instruments(options: Options) -> list[str]:
     """The witnesses that observe a bare launch, of those that a session asks for."""
     return [each for each in options.evidence_asked.witnesses if each in _INSTRUMENTS]
+
+
+def driver_here(machine: Backend) -> Driver | None:
+    """That of a GPU whose kernels can count by themselves."""
+    if machine.device_type != "cuda" or driver.active.get_current_target().backend != "cuda":
+        return None
+    try:
+        return Driver()
+    except SamplerError:  # which `machine_here` tells
+        return None
 
 
 def machine_here(machine: Backend, options: Options) -> Driver | str:

@@ -30,7 +30,7 @@ from profscope.dispatch.budget import Budget, Doors, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
 from profscope.dispatch.inductor import InductorLaunches
-from profscope.dispatch.observing import EmulatedCounts, Observing, machine_here
+from profscope.dispatch.observing import EmulatedCounts, Observing, driver_here, machine_here
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
@@ -61,7 +61,9 @@ class Running:
         self.metadata = _describe(options, machine.metadata()) | dict(more)
         self.recorder = Recorder(options, machine, self.metadata)
         launches, graphs = self.recorder.launches, self.recorder.graphs
-        self.observing = Observing(options, launches, graphs, machine_here(machine, options))
+        self.observing = Observing(
+            options, launches, graphs, machine_here(machine, options), driver_here(machine)
+        )
         opened.callback(self.observing.close)
         self.budget = budget_here(options, machine)
         pairs = pairs_timed(options.baseline, self.budget)

@@ -163,6 +163,10 @@ class Observer:
         """There is no evidence of this kind."""
         self._off[witness] = why
 
+    def refused(self, witness: str) -> str:
+        """Why there is no evidence of this kind; "" if there is, or may be."""
+        return self._off.get(witness, "") or ("" if self.launches else self.why)
+
     def skip(self, why: str) -> None:
         """A launch that was to be observed runs unobserved, at no cost."""
         self.skipped[why] += 1

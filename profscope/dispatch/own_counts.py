@@ -1,0 +1,177 @@
+"""One launch of each configuration counts what it executes, in place of a bare one: no permission is needed.
+
+The PTX of the bare binary gets code that counts (`evidence.own_counts`), ptxas assembles it, and Triton's
+launcher of the bare kernel launches it. Nothing waits for that launch; its counts are read when they are
+asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateError
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from profscope.binaries.rows import instructions_of
+from profscope.compat.assembling import assembly_of
+from profscope.compat.kernels import load
+from profscope.dispatch.configurations import Binary
+from profscope.errors import CompileError, ToolchainError
+from profscope.evidence.cupti import SamplerError
+from profscope.evidence.driver import Driver
+from profscope.evidence.own_counts.counting_ptx import CountingPtx, counting_ptx
+from profscope.evidence.own_counts.loaded import LoadedKernel
+from profscope.evidence.own_counts.reading import counts_of
+from profscope.evidence.subject import CountedLaunch, Subject
+from profscope.threads import WorkerPool
+
+__all__ = ["OwnCounts", "stride"]
+
+_BUILDERS: Final = 2
+_CTAS: Final = 64
+"""About so many count: enough for 2 % where CTAs differ by a sixth."""
+_READ_LIMIT_S: Final = 5.0
+_FUNCTION: Final = 4  # of a launcher's arguments
+
+
+@dataclass(eq=False)
+class _Counting:
+    """A configuration's counting kernel. why: there are no counts, and this is the reason. ctas: of the
+    launch, and how many of these counted."""
+
+    subject: Subject
+    code: CountingPtx
+    built: Future[bytes]
+    why: str = ""
+    loaded: LoadedKernel | None = None
+    context: int = 0
+    ctas: tuple[int, int] = 1, 1
+    result: CountedLaunch | None = field(default=None, repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.why) or self.loaded is not None or self.result is not None
+
+
+class OwnCounts:
+    """seconds: that all of it may keep the program waiting; behind these, kernels are built while the program
+    goes on. added_s: how long it has waited. launches: that counted, by subject."""
+
+    def __init__(self, driver: Driver, seconds: float) -> None:
+        self.added_s = 0.0
+        self._driver = driver
+        self._seconds = seconds
+        self._pool = WorkerPool(_BUILDERS, "profscope-counting")
+        self._counting: dict[Subject, _Counting] = {}
+
+    def is_done(self, subject: Subject) -> bool:
+        """Whether no launch of the subject is needed any more."""
+        known = self._counting.get(subject)
+        return known is not None and known.is_over
+
+    def launch(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> bool:
+        """Launch the counting kernel with the arguments of Triton's launchers; False if that cannot be, or
+        not yet, and then nothing was launched."""
+        with self._timed():
+            known = self._counting.get(subject) or self._begin(subject, bare)
+            if known.is_over:
+                return False
+            try:
+                cubin = known.built.result(max(0.0, self._seconds - self.added_s))
+                self._load(known, cubin, bare, arguments)
+            except LateError:
+                return False
+            except (CompileError, SamplerError) as error:
+                known.why = str(error)
+                return False
+        assert known.loaded is not None
+        grid_and_stream, others = arguments[:_FUNCTION], arguments[_FUNCTION + 2 :]
+        launcher = load(bare.kernel)
+        launcher(*grid_and_stream, known.loaded.function, bare.kernel.packed_metadata, *others)
+        return True
+
+    def results(self) -> list[CountedLaunch]:
+        """Of the launches that have ended."""
+        waiting = [each for each in self._counting.values() if each.loaded is not None]
+        for each in waiting:
+            self._read(each)
+        return [each.result for each in self._counting.values() if each.result is not None]
+
+    @property
+    def launches(self) -> list[Subject]:
+        """Those of which one launch has counted."""
+        return [subject for subject, each in self._counting.items() if each.context]
+
+    def notes(self) -> Iterator[str]:
+        """Why there are no counts of a kernel."""
+        for each in self._counting.values():
+            if each.why:
+                yield f"{each.subject.kernel}: it could not count by itself: {each.why}"
+
+    def close(self) -> None:
+        """Give the memory of all kernels back."""
+        self._pool.shutdown(cancel_futures=True)
+        self.results()
+
+    def _begin(self, subject: Subject, bare: Binary) -> _Counting:
+        code = counting_ptx(subject.ptx)
+        try:
+            built = self._pool.submit(assembly_of(bare.kernel).cubin, code.text)
+        except CompileError as error:
+            built = Future()
+            built.set_exception(error)
+        self._counting[subject] = known = _Counting(subject, code, built)
+        return known
+
+    def _load(self, known: _Counting, cubin: bytes, bare: Binary, arguments: tuple[Any, ...]) -> None:
+        x, y, z = arguments[:3]
+        x *= bare.kernel.metadata.num_ctas
+        every = stride(x, y, z)
+        known.context = self._driver.context()
+        loaded = LoadedKernel(
+            cubin, known.subject.function, int(bare.kernel.metadata.shared), known.code.words
+        )
+        loaded.count_every(every)
+        known.loaded, known.ctas = loaded, (x * y * z, -(-x * y * z // every))
+
+    def _read(self, each: _Counting) -> None:
+        """Keep what a kernel has counted, and unload it."""
+        loaded, subject = each.loaded, each.subject
+        assert loaded is not None
+        try:
+            with self._driver.entered(each.context):
+                if not self._driver.idle(_READ_LIMIT_S):
+                    return
+                words = loaded.words()
+                each.loaded = None
+                loaded.unload()
+            instructions = instructions_of(subject.cubin, subject.ptx)
+        except (SamplerError, ToolchainError) as error:
+            each.loaded, each.why = None, str(error)
+            return
+        if not any(row.ptx_line for row in instructions.rows):
+            each.why = "its binary has no line table"
+            return
+        every, counted = each.ctas
+        pcs, counts = counts_of(each.code, words, instructions, every / counted)
+        each.result = CountedLaunch(subject, pcs, counts, 1)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.added_s += time.perf_counter() - begun
+
+
+def stride(x: int, y: int, z: int) -> int:
+    """Of how many CTAs one counts: so that some `_CTAS` do, and along no axis the same ones each time."""
+    every = max(1, x * y * z // _CTAS)
+    while every > 1 and any(math.gcd(every, size) > 1 for size in (x, y) if size > 1):
+        every += 1
+    return every
