@@ -96,33 +96,34 @@ def _rows(launch: Callable[[], Any], kind: str) -> tuple[pd.DataFrame, Any]:
 def _times_us(launch: Callable[[], Any]) -> tuple[float, float]:
     """Medians of a bare launch, and of one that counts."""
     counting: list[float] = []
-    plain = own_counts.OwnCounts.launch
+    plain = own_counts.load
 
-    def timed(*args: Any) -> bool:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        done = plain(*args)
-        end.record()
-        torch.cuda.synchronize()
-        if done:
-            counting.append(1e3 * begin.elapsed_time(end))
-        return done
+    def timed(kernel: Any) -> Callable[..., None]:
+        launcher = plain(kernel)
 
-    bare = []
-    for _ in range(_ROUNDS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        launch()
-        end.record()
-        torch.cuda.synchronize()
-        bare.append(1e3 * begin.elapsed_time(end))
-    own_counts.OwnCounts.launch = timed  # type: ignore[method-assign, assignment]
+        def run(*args: Any) -> None:
+            torch.cuda.synchronize()
+            counting.append(_us(lambda: launcher(*args)))
+
+        return run
+
+    bare = [_us(launch) for _ in range(_ROUNDS)]
+    own_counts.load = timed  # type: ignore[assignment]
     try:
         for _ in range(3):
             _rows(launch, "records")
     finally:
-        own_counts.OwnCounts.launch = plain  # type: ignore[method-assign]
+        own_counts.load = plain
     return median(bare), median(counting) if counting else float("nan")
+
+
+def _us(launch: Callable[[], Any]) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    launch()
+    end.record()
+    torch.cuda.synchronize()
+    return 1e3 * begin.elapsed_time(end)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from profscope.binaries.listing import Listing, class_of, read_line_tables, read_listing
+from profscope.binaries.listing import (
+    Listing,
+    blocks_of,
+    class_of,
+    flow_of,
+    read_line_tables,
+    read_listing,
+)  # fmt: skip
 from profscope.binaries.ptx import Frame, Ptx, embedded, is_of, read_ptx
 from profscope.binaries.waits import waits_of
 from profscope.instrument_passes.analyses.opclasses import info_of
@@ -21,7 +28,16 @@ from profscope.instrument_passes.functions import Function, checked, functions_i
 from profscope.instrument_passes.ir import Module, Op, parse
 from profscope.instrument_passes.toolchain import disassembled
 
-__all__ = ["Instructions", "Ops", "Row", "SourcePlace", "instructions_in", "instructions_of", "ptx_places"]
+__all__ = [
+    "Instructions",
+    "Ops",
+    "Row",
+    "SourcePlace",
+    "instructions_in",
+    "instructions_of",
+    "ptx_places",
+    "reached_blocks",
+]
 
 _KEPT: Final = 32  # binaries that are not read again
 
@@ -120,6 +136,20 @@ def instructions_of(cubin: bytes, ptx: str, ttgir: str = "", source: str = "") -
         for at, instruction in enumerate(listing.instructions)
     )
     return Instructions(lines.kernel, rows, tuple(notes))
+
+
+def reached_blocks(cubin: bytes) -> list[range]:
+    """The basic blocks of a cubin's kernel that can be reached, in order, as numbers of its instructions.
+
+    Raises ToolchainError as `instructions_of`.
+    """
+    flow, _ = flow_of(_read(cubin).listing)
+    seen, left = {0}, [0]
+    while left:
+        new = {at for at in flow[left.pop()] if at not in seen}
+        seen |= new
+        left += new
+    return [block for block in blocks_of(flow) if block.start in seen]
 
 
 def instructions_in(cubin: Path, ptx: Path) -> Instructions:

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from profscope.evidence.tables import Evidence
 
 __all__ = [
-    "STREAM", "EmulatedCounts", "Observing", "driver_here", "instruments", "machine_here", "proton_has_sampled",
+    "STREAM", "EmulatedCounts", "Observing", "driver_here", "instruments", "machine_here",
+    "proton_has_sampled",
 ]  # fmt: skip
 
 STREAM: Final = 3  # among the arguments of Triton's launchers

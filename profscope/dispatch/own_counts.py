@@ -16,7 +16,7 @@ from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from profscope.binaries.rows import instructions_of
+from profscope.binaries.rows import instructions_of, reached_blocks
 from profscope.compat.assembling import assembly_of
 from profscope.compat.kernels import load
 from profscope.dispatch.configurations import Binary
@@ -150,6 +150,7 @@ class OwnCounts:
                 each.loaded = None
                 loaded.unload()
             instructions = instructions_of(subject.cubin, subject.ptx)
+            blocks = reached_blocks(subject.cubin)
         except (SamplerError, ToolchainError) as error:
             each.loaded, each.why = None, str(error)
             return
@@ -157,7 +158,7 @@ class OwnCounts:
             each.why = "its binary has no line table"
             return
         every, counted = each.ctas
-        pcs, counts = counts_of(each.code, words, instructions, every / counted)
+        pcs, counts = counts_of(each.code, words, instructions.rows, blocks, every / counted)
         each.result = CountedLaunch(subject, pcs, counts, 1)
 
     @contextlib.contextmanager

@@ -1,12 +1,13 @@
 """The words that a counting kernel leaves, as counts of the bare binary's instructions.
 
-An instruction has run as often as the block of the PTX line that it was made of; where ptxas has made several
-copies of that line's access, as it does to unroll a loop, each has its part. What ptxas adds by itself runs
-with the instruction in front of it.
+The instructions of a basic block of SASS have run as often as the block of PTX that most of them come from,
+its accesses above all; where ptxas has made several copies of these accesses, as it does to unroll a loop,
+each has its part. So what ptxas adds itself, such as spills, is counted, too.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from profscope.binaries.rows import Instructions, Row
+from profscope.binaries.rows import Row
 from profscope.evidence.metrics import COUNTS
 from profscope.evidence.own_counts.counting_ptx import COPIES, HIGH, Access, CountingPtx
 
 __all__ = ["Figures", "counted_lines", "counts_of"]
 
 Ints = NDArray[np.int64]
+Key = tuple[int, str, str]
+"""PTX line, kind and space of accesses."""
 
 _LOW: Final = (1 << HIGH) - 1
 _MADE: Final[Mapping[tuple[str, str], frozenset[str]]] = {
@@ -41,7 +44,11 @@ _MADE: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 }
 """By kind and space of an access, the opcodes that it becomes."""
 _LOCAL: Final = ("LDL", "STL")
-_SECTOR: Final = 32
+_SECTOR, _LINE = 32, 128
+_OF_ACCESS: Final = 4  # votes
+_WGMMA: Final = re.compile(r"[HIQ]GMMA\.64x(\d+)x\d+")
+_A_IN_REGISTERS: Final = re.compile(r"GMMA\S*\s+R\d+,\s*R")
+_ROWS, _K_BYTES, _WARPS = 64, 32, 4  # of wgmma: rows of A, bytes of a row, and warps that share it
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Figures:
 
 def counted_lines(
     code: CountingPtx, words: NDArray[np.uint64]
-) -> tuple[dict[int, tuple[int, int]], dict[tuple[int, str, str], Figures]]:
+) -> tuple[dict[int, tuple[int, int]], dict[Key, Figures]]:
     """words: all copies. By word of a block, its warps and lanes; by PTX line, kind and space of accesses
     their figures."""
     copies = words.reshape(COPIES, code.words)
@@ -80,49 +87,72 @@ def counted_lines(
 
 
 def counts_of(
-    code: CountingPtx, words: NDArray[np.uint64], instructions: Instructions, scale: float
+    code: CountingPtx,
+    words: NDArray[np.uint64],
+    rows: Sequence[Row],
+    blocks: Sequence[range],
+    scale: float,
 ) -> tuple[Ints, dict[str, Ints]]:
     """The pcs of the bare binary, ascending, and by column of `metrics.COUNTS` the counts of each.
 
-    words: all copies, of the CTAs that counted. scale: all CTAs of the launch by those.
+    words: all copies, of the CTAs that counted. rows: of `instructions_of`. blocks: of `reached_blocks`.
+    scale: all CTAs of the launch by those that counted.
     """
-    blocks, figures = counted_lines(code, words)
-    rows = sorted(instructions.rows, key=lambda row: row.pc)
-    lines = _lines(rows, code)
-    own = [code.blocks[line - 1] if 0 < line <= len(code.blocks) else -1 for line in lines]
-    made = Counter(key for row in rows for key in _keys(row, figures))
-    copies = _copies(made, figures, code)
+    warps_and_lanes, figures = counted_lines(code, words)
+    keys = [_keys(row, figures) for row in rows]
+    made = Counter(key for each in keys for key in each)
     columns = {name: np.zeros(len(rows)) for name in COUNTS}
-    for at, row in enumerate(rows):
-        warps, lanes = blocks.get(own[at], (0, 0))
-        share = 1.0 / copies.get(own[at], 1)
-        keys = _keys(row, figures)
-        if keys:
-            share = figures[keys[0]].accesses / made[keys[0]]
-        columns["executed"][at] = warps * share
-        columns["threads"][at] = lanes * share
-        for key in keys:
-            moved, part = figures[key], 1.0 / made[key]
-            name = "sectors" if key[2] == "global" else "wavefronts"
-            columns["threads"][at] = moved.lanes * part
-            columns[name][at] = moved.taken * part
-            columns[f"{name}_ideal"][at] = moved.ideal * part
-        if row.opcode.partition(".")[0] in _LOCAL:
-            columns["local_sectors"][at] = columns["threads"][at] * _width(row.opcode) / _SECTOR
+    block = -1  # of PTX
+    for run in blocks:
+        own = _block_of([rows[at] for at in run], [keys[at] for at in run], code)
+        block = block if own < 0 else own
+        warps, lanes = warps_and_lanes.get(block, (0, 0))
+        copies = _copies([key for at in run for key in keys[at]], made, figures)
+        for at in run:
+            columns["executed"][at], columns["threads"][at] = warps / copies, lanes / copies
+            for key in keys[at]:
+                moved, part = figures[key], 1.0 / made[key]
+                name = "sectors" if key[2] == "global" else "wavefronts"
+                columns["executed"][at] = warps_and_lanes[code.blocks[key[0] - 1]][0] * moved.accesses * part
+                columns["threads"][at] = moved.lanes * part
+                columns[name][at] = moved.taken * part
+                columns[f"{name}_ideal"][at] = moved.ideal * part
+            _add_by_opcode(columns, at, rows[at])
     pcs = np.array([row.pc for row in rows], np.int64)
     return pcs, {name: np.rint(scale * column).astype(np.int64) for name, column in columns.items()}
 
 
-def _lines(rows: Sequence[Row], code: CountingPtx) -> list[int]:
-    """By instruction the PTX line that it runs with."""
-    lines, last = [], code.blocks.index(0) + 1 if 0 in code.blocks else 0
-    for row in rows:
-        last = row.ptx_line or last
-        lines.append(last)
-    return lines
+def _block_of(rows: Sequence[Row], keys: Sequence[Sequence[Key]], code: CountingPtx) -> int:
+    """The block of PTX that most instructions of a block of SASS come from; -1 if that is not known. ptxas
+    moves what it computes from block to block, but accesses least."""
+    votes: Counter[int] = Counter()
+    for row, own in zip(rows, keys, strict=True):
+        block = code.blocks[row.ptx_line - 1] if 0 < row.ptx_line <= len(code.blocks) else -1
+        if block >= 0:
+            votes[block] += _OF_ACCESS if own else 1
+    return max(votes, key=lambda block: votes[block], default=-1)
 
 
-def _keys(row: Row, figures: Mapping[tuple[int, str, str], Figures]) -> list[tuple[int, str, str]]:
+def _copies(keys: Sequence[Key], made: Mapping[Key, int], figures: Mapping[Key, Figures]) -> int:
+    """How often ptxas has the code of a block, as it does to unroll a loop: what most accesses say."""
+    return statistics.mode([max(1, made[key] // figures[key].accesses) for key in keys] or [1])
+
+
+def _add_by_opcode(columns: Mapping[str, NDArray[np.float64]], at: int, row: Row) -> None:
+    """What an instruction moves by its opcode: spills by all lanes, and wgmma its operands in shared
+    memory."""
+    name = row.opcode.partition(".")[0]
+    if name in _LOCAL:
+        columns["local_sectors"][at] = columns["threads"][at] * _width(row.opcode) / _SECTOR
+    elif shape := _WGMMA.match(row.opcode):
+        waves = int(shape[1]) * _K_BYTES / _LINE / _WARPS
+        if row.sass.count("gdesc") and not _A_IN_REGISTERS.search(row.sass):
+            waves += _ROWS * _K_BYTES / _LINE / _WARPS
+        for column in ("wavefronts", "wavefronts_ideal"):
+            columns[column][at] = columns["executed"][at] * waves
+
+
+def _keys(row: Row, figures: Mapping[Key, Figures]) -> list[Key]:
     """The accesses that an instruction was made of: one, of an asynchronous copy two."""
     name = row.opcode.partition(".")[0]
     return [
@@ -130,18 +160,6 @@ def _keys(row: Row, figures: Mapping[tuple[int, str, str], Figures]) -> list[tup
         for kind, names in _MADE.items()
         if name in names and (row.ptx_line, *kind) in figures
     ]
-
-
-def _copies(
-    made: Mapping[tuple[int, str, str], int],
-    figures: Mapping[tuple[int, str, str], Figures],
-    code: CountingPtx,
-) -> dict[int, int]:
-    """By block how often ptxas has its code: what most of its accesses say, once if it has none."""
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    for key, count in made.items():
-        found[code.blocks[key[0] - 1]].append(max(1, count // figures[key].accesses))
-    return {block: statistics.mode(counts) for block, counts in found.items()}
 
 
 def _width(opcode: str) -> int:
