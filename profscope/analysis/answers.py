@@ -46,7 +46,7 @@ some launches, or a part of each, so that the trace's samples, counts and counte
 
 
 def refused_evidence(metadata: Mapping[str, Any]) -> str:
-    """Why there is no evidence of the hardware; "" if there is some, or the session was not told to ask."""
+    """Why there is no evidence; "" if there is some, or the session was not told to ask."""
     left_out = metadata.get(EVIDENCE_LEFT_OUT)
     if left_out:
         return (

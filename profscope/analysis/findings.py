@@ -130,7 +130,7 @@ def _clean(known: frozenset[str], emulated: bool) -> str:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("counters", "counts", "samples")):
         return f"{nothing}, by counters, counts and PC samples"
-    return f"{_NOT_LOOKED_FOR}: session(evidence=True) takes the evidence"
+    return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them"
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:

@@ -84,7 +84,7 @@ def _prepare(words: list[str], starts: list[Callable[[], None]], stack: contextl
         return 0
     emulated = checked.backend == "emulator" or (checked.backend == "auto" and not _has_gpu_driver())
     if emulated and "evidence" not in options:
-        checked = replace(checked, evidence=False)  # there is none to observe
+        checked = replace(checked, evidence=False)  # the emulator counts all the same
     starts.append(_recorded(chosen, given, checked, emulated=emulated))
     if emulated:
         stack.enter_context(after_import("profscope.emulator.driver", _choose_emulator))
@@ -225,7 +225,7 @@ RUN_DEFAULTS: Final[Mapping[str, Any]] = {"ctas": 64, "overhead_pct": 1.0, "evid
 _METAVARS: Final[Mapping[str, str]] = {
     "kernels": "REGEX", "instrument": "LEVEL|PASSES", "backend": "auto|gpu|emulator",
     "measure": "issue|latency",
-    "evidence": "EVIDENCE,...", "overhead_pct": "PERCENT",
+    "evidence": "LIST", "overhead_pct": "PERCENT",
 }  # fmt: skip
 
 _TAKES: Final[Mapping[str, str]] = {

@@ -70,7 +70,7 @@ def test_a_clean_kernel_is_told_so() -> None:
     table = clean.findings()
     assert table.empty
     assert {name: str(dtype) for name, dtype in table.dtypes.items()} == FINDING_DTYPES
-    assert "session(evidence=True) takes the evidence" in table.attrs["clean"]["matmul_kernel"]
+    assert "session(evidence=True) looks for them" in table.attrs["clean"]["matmul_kernel"]
     assert [text.partition(":")[0] for text in table.attrs["not_measured"]] == ["matmul_kernel"] * 5
 
 
