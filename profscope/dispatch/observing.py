@@ -279,11 +279,7 @@ class Observing:
             {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
             for each in list(self._observed.values())
         )
-        notes = [
-            f"{name}: {sum(launches.values())} launches ran under the hardware's instruments, or counted by "
-            "themselves, unrecorded"
-            for name, launches in by_kernel.items()
-        ]
+        notes = [f"{name}: {_ran_bare(launches)}" for name, launches in by_kernel.items()]
         return {"evidence": entry}, [*notes, *(missing if by_kernel or not self._why else ())]
 
     def _not_measured(self) -> Iterator[str]:
@@ -401,6 +397,14 @@ def _is_probed(manifest: Manifest) -> bool:
         column.name for section in manifest.sections for frame in section.frames for column in frame.columns
     }
     return set(PROBED) <= names
+
+
+def _ran_bare(launches: Counter[str] | dict[str, int]) -> str:
+    """Of a kernel's launches by witness."""
+    own = launches.get("records", 0)
+    observed = sum(launches.values()) - own
+    told = [f"{observed} launches ran bare under the hardware's instruments, unrecorded"] * bool(observed)
+    return ", and ".join([*told, *["one counted by itself"] * bool(own)])
 
 
 def _integers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
