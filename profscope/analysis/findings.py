@@ -139,9 +139,9 @@ def _tested(
     own = of_all[(of_all["kernel"] == kernel) & (of_all["variant"] == variant)]
     if not len(own):
         return found, []
-    from profscope.analysis.rules.tested import tested  # which reads the TTGIR's parser, too
+    from profscope.analysis.rules.tested import with_experiments  # which reads the TTGIR's parser, too
 
-    return tested(found, own, emulated=tables.emulated)
+    return with_experiments(found, own, emulated=tables.emulated)
 
 
 def _overwritten(analysis: KernelAnalysis) -> list[str]:

@@ -13,10 +13,11 @@ from profscope.analysis.cause import NOISE_PCT, UNKNOWN_GAIN, Confidence, Findin
 from profscope.analysis.rules.diagnose import RULES
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF
 
-__all__ = ["Tested", "experiment_of", "tested"]
+__all__ = ["Outcome", "experiment_of", "with_experiments"]
 
 _REFUTED_PCT: Final = 1.0
 _SCATTERED: Final = ("uncoalesced-load", "uncoalesced-store")
+_ADVICE: Final = next(rule.advice for rule in RULES if rule.name == _SCATTERED[0])  # one rule, two names
 
 
 class _Test(NamedTuple):
@@ -40,14 +41,14 @@ _TESTS: Final[Mapping[str, _Test]] = {
 }
 
 
-class Tested(NamedTuple):
+class Outcome(NamedTuple):
     """refuted: a line for each finding that an experiment refutes."""
 
     findings: list[Finding]
     refuted: list[str]
 
 
-def tested(findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: bool) -> Tested:
+def with_experiments(findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: bool) -> Outcome:
     """The findings of one configuration beside its experiments, rows of `prof.experiments`.
 
     If the experiment at a finding's line does what a repair would, what it saved, with its interval, is the
@@ -71,7 +72,7 @@ def tested(findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: 
             kept.append(_measured(finding, own))
         else:
             kept.append(_bounded(finding, own["high_pct"]) if test.bounds else finding)
-    return Tested([*kept, *_scattered(kept, experiments, emulated=emulated)], refuted)
+    return Outcome([*kept, *_scattered(kept, experiments, emulated=emulated)], refuted)
 
 
 def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame) -> Mapping[Any, Any] | None:
@@ -125,7 +126,6 @@ def _scattered(
             "with as many bytes at neighbouring addresses a launch takes {saved} less",
             saved=Quantity(own["saved_pct"], "% of the time"),
         )
-        advice = next(rule.advice for rule in RULES if rule.name == name)
         weight = float(own["saved_pct"])
-        found = Finding(name, own["file"], own["line"], evidence, advice, UNKNOWN_GAIN, "high", weight)
+        found = Finding(name, own["file"], own["line"], evidence, _ADVICE, UNKNOWN_GAIN, "high", weight)
         yield found if emulated else _measured(found, own)
