@@ -28,8 +28,8 @@ part. `counters` has one row per hardware counter of a configuration: `value` in
 `metric`, and in `peak_pct` how much that is of the most that the GPU can do, null if there is no such most;
 `launches` is how many it took to count all counters.
 
-`experiments` has one row per part of a kernel that `profscope.explain` left out or changed, in the order in
-which it did (docs/experiments.md). `file` and `line` are those of the `op`, "" and 0 of a group of ops;
+`experiments` has one row per part of a kernel that was left out or changed, in the order in which that was
+tried (docs/experiments.md). `file` and `line` are those of the `op`, "" and 0 of a group of ops;
 `experiment` ("off", "contiguous" or "resident") is what was done, and `saved_pct` what that saved of the bare
 time, with its 95 % interval from `low_pct` to `high_pct`. A launch with it takes `time_us` on a GPU, and
 `time_kcycles`, thousands of cycles of the cost model, on the emulator: the other one is missing, as all of

@@ -301,7 +301,7 @@ class Session(Questions):
 
     @property
     def experiments(self) -> pd.DataFrame:
-        """What each line costs; without rows in a session, as `profscope.explain` measures it."""
+        """What each line costs, measured by leaving it out; see `Profile`."""
         return self.profile.experiments
 
     @property
