@@ -23,11 +23,12 @@ from bench.corpus.cases import CASES
 from bench.corpus.recording import prepared, runs_here
 from bench.diagnose import cases
 from bench.kernels import surroundings
+from profscope.analysis.experiments import experiments_text
 from profscope.device.backend import select
 from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments.builds import Builds
 from profscope.tuning.experiments.running import run
-from profscope.tuning.experiments.table import experiments_table, experiments_text
+from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.launches import launch_of
 from profscope.tuning.timing import PairTimer
 

@@ -139,7 +139,8 @@ class Questions(abc.ABC):
 
 class Profile(Tables, Questions):
     """What a session collected, as plain data: `df`, `launches`, `ctas`, `samples`, `counts`, `counters`,
-    `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see `Questions`).
+    `experiments`, `host`, `events` and `metadata` (see `Tables`), and what they can be asked (see
+    `Questions`).
 
     Behind the columns of `tables.df` its `df` has `corrected_cycles` and `corrected_ns` (see
     `profscope.analysis.spans.corrections`), and where torch.compile made kernels `module`, `model_file` and

@@ -28,6 +28,14 @@ part. `counters` has one row per hardware counter of a configuration: `value` in
 `metric`, and in `peak_pct` how much that is of the most that the GPU can do, null if there is no such most;
 `launches` is how many it took to count all counters.
 
+`experiments` has one row per part of a kernel that was left out or changed, in the order in which that was
+tried (docs/experiments.md). `file` and `line` are those of the `op`, "" and 0 of a group of ops;
+`experiment` ("off", "contiguous" or "resident") is what was done, and `saved_pct` what that saved of the bare
+time, with its 95 % interval from `low_pct` to `high_pct`. A launch with it takes `time_us` on a GPU, and
+`time_kcycles`, thousands of cycles of the cost model, on the emulator: the other one is missing, as all of
+these are where it was not timed. `valid` says whether nothing else changed; `why_not` why it is not valid or
+was not made, else "".
+
 `host` has one row per scope of the host's code (`profscope.scope`, NVTX ranges, torch.profiler's
 `record_function`: `source`), in order of beginning; `parent` is the row of the scope around it on its thread,
 -1 at a root. Behind these columns it has one for each metric, float64, NaN where a scope has none. `events`
@@ -57,6 +65,7 @@ __all__ = [
     "CTA_DTYPES",
     "EVENT_DTYPES",
     "EVENT_KINDS",
+    "EXPERIMENT_DTYPES",
     "GPU_KINDS",
     "HOST_DTYPES",
     "KINDS",
@@ -217,8 +226,29 @@ COUNTER_DTYPES = {
     "launches": "int32",
 }
 
-MEASURED_DTYPES = {"samples": SAMPLE_DTYPES, "counts": COUNT_DTYPES, "counters": COUNTER_DTYPES}
-"""By name, the tables of what the hardware says of bare launches."""
+EXPERIMENT_DTYPES = {
+    "kernel": "str",
+    "variant": "int32",
+    "file": "str",
+    "line": "int32",
+    "op": "str",
+    "experiment": "str",
+    "saved_pct": "float64",
+    "low_pct": "float64",
+    "high_pct": "float64",
+    "time_us": "float64",
+    "time_kcycles": "float64",
+    "valid": "bool",
+    "why_not": "str",
+}
+
+MEASURED_DTYPES = {
+    "samples": SAMPLE_DTYPES,
+    "counts": COUNT_DTYPES,
+    "counters": COUNTER_DTYPES,
+    "experiments": EXPERIMENT_DTYPES,
+}
+"""By name, the tables of what was measured of bare launches."""
 
 HOST_DTYPES = {
     "scope": "str",
@@ -386,6 +416,7 @@ class Tables:
     events: one row per event that Kineto saw on host and GPUs, the columns of EVENT_DTYPES.
     counts: how often each instruction ran, in bare launches or on the emulator, the columns of COUNT_DTYPES.
     counters: hardware counters of bare launches, the columns of COUNTER_DTYPES.
+    experiments: what each line costs, measured by leaving it out, the columns of EXPERIMENT_DTYPES.
     ctas: when the CTAs of launches began and ended, and on which SM, the columns of CTA_DTYPES.
     """
 
@@ -397,6 +428,7 @@ class Tables:
     events: pd.DataFrame = field(default_factory=events_frame)
     counts: pd.DataFrame = field(default_factory=lambda: measured_frame("counts"))
     counters: pd.DataFrame = field(default_factory=lambda: measured_frame("counters"))
+    experiments: pd.DataFrame = field(default_factory=lambda: measured_frame("experiments"))
     ctas: pd.DataFrame = field(default_factory=ctas_frame)
 
     @property

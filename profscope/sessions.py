@@ -300,6 +300,11 @@ class Session(Questions):
         return self.profile.counters
 
     @property
+    def experiments(self) -> pd.DataFrame:
+        """What each line costs, measured by leaving it out; see `Profile`."""
+        return self.profile.experiments
+
+    @property
     def host(self) -> pd.DataFrame:
         """One row per scope of the host's code; see `Profile`."""
         return self.profile.host

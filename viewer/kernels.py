@@ -150,7 +150,7 @@ def _finding_group(rows: list[KernelFinding], width: int, most: int) -> Iterator
     first = rows[0]
     heading = [first.own.finding, *(_finding_place(first) if len(rows) == 1 else [f"in {len(rows)} places"])]
     own = first.own
-    known = qualified_text(own.gain_pct, own.gain.low, own.gain.high, own.program_pct, _confidence(rows))
+    known = qualified_text(own.gain, own.program_pct, _confidence(rows), own.basis)
     for at, text in enumerate(wrap([*heading, f"({known})"], width - 6)):
         yield Text(f"{_saved(first)}  {text}" if not at else f"      {text}", style="bold")
     told = ""

@@ -48,12 +48,13 @@ NO_TABLE = ("header", "timeline")
 """Of SECTIONS, those that are no table."""
 
 SECTIONS = (
-    "header", "findings", "kernels", "breakdown", "limits", "lines", "scopes", "tree", "timeline",
+    "header", "findings", "kernels", "breakdown", "limits", "experiments", "lines", "scopes", "tree",
+    "timeline",
 )  # fmt: skip
 """What --show shows, one or several."""
 
-ANSWERS = ("breakdown", "limits")
-"""Of SECTIONS, those that are the rows of a question: --line does not apply."""
+ANSWERS = ("breakdown", "limits", "experiments")
+"""Of SECTIONS, those that are the rows of a question or table as they are: --line does not apply."""
 
 FIRST = ("findings", "kernels", "lines", "tree", "timeline")
 """What the first screen has of it, in this order."""

@@ -1,4 +1,4 @@
-"""Answers of a profile that are shown as they are: limits, and the parts of the time."""
+"""Tables of a profile that are shown as they are: limits, the parts of the time, and experiments."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -6,20 +6,23 @@ from typing import Any
 import pandas as pd
 from rich.text import Text
 
+from profscope.analysis.experiments import TEXT_ROWS, experiments_text
 from profscope.analysis.model.entries import KernelEntry
 from profscope.profiles import Profile
+from profscope.schema import EXPERIMENT_DTYPES, measured_frame
 from profscope.viewer.grid import Column, grid, heading
 from profscope.viewer.outlet import Row
 from profscope.viewer.units import count_text, printable, share_text, source_text
 
-__all__ = ["answer_rows", "render_breakdown", "render_limits"]
+__all__ = ["answer_rows", "render_breakdown", "render_experiments", "render_limits"]
 
 
 def answer_rows(profile: Profile, name: str, shown: Collection[str]) -> list[Row]:
-    """The rows of the question of this name, missing values as None; none where it is not to be shown."""
+    """The rows of the question or table of this name, missing values as None; none where it is not to be
+    shown."""
     if name not in shown:
         return []
-    table: pd.DataFrame = getattr(profile, name)()
+    table: pd.DataFrame = profile.experiments if name == "experiments" else getattr(profile, name)()
     rows: list[Any] = table.astype(object).where(table.notna(), None).to_dict("records")
     return rows
 
@@ -82,12 +85,30 @@ def render_limits(
     return lines
 
 
+def render_experiments(
+    rows: Sequence[Row], kernels: Sequence[KernelEntry], width: int, most: int | None
+) -> list[Text]:
+    """What the parts of each configuration cost, the most first. most: rows of each, 0: all; None: those that
+    tell."""
+    lines: list[Text] = []
+    shown = TEXT_ROWS if most is None else most
+    for title, own in _by_configuration(rows, kernels).items():
+        table = measured_frame(
+            "experiments", {name: [row[name] for row in own] for name in EXPERIMENT_DTYPES}
+        )
+        lines += [Text(), *heading("experiments", [title], width)]
+        lines += map(Text, map(printable, experiments_text(table, shown, width, "--top 0 shows all")))
+    return lines
+
+
 def _by_configuration(rows: Sequence[Row], kernels: Sequence[KernelEntry]) -> dict[str, list[Row]]:
-    """By the name of each kernel, as the model has it, its rows."""
+    """By the name of each kernel, as the model has it, its rows. A kernel that ran bare is not in the
+    model."""
     names = {(entry.kernel, entry.variant): entry.name for entry in kernels}
     parts: dict[str, list[Row]] = {}
     for row in rows:
-        parts.setdefault(printable(names[row["kernel"], row["variant"]]), []).append(row)
+        name = names.get((row["kernel"], row["variant"]), str(row["kernel"]))
+        parts.setdefault(printable(name), []).append(row)
     return parts
 
 

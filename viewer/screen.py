@@ -1,13 +1,13 @@
 """The first screen, and its parts one by one: computed as plain data, then printed."""
 
 import argparse
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich.text import Text
 
-from profscope.analysis.answers import refused_evidence
+from profscope.analysis.answers import EVIDENCE_LEFT_OUT, refused_evidence
 from profscope.analysis.model.build import ModelSources, profile_model
 from profscope.analysis.model.entries import KernelEntry, ProfileModel
 from profscope.analysis.model.labels import Group
@@ -36,7 +36,7 @@ from profscope.viewer.input import Trace
 from profscope.viewer.kernels import render_findings, render_kernels, render_lines
 from profscope.viewer.option_types import ANSWERS, FIRST
 from profscope.viewer.outlet import TABLES, Row, print_json, print_lines, print_rows, text_width
-from profscope.viewer.question_tables import answer_rows, render_breakdown, render_limits
+from profscope.viewer.question_tables import answer_rows, render_breakdown, render_experiments, render_limits
 from profscope.viewer.scopes import render_heading, render_table, render_tree, render_uncovered
 from profscope.viewer.timeline import (
     LABEL_WIDTH,
@@ -55,7 +55,7 @@ DETAILED_KERNELS = 5
 MOST_ROWS, FIRST_LINES = 20, 8
 """Rows of a table where --top does not say; of the lines on the first screen."""
 
-_APART = {"header", "findings", "kernels", "breakdown", "limits"}
+_APART = {"header", "findings", "kernels", *ANSWERS}
 """What needs no sums of spans."""
 
 BARE_NAMES = 3
@@ -66,6 +66,7 @@ NOTHING = {
     "lines": "no line of any kernel was recorded",
     "breakdown": "where the time goes is unknown: no launch was recorded to its end",
     "limits": "no limits are known: session(evidence=True) measures what a kernel uses",
+    "experiments": "no experiments were made: profscope.explain measures what each line costs",
     "scopes": "no spans were recorded inside of any kernel",
     "tree": "no spans were recorded inside of any kernel",
     "timeline": "no spans were recorded, so there is no timeline",
@@ -82,7 +83,7 @@ MORE = (
 class View:
     """All that is shown. shown: the model, with the rows of findings and lines that were asked for.
 
-    breakdown, limits: rows of the questions of these names, where --show names them.
+    breakdown, limits, experiments: rows of the questions and tables of these names, where --show names them.
     bare: kernels with no span inside their own; advice: what would record some, "" if that is not known.
     tables and trees are of the same groups; `omitted` further ones with spans inside have none.
     """
@@ -90,6 +91,7 @@ class View:
     shown: Shown
     breakdown: list[Row]
     limits: list[Row]
+    experiments: list[Row]
     bare: list[str]
     advice: str
     tables: list[KernelTable]
@@ -119,7 +121,7 @@ def show_screen(
         shown = (*FIRST, "scopes")
     view = _view(trace, selection, whole, profile, options, width, shown)
     if options.show:
-        _check_shown(view, options.show, refused_evidence(profile.metadata))
+        _check_shown(view, options.show, profile.metadata)
     if options.format in TABLES:
         print_rows(_rows(view, shown[0]), options.format)
     elif options.format == "json":
@@ -175,6 +177,7 @@ def _view(
         shown=Shown(model, trace.name, selection.chosen, trace.spans),
         breakdown=answer_rows(profile, "breakdown", shown),
         limits=answer_rows(profile, "limits", shown),
+        experiments=answer_rows(profile, "experiments", shown),
         bare=bare_kernels(profile.tables, list(dict.fromkeys(each.kernel for each in groups)), spans),
         advice=more_spans(profile.metadata.get("options") or {}),
         tables=detailed,
@@ -210,22 +213,24 @@ def _most_rows(options: argparse.Namespace) -> int:
     return 0 if options.format in TABLES else MOST_ROWS
 
 
-def _check_shown(view: View, asked: Sequence[str], refused: str) -> None:
-    """Raise TraceError where there is nothing of all that --show names. No findings: that is an answer.
-    refused: why there is no evidence, "" if none is known."""
+def _check_shown(view: View, asked: Sequence[str], metadata: Mapping[str, Any]) -> None:
+    """Raise TraceError where there is nothing of all that --show names. No findings: that is an answer."""
     there = {
         "header": True,
         "findings": True,
         "kernels": bool(view.kernels),
         "breakdown": bool(view.breakdown),
         "limits": bool(view.limits),
+        "experiments": bool(view.experiments),
         "lines": any(each.lines.rows for each in view.kernels if each.lines),
         "scopes": any(table.rows for table in view.tables),
         "tree": any(tree.nodes for tree in view.trees),
         "timeline": view.timeline is not None,
     }
     if not any(there[name] for name in asked):
+        refused = refused_evidence(metadata)
         reasons = NOTHING | ({"limits": f"no limits are known: {refused}"} if refused else {})
+        reasons |= {"experiments": f"no experiments: {refused}"} if EVIDENCE_LEFT_OUT in metadata else {}
         raise TraceError("; ".join(reasons[name] for name in asked))
 
 
@@ -251,8 +256,9 @@ def _rows(view: View, name: str) -> list[Row]:
         return [_about(row.kernel) | plain(row.own) for row in view.shown.model.findings]
     if name == "kernels":
         return [_about(entry) | _of_kernel(entry, view.shown.model.unit) for entry in view.kernels]
-    if name in ("breakdown", "limits"):
-        return view.breakdown if name == "breakdown" else view.limits
+    if name in ANSWERS:
+        rows: list[Row] = getattr(view, name)
+        return rows
     if name == "lines":
         known = [(entry, row) for entry in view.kernels if entry.lines for row in entry.lines.rows]
         return [_about(entry) | plain(row) for entry, row in known]
@@ -281,6 +287,7 @@ def _render(view: View, options: argparse.Namespace, width: int, shown: Collecti
     )
     lines += render_breakdown(view.breakdown, view.kernels, width, _most_rows(options))
     lines += render_limits(view.limits, view.kernels, width, emulated=view.shown.model.emulated)
+    lines += render_experiments(view.experiments, view.kernels, width, options.top)
     if options.show and "lines" in shown:
         lines += _lines(view, width)
     lines += _scopes(view, width, shown)

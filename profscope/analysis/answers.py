@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.cause import FINDINGS_TITLE, qualified_text
+from profscope.analysis.cause import FINDINGS_TITLE, Gain, qualified_text
 from profscope.analysis.texts import joined, source_text, tag
 from profscope.errors import OptionError
 from profscope.schema import empty_frame
@@ -23,7 +23,7 @@ __all__ = [
 
 _TOLD: Final = (
     "kernel", "variant", "finding", "file", "line", "evidence", "advice", "gain_pct", "gain_low_pct",
-    "gain_high_pct", "program_pct", "confidence",
+    "gain_high_pct", "program_pct", "confidence", "basis",
 )  # fmt: skip
 _MOST_TOLD: Final = 20  # rows
 _WIDTH: Final = 100
@@ -149,9 +149,9 @@ def _told(row: Mapping[Hashable, Any]) -> Iterator[str]:
     """A finding in lines of a terminal: gain and place, evidence, advice."""
     kernel = row["kernel"] + f" #{row['variant']}" * (row["variant"] > 0)
     where = ", ".join(filter(None, [row["finding"], kernel, source_text(row["file"], row["line"])]))
-    gain, low, high = (row[f"gain_{name}pct"] for name in ("", "low_", "high_"))
-    said = qualified_text(gain, low, high, row["program_pct"], row["confidence"])
-    saved = "   ?" if math.isnan(gain) else f"{gain:4.0f} %"
+    gain = Gain(*(row[name] for name in ("gain_pct", "gain_low_pct", "gain_high_pct")))
+    said = qualified_text(gain, row["program_pct"], row["confidence"], row["basis"])
+    saved = "   ?" if math.isnan(gain.expected) else f"{gain.expected:4.0f} %"
     yield f"{saved}  {where} ({said})"
     for text in (row["evidence"], f"Try: {row['advice']}."):
         yield from wrap(text, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)

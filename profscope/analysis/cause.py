@@ -13,6 +13,7 @@ __all__ = [
     "NO_GAIN",
     "RESULT",
     "UNKNOWN_GAIN",
+    "Basis",
     "Confidence",
     "Evidence",
     "Finding",
@@ -31,6 +32,9 @@ Confidence = Literal["high", "medium", "low"]
 """high: the time was measured as what the finding says it is. medium: it was measured, and a rule says what
 it was spent on. low: the gain rests on a model of the hardware, or on few instances, or may be less than
 `NOISE_PCT`, or hardware samples speak against it."""
+
+Basis = Literal["measured", "modelled"]
+"""Of a gain: an experiment saved it by doing what a repair would, or a rule's model says so."""
 
 NOISE_PCT = 5.0
 """A gain below this is no finding. Where a compiler puts code moves a kernel by up to 3 % on an H100 and H200
@@ -59,10 +63,10 @@ FINDINGS_TITLE: Final = "Findings, and how much of the kernel's time fixing each
 """What the percentages of findings are of, in every view."""
 
 
-def _program_text(gain_pct: float | None, program_pct: float | None) -> str:
+def _program_text(gain_pct: float, program_pct: float | None) -> str:
     """A gain of a kernel's time as one of the program's, to be said beside it: "23 % of all kernels' time".
     "" if that is unknown, or the same number."""
-    if gain_pct is None or program_pct is None or math.isnan(program_pct):
+    if program_pct is None or math.isnan(program_pct) or math.isnan(gain_pct):
         return ""
     told = f"{program_pct:.0f}" if program_pct >= 1 or not gain_pct else f"{program_pct:.1f}"
     return f"{told} % of all kernels' time" if told != f"{gain_pct:.0f}" else ""
@@ -75,13 +79,13 @@ def between_text(low: float, high: float) -> str:
     return f"{low:.0f} to {high:.0f} %"
 
 
-def qualified_text(
-    gain_pct: float | None, low: float, high: float, program_pct: float | None, confidence: str
-) -> str:
-    """What is said of a gain in brackets: "20 to 35 %, 23 % of all kernels' time, confidence: high". Of a
-    roof that is reached there is nothing to save, so it has no bounds."""
-    between = between_text(low, high) if gain_pct != 0 else ""
-    parts = (between, _program_text(gain_pct, program_pct), f"confidence: {confidence}")
+def qualified_text(gain: Gain, program_pct: float | None, confidence: str, basis: str) -> str:
+    """What is said of a gain in brackets: "20 to 35 % measured, 23 % of all kernels' time, confidence: high";
+    that it is modelled goes without saying. Of a roof that is reached there is nothing to save, so it has no
+    bounds."""
+    between = between_text(gain.low, gain.high) if gain.expected != 0 else ""
+    between += " measured" * (basis == "measured" and between != "")
+    parts = (between, _program_text(gain.expected, program_pct), f"confidence: {confidence}")
     return ", ".join(filter(None, parts))
 
 
@@ -151,7 +155,7 @@ def of_peak(share: float) -> Quantity:
 class Finding:
     """One row of `findings()`, less kernel and variant: see there. weight: by which rows are ordered, in
     percent of the kernel's time: the gain, also if it is too uncertain to be stated; on the emulator, the
-    cycles at the line."""
+    cycles at the line. basis: of the gain."""
 
     finding: str
     file: str
@@ -161,3 +165,4 @@ class Finding:
     gain: Gain
     confidence: Confidence
     weight: float = 0.0
+    basis: Basis = "modelled"

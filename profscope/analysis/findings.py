@@ -43,6 +43,7 @@ FINDING_DTYPES: Final = {
     "gain_high_pct": "float64",
     "program_pct": "float64",
     "confidence": "str",
+    "basis": "str",
 }
 
 OF_THE_EMULATOR: Final = " (cycles of the emulator's cost model)"
@@ -63,15 +64,16 @@ def findings(tables: Tables) -> pd.DataFrame:
     ("dram-bound"), missing if it is unknown, as on the emulator. gain_low_pct, gain_high_pct: a 90 % interval
     (`rules/intervals.py`); the upper end alone if it is too wide to state a gain. program_pct: gain_pct in
     percent of the time of all kernels' recorded launches, missing if that time is not known. confidence:
-    "high", "medium" or "low".
+    "high", "medium" or "low". basis: "measured" if an experiment at the line (`prof.experiments`) does what a
+    repair would, and the gain and its 95 % interval are what that saved; else "modelled", as on the emulator.
 
     Each cause rests on named evidence: hardware counters, instruction counts and PC samples
     (`session(evidence=True)`, or the emulator, which has no counters), the times of CTAs and warps, and the
     TTGIR. A cause without its evidence has no row. Gains below `NOISE_PCT` are no findings.
 
-    attrs["not_measured"]: list of str, which evidence is missing. attrs["clean"]: by kernel, or
-    "kernel #variant" where it has several, what is known of those without a finding. attrs["launches"]:
-    how many were recorded.
+    attrs["not_measured"]: list of str, which evidence is missing. attrs["refuted"]: list of str, findings
+    that are left out since their experiment saves nothing. attrs["clean"]: by kernel, or "kernel #variant"
+    where it has several, what is known of those without a finding. attrs["launches"]: how many were recorded.
     """
     return findings_frame(tables, of_each_kernel(tables, partial(findings_of, tables)))
 
@@ -86,35 +88,60 @@ def of_each_kernel(
 
 
 class FindingsOf(NamedTuple):
-    """One configuration's: an answer, its name, and what is known where there are none, else ""."""
+    """One configuration's: an answer, its name, what is known where there are none, else "", and a line for
+    each finding that an experiment refutes."""
 
     answer: Answer
     name: str
     clean: str
+    refuted: Sequence[str] = ()
 
 
 def findings_of(tables: Tables, analysis: KernelAnalysis | SkippedKernel) -> FindingsOf:
     """Those of one configuration of the tables."""
+    kernel, variant = analysis.kernel, analysis.variant
+    found, missing, clean = _diagnosed(tables, analysis)
+    found, refuted = _tested(tables, kernel, variant, found)
+    rows = [_row(tables, kernel, variant, each) for each in found]
+    name = _name(tables, kernel, variant)
+    answer = Answer(rows, [f"{name}: {text}" for text in missing])
+    return FindingsOf(answer, name, "" if rows else clean, [f"{name}: {text}" for text in refuted])
+
+
+def _diagnosed(
+    tables: Tables, analysis: KernelAnalysis | SkippedKernel
+) -> tuple[list[Finding], list[str], str]:
+    """What rules find in one configuration, what is missing, and what is known if nothing is found."""
     # Here, since they read the TTGIR, and a trace is shown without its parser if findings are not asked for.
     from profscope.analysis.rules.diagnose import diagnose, silent_rules
     from profscope.analysis.rules.kernel import kernel_of, missing
 
-    kernel, variant = analysis.kernel, analysis.variant
-    name = _name(tables, kernel, variant)
     if isinstance(analysis, SkippedKernel):
-        return _not_judged(name, analysis.why)
-    if is_part(tables.metadata, kernel, variant):
-        return _not_judged(name, refused_evidence(tables.metadata), "not judged")
+        return _not_judged(analysis.why)
+    if is_part(tables.metadata, analysis.kernel, analysis.variant):
+        return _not_judged(refused_evidence(tables.metadata), "not judged")
     seen = kernel_of(analysis)
     if seen is None:
-        return _not_judged(name, "the size of its grid is not known")
-    said = [f"{name}: {text}" for text in (*_overwritten(analysis), *missing(seen), *silent_rules(seen))]
-    rows = [_row(tables, kernel, variant, each) for each in diagnose(seen)]
-    return FindingsOf(Answer(rows, said), name, "" if rows else _clean(seen.known, tables.emulated))
+        return _not_judged("the size of its grid is not known")
+    said = [*_overwritten(analysis), *missing(seen), *silent_rules(seen)]
+    return list(diagnose(seen)), said, _clean(seen.known, tables.emulated)
 
 
-def _not_judged(name: str, why: str, what: str = _NOT_LOOKED_FOR) -> FindingsOf:
-    return FindingsOf(Answer([], [f"{name}: all: {why}"]), name, f"{what}: {why}")
+def _not_judged(why: str, what: str = _NOT_LOOKED_FOR) -> tuple[list[Finding], list[str], str]:
+    return [], [f"all: {why}"], f"{what}: {why}"
+
+
+def _tested(
+    tables: Tables, kernel: str, variant: int, found: list[Finding]
+) -> tuple[list[Finding], list[str]]:
+    """The findings of one configuration, and those that its experiments refute."""
+    of_all = tables.experiments
+    own = of_all[(of_all["kernel"] == kernel) & (of_all["variant"] == variant)]
+    if not len(own):
+        return found, []
+    from profscope.analysis.rules.tested import with_experiments  # which reads the TTGIR's parser, too
+
+    return with_experiments(found, own, emulated=tables.emulated)
 
 
 def _overwritten(analysis: KernelAnalysis) -> list[str]:
@@ -137,6 +164,7 @@ def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
     """The table that `findings` returns, in its order."""
     table = joined_frame((each.answer for each in told), FINDING_DTYPES)
     attrs = table.attrs | {"clean": {each.name: each.clean for each in told if each.clean}}
+    attrs |= {"refuted": [text for each in told for text in each.refuted]}
     attrs |= {"launches": len(tables.launches)}
     time = longest_first(tables, tables.launches)
     share = time / time.sum() if time.sum() > 0 else time.where(time > 0)

@@ -125,12 +125,14 @@ def _cut_kernel(entry: KernelEntry, size: _Size) -> KernelEntry:
     left_out = LeftOut(
         lines=0 if lines is None else max(0, len(lines.rows) - size.rows),
         findings=max(0, len(entry.findings) - size.rows),
+        experiments=max(0, len(entry.experiments) - size.rows),
     )
     return replace(
         entry,
         reasons=entry.reasons[: max(size.rows, 3)],
         lines=None if lines is None else replace(lines, rows=lines.rows[: size.rows]),
         findings=entry.findings[: size.rows],
+        experiments=entry.experiments[: size.rows],
         critical_path=entry.critical_path[: size.rows],
         left_out=left_out,
     )

@@ -104,7 +104,7 @@ def _findings(entry: KernelEntry) -> Markup:
         return joined([tag("p", entry.clean)] if entry.clean else [])
     items = []
     for own in entry.findings[:_FINDINGS]:
-        known = qualified_text(own.gain_pct, own.gain.low, own.gain.high, own.program_pct, own.confidence)
+        known = qualified_text(own.gain, own.program_pct, own.confidence, own.basis)
         items.append(
             tag("li", tag("b", gain_text(own.gain.expected), " ", own.finding),
                 f" at {_place(own)} ({known}). {own.evidence}. ", tag("i", "Try: "), own.advice)

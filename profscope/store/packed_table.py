@@ -19,7 +19,7 @@ WIDTHS = (1, 2, 4, 8)
 
 
 def packed_table(table: pd.DataFrame, dtypes: Mapping[str, str]) -> dict[str, Any]:
-    """JSON-able. dtypes: of the columns, "str", "category", "float64" or those of integers."""
+    """JSON-able. dtypes: of the columns, "str", "category", "float64", "bool" or those of integers."""
     return {
         "rows": len(table),
         "columns": {name: _packed(table[name], dtype) for name, dtype in dtypes.items()},
@@ -56,8 +56,8 @@ def _unpacked(packed: dict[str, Any], name: str, dtype: str, rows: int) -> Any:
     if dtype == "float64":
         return numbers.astype(np.int64).view(np.float64)
     if dtype not in _TEXTS:
-        limits = np.iinfo(np.dtype(dtype))
-        if rows and not (limits.min <= numbers.min() and numbers.max() <= limits.max):
+        least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if rows and not (least <= numbers.min() and numbers.max() <= most):
             raise ValueError(f"{name} has values that are no {dtype}")
         return numbers.astype(dtype)
     values = packed["values"]

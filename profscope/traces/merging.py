@@ -238,17 +238,26 @@ def _payload(columns: Sequence[pd.Series[Any] | None], lengths: Sequence[int]) -
 
 
 def _measured(parts: Sequence[Tables]) -> dict[str, pd.DataFrame]:
-    """What the hardware said in several parts. Of a configuration's counters the first part's stand."""
-    samples, counts, counters = (
-        pd.concat([getattr(tables, name) for tables in parts], ignore_index=True) for name in MEASURED_DTYPES
+    """What was measured in several parts. Of a configuration's counters and experiments the first part's
+    stand."""
+    samples, counts, counters, experiments = (
+        pd.concat([getattr(tables, name) for tables in parts], keys=range(len(parts)), names=["part", "row"])
+        for name in MEASURED_DTYPES
     )
     figures = [*list(COUNT_DTYPES)[list(COUNT_DTYPES).index("executed") :]]
     tables = {
         "samples": _added_up(samples, ["samples"]),
         "counts": _added_up(counts, figures),
         "counters": counters.drop_duplicates(["kernel", "variant", "counter"]),
+        "experiments": _of_first_part(experiments),
     }
     return {name: measured_frame(name, _columns([table])) for name, table in tables.items()}
+
+
+def _of_first_part(table: pd.DataFrame) -> pd.DataFrame:
+    """Of each configuration the rows of the first part that has some: rows of one run are compared."""
+    part = table.index.get_level_values("part").to_series(table.index)
+    return table[part == part.groupby([table["kernel"], table["variant"]]).transform("min")]
 
 
 def _added_up(table: pd.DataFrame, figures: list[str]) -> pd.DataFrame:

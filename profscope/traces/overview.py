@@ -205,7 +205,8 @@ def drawn_findings(tables: Tables) -> Bars | None:
         end.append(int(mine["end_ns"].max()))
         place = f" ({PurePath(row['file']).name}:{row['line']})" if row["line"] else ""
         name.append(f"{row['finding']}{place}")
-        known = {key: row[key] for key in ("kernel", "evidence", "advice", "confidence", "file", "line")}
+        told_of = ("kernel", "evidence", "advice", "confidence", "basis", "file", "line")
+        known = {key: row[key] for key in told_of}
         args.append(
             known | {name: row[name] for name in ("gain_pct", "program_pct") if np.isfinite(row[name])}
         )

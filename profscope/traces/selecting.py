@@ -25,10 +25,10 @@ def selected(tables: Tables, only: TraceFilter) -> Tables:
 
     Where a part of each launch is asked for, launches without a span in it go, and the others have its times
     and its count of CTAs; their records, drops and bytes stay those of the whole launch. Such figures are
-    never scaled up to the grid, and metadata["part"] says which part it is. Samples, counts and counters are
-    of all launches of a variant together. So there are none if some of these, or a part of each, are asked
-    for, as with a rank, unless they were read of that one (`SAMPLES_OF_RANK`); metadata[EVIDENCE_LEFT_OUT]
-    says so.
+    never scaled up to the grid, and metadata["part"] says which part it is. Samples, counts, counters and
+    experiments are of all launches of a variant together. So there are none if some of these, or a part of
+    each, are asked for, as with a rank, unless they were read of that one (`SAMPLES_OF_RANK`);
+    metadata[EVIDENCE_LEFT_OUT] says so.
 
     Raises TraceError where there is nothing of the sort, naming what there is.
     """

@@ -12,10 +12,11 @@ import pandas as pd
 from profscope.analysis.breakdown import Account, apportioned, basis_text, time_accounts
 from profscope.analysis.cause import FINDINGS_TITLE, between_text, gain_text
 from profscope.analysis.estimates import ratio_of
+from profscope.analysis.experiments import experiments_text
 from profscope.analysis.line_rows import witnesses
+from profscope.analysis.rules.tested import experiment_of
 from profscope.profiles import Profile
 from profscope.tuning.arguments import DIFFERENT, TOLERANCE
-from profscope.tuning.experiments.table import experiments_text
 from profscope.tuning.remedies import REMEDIES
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 
@@ -29,22 +30,20 @@ _CELLS: Final = "█▓▒░▚▖"
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """kernel, variant: in `profile`, of the launch that is explained; variant is -1 if it was not recorded.
-    findings: of it, as `prof.findings()`, and two columns more. tries: a row for each try, the fastest first.
+    """kernel, variant: in `profile`, of the launch that is explained, also if it could not be recorded.
+    `profile` has the table `experiments`, so its findings and its file have what these measured. findings: of
+    the launch, as `profile.findings()`, and two columns more. tries: a row for each try, the fastest first.
     launched: which of these is the launch. note: what differs from the program's launch, else "".
 
     findings["tried"]: the best of the tries that a finding's advice names with the same results, else the
     experiment that tests it, "" if there is neither; measured_pct: what it saved of the bare time, in
-    percent, missing if nothing was tried. If an experiment does what a repair would, its saving is the gain.
-    findings.attrs["refuted"]: findings that experiments refute, a line each.
+    percent, missing if nothing was tried.
 
     tries: options; us, low_us, high_us: the bare time and its 95 % interval; same_results: "bit-equal",
     "close" (attrs["tolerance"]) or "different", as the first launch; finding: whose advice it is, "" if
     none; failed: why it was not timed, else "". attrs["unit"] is "us"; on the emulator it is "kcycles",
     thousands of cycles of its cost model, and the columns are kcycles, low_kcycles and high_kcycles.
     attrs["left_out"]: what `limit_s` left no time for.
-
-    experiments: what each line costs, measured by leaving it out; see `experiments_table`.
     """
 
     kernel: str
@@ -54,7 +53,11 @@ class Explanation:
     tries: pd.DataFrame
     launched: str
     note: str
-    experiments: pd.DataFrame
+
+    @property
+    def experiments(self) -> pd.DataFrame:
+        """What each line costs, measured by leaving it out: `profile.experiments`."""
+        return self.profile.experiments
 
     @property
     def best(self) -> str:
@@ -179,7 +182,7 @@ def tries_table(tried: Sequence[Trial], unit: str, left_out: Sequence[str]) -> p
     return table
 
 
-def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFrame:
+def with_measured(findings: pd.DataFrame, tried: Sequence[Trial], experiments: pd.DataFrame) -> pd.DataFrame:
     """The findings with the columns `tried` and `measured_pct`."""
     best: dict[str, Trial] = {}
     for each in tried:
@@ -188,13 +191,19 @@ def with_measured(findings: pd.DataFrame, tried: Sequence[Trial]) -> pd.DataFram
         for name in each.findings:
             if name not in best or each.saved_pct > (best[name].saved_pct or 0.0):
                 best[name] = each
+    own: list[tuple[str, float | None]] = []
+    for name, file, line in zip(findings["finding"], findings["file"], findings["line"], strict=True):
+        test = experiment_of(name, file, line, experiments)
+        if name in best:
+            own.append((best[name].options, best[name].saved_pct))
+        elif test is not None:
+            own.append((f"{test['experiment']} ({test['op']})", test["saved_pct"]))
+        else:
+            own.append(("", None))
     told = findings.copy()
     told.attrs = dict(findings.attrs)
-    own = [best.get(name) for name in findings["finding"]]
-    told["tried"] = pd.Series(["" if each is None else each.options for each in own], dtype="str")
-    told["measured_pct"] = pd.Series(
-        [None if each is None else each.saved_pct for each in own], dtype="float64"
-    )
+    told["tried"] = pd.Series([options for options, _ in own], dtype="str")
+    told["measured_pct"] = pd.Series([saved_pct for _, saved_pct in own], dtype="float64")
     return told
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final
 
 import pandas as pd
 import torch
@@ -14,6 +15,7 @@ from profscope.analysis.findings import findings
 from profscope.device.backend import Backend, select
 from profscope.dispatch.running import is_recording
 from profscope.errors import CompileError, OptionError, SessionError
+from profscope.evidence.sample_tables import numbering
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile
@@ -21,9 +23,8 @@ from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
 from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments.builds import Builds
-from profscope.tuning.experiments.running import Result, run
+from profscope.tuning.experiments.running import run
 from profscope.tuning.experiments.table import experiments_table
-from profscope.tuning.experiments.tested_findings import with_experiments
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
 from profscope.tuning.launches import Launch, Launcher, configurations, options_text
 from profscope.tuning.remedies import Chosen, steps_for
@@ -60,33 +61,23 @@ def explained(
         if launch.tuner is None:
             base, first = _base(launch, trials)
             recorded = _recorded(launch, arguments, machine)
-            measured = _experiments(launch, launch, base.compiled, timer, limit_s)
+            recorded = _with_experiments(recorded, launch, launch, base.compiled, timer, limit_s)
             tried = [first, *_search(launch, base, list(recorded.findings["finding"]), vary, trials)]
             subject = first
         else:
             base, best, tried = _configurations(launch, trials)
             subject, chosen = best
             recorded = _recorded(chosen, arguments, machine)
-            measured = _experiments(launch, chosen, chosen(), timer, limit_s)
-    experiments = experiments_table(measured, recorded.kernel, recorded.variant, timer.unit)
+            recorded = _with_experiments(recorded, launch, chosen, chosen(), timer, limit_s)
     return Explanation(
         kernel=recorded.kernel,
         variant=recorded.variant,
         profile=recorded.profile,
-        findings=with_experiments(with_measured(recorded.findings, tried), experiments),
+        findings=with_measured(recorded.findings, tried, recorded.profile.experiments),
         tries=tries_table(tried, timer.unit, trials.left_out),
         launched=subject.options,
         note=note,
-        experiments=experiments,
     )
-
-
-def _experiments(
-    launch: Launch, launcher: Launcher, compiled: Any, timer: PairTimer, limit_s: float
-) -> list[Result]:
-    """Of a launch and what launches it, which differ if a configuration was chosen."""
-    with Builds().open() as builds:
-        return run(compiled, launcher, extents(compiled, launch.given), timer, builds, limit_s / 2)
 
 
 def _copied(launch: Launch) -> Arguments:
@@ -97,14 +88,21 @@ def _copied(launch: Launch) -> Arguments:
         raise OptionError(text) from error
 
 
-class _Recorded(NamedTuple):
-    """What a session recorded and observed of a launch. kernel, variant: of the profile's, those of the
-    launch; variant is -1 if nothing was recorded."""
+@dataclass(frozen=True)
+class _Recorded:
+    """What a session recorded and observed of a launch. kernel, variant: those of the launch, also if it ran
+    bare."""
 
     profile: Profile
     kernel: str
     variant: int
-    findings: pd.DataFrame
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """Of the launch; hooks may have launched other kernels."""
+        told = findings(self.profile.tables)
+        own = (told["kernel"] == self.kernel) & (told["variant"] == self.variant)
+        return told[own].reset_index(drop=True)
 
 
 def _recorded(launch: Launcher, arguments: Arguments, machine: Backend) -> _Recorded:
@@ -115,11 +113,24 @@ def _recorded(launch: Launcher, arguments: Arguments, machine: Backend) -> _Reco
             arguments.restore()
             compiled.append(launch())
     profile, kernel, key = session.profile, compiled[0].name, build_of(compiled[0]).key
-    entries = (profile.metadata.get("variants") or {}).get(kernel, ())
-    variant = next((entry["variant"] for entry in entries if entry["key"] == key), -1)
-    told = findings(profile.tables)  # hooks may have launched other kernels
-    own = told[(told["kernel"] == kernel) & (told["variant"] == variant)].reset_index(drop=True)
-    return _Recorded(profile, kernel, variant, own)
+    return _Recorded(profile, kernel, numbering(profile.metadata.get("variants") or {})(kernel, key))
+
+
+def _with_experiments(
+    recorded: _Recorded,
+    launch: Launch,
+    launcher: Launcher,
+    compiled: Any,
+    timer: PairTimer,
+    limit_s: float,
+) -> _Recorded:
+    """With the experiments in the profile: of a launch and what launches it, which differ if a configuration
+    was chosen."""
+    with Builds().open() as builds:
+        results = run(compiled, launcher, extents(compiled, launch.given), timer, builds, limit_s / 2)
+    table = experiments_table(results, recorded.kernel, recorded.variant, timer.unit)
+    tables = replace(recorded.profile.tables, experiments=table)
+    return replace(recorded, profile=Profile.of(tables))
 
 
 def _base(launch: Launch, trials: Trials) -> tuple[Base, Trial]:

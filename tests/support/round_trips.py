@@ -16,6 +16,6 @@ def assert_same(loaded: Profile, saved: Profile) -> None:
             loaded.df[name].cat.categories, saved.df[name].cat.categories, exact=True
         )
         assert loaded.df[name].cat.ordered == saved.df[name].cat.ordered
-    for name in ("launches", "ctas", "samples", "counts", "counters"):
+    for name in ("launches", "ctas", "samples", "counts", "counters", "experiments"):
         assert_frame_equal(getattr(loaded, name), getattr(saved, name), check_exact=True)
     assert loaded.metadata == saved.metadata

@@ -6,6 +6,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,14 +16,16 @@ import triton
 import triton.language as tl
 
 import profscope
+from profscope.analysis.experiments import experiments_text
 from profscope.compat.edited import KernelSwap, options_of
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.device.backend import Backend, select
+from profscope.schema import EXPERIMENT_DTYPES
 from profscope.tuning.arguments import Arguments, extents
 from profscope.tuning.experiments import builds as builds_module
 from profscope.tuning.experiments.builds import Builds
 from profscope.tuning.experiments.running import run
-from profscope.tuning.experiments.table import experiments_table, experiments_text
+from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.launches import launch_of
 from profscope.tuning.timing import PairTimer
 from tests.kernels.atomics import lock_kernel
@@ -111,7 +114,9 @@ def test_rows_say_kernel_place_time_and_interval(scattered: pd.DataFrame) -> Non
     source, first = inspect.getsourcelines(scattering.fn)
     assert source[store["line"] - first].strip().startswith("tl.store")
     assert store["low_pct"] == store["saved_pct"] == store["high_pct"], "cycles are the same each time"
-    assert store["kcycles"] > 0
+    assert store["time_kcycles"] > 0
+    assert scattered["time_us"].isna().all(), "cycles are no GPU time"
+    assert {name: str(dtype) for name, dtype in scattered.dtypes.items()} == EXPERIMENT_DTYPES
     assert scattered.loc[scattered["line"] == 0, "file"].eq("").all()
 
 
@@ -181,17 +186,26 @@ def test_what_triton_refuses_is_a_reason(emulator: Backend, building: Builds) ->
     assert sum(count for kind, count in again.instructions.items() if kind.startswith("global store")) > 0
 
 
-def test_explain_prints_them_and_gives_memory_back() -> None:
+def test_explain_prints_and_keeps_them_and_gives_memory_back(tmp_path: Path) -> None:
     x, out = torch.arange(2048.0), torch.full((2048 * 64,), 7.0)
     explanation = profscope.explain(scattering, x, out, 64, grid=(4,), BLOCK=512, backend="emulator")
     assert torch.equal(x, torch.arange(2048.0))
     assert out.eq(7.0).all()
-    table = explanation.experiments
+    table = explanation.profile.experiments
     assert set(table["experiment"]) == {"off", "contiguous"}
     assert (table["variant"] == explanation.variant).all()
     text = explanation.text()
     assert "saved without one thing" in text
     assert re.search(r"contiguous +store test_experiments\.py:\d+", text)
+    explanation.profile.save(tmp_path / "x.json")
+    loaded = profscope.load(tmp_path / "x.json")
+    assert loaded.experiments.equals(table)
+    told = explanation.findings
+    assert loaded.findings()["finding"].tolist() == told["finding"].tolist()
+    store = told.set_index("finding").loc["uncoalesced-store"]
+    contiguous = row(table, "store", "contiguous")
+    assert (store["tried"], store["measured_pct"]) == ("contiguous (store)", contiguous["saved_pct"])
+    assert (store["basis"], pd.isna(store["gain_pct"])) == ("modelled", True), "cycles are no gain"
 
 
 def test_a_module_that_cannot_be_read_is_a_reason(emulator: Backend, building: Builds) -> None:

@@ -1,14 +1,17 @@
-"""`--show breakdown` and `--show limits`: the rows of the questions of these names."""
+"""`--show breakdown`, `limits` and `experiments`: the rows of the questions and table of these names."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from profscope.profiles import load
+from profscope.profiles import Profile, load
 from profscope.viewer.cli import main
+from tests.support.experiments import experiment
 from tests.support.sessions import launch_add, session
 
 MATMUL = Path(__file__).parents[1] / "data" / "diff" / "matmul-1-stage.pftrace.gz"
@@ -45,3 +48,39 @@ def test_limits_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_no_limits_say_what_would_give_some(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(MATMUL), "--show", "limits"]) == 1
     assert "no limits are known: `profscope run --evidence true` measures what" in capsys.readouterr().err
+
+
+def test_experiments_are_shown_what_saves_most_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prof = load(MATMUL)
+    kernel = prof.launches["kernel"].iloc[0]
+    table = pd.concat(
+        [
+            experiment("load \x1b[31m", "off", (20.0, 19.0, 21.0), kernel=kernel),
+            experiment("dot", "off", (1.0, 0.5, 1.5), kernel=kernel),
+            experiment("store", "contiguous", (80.0, 79.4, 81.0), kernel=kernel, valid=False),
+            experiment("load b", "off", kernel="ran bare"),
+        ],
+        ignore_index=True,
+    )
+    path = tmp_path / "t.json"
+    Profile.of(replace(prof.tables, experiments=table)).save(path)
+    lines = shown(capsys, str(path), "--show", "experiments", "--width", "60").splitlines()
+    assert lines[0] == f"experiments  {kernel}"
+    assert lines[3:6] == [
+        "  80.0 %  (79 to 81)    contiguous  store k.py:7  [other",
+        "          spills]",
+        r"  20.0 %  (19 to 21)    off         load \x1b[31m k.py:7",
+    ]
+    assert lines[6] == "1 more saves less than 2 %; --top 0 shows all"
+    assert "experiments  ran bare" in lines
+    assert "   1.0 %" in shown(capsys, str(path), "--show", "experiments", "--top", "0")
+    rows = json.loads(shown(capsys, str(path), "--show", "experiments", "--format", "json"))["experiments"]
+    assert [row["time_kcycles"] for row in rows] == [None] * 4
+    assert shown(capsys, str(path), "--show", "experiments", "--format", "csv").count("\n") == 5
+
+
+def test_no_experiments_say_what_would_make_some(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(MATMUL), "--show", "experiments"]) == 1
+    assert "profscope.explain measures what each line costs" in capsys.readouterr().err

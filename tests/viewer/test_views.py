@@ -385,7 +385,19 @@ def test_findings_say_what_is_alike_once() -> None:
         KernelFinding(
             kernel,
             FindingEntry(
-                "id", "idle-sms", "k.py", at, why, {}, "make more programs", 80.0, 64.0, 88.0, 50.0, "high"
+                "id",
+                "idle-sms",
+                "k.py",
+                at,
+                why,
+                {},
+                "make more programs",
+                80.0,
+                64.0,
+                88.0,
+                50.0,
+                "high",
+                "modelled",
             ),
         )
         for at, why in enumerate(told)

@@ -124,6 +124,7 @@ def profile_model(
             "overhead": costs,
             "limits": limits_of(tables.counters),
             "findings": judgement.findings,
+            "experiments": judged.experiments,
             "summary": summary,
             "lines": pd.DataFrame() if lines is None else lines,
         }.items()

@@ -22,6 +22,7 @@ __all__ = [
     "Configuration",
     "Ctas",
     "EvidenceValue",
+    "ExperimentEntry",
     "FindingEntry",
     "KernelEntry",
     "KernelFinding",
@@ -149,7 +150,8 @@ class EvidenceValue:
 @dataclass(frozen=True)
 class FindingEntry:
     """A cause that holds the kernel back. evidence_values: the figures of the evidence, by name. gain_pct: of
-    the kernel's time, between gain_low_pct and gain_high_pct; program_pct: of that of all."""
+    the kernel's time, between gain_low_pct and gain_high_pct; program_pct: of that of all. basis: "measured"
+    if an experiment saved the gain, else "modelled"."""
 
     id: str
     finding: str
@@ -163,6 +165,7 @@ class FindingEntry:
     gain_high_pct: float | None
     program_pct: float | None
     confidence: str
+    basis: str
 
     @property
     def gain(self) -> Gain:
@@ -170,6 +173,24 @@ class FindingEntry:
         told = (self.gain_pct, self.gain_low_pct, self.gain_high_pct)
         expected, low, high = (math.nan if each is None else each for each in told)
         return Gain(expected, low, high)
+
+
+@dataclass(frozen=True)
+class ExperimentEntry:
+    """What leaving out or changing one part of the kernel saved of its bare time: a row of
+    `prof.experiments`."""
+
+    file: str
+    line: int
+    op: str
+    experiment: str
+    saved_pct: float | None
+    low_pct: float | None
+    high_pct: float | None
+    time_us: float | None
+    time_kcycles: float | None
+    valid: bool
+    why_not: str
 
 
 @dataclass(frozen=True)
@@ -273,6 +294,7 @@ class LeftOut:
 
     lines: int
     findings: int
+    experiments: int
 
 
 @dataclass(frozen=True)
@@ -282,8 +304,8 @@ class KernelEntry:
     id: the same in the next session. label: "#1" if the kernel has several configurations, else "";
     differs: what is not the same in all of them. launches_seen: with those that were not recorded. untimed:
     launches without records or without an end, which are in no time. share: of the time of all launches.
-    clean: what is known where there is no finding. The sections from `account` on are None or empty if they
-    were not asked for, or are not known.
+    clean: what is known where there is no finding. experiments: what saved most comes first. The sections
+    from `account` on are None or empty if they were not asked for, or are not known.
     """
 
     id: str
@@ -315,6 +337,7 @@ class KernelEntry:
     findings: tuple[FindingEntry, ...]
     clean: str
     findings_not_measured: tuple[str, ...]
+    experiments: tuple[ExperimentEntry, ...]
     lines: Lines | None
     overlap: Mapping[str, Mapping[str, float | None]] | None
     critical_path: tuple[PathStep, ...]

@@ -4,18 +4,20 @@ found in it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from profscope.analysis.breakdown import Account
+from profscope.analysis.experiments import most_saved_first
 from profscope.analysis.limits import bound_by
 from profscope.analysis.model.entries import (
     Configuration,
     Ctas,
     EvidenceValue,
+    ExperimentEntry,
     FindingEntry,
     KernelEntry,
     LaunchTimes,
@@ -52,12 +54,13 @@ _RESOURCES: Final = ("registers", "spills", "shared_bytes", "ctas_per_sm", "inst
 
 
 class KernelRows(NamedTuple):
-    """Of one configuration, the rows of the table of launches and of the questions of these names."""
+    """Of one configuration, the rows of the tables and questions of these names."""
 
     launches: pd.DataFrame
     overhead: pd.DataFrame
     limits: pd.DataFrame
     findings: pd.DataFrame
+    experiments: pd.DataFrame
     summary: pd.DataFrame
     lines: pd.DataFrame
 
@@ -133,6 +136,7 @@ def kernel_entry(
         findings=tuple(_finding(own_id, row) for row in rows.findings.to_dict("records")),
         clean=said.clean.get(f"{group.kernel} #{group.variant}") or said.clean.get(group.kernel, ""),
         findings_not_measured=tuple(_about(names, said.findings)),
+        experiments=tuple(_experiments(rows.experiments)),
         lines=_lines_of(own_id, rows, tables.unit, names, said.lines) if with_lines else None,
         overlap=None if timeline is None else _overlap_of(timeline),
         critical_path=()
@@ -140,7 +144,7 @@ def kernel_entry(
         else tuple(entry_of(PathStep, row) for row in timeline.critical_path.rows),
         tail=next((entry_of(Tail, row) for row in timeline.tail.rows), None) if timeline else None,
         work=_work_of(summary) if with_work else None,
-        left_out=LeftOut(0, 0),
+        left_out=LeftOut(0, 0, 0),
     )
 
 
@@ -231,6 +235,11 @@ def _finding(kernel_id: str, row: Mapping[Any, Any]) -> FindingEntry:
     return entry_of(
         FindingEntry, row, id=f"{kernel_id}-{row['finding']}-{row['line']}", evidence_values=values
     )
+
+
+def _experiments(rows: pd.DataFrame) -> Iterator[ExperimentEntry]:
+    for row in most_saved_first(rows).to_dict("records"):
+        yield entry_of(ExperimentEntry, row, valid=bool(row["valid"]))
 
 
 def _lines_of(kernel_id: str, rows: KernelRows, unit: str, names: set[str], said: Collection[str]) -> Lines:

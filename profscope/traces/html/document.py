@@ -21,6 +21,7 @@ from profscope.analysis.spans.rows import Ints
 from profscope.analysis.texts import Child, Markup, joined, plain, tag
 from profscope.schema import Tables
 from profscope.traces.exporters import Piece
+from profscope.traces.html.experiments import experiments_of
 from profscope.traces.html.facts import best_places, page_facts, shown_ctas
 from profscope.traces.html.kernels import MOST_KERNELS, kernels_of, model_of
 from profscope.traces.html.program import program_of
@@ -84,6 +85,7 @@ def document(tables: Tables, pool: Executor) -> str:
                 "section",
                 heading_of(kernel, model),
                 findings_of(kernel, places),
+                experiments_of(kernel.entry),
                 class_="findings",
             ),
             tag(

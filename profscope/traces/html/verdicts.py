@@ -127,7 +127,7 @@ def findings_of(kernel: Kernel, best: list[dict[str, Any]]) -> Markup:
 
 def _card(own: FindingEntry, where: dict[str, Any]) -> Markup:
     place, gain = source_text(own.file, own.line), own.gain_pct or 0.0
-    known = qualified_text(own.gain_pct, own.gain.low, own.gain.high, own.program_pct, own.confidence)
+    known = qualified_text(own.gain, own.program_pct, own.confidence, own.basis)
     go: list[Child] = []
     if own.line:
         go.append(

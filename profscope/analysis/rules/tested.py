@@ -1,0 +1,131 @@
+"""Findings tested by experiments: what an experiment saved is the gain, or it refutes the finding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+
+from profscope.analysis.cause import NOISE_PCT, UNKNOWN_GAIN, Confidence, Finding, Quantity, cited
+from profscope.analysis.rules.diagnose import RULES
+from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF
+
+__all__ = ["Outcome", "experiment_of", "with_experiments"]
+
+_REFUTED_PCT: Final = 1.0
+_SCATTERED: Final = ("uncoalesced-load", "uncoalesced-store")
+_ADVICE: Final = next(rule.advice for rule in RULES if rule.name == _SCATTERED[0])  # one rule, two names
+
+
+class _Test(NamedTuple):
+    """how: the experiment. ops: how the names of its ops begin. repairs: whether it does what a repair does.
+    bounds: whether no repair saves more."""
+
+    how: str
+    ops: tuple[str, ...]
+    repairs: bool = False
+    bounds: bool = True
+
+
+_TESTS: Final[Mapping[str, _Test]] = {
+    "uncoalesced-load": _Test(CONTIGUOUS, ("load", "async copy"), repairs=True),
+    "uncoalesced-store": _Test(CONTIGUOUS, ("store",), repairs=True),
+    "atomics": _Test(OFF, ("atomic",)),
+    # A repair of these changes what is around them, too.
+    "layout-conversion": _Test(OFF, ("convert layout",), bounds=False),
+    "serial-reduction": _Test(OFF, ("reduce",), bounds=False),
+    "slow-math": _Test(OFF, ("precise", "div", "sqrt", "exp", "log", "sin", "cos")),
+}
+
+
+class Outcome(NamedTuple):
+    """refuted: a line for each finding that an experiment refutes."""
+
+    findings: list[Finding]
+    refuted: list[str]
+
+
+def with_experiments(findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: bool) -> Outcome:
+    """The findings of one configuration beside its experiments, rows of `prof.experiments`.
+
+    If the experiment at a finding's line does what a repair would, what it saved, with its interval, is the
+    gain, and the finding's basis is "measured"; a finding that such an experiment gives nothing is refuted,
+    and left out. Otherwise the gain is at most what the experiment saved. Cycles of the emulator are no gain.
+    An access that saves time at neighbouring addresses is a finding, also if nothing else was measured.
+    """
+    kept: list[Finding] = []
+    refuted: list[str] = []
+    for finding in findings:
+        own = experiment_of(finding.finding, finding.file, finding.line, experiments)
+        test = _TESTS.get(finding.finding)
+        if own is None or test is None:
+            kept.append(finding)
+        elif test.repairs and own["high_pct"] < _REFUTED_PCT:
+            saved = f"{test.how} saves {own['saved_pct']:.1f} %"
+            refuted.append(f"{finding.finding} at line {finding.line}: {saved}")
+        elif emulated:
+            kept.append(finding)
+        elif test.repairs:
+            kept.append(_measured(finding, own))
+        else:
+            kept.append(_bounded(finding, own["high_pct"]) if test.bounds else finding)
+    return Outcome([*kept, *_scattered(kept, experiments, emulated=emulated)], refuted)
+
+
+def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame) -> Mapping[Any, Any] | None:
+    """The valid experiment at this line that tests such a finding, the one that saved most; None if there is
+    none."""
+    test = _TESTS.get(finding)
+    if test is None:
+        return None
+    at_line = experiments[
+        experiments["valid"]
+        & experiments["saved_pct"].notna()
+        & (experiments["experiment"] == test.how)
+        & (experiments["file"] == file)
+        & (experiments["line"] == line)
+        & experiments["op"].str.startswith(test.ops)
+    ]
+    rows: list[Mapping[Any, Any]] = at_line.to_dict("records")  # type: ignore[assignment]  # not in its stubs
+    return max(rows, key=lambda row: float(row["saved_pct"]), default=None)
+
+
+def _measured(finding: Finding, own: Mapping[Any, Any]) -> Finding:
+    """With what its experiment saved as the gain."""
+    expected, low, high = (max(0.0, own[name]) for name in ("saved_pct", "low_pct", "high_pct"))
+    gain = finding.gain._replace(expected=expected, low=low, high=high)
+    confidence: Confidence = "high" if low >= NOISE_PCT else "low"
+    return replace(finding, gain=gain, weight=expected, confidence=confidence, basis="measured")
+
+
+def _bounded(finding: Finding, most: float) -> Finding:
+    """With a gain of at most so much; the upper end alone if it was unknown."""
+    most, gain = max(0.0, most), finding.gain
+    if math.isnan(gain.high):
+        return replace(finding, gain=gain._replace(high=most))
+    expected, low, high = (min(each, most) for each in gain[:3])
+    gain = gain._replace(expected=expected, low=low, high=high)
+    return replace(finding, gain=gain, weight=min(finding.weight, most))
+
+
+def _scattered(
+    findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: bool
+) -> Iterator[Finding]:
+    """Findings of accesses that save time at neighbouring addresses and of which no finding says so."""
+    names = (*_SCATTERED, "unvectorized-access")
+    known = {(each.file, each.line) for each in findings if each.finding in names}
+    made = experiments[experiments["valid"] & (experiments["experiment"] == CONTIGUOUS)]
+    for own in made.to_dict("records"):
+        if (own["file"], own["line"]) in known or not own["low_pct"] >= NOISE_PCT:
+            continue
+        name = _SCATTERED[own["op"].startswith("store")]
+        evidence = cited(
+            "with as many bytes at neighbouring addresses a launch takes {saved} less",
+            saved=Quantity(own["saved_pct"], "% of the time"),
+        )
+        weight = float(own["saved_pct"])
+        found = Finding(name, own["file"], own["line"], evidence, _ADVICE, UNKNOWN_GAIN, "high", weight)
+        yield found if emulated else _measured(found, own)
