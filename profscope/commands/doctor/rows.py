@@ -1,0 +1,195 @@
+"""All rows of `profscope doctor`, in order, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from profscope.around.job import JOB, RANKS, SIZES
+from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
+from profscope.dispatch.worker_processes import ask, end, start
+from profscope.evidence.cupti import FORBIDDEN, TOOL_VARIABLES
+from profscope.evidence.obstacles import EMULATED, has_sys_admin, is_for_administrators, several_ranks
+from profscope.version import __version__
+
+__all__ = ["SECTIONS", "VARIABLES", "answers", "environment", "rows", "to_do"]
+
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Installed": ("profscope", "python", "triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti"),
+    "Machine": ("gpu", "permission", "ranks"),
+    "Evidence by CUPTI": ("counts", "samples", "counters"),
+    "Without permission or GPU": ("records", "experiments", "emulator"),
+    "Files": ("cache",),
+}
+"""The names of all rows, in order."""
+
+VARIABLES: Final[Mapping[str, str]] = {
+    "PROFSCOPE_EMULATOR": "1: kernels run on the emulator",
+    JOB: "the run that all ranks belong to",
+    **dict.fromkeys(RANKS, "the rank of this process"),
+    **dict.fromkeys(SIZES, "how many ranks the job has"),
+    "MASTER_ADDR": "the host of rank 0, with which clocks are compared",
+    "CUDA_VISIBLE_DEVICES": "the GPUs that this process may use",
+    "TRITON_HOME": "the folder of .triton/cache, if not the home",
+    "TRITON_CACHE_DIR": "where Triton keeps binaries, recorded ones too",
+    "TRITON_PTXAS_PATH": "another ptxas than Triton's",
+    "TRITON_NVDISASM_PATH": "another nvdisasm than Triton's",
+    "TRITON_CUOBJDUMP_PATH": "another cuobjdump than Triton's",
+    "TRITON_ALWAYS_COMPILE": "1: no experiments",
+    "TORCHINDUCTOR_CACHE_DIR": "where Inductor keeps its libraries",
+    "PYTHON_EXEC": "what torchrun starts ranks with",
+    **dict.fromkeys(TOOL_VARIABLES, "set by a tool that has CUPTI to itself"),
+}
+"""By name, what the environment variables that profscope reads, or that decide what it finds, are for."""
+
+_INSTALLED: Final = ("triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti", "gpu")
+_WITNESSES: Final = ("counts", "samples", "counters")
+_CHECKS: Final = "from profscope.commands.doctor.checks import main; main()"
+_LONGEST_S: Final = 120.0  # of a check: importing torch from a slow disk
+_TRIED: Final = ("8.", "9.0")  # how the compute capabilities begin that profscope was run on
+_INSTALL: Final = "pip install 'profscope[triton]'"
+_ALLOW: Final = "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or SYS_ADMIN for a container"
+_NO_PERMISSION: Final = 'evidence=["records", "experiments"] (--evidence records,experiments)'
+
+
+def rows(environ: Mapping[str, str] = os.environ) -> dict[str, Row]:
+    """By name, in the order of SECTIONS."""
+    found = answers(_INSTALLED)
+    why = _unobservable(found, environ)
+    found |= dict.fromkeys(_WITNESSES, why) if why else answers(_WITNESSES)
+    found |= {
+        "profscope": Row(OK, __version__, {"version": __version__}),
+        "python": Row(OK, f"{platform.python_version()}, {sys.executable}", _of_python()),
+        "permission": _permission(),
+        "ranks": _of_ranks(environ),
+        "cache": _cache(environ),
+    }
+    found |= _replacements(found)
+    return {name: found[name] for names in SECTIONS.values() for name in names}
+
+
+def answers(names: Iterable[str], program: str = _CHECKS) -> dict[str, Row]:
+    """What the checks of these names find, in a process that lasts until one of them ends it."""
+    found: dict[str, Row] = {}
+    process = None
+    for name in names:
+        process = process or start(program)
+        line = ask(process, name, _LONGEST_S)
+        if line is not None and line.endswith(b"\n"):
+            found[name] = Row(**json.loads(line))
+            continue
+        process.kill()
+        status, process = end(process), None
+        found[name] = Row(FAILED, f"no answer in {_LONGEST_S:g} s" if line is None else _why_ended(status))
+    if process is not None:
+        end(process)
+    return found
+
+
+def _why_ended(status: int) -> str:
+    if status < 0:
+        return f"the check crashed (signal {-status}, {signal.Signals(-status).name})"
+    return f"the check ended with status {status}"
+
+
+def _unobservable(found: Mapping[str, Row], environ: Mapping[str, str]) -> Row | None:
+    """Why CUPTI need not be tried; None if it must be."""
+    gpu, torch = found["gpu"], found["torch"]
+    if not gpu.is_ok:
+        return Row(MISSING, f"no GPU, and {EMULATED}" if gpu.state == MISSING else gpu.text)
+    lacking = [name for name in ("triton", "torch", "cupti") if not found[name].is_ok]
+    if lacking:
+        return Row(MISSING, f"needs {', '.join(lacking)}")
+    if not torch.facts["cuda"]:
+        return Row(MISSING, "torch is built without CUDA")
+    why = several_ranks(environ)
+    return Row(REFUSED, why) if why else None
+
+
+def _of_python() -> dict[str, Any]:
+    return {"version": platform.python_version(), "path": sys.executable}
+
+
+def _permission() -> Row:
+    """What the driver's settings say of counters, which the rows of CUPTI try."""
+    administrators, sys_admin = is_for_administrators(), has_sys_admin()
+    facts = {"administrators_only": administrators, "sys_admin": sys_admin}
+    if administrators is None:
+        return Row(MISSING, "unknown: no /proc/driver/nvidia/params", facts)
+    if not administrators:
+        return Row(OK, "the driver gives counters to everybody (RmProfilingAdminOnly: 0)", facts)
+    who = "which this process is" if sys_admin else "and this process has no CAP_SYS_ADMIN"
+    text = f"the driver gives counters to administrators only (RmProfilingAdminOnly: 1), {who}"
+    return Row(OK if sys_admin else REFUSED, text, facts)
+
+
+def _of_ranks(environ: Mapping[str, str]) -> Row:
+    why = several_ranks(environ)
+    return Row(REFUSED, why) if why else Row(OK, "this process is no rank of a job")
+
+
+def _cache(environ: Mapping[str, str]) -> Row:
+    """Where Triton keeps binaries; see `triton.knobs`."""
+    home = Path(environ.get("TRITON_HOME") or Path.home())
+    folder = Path(environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not os.access(there, os.W_OK):
+        return Row(FAILED, f"{there} cannot be written: set TRITON_CACHE_DIR", {"path": str(folder)})
+    return Row(OK, str(folder), {"path": str(folder)})
+
+
+def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
+    """What needs no permission, and what each of them replaces."""
+    lacking = [name for name in ("triton", "torch") if not found[name].is_ok]
+    if lacking:
+        needs = Row(MISSING, f"needs {' and '.join(lacking)}")
+        return dict.fromkeys(("records", "experiments", "emulator"), needs)
+    return {
+        "records": Row(
+            OK, "executions, active lanes and sectors that the kernel counts itself: in place of counts"
+        ),
+        "experiments": Row(
+            OK, "what a line costs, measured by leaving it out: in place of samples and counters"
+        ),
+        "emulator": Row(
+            OK, "runs PTX for sm_80 on the CPU, counts its instructions, has cycles of a cost model"
+        ),
+    }
+
+
+def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of VARIABLES that are set."""
+    return {name: environ[name] for name in VARIABLES if name in environ}
+
+
+def to_do(found: Mapping[str, Row], environ: Mapping[str, str] = os.environ) -> str:
+    """One line: the first thing that stands in the way of a finding, and what helps."""
+    gpu, torch, witnesses = found["gpu"], found["torch"], [found[name] for name in _WITNESSES]
+    for name in ("triton", "torch"):
+        if found[name].state == MISSING:
+            return f"to record kernels: {_INSTALL}; traces can be viewed and compared without"
+        if not found[name].is_ok:
+            return f"install another {name}: {found[name].text}"
+    if gpu.state == MISSING:
+        return "sessions run on the emulator, where findings have no gain; record on a GPU for that"
+    if not gpu.is_ok:
+        return f"findings rest on spans alone: {gpu.text}"
+    if not torch.facts["cuda"]:
+        return "install a torch that is built for CUDA: this one cannot use the GPU"
+    if environ.get("PROFSCOPE_EMULATOR") == "1":
+        return "unset PROFSCOPE_EMULATOR: with it, sessions run on the emulator and not on the GPU"
+    if any(row.facts.get("result") in FORBIDDEN for row in witnesses):
+        return f"ask for counters (rented GPUs seldom allow it): {_ALLOW}; or use {_NO_PERMISSION}"
+    bad = next((name for name in ("cupti", *_WITNESSES) if not found[name].is_ok), None)
+    if bad is not None:
+        return f"no {bad} ({found[bad].text}): use {_NO_PERMISSION} instead"
+    untried = [each["capability"] for each in gpu.facts["gpus"] if not each["capability"].startswith(_TRIED)]
+    if untried:
+        return f"nothing is missing, but profscope was never run on compute capability {untried[0]}"
+    return "nothing is missing: `profscope run script.py` records with all evidence"
