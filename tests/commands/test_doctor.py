@@ -72,7 +72,9 @@ def test_without_a_gpu_it_says_what_there_is_and_what_replaces_the_rest() -> Non
     found: dict[str, Any] = said["rows"]
     assert list(found) == [name for names in SECTIONS.values() for name in names]
     states = {name: row["state"] for name, row in found.items()}
-    assert {name for name, state in states.items() if state != OK} == {"gpu", "permission", *WITNESSES}
+    assert {name for name, state in states.items() if state != OK} == {
+        "gpu", "peaks", "permission", "records", *WITNESSES,
+    }  # fmt: skip
     assert found["profscope"]["facts"]["version"] == profscope.__version__
     assert found["triton"]["facts"] == {"version": triton.__version__, "supported": True}
     assert found["torch"]["facts"]["version"] == torch.__version__

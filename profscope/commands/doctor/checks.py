@@ -115,6 +115,19 @@ def _imported(module: str) -> ModuleType | None:
     return None
 
 
+def _of_peaks(module: str, function: str) -> Row:
+    """What the first GPU does at most. function: returns it."""
+    peaks = getattr(import_module(module), function)(0)
+    if peaks is None:
+        return Row(MISSING, "not measured: profscope doctor --measure does that in some seconds")
+    text = (
+        f"DRAM {peaks.dram_gb_s:,.0f} GB/s, {peaks.dram_latency_ns:.0f} ns; "
+        f"L2 {peaks.l2_gb_s:,.0f} GB/s, {peaks.l2_latency_ns:.0f} ns; "
+        f"FMA {peaks.fma_tflops:.1f} TFLOP/s; fp16 dots {peaks.dot_fp16_tflops:.0f} TFLOP/s"
+    )
+    return Row(OK, text, asdict(peaks))
+
+
 def _witness(name: str) -> Row:
     """Open a witness as a session does, and have it watch a small launch."""
     tool = injected_tool()
@@ -156,6 +169,8 @@ _CHECKS: Final[Mapping[str, Callable[[], Row]]] = {
     "torch": _of_torch,
     "cupti": _of_cupti,
     "gpu": _of_gpu,
+    "peaks": partial(_of_peaks, "profscope.device.known_peaks", "known_peaks"),
+    "measured peaks": partial(_of_peaks, "profscope.tuning.peaks", "measure_peaks"),
     **{name: partial(_tool, name) for name in ("ptxas", "nvdisasm", "cuobjdump")},
     **{name: partial(_witness, name) for name in ("counts", "samples", "counters")},
 }

@@ -22,6 +22,7 @@ __all__ = ["as_json", "as_text", "main", "make_parser"]
 _EPILOG: Final = f"""\
 examples:
   profscope doctor --json | jq -r .to_do
+  profscope doctor --measure
   profscope doctor --json | jq -r .rows.counters.state
 
 Each row is ok, missing (not in this machine), refused (this process may not
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _doctor(words: Sequence[str]) -> int:
     given = make_parser().parse_args(words)
-    found = rows()
+    found = rows(measures=given.measure)
     written = as_json if given.json else as_text
     sys.stdout.write(written(found, environment(), to_do(found)))
     return 0
@@ -79,5 +80,10 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON, for programs")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure what the first GPU does at most: bandwidth, latency, FLOPs; kept for later sessions",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     return parser

@@ -22,7 +22,7 @@ __all__ = ["SECTIONS", "VARIABLES", "answers", "environment", "rows", "to_do"]
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Installed": ("profscope", "python", "triton", "torch", "ptxas", "nvdisasm", "cuobjdump", "cupti"),
-    "Machine": ("gpu", "permission", "ranks"),
+    "Machine": ("gpu", "peaks", "permission", "ranks"),
     "Evidence by CUPTI": ("counts", "samples", "counters"),
     "Without permission or GPU": ("records", "experiments", "emulator"),
     "Files": ("cache",),
@@ -42,6 +42,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "TRITON_NVDISASM_PATH": "another nvdisasm than Triton's",
     "TRITON_CUOBJDUMP_PATH": "another cuobjdump than Triton's",
     "TRITON_ALWAYS_COMPILE": "1: no experiments",
+    "XDG_CACHE_HOME": "where profscope keeps the peaks of GPUs, in profscope/peaks",
     "TORCHINDUCTOR_CACHE_DIR": "where Inductor keeps its libraries",
     "PYTHON_EXEC": "what torchrun starts ranks with",
     **dict.fromkeys(TOOL_VARIABLES, "set by a tool that has CUPTI to itself"),
@@ -58,16 +59,19 @@ _ALLOW: Final = "NVreg_RestrictProfilingToAdminUsers=0 for the driver, or SYS_AD
 _NO_PERMISSION: Final = 'evidence=["records", "experiments"] (--evidence records,experiments)'
 
 
-def rows(environ: Mapping[str, str] = os.environ) -> dict[str, Row]:
-    """By name, in the order of SECTIONS."""
+def rows(environ: Mapping[str, str] = os.environ, *, measures: bool = False) -> dict[str, Row]:
+    """By name, in the order of SECTIONS. measures: have the peaks of the GPU measured."""
     found = answers(_INSTALLED)
-    why = _unobservable(found, environ)
-    found |= dict.fromkeys(_WITNESSES, why) if why else answers(_WITNESSES)
+    ranked = several_ranks(environ)
+    unobservable = _unusable(found, "triton", "torch", "cupti") or (Row(REFUSED, ranked) if ranked else None)
+    found |= dict.fromkeys(_WITNESSES, unobservable) if unobservable else answers(_WITNESSES)
+    check = "measured peaks" if measures else "peaks"
     found |= {
         "profscope": Row(OK, __version__, {"version": __version__}),
         "python": Row(OK, f"{platform.python_version()}, {sys.executable}", _of_python()),
+        "peaks": _unusable(found, "triton", "torch") or answers([check])[check],
         "permission": _permission(),
-        "ranks": _of_ranks(environ),
+        "ranks": Row(REFUSED, ranked) if ranked else Row(OK, "this process is no rank of a job"),
         "cache": _cache(environ),
     }
     found |= _replacements(found)
@@ -98,18 +102,15 @@ def _why_ended(status: int) -> str:
     return f"the check ended with status {status}"
 
 
-def _unobservable(found: Mapping[str, Row], environ: Mapping[str, str]) -> Row | None:
-    """Why CUPTI need not be tried; None if it must be."""
+def _unusable(found: Mapping[str, Row], *needed: str) -> Row | None:
+    """Why the GPU need not be tried; None if it must be. needed: rows that must be ok."""
     gpu, torch = found["gpu"], found["torch"]
     if not gpu.is_ok:
         return Row(MISSING, f"no GPU, and {EMULATED}" if gpu.state == MISSING else gpu.text)
-    lacking = [name for name in ("triton", "torch", "cupti") if not found[name].is_ok]
+    lacking = [name for name in needed if not found[name].is_ok]
     if lacking:
         return Row(MISSING, f"needs {', '.join(lacking)}")
-    if not torch.facts["cuda"]:
-        return Row(MISSING, "torch is built without CUDA")
-    why = several_ranks(environ)
-    return Row(REFUSED, why) if why else None
+    return None if torch.facts["cuda"] else Row(MISSING, "torch is built without CUDA")
 
 
 def _of_python() -> dict[str, Any]:
@@ -129,11 +130,6 @@ def _permission() -> Row:
     return Row(OK if sys_admin else REFUSED, text, facts)
 
 
-def _of_ranks(environ: Mapping[str, str]) -> Row:
-    why = several_ranks(environ)
-    return Row(REFUSED, why) if why else Row(OK, "this process is no rank of a job")
-
-
 def _cache(environ: Mapping[str, str]) -> Row:
     """Where Triton keeps binaries; see `triton.knobs`."""
     home = Path(environ.get("TRITON_HOME") or Path.home())
@@ -150,16 +146,17 @@ def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
     if lacking:
         needs = Row(MISSING, f"needs {' and '.join(lacking)}")
         return dict.fromkeys(("records", "experiments", "emulator"), needs)
+    gpu = found["gpu"]
+    counted = "executions, active lanes and sectors that the kernel counts itself: in place of counts"
+    cost = "what a line costs, measured by leaving it out: in place of samples and counters"
+    emulated = "runs PTX for sm_80 on the CPU, counts its instructions, has cycles of a cost model"
+    no_records = "no GPU, and the emulator counts instructions itself"
     return {
-        "records": Row(
-            OK, "executions, active lanes and sectors that the kernel counts itself: in place of counts"
-        ),
-        "experiments": Row(
-            OK, "what a line costs, measured by leaving it out: in place of samples and counters"
-        ),
-        "emulator": Row(
-            OK, "runs PTX for sm_80 on the CPU, counts its instructions, has cycles of a cost model"
-        ),
+        "records": Row(OK, counted)
+        if gpu.is_ok
+        else Row(MISSING, no_records if gpu.state == MISSING else gpu.text),
+        "experiments": Row(OK, cost),
+        "emulator": Row(OK, emulated),
     }
 
 
