@@ -14,10 +14,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
-import torch
-import triton
-
-from profscope.device.gpus import driver_version
+from profscope.device.gpus import driver_version, gpus
+from profscope.installed import version
 from profscope.traces.output import whole_file
 
 __all__ = ["Peaks", "cache_folder", "keep", "known_peaks", "peaks_file"]
@@ -63,10 +61,9 @@ def keep(device: int, peaks: Peaks) -> Path:
 
 
 def peaks_file(device: int) -> Path:
-    """Where the peaks of a CUDA device are kept, with this driver and this Triton."""
-    name = torch.cuda.get_device_name(device)
-    versions = f"driver {driver_version()}, Triton {triton.__version__}"
-    safe = "".join(each if each.isalnum() or each in _IN_NAMES else "-" for each in f"{name}, {versions}")
+    """Where the peaks of a CUDA device are kept, with this driver and this Triton. Raises as `gpus`."""
+    name = f"{gpus()[device].name}, driver {driver_version()}, Triton {version('triton')}"
+    safe = "".join(each if each.isalnum() or each in _IN_NAMES else "-" for each in name)
     return cache_folder() / "peaks" / f"{safe}.json"
 
 

@@ -13,6 +13,7 @@ import triton
 
 import profscope
 from profscope.device import backend, known_peaks
+from profscope.device.gpus import Gpu
 from profscope.device.known_peaks import Peaks, cache_folder, keep, peaks_file
 from profscope.device.known_peaks import known_peaks as kept
 from profscope.emulator import activate
@@ -38,9 +39,10 @@ def emulator() -> Iterator[Any]:
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is asked of torch and of the driver, and a cache of its own."""
+    """Two of them, and a cache of their own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA Z1 / {device}")
+    both = [Gpu(f"NVIDIA Z1 / {number}", (12, 0), 170, 24 << 30, 96 << 20) for number in range(2)]
+    monkeypatch.setattr(known_peaks, "gpus", lambda: both)
     monkeypatch.setattr(known_peaks, "driver_version", lambda: "580.1")
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from profscope.around.job import JOB, RANKS, SIZES
 from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
+from profscope.device.known_peaks import cache_folder
 from profscope.dispatch.worker_processes import ask, end, start
 from profscope.evidence.cupti import FORBIDDEN, TOOL_VARIABLES
 from profscope.evidence.obstacles import EMULATED, has_sys_admin, is_for_administrators, several_ranks
@@ -131,13 +132,14 @@ def _permission() -> Row:
 
 
 def _cache(environ: Mapping[str, str]) -> Row:
-    """Where Triton keeps binaries; see `triton.knobs`."""
+    """Where Triton keeps binaries (see `triton.knobs`), and profscope the peaks of GPUs."""
     home = Path(environ.get("TRITON_HOME") or Path.home())
     folder = Path(environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+    facts = {"path": str(folder), "profscope": str(cache_folder(environ))}
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not os.access(there, os.W_OK):
-        return Row(FAILED, f"{there} cannot be written: set TRITON_CACHE_DIR", {"path": str(folder)})
-    return Row(OK, str(folder), {"path": str(folder)})
+        return Row(FAILED, f"{there} cannot be written: set TRITON_CACHE_DIR", facts)
+    return Row(OK, f"{folder} (binaries), {cache_folder(environ)} (peaks)", facts)
 
 
 def _replacements(found: Mapping[str, Row]) -> dict[str, Row]:
