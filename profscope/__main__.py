@@ -27,6 +27,7 @@ _COMMANDS: Final = (
     ("profscope diff A B", "compare two traces"),
     ("profscope convert IN OUT", "write a trace in another format"),
     ("profscope merge TRACE... -o OUT", "write the traces of several ranks as one"),
+    ("profscope doctor", "say what this machine allows, and what to do"),
     ("profscope opt FILE.ttgir", "run passes on TTGIR, as profscope-opt does"),
     ("python -m profscope.demo TRACE", "profile two kernels and save their trace"),
 )
@@ -48,6 +49,7 @@ _DOORS: Final = {
     "diff": _Door("profscope.viewer.cli", ("diff",), renamed=True),
     "convert": _Door("profscope.commands.convert", ("convert",)),
     "merge": _Door("profscope.commands.convert", ("merge",)),
+    "doctor": _Door("profscope.commands.doctor.command"),
     "opt": _Door("profscope.commands.opt", (), renamed=True),
 }
 _PURPOSES: Final = {

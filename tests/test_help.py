@@ -9,6 +9,7 @@ import pytest
 
 from profscope import __main__ as overview
 from profscope.commands import convert, explain, opt, run
+from profscope.commands.doctor import command as doctor
 from profscope.viewer import cli, diff_command
 
 PARSERS = {
@@ -18,6 +19,7 @@ PARSERS = {
     "diff": diff_command.make_parser("profscope diff"),
     "convert": convert.make_parser("convert", "IN OUT", "", convert.CONVERT),
     "merge": convert.make_parser("merge", "TRACE... -o OUT", "", convert.MERGE),
+    "doctor": doctor.make_parser(),
     "opt": opt.make_parser("profscope opt"),
 }
 _PYTHON = re.compile(r"\b[a-z_]+=|\b(True|False|None)\b|`?--[\w-]+`? (True|False)")

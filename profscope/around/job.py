@@ -31,13 +31,13 @@ from typing import Any, Final, NamedTuple
 from profscope.compat.torch_parts import job_store
 from profscope.threads import in_background
 
-__all__ = ["JOB", "Job", "Moment", "RankClock", "ask", "rank", "ranks"]
+__all__ = ["JOB", "RANKS", "SIZES", "Job", "Moment", "RankClock", "ask", "rank", "ranks"]
 
 JOB: Final = "PROFSCOPE_JOB"
 """Environment variable with the id of a run whose processes profscope itself has started."""
 
-_RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # torchrun and accelerate, Open MPI, MPICH
-_SIZES: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+RANKS: Final = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # torchrun and accelerate, Open MPI, MPICH
+SIZES: Final = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _PAUSE_S: Final = 0.2
 _TIMEOUT_S: Final = 1.0
 _PORT_OF_NOTHING: Final = 9
@@ -51,12 +51,12 @@ Now = Callable[[], int]
 
 def rank(environment: Mapping[str, str]) -> int | None:
     """Which process of a job this is; None where nothing says that there is a job."""
-    return _number(environment, _RANKS)
+    return _number(environment, RANKS)
 
 
 def ranks(environment: Mapping[str, str]) -> int | None:
     """How many processes the job has; None if nothing says it."""
-    return _number(environment, _SIZES)
+    return _number(environment, SIZES)
 
 
 def _number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
@@ -80,7 +80,7 @@ class Job:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._id = os.environ.get(JOB, "")
-        self._rank, self._size = rank(os.environ), _number(os.environ, _SIZES)
+        self._rank, self._size = rank(os.environ), _number(os.environ, SIZES)
         self._began_ns = time.time_ns()
         self._boot = boot or _boot()
         self._clock: RankClock | None = None

@@ -6,12 +6,13 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from profscope.device.clocks import HostClocks
+from profscope.device.known_peaks import known_peaks
 from profscope.device.record_cost import record_cost
 from profscope.emulator.costs import COSTS, Cost
 from profscope.emulator.device import Device
@@ -64,13 +65,15 @@ def uses_gpu(name: str) -> bool:
 
 
 def _gpu() -> dict[str, Any]:
-    device = torch.cuda.get_device_properties(torch.cuda.current_device())
+    number = torch.cuda.current_device()
+    device, peaks = torch.cuda.get_device_properties(number), known_peaks(number)
     return {
         "backend": "gpu",
         "device": {
             "name": device.name,
             "arch": f"sm_{device.major}{device.minor}",
             "sm_count": device.multi_processor_count,
+            **({} if peaks is None else {"peaks": asdict(peaks)}),
         },
     }
 

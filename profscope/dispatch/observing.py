@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from profscope.around.job import ranks
 from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
@@ -30,6 +29,7 @@ from profscope.dispatch.own_counts import OwnCounts
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
+from profscope.evidence.obstacles import EMULATED, EVENTS, NOT_NVIDIA, several_ranks
 from profscope.evidence.subject import SampledLaunch, Subject, largest, of_configurations, tensor_bytes
 from profscope.instrument_passes.dialect import PROBED
 from profscope.instrument_passes.manifest import Manifest
@@ -435,13 +435,13 @@ def machine_here(machine: Backend, options: Options) -> Driver | str:
     if not instruments(options):
         return ""
     if machine.device_type != "cuda":
-        return "the emulator has no hardware to ask"
+        return EMULATED
     if driver.active.get_current_target().backend != "cuda":
-        return "only NVIDIA's GPUs are asked, through CUPTI"
+        return NOT_NVIDIA
     if options.events:
-        return "events=True has CUPTI to itself"
-    if (ranks(os.environ) or 1) > 1:
-        return "this is one of several ranks, whose kernels wait for one another"
+        return EVENTS
+    if why := several_ranks(os.environ):
+        return why
     try:
         return Driver()
     except SamplerError as error:

@@ -24,8 +24,10 @@ from profscope.evidence.structures import STRUCTURES, CubinCrc
 
 __all__ = [
     "ADVICE",
+    "FORBIDDEN",
     "HAS_SAMPLED",
     "OVERFLOW",
+    "TOOL_VARIABLES",
     "WAITER",
     "Cupti",
     "Library",
@@ -48,7 +50,7 @@ _TOOL_LIBRARIES: Final = {
     "libcuda-injection.so": "Nsight Compute",
     "libTreeLauncherTargetInjection": "an Nsight tool",
 }
-_TOOL_VARIABLES: Final = {
+TOOL_VARIABLES: Final = {
     "NV_COMPUTE_PROFILER_PERFWORKS_DIR": "Nsight Compute",
     "NV_NSIGHT_INJECTION_PORT_BASE": "Nsight Compute",
     "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
@@ -65,14 +67,15 @@ _ONLY_ADMINISTRATORS: Final = (
     "the driver lets only administrators read performance counters here "
     "(NVreg_RestrictProfilingToAdminUsers=0 allows all; in a container, the capability SYS_ADMIN)"
 )
+FORBIDDEN: Final = (35, 40)
+"""CUPTI_ERROR_INSUFFICIENT_PRIVILEGES, CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES"""
 _ANOTHER: Final = "another profiler has the GPU's counters; run without it (Nsight's tools, for one)"
 ADVICE: Final = {
     23: _ANOTHER,  # CUPTI_ERROR_DISABLED
     26: _ANOTHER,  # CUPTI_ERROR_HARDWARE_BUSY
-    35: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
     36: _ANOTHER,  # CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED
     39: _ANOTHER,  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
-    40: _ONLY_ADMINISTRATORS,  # CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES
+    **dict.fromkeys(FORBIDDEN, _ONLY_ADMINISTRATORS),
 }
 """What lies behind results of CUPTI that no later launch changes, and what would help."""
 
@@ -245,7 +248,7 @@ def injected_tool(maps: str | None = None, environ: Mapping[str, str] = os.envir
         except OSError:
             maps = ""
     found = [tool for library, tool in _TOOL_LIBRARIES.items() if f"/{library}" in maps]
-    found += [tool for variable, tool in _TOOL_VARIABLES.items() if environ.get(variable)]
+    found += [tool for variable, tool in TOOL_VARIABLES.items() if environ.get(variable)]
     return found[0] if found else ""
 
 

@@ -24,6 +24,7 @@ from profscope.evidence.counters import Counters, DisturbedError
 from profscope.evidence.counts import Counts
 from profscope.evidence.cupti import ADVICE, Library, SamplerError, alone, injected_tool, other_profiler
 from profscope.evidence.driver import Driver
+from profscope.evidence.obstacles import occupied_by
 from profscope.evidence.samples import Samples
 from profscope.evidence.subject import (
     CountedLaunch,
@@ -314,7 +315,7 @@ class Observer:
             return self._opened[context]
         tool = injected_tool()
         if tool:
-            self.why = f"{tool} has CUPTI to itself; run without it"
+            self.why = occupied_by(tool)
             return []
         opened: list[Witness] = []
         try:

@@ -21,6 +21,19 @@ def test_loops_and_lines_are_set_against_the_roof() -> None:
     assert set(table["peak"]) == {"NVIDIA H200 data sheet, SXM"}
 
 
+def test_a_device_that_is_in_no_table_has_the_peaks_that_were_measured() -> None:
+    work = {("load x", 6): (9.6e6, 0)}
+    peaks = {"dram_gb_s": 1600.0, "dot_fp16_tflops": 200.0}
+    measured = roof_table(worked(work, device={"name": "NVIDIA Z1", "peaks": peaks}).tables)
+    assert measured["peak_pct"].tolist() == pytest.approx([60, 75, 75])  # of 1,600 GB/s
+    assert set(measured["peak"]) == {"measured on this GPU"}
+    named = roof_table(worked(work, device={"name": "NVIDIA H200", "peaks": peaks}).tables)
+    assert set(named["peak"]) == {"NVIDIA H200 data sheet, SXM"}
+    for damaged in (peaks | {"dram_gb_s": "1600"}, peaks | {"dot_fp16_tflops": float("nan")}, [1600.0], None):
+        unknown = roof_table(worked(work, device={"name": "NVIDIA Z1", "peaks": damaged}).tables)
+        assert unknown["peak_pct"].isna().all()
+
+
 def test_bytes_that_dots_read_again_are_no_roof() -> None:
     rows = [*ROWS, ("dot acc", "op", 7, 1, 1, 7000, 500)]
     work = {("load x", 6): (9.6e6, 0), ("dot acc", 7): (0, 9.894e8)}
@@ -33,7 +46,9 @@ def test_without_peaks_or_all_ctas_nothing_is_made_up() -> None:
     work = {("load x", 6): (9.6e6, 0)}
     unknown = roof_table(worked(work, device={"name": "NVIDIA Z1", "sm_count": 4}).tables)
     assert unknown["peak_pct"].isna().all()
-    assert unknown.attrs["not_measured"] == ["k: no peaks of its device are known"]
+    assert unknown.attrs["not_measured"] == [
+        "k: no peaks of its device are known (`profscope doctor --measure`)"
+    ]
     assert roof_table(worked(work, backend="emulator").tables)["bound"].eq("").all()
     profile = worked(work)
     some = roof_table(Profile(profile.df, profile.launches.assign(grid_x=400), profile.metadata).tables)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from profscope.evidence.cupti import injected_tool, other_profiler
+from profscope.evidence.obstacles import has_sys_admin, is_for_administrators
 
 CUPTI = "7f00-7f01 r-xp 0 00:00 1 /opt/torch/nvidia/cu13/lib/libcupti.so.13\n"
 
@@ -44,3 +45,23 @@ def test_the_names_that_are_asked_for_exist() -> None:
 
     assert isinstance(torch.autograd.profiler._is_profiler_enabled, bool)
     assert isinstance(flags.profiling_on, bool)
+
+
+# As the driver's /proc/driver/nvidia/params begins and ends.
+PARAMETERS = """\
+ResmanDebugLevel: 4294967295
+RmLogonRC: 1
+ModifyDeviceFiles: 1
+RmProfilingAdminOnly: {}
+PreserveVideoMemoryAllocations: 0
+RegistryDwords: ""
+"""
+
+
+def test_who_may_read_counters() -> None:
+    assert is_for_administrators(PARAMETERS.format(1)) is True
+    assert is_for_administrators(PARAMETERS.format(0)) is False
+    assert is_for_administrators("") is None  # in a container that hides it
+    assert has_sys_admin("Name:\tpython\nCapEff:\t000001ffffffffff\nSeccomp:\t0\n")
+    assert not has_sys_admin("Name:\tpython\nCapEff:\t00000000a80425fb\nSeccomp:\t2\n")  # Docker's default
+    assert not has_sys_admin("")

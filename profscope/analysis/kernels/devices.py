@@ -7,9 +7,10 @@ opcodes otherwise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from profscope.emulator.costs import ptx_slots
 
@@ -43,9 +44,26 @@ _PEAKS: Final = {
 
 
 def peak_of(metadata: Mapping[str, Any]) -> Peak | None:
-    """The peaks of the device that a profile was taken on; None for one that is not in the table."""
+    """The peaks of the device that a profile was taken on: of the table, else as measured before the session
+    (`profscope doctor --measure`); None if neither has them."""
     device = metadata.get("device")
-    return _PEAKS.get(str(device.get("name", ""))) if isinstance(device, Mapping) else None
+    if not isinstance(device, Mapping):
+        return None
+    return _PEAKS.get(str(device.get("name", ""))) or _measured(device.get("peaks"))
+
+
+def _measured(peaks: Any) -> Peak | None:
+    """peaks: as `Peaks` of `device.known_peaks`."""
+    if not isinstance(peaks, Mapping):
+        return None
+    dram, dot = peaks.get("dram_gb_s"), peaks.get("dot_fp16_tflops")
+    if not (_is_rate(dram) and _is_rate(dot)):
+        return None
+    return Peak("measured on this GPU", dram, {16: dot})
+
+
+def _is_rate(value: Any) -> TypeGuard[float]:
+    return isinstance(value, float) and math.isfinite(value) and value > 0
 
 
 def sm_count_of(metadata: Mapping[str, Any]) -> int:

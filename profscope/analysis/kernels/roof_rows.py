@@ -49,11 +49,11 @@ def roof_table(tables: Tables) -> pd.DataFrame:
     so that lines of a loop add up to it; gb_per_s, tflop_per_s; flops_per_byte, missing without bytes.
 
     bound, "memory" or "tensor cores": the roof that is lower there; peak_pct, how much of it is reached, in
-    percent; peak, where the peaks of the device stand, which go by its name (`devices.py`). The roof is the
-    dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and
-    the peak of DRAM. Bytes that types count are held against DRAM only in kernels without dots, whose tiles
+    percent; peak, where the peaks of the device stand: by its name (`devices.py`), or measured. The roof is
+    the dense peak of the tensor cores for the narrowest type that the kernel has pointers to, and the
+    peak of DRAM. Bytes that types count are held against DRAM only in kernels without dots, whose tiles
     are not read again, and where they are no more than it can move: others come from caches. Without a roof,
-    as on the emulator and on devices that are not in the table, bound is "" and peak_pct is missing. Bytes of
+    as on the emulator and on devices whose peaks nobody knows, bound is "" and peak_pct is missing. Bytes of
     copies that were not recorded themselves, as at the default level, are those of the waits that end them;
     where these do not tell, bytes of the kernel and of loops are missing.
 
@@ -83,7 +83,7 @@ def roof_rows_of(judged: KernelAnalysis | SkippedKernel) -> Answer:
     if judged.emulated:
         missing.append(f"{judged.kernel}: the emulator has no peaks; rates are those of its cost model")
     elif judged.peak is None:
-        missing.append(f"{judged.kernel}: no peaks of its device are known")
+        missing.append(f"{judged.kernel}: no peaks of its device are known (`profscope doctor --measure`)")
     return Answer(rows, missing)
 
 
