@@ -155,7 +155,7 @@ def _clean(known: frozenset[str], emulated: bool) -> str:
     nothing = f"no finding: nothing above {NOISE_PCT:.0f} % of the time"
     if emulated:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
-    if known.issuperset(("counters", "counts", "samples")):
+    if known.issuperset(("use", "counts", "waits")):
         return f"{nothing}, by counters, counts and PC samples"
     return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them"
 

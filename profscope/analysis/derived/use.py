@@ -5,8 +5,8 @@ Instructions and wavefronts say it of the issue slots, the pipes and shared memo
     tensor    by the types of the dots, against the data sheet
     l1        wavefronts and lines of four sectors, of which an SM passes one in a cycle
     l2        the sectors that loads, stores and atomics touch: an upper bound, as L1 may have had some
-    dram      the different bytes among these: no more than the tensors have. A lower bound, as DRAM may send a
-              byte again
+    dram      the different bytes among these: no more than the tensors have. A lower bound, as DRAM may send
+              a byte again
 
 If a launch without its accesses to global memory takes as long, neither L2 nor DRAM binds it: of each no more
 is taken to be used than twice what that experiment saved.
@@ -36,24 +36,30 @@ _OF_SAVED: Final = 2.0
 
 
 def use_of(
-    judged: KernelAnalysis, counts: pd.DataFrame, table: EvidenceTable, experiments: pd.DataFrame, reach: float
+    judged: KernelAnalysis,
+    counts: pd.DataFrame,
+    table: EvidenceTable,
+    experiments: pd.DataFrame,
+    reach: float,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """By resource what part of its peak is used, 0 to 1; and counters: time, clock, bytes of DRAM, as
-    `prof.counters` has them. Both empty if the time of a launch or the GPU is not known.
+    `prof.counters` has them, empty if they or the peaks of the GPU are not known.
 
-    table: of the counts. experiments: rows of `prof.experiments`. reach: the bytes of all tensors; infinite if
-    they are not known.
+    table: of the counts. experiments: rows of `prof.experiments`. reach: the bytes of all tensors; infinite
+    if they are not known.
     """
     tables, key = judged.tables, (judged.kernel, judged.variant)
     time = bare_time(tables, judged.durations, judged.launches, key)
     peak = peak_of(tables.metadata)
-    if time is None or peak is None or judged.emulated:
+    if time is None or not len(counts):
         return {}, {}
     limits = limits_of(tables.counters.iloc[:0], counts, {key: time})
     known = limits[np.isfinite(limits["peak_pct"])]
     used = {
         str(name): float(pct) / 100 for name, pct in zip(known["resource"], known["peak_pct"], strict=True)
     }
+    if peak is None:
+        return used, {}
     clock_ghz = float(judged.launches["clock_ghz"].median())
     seconds = time.cycles / clock_ghz * 1e-9
     load, store, atomic = (

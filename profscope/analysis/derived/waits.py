@@ -2,9 +2,9 @@
 
 What a launch takes less without an op is the time that waits for it: it stands at the op's instructions, as
 samples with the stall that such instructions have. What nothing saved is spent on issuing instructions, by
-how often each ran, as far as issue slots and pipes are used; the rest waits for loads that could not be left
-out, because loops, addresses or masks rest on them, if there are any. Shares overlap: together they are
-scaled to the whole.
+how often each ran, as far as issue slots and pipes are used; the rest waits for loads in loops that could not
+be left out, because other loops, addresses or masks rest on them, if there are any, and is unexplained if
+there are none. Shares overlap: together they are scaled to the whole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _BY_LABEL: Final[tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...]] = (
 )
 """By how an op's name begins: the stall of those that wait for it, and the classes of its instructions."""
 _MATH: Final = "math_pipe_throttle"
-_REST: Final = "selected"
+_ISSUED: Final = "selected"
+_UNEXPLAINED: Final = "unexplained"
 _GROUPS: Final[Mapping[str, str]] = {"all global memory": "atomic"}
 """Of a group of ops whose lines do not add up to it: whose line the rest is, if it has such ops. While one
 atomic of several is left out, the others are in the way."""
@@ -59,12 +60,11 @@ def waits_of(counts: pd.DataFrame, experiments: pd.DataFrame, busy: float) -> pd
         for pc, part in own.divided(rows, share):
             shares[pc, stall] += part
     left = max(0.0, 1 - sum(shares.values()))
-    fixed = _fixed_loads(own, experiments)
-    issued = min(left, busy) if fixed.any() else left
-    for pc, part in own.divided(fixed, left - issued):
-        shares[pc, "long_scoreboard"] += part
-    for pc, part in own.divided(np.ones(len(counts), np.bool_), issued):
-        shares[pc, _REST] += part
+    issued, every, fixed = min(left, busy), np.ones(len(counts), np.bool_), _fixed_loads(own, experiments)
+    rest = (fixed, "long_scoreboard") if fixed.any() else (every, _UNEXPLAINED)
+    for share, (rows, stall) in ((issued, (every, _ISSUED)), (left - issued, rest)):
+        for pc, part in own.divided(rows, share):
+            shares[pc, stall] += part
     return own.samples(shares)
 
 
@@ -146,10 +146,12 @@ class _Counted:
             own
             | {f"blamed_{name}": values for name, values in own.items()}
             | {
-                "kernel": rows["kernel"].astype(str).to_numpy(), "variant": rows["variant"].to_numpy(),
-                "launch": np.full(len(at), -1), "binary": ["bare"] * len(at),
+                "kernel": rows["kernel"].astype(str).to_numpy(),
+                "variant": rows["variant"].to_numpy(),
+                "launch": np.full(len(at), -1),
+                "binary": ["bare"] * len(at),
                 "call_path": rows["call_path"].astype(str).to_numpy(),
-                "stall": [stall for _, stall in shares], "samples": taken,
-            }  # fmt: skip
+                "stall": [stall for _, stall in shares],
+                "samples": taken,
+            }
         )
-

@@ -190,7 +190,7 @@ def _is_loaded(graph: Graph, node: Node) -> bool:
     return node.name in ("tt.load", "tt.descriptor_load")
 
 
-_SEEN: Final = frozenset({"counts", "samples"})
+_SEEN: Final = frozenset({"counts", "waits"})
 _TEXT: Final = "{sampled} are charged to {what}"
 RULES: Final = (
     Rule(

@@ -24,10 +24,10 @@ _VERSION: Final = re.compile(r"nvidia_mma<\{versionMajor = (\d+).*?instrShape = 
 
 def by_binary(kernel: Kernel) -> Iterator[Finding]:
     """Findings without a gain, of what was not measured."""
-    if not kernel.known.issuperset(("counts", "samples")):
+    if not kernel.known.issuperset(("counts", "waits")):
         yield from _spills(kernel)
         yield from _float64(kernel)
-    if not kernel.known.issuperset(("counters", "counts", "samples")):
+    if not kernel.known.issuperset(("use", "counts", "waits")):
         yield from _narrow(kernel)
         if kernel.capability in HOPPER:
             yield from _small_mma(kernel)

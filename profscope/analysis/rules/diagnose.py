@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from profscope.analysis.cause import NO_GAIN, UNKNOWN_GAIN, Evidence, Finding, Quantity, cited, of_peak
+from profscope.analysis.cause import (
+    NO_GAIN,
+    UNKNOWN_GAIN,
+    Evidence,
+    Finding,
+    Quantity,
+    cited,
+    of_peak,
+    of_samples,
+)
 from profscope.analysis.limits import RESOURCES, being
 from profscope.analysis.resources import Edit
 from profscope.analysis.rules import (
@@ -41,6 +51,8 @@ _SYMPTOMS: Final = ("exposed-latency", "low-occupancy")
 _LESS: Final = "less of this work, as the findings above say"
 _BESIDE: Final = "less of this work, or what the findings above say"
 
+_OF_THE_TIME: Final = "% of the time (by experiments)"
+_STALL: Final = re.compile(r" \(`\w+`\)")
 _NAMES: Final = {"tensor": "tensor", "dram": "dram", "l2": "l2", "shared": "l1", "l1": "l1"}
 _WORK: Final = {"dram": "sectors", "l2": "sectors", "l1": "sectors", "shared": "wavefronts"}
 
@@ -94,20 +106,32 @@ def _finding(kernel: Kernel, rule: Rule, where: Where) -> Finding:
     """What a rule says of a place."""
     name = where.name or rule.name
     evidence = cited(rule.text, **where.cites)
+    if kernel.waits_basis == "experiments":
+        evidence = _by_experiments(evidence)
     finding = Finding(
         name, *where.place, evidence, where.advice or rule.advice, UNKNOWN_GAIN, rule.confidence
     )
     edit = rule.removed(kernel, where)
     if kernel.emulated:
         return _weighed(kernel, finding, where, edit)
-    sampled = kernel.table.sampled if "samples" in rule.needs else 0.0
+    sampled = kernel.table.sampled if "waits" in rule.needs else 0.0
     weight, roof = 100 * kernel.resources.saved(edit), kernel.resources.binding
-    gain = interval(name, weight, sampled)
+    by_experiments = kernel.waits_basis == "experiments"
+    gain = interval(name, weight, sampled, by_experiments=by_experiments)
     is_low = gain.low < thresholds.NOISE_PCT
     if gain.high - gain.low > thresholds.WIDEST_PCT:
         gain = gain._replace(expected=math.nan, low=math.nan)
     gain = gain._replace(roof=roof, kept=kernel.resources.kept(edit).get(roof, 1.0))
     return replace(finding, gain=gain, weight=weight, confidence="low" if is_low else rule.confidence)
+
+
+def _by_experiments(evidence: Evidence) -> Evidence:
+    """Shares of samples, which are those of the time that experiments saved, and no stall has a name."""
+    told = {
+        name: each._replace(unit=_OF_THE_TIME) if each.unit == of_samples(0).unit else each
+        for name, each in evidence.quantities.items()
+    }
+    return Evidence(_STALL.sub("", evidence.sentence), told, evidence.names)
 
 
 def _weighed(kernel: Kernel, finding: Finding, where: Where, edit: Edit) -> Finding:

@@ -25,7 +25,7 @@ from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
 
-_SEEN: Final = frozenset({"counters", "samples", "ttgir"})
+_SEEN: Final = frozenset({"traffic", "waits", "ttgir"})
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _EXCHANGE: Final = ("LDS", "STS", "BAR")
@@ -264,12 +264,12 @@ def _partition_name(judged: KernelAnalysis, site: int) -> str:
     return scope.removeprefix(judged.kernel).strip() or "the default partition"
 
 
-_ALL: Final = frozenset({"counts", "samples", "ttgir"})
+_ALL: Final = frozenset({"counts", "waits", "ttgir"})
 _STEP: Final = "a reduction in each step of the loop: {waiting} wait for its exchange"
 _BUFFERS: Final = "more buffers between the partitions (num_stages), or more warps for the slower one"
 RULES: Final = (
     Rule(
-        "late-warp", frozenset({"counts", "samples"}), _late, as_removed,
+        "late-warp", frozenset({"counts", "waits"}), _late, as_removed,
         "the loop at {loop} takes {steps} of a warp on average, depending on its data; {waiting} then wait "
         "for the last warp",
         "give all warps the same work: sort by length, another layout, or fewer barriers",

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from profscope.analysis.cause import Gain
 
-__all__ = ["SPREADS", "Spread", "angle", "interval", "share_of"]
+__all__ = ["SPREADS", "Spread", "angle", "interval", "of_repair", "share_of"]
 
 _Z: Final = 1.645  # 90 % of a normal distribution are within so many standard deviations
 
@@ -59,6 +59,11 @@ SPREADS: Final[dict[str, Spread]] = {
 }
 """By finding."""
 _OTHERS: Final = Spread(-0.25, 0.25)
+_BY_EXPERIMENTS: Final = Spread(-0.33, 0.30)
+"""At least, if waits are known by experiments: to leave an op out also takes away what a repair keeps."""
+_OF_REPAIRS: Final = 0.05
+"""By how much a repair's angle is off that of the experiment that does the same (`bench.experiments`: 78 and
+80 %, 88 and 88, 91 and 90, 87 and 87, 99 and 98, 97 and 96, 56 and 56)."""
 
 
 def angle(pct: float) -> float:
@@ -70,12 +75,20 @@ def share_of(angle: float) -> float:
     return 100 * math.sin(min(max(angle, 0.0), math.pi / 2)) ** 2
 
 
-def interval(finding: str, pct: float, samples: float) -> Gain:
+def interval(finding: str, pct: float, samples: float, *, by_experiments: bool = False) -> Gain:
     """A gain with its interval; 0 has none. samples: that its share was taken from; 0 if it was not
-    sampled."""
+    sampled. by_experiments: these tell what warps wait for."""
     if not pct:
         return Gain(0.0, 0.0, 0.0)
     spread, at = SPREADS.get(finding, _OTHERS), angle(pct)
+    if by_experiments:
+        spread = Spread(min(spread.low, _BY_EXPERIMENTS.low), max(spread.high, _BY_EXPERIMENTS.high))
     error = _Z / (2 * math.sqrt(samples)) if samples else 0.0  # of the angle of a share
     low, high = (math.hypot(each, error) for each in spread)
     return Gain(pct, share_of(at - low), share_of(at + high))
+
+
+def of_repair(pct: float, low: float, high: float) -> Gain:
+    """The gain of a repair that does what an experiment did. pct, low, high: what that saved."""
+    ends = share_of(angle(low) - _OF_REPAIRS), share_of(angle(high) + _OF_REPAIRS)
+    return Gain(max(0.0, pct), *ends)

@@ -14,8 +14,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from profscope.analysis.derived.idle import idle_of
+from profscope.analysis.derived.use import use_of
+from profscope.analysis.derived.waits import waits_of
 from profscope.analysis.evidence_table import WARP_LANES, EvidenceTable, Mask, Place, evidence_table
-from profscope.analysis.kernels.devices import sm_count_of
+from profscope.analysis.kernels.devices import PIPES, sm_count_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.limits import bare_time, limits_of
 from profscope.analysis.resources import Resources
@@ -28,15 +31,19 @@ from profscope.instrument_passes.kept_text import unpacked
 __all__ = ["ACCESSES", "DOTS", "FROM_GLOBAL", "WITNESSES", "Kernel", "divisions", "kernel_of", "missing"]
 
 WITNESSES: Final = {
-    "counters": "hardware counters: session(evidence=True) reads them",
+    "traffic": "DRAM's traffic: hardware counters tell it; session(evidence=True) reads them",
+    "use": "use of resources: session(evidence=True) reads counters; without permission, ['records']",
     "counts": "instruction counts: session(evidence=True) takes them",
-    "samples": "PC samples: too few or none; session(evidence=True) takes them",
+    "waits": "waits: session(evidence=True) takes PC samples; without permission, ['experiments']",
     "ttgir": "TTGIR: the profile has none that can be read",
     "ctas": "CTAs: when they ran is unknown",
 }
-"""What may be known of a kernel, and how it is said that it is not: hardware counters, instruction counts, PC
-samples (on the emulator the cycles of its cost model), the TTGIR, and the begins and ends of CTAs."""
+"""What may be known of a kernel, and how it is said that it is not: what DRAM moves, by counters; how busy
+resources are, by counters, else by the kernel's own counts; instruction counts, CUPTI's or its own; what
+warps wait for, by PC samples (on the emulator the cycles of its cost model), else by experiments; the TTGIR,
+and the begins and ends of CTAs."""
 _ON_THE_EMULATOR: Final = "hardware counters: the emulator has no caches and no registers"
+_OF_COUNTERS: Final = ("traffic", "use")
 # Without these nothing can be concluded from counters: resources, and counters.
 _NEEDED: Final = ("dram", "l2", "issue")
 _NEEDED_COUNTERS: Final = ("time", "dram_read", "dram_write")
@@ -57,13 +64,14 @@ _EMPTY: Final = "module {\n}\n"
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """known: of WITNESSES, those that saw it. grid: CTAs of a launch; sides: programs by axis. warps, stages:
-    as compiled. sms: of the device. room: CTAs that fit on an SM, 0 if unknown. spills: registers.
-    capability: 90 for 9.0, 0 if unknown. balance: as `used`; on the emulator, whose launches are small, what
-    a launch that fills a GPU would use by its counts. cta_cycles: durations of CTAs. place: file and line of
-    the kernel. analysis: its spans."""
+    """known: of WITNESSES, those that saw it. waits_basis: who has: "samples", "experiments" or "" if nobody.
+    grid: CTAs of a launch; sides: programs by axis. warps, stages: as compiled. sms: of the device. room:
+    CTAs that fit on an SM, 0 if unknown. spills: registers. capability: 90 for 9.0, 0 if unknown. balance: as
+    `used`; on the emulator, whose launches are small, what a launch that fills a GPU would use by its counts.
+    cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans."""
 
     known: frozenset[str]
+    waits_basis: str
     table: EvidenceTable
     graph: Graph
     resources: Resources
@@ -151,11 +159,7 @@ class Kernel:
     def tensor_bytes(self) -> dict[int, int]:
         """By the position of an argument of the kernel, the bytes of its tensor. Tuples and descriptors are
         several arguments each: those behind one are unknown."""
-        told = (self.analysis.tables.metadata.get("evidence") or {}).get("tensors") or ()
-        of = self.analysis.kernel, self.analysis.configuration.get("key")
-        sizes: Mapping[str, int] = next(
-            (each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {}
-        )
+        sizes = tensor_bytes_of(self.analysis)
         kinds = self.analysis.configuration.get("signature") or {}
         given = [(name, str(kind)) for name, kind in kinds.items() if kind != "constexpr"]
         alone = takewhile(lambda each: _ONE_ARGUMENT.fullmatch(each[1]), given)
@@ -166,6 +170,16 @@ class Kernel:
         if not arguments:
             return math.inf
         return sum(self.tensor_bytes.get(at) or math.inf for at in arguments)
+
+
+def tensor_bytes_of(judged: KernelAnalysis) -> Mapping[str, int]:
+    """By name, the bytes of the tensors that a configuration was launched with."""
+    told = (judged.tables.metadata.get("evidence") or {}).get("tensors") or ()
+    of = judged.kernel, judged.configuration.get("key")
+    sizes: Mapping[str, int] = next(
+        (each["bytes"] for each in told if (each["kernel"], each["key"]) == of), {}
+    )
+    return sizes
 
 
 def divisions(graph: Graph) -> dict[int, bool]:
@@ -196,9 +210,9 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     grid = math.prod(int(first[name]) for name in ("grid_x", "grid_y", "grid_z", "num_ctas"))  # beyond int32
     if grid <= 0:
         return None
-    counters, counts, samples, ctas = (
+    counters, counts, samples, ctas, experiments = (
         table[(table["kernel"] == judged.kernel) & (table["variant"] == judged.variant)]
-        for table in (tables.counters, tables.counts, tables.samples, tables.ctas)
+        for table in (tables.counters, tables.counts, tables.samples, tables.ctas, tables.experiments)
     )
     samples = samples[samples["binary"].astype("str") == "bare"]
     samples = samples if samples["samples"].sum() >= thresholds.FEWEST_SAMPLES else samples[:0]
@@ -208,10 +222,19 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
         values.get(name, np.nan) for name in _NEEDED_COUNTERS
     ]
     ttgir, about, build = text_of(judged, "ttgir"), judged.configuration, judged.build("bare")
-    is_known = (np.isfinite(needed).all(), len(counts) > 0, len(samples) > 0, bool(ttgir), len(ctas) > 0)
+    is_counted = bool(np.isfinite(needed).all())
+    if not is_counted and not tables.emulated:  # some counters alone mislead
+        reach = sum(tensor_bytes_of(judged).values()) or math.inf
+        used, values = use_of(judged, counts, evidence_table(counts, samples[:0]), experiments, reach)
+    basis = "samples" if len(samples) else ""
+    if not len(samples) and not tables.emulated:
+        busy = max((used.get(name, 0.0) for name in ("issue", *PIPES)), default=0.0)
+        samples = waits_of(counts, experiments, busy)
+        basis = "experiments" if len(samples) else ""
+    is_known = (
+        is_counted, is_counted or bool(values), len(counts) > 0, bool(basis), bool(ttgir), len(ctas) > 0
+    )  # fmt: skip
     known = frozenset(name for name, seen in zip(WITNESSES, is_known, strict=True) if seen)
-    if "counters" not in known and len(counters) and not tables.emulated:  # some of them alone mislead
-        used, values = _used(judged, counters[:0], counts), {}
     warps, sms = int(about.get("num_warps") or first["num_warps"]), sm_count_of(tables.metadata) or 0
     room = int(build.get("ctas_per_sm") or judged.room)
     residents = min(room, math.ceil(grid / sms)) if sms else room
@@ -219,13 +242,14 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     table = evidence_table(counts, samples)
     return Kernel(
         known=known,
+        waits_basis=basis,
         table=table,
         graph=_graph(ttgir),
         resources=Resources(
             table,
             used={} if judged.emulated else used,
             counters=values,
-            idle=_idle(judged, values),
+            idle=_idle(judged, values) if len(tables.samples) else idle_of(ctas, grid, sms),
             resident_warps=values.get("occupancy", float(residents * warps)),
         ),
         ptx=text_of(judged, "ptx"),
@@ -254,7 +278,7 @@ def _typical(launches: pd.DataFrame) -> int:
 def missing(kernel: Kernel) -> list[str]:
     """A line for each witness that did not see the configuration."""
     return [
-        _ON_THE_EMULATOR if witness == "counters" and kernel.emulated else how
+        _ON_THE_EMULATOR if witness in _OF_COUNTERS and kernel.emulated else how
         for witness, how in WITNESSES.items()
         if witness not in kernel.known
     ]

@@ -50,8 +50,8 @@ def _few_ctas(kernel: Kernel) -> Iterator[Where]:
 
 def _partial_wave(kernel: Kernel) -> Iterator[Where]:
     """Without it the last wave is as full as the others: no SM has more CTAs than another."""
-    if kernel.waves <= 1:
-        return
+    if kernel.waves <= 1 or not (kernel.resources.idle or kernel.waits_basis == "samples"):
+        return  # without samples, the times of CTAs have to prove it
     of_sm, of_places = (1 - each / math.ceil(each) for each in (kernel.grid / kernel.sms, kernel.waves))
     lost = min(of_sm, kernel.resources.idle) if kernel.resources.idle else of_sm
     yield Where(
@@ -245,23 +245,23 @@ RULES: Final = (
         "sort or interleave the work, or fetch the next tile from a counter",
     ),
     Rule(
-        "tiny-ctas", frozenset({"counters"}), _short_ctas, as_removed,
+        "tiny-ctas", frozenset({"use"}), _short_ctas, as_removed,
         "an SM starts a CTA every {interval}, and no resource is above {busiest}: starting CTAs takes the "
         "time",
         "more elements for each program: a larger block, or a loop over several",
     ),
     Rule(
-        "low-occupancy", frozenset({"counters", "samples"}), _few_warps, as_removed,
+        "low-occupancy", frozenset({"use", "waits"}), _few_warps, as_removed,
         "{resident} on an SM, of 64: {waiting} wait for {what}, and few other warps hide it", "",
     ),
     Rule(
-        "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _many_warps, _fewer_warps,
+        "too-many-warps", frozenset({"counts", "waits", "ttgir"}), _many_warps, _fewer_warps,
         "{warps} a CTA, whose threads reduce {each} each; {waiting} wait for other warps or the exchange "
         "with them",
         "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),
     Rule(
-        "too-many-warps", frozenset({"counts", "samples", "ttgir"}), _scanning_warps, _fewer_scanning_warps,
+        "too-many-warps", frozenset({"counts", "waits", "ttgir"}), _scanning_warps, _fewer_scanning_warps,
         "{warps} a CTA, whose threads scan {each} each; {waiting} wait in the scan",
         "fewer warps (num_warps), so that each has more elements and less is exchanged",
     ),

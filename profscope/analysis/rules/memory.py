@@ -82,7 +82,7 @@ def _is_apart(kernel: Kernel, kind: str, place: Place, rows: Mask) -> bool:
     their data says."""
     table = kernel.table
     ratio = table.total("sectors", rows) / max(1.0, table.total("sectors_ideal", rows))
-    if "counters" not in kernel.known:  # a thread may take what it has side by side apart, as caches have it
+    if kernel.emulated:  # a thread may take what it has side by side apart, as caches have it
         ratio /= max(1.0, kernel.run_bytes(place[1]) / float(table.amount("bytes")[rows].min()))
     if ratio < thresholds.EXCESS:
         return False
@@ -331,7 +331,7 @@ def _hidden(kernel: Kernel, where: Where) -> Edit:
     return Edit(kernel.resources.hidden(float(where.amounts["waits"])))
 
 
-_SEEN: Final = frozenset({"counts", "samples"})
+_SEEN: Final = frozenset({"counts", "waits"})
 _LATE: Final = "{waiting} wait for loads (`long_scoreboard`){busy}"
 RULES: Final = (
     Rule(
@@ -342,7 +342,7 @@ RULES: Final = (
         "high",
     ),
     Rule(
-        "unvectorized-access", _SEEN | {"counters"}, _narrow, _whole_lines,
+        "unvectorized-access", _SEEN | {"use"}, _narrow, _whole_lines,
         "{accesses} of {width} a thread; {waiting} wait for the queue that takes them",
         "16 bytes a thread: a layout or a block in which each thread has neighbouring elements",
     ),
@@ -363,11 +363,11 @@ RULES: Final = (
         "add up in registers or shared memory first, then one atomic a CTA; or spread the addresses",
     ),
     Rule(
-        "exposed-latency", frozenset({"samples", "ttgir"}), partial(_exposed, "exposed-latency"), _hidden,
+        "exposed-latency", frozenset({"waits", "ttgir"}), partial(_exposed, "exposed-latency"), _hidden,
         _LATE, "load earlier, several at once, or keep more warps on an SM",
     ),
     Rule(
-        "few-stages", frozenset({"samples", "ttgir"}), partial(_exposed, "few-stages"), _hidden, _LATE,
+        "few-stages", frozenset({"waits", "ttgir"}), partial(_exposed, "few-stages"), _hidden, _LATE,
         "more stages (num_stages of 3 or 4)",
     ),
 )  # fmt: skip

@@ -279,10 +279,10 @@ def larger_tiles(kernel: Kernel) -> tuple[float, dict[str, float]]:
     return (1 - left) * again, dict.fromkeys(GROWS, left) | {"l2": 1 - (1 - left) * again}
 
 
-_SEEN: Final = frozenset({"counters", "counts", "samples"})
+_SEEN: Final = frozenset({"use", "counts", "waits"})
 RULES: Final = (
     Rule(
-        "no-tensor-cores", frozenset({"counts", "samples", "ttgir"}), _by_fma, rows_removed,
+        "no-tensor-cores", frozenset({"counts", "waits", "ttgir"}), _by_fma, rows_removed,
         "a product of matrices by FMA: {fma}, none of the tensor cores",
         "tl.dot with tf32, bf16 or fp16 inputs", "high",
     ),

@@ -269,7 +269,7 @@ def _large_tiles(kernel: Kernel, where: Where) -> Edit:
     return Edit(float(where.amounts["removed"]), kept=where.amounts["kept"])
 
 
-_ALL: Final = frozenset({"counts", "samples", "ttgir"})
+_ALL: Final = frozenset({"counts", "waits", "ttgir"})
 RULES: Final = (
     Rule(
         "redundant-load", _ALL, _loaded_again, _loaded_once,
@@ -278,20 +278,20 @@ RULES: Final = (
         "of the loop",
     ),
     Rule(
-        "redundant-load", _ALL | {"counters"}, _overlapping, _less_overlap,
+        "redundant-load", _ALL | {"use"}, _overlapping, _less_overlap,
         "loads at this line request {asked} from {bytes} of tensors; of L1 and LSU one is at {used}",
         "keep in registers what the next step, or the neighbouring element, needs again; or a program that "
         "does what several do now, with what they all load",
     ),
     Rule(
-        "tile-reread", _ALL | {"counters"}, _sent_again, _sent_once,
+        "tile-reread", _ALL | {"traffic"}, _sent_again, _sent_once,
         "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
         "this line",
         "a program that does what several do now, or an order of the grid in which those that load the "
         "same run together",
     ),
     Rule(
-        "tile-reread", _ALL | {"counters"}, _small_tiles, _large_tiles,
+        "tile-reread", _ALL | {"traffic"}, _small_tiles, _large_tiles,
         "tiles of {rows} and {columns}: loads ask for {asked}, {ratio} what comes from DRAM; L2 is at {l2}, "
         "DRAM at {dram}, the tensor cores at {tensor}",
         "larger tiles, or an order of the grid in which neighbours share rows and columns",

@@ -1,7 +1,7 @@
 """What a rule is: the evidence that it needs, the rows on which it holds, what the table is without its
 cause, and its sentence.
 
-    Rule("bank-conflict", needs={"counts", "samples"}, where=_conflicts, removed=_ideal_wavefronts,
+    Rule("bank-conflict", needs={"counts", "waits"}, where=_conflicts, removed=_ideal_wavefronts,
          text="{ratio} the wavefronts that its bytes need ...", advice="a swizzled or padded layout")
 
 `where` yields one `Where` for each place at which the rule holds; `removed` says what would be gone there.

@@ -11,11 +11,13 @@ import pandas as pd
 
 from profscope.analysis.cause import NOISE_PCT, UNKNOWN_GAIN, Confidence, Finding, Quantity, cited
 from profscope.analysis.rules.diagnose import RULES
+from profscope.analysis.rules.intervals import of_repair
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF
 
 __all__ = ["Outcome", "experiment_of", "with_experiments"]
 
 _REFUTED_PCT: Final = 1.0
+_ALL_MEMORY: Final = "all global memory"
 _SCATTERED: Final = ("uncoalesced-load", "uncoalesced-store")
 _ADVICE: Final = next(rule.advice for rule in RULES if rule.name == _SCATTERED[0])  # one rule, two names
 
@@ -71,7 +73,7 @@ def with_experiments(findings: Sequence[Finding], experiments: pd.DataFrame, *, 
         elif test.repairs:
             kept.append(_measured(finding, own))
         else:
-            kept.append(_bounded(finding, own["high_pct"]) if test.bounds else finding)
+            kept.append(_bounded(finding, _most(own, test, experiments)) if test.bounds else finding)
     return Outcome([*kept, *_scattered(kept, experiments, emulated=emulated)], refuted)
 
 
@@ -93,9 +95,20 @@ def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame)
     return max(rows, key=lambda row: float(row["saved_pct"]), default=None)
 
 
+def _most(own: Mapping[Any, Any], test: _Test, experiments: pd.DataFrame) -> float:
+    """What a repair saves at most: of several atomics the others are still in the way while one is left out,
+    so it is what all of global memory saves."""
+    if test.ops != ("atomic",):
+        return float(own["high_pct"])
+    timed = experiments[experiments["valid"] & (experiments["experiment"] == OFF)]
+    several = timed.loc[timed["op"].str.startswith(test.ops), "line"].nunique() > 1
+    whole = timed[timed["op"] == _ALL_MEMORY]["high_pct"]
+    return max(map(float, (own["high_pct"], *(whole if several else ()))))
+
+
 def _measured(finding: Finding, own: Mapping[Any, Any]) -> Finding:
     """With what its experiment saved as the gain."""
-    expected, low, high = (max(0.0, own[name]) for name in ("saved_pct", "low_pct", "high_pct"))
+    expected, low, high = of_repair(own["saved_pct"], own["low_pct"], own["high_pct"])[:3]
     gain = finding.gain._replace(expected=expected, low=low, high=high)
     confidence: Confidence = "high" if low >= NOISE_PCT else "low"
     return replace(finding, gain=gain, weight=expected, confidence=confidence, basis="measured")

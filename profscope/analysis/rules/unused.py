@@ -235,14 +235,14 @@ RULES: Final = (
         "begin and end the loop where the mask does, and mask only the tiles that it crosses",
     ),
     Rule(
-        "masked-work", frozenset({"samples", "ttgir"}), _discarded, _half_at_most,
+        "masked-work", frozenset({"waits", "ttgir"}), _discarded, _half_at_most,
         "{computing} compute what a condition then throws away, though it is known before; how often is not "
         "measured",
         "leave it out if a whole program or step is not asked for; list what is, and launch programs or take "
         "steps for that",
     ),
     Rule(
-        "masked-work", frozenset({"counts", "samples"}), _lanes, _used_lanes,
+        "masked-work", frozenset({"counts", "waits"}), _lanes, _used_lanes,
         "{masked} work for loads that are masked off", _BLOCK,
     ),
     Rule(
