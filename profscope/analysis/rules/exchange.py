@@ -25,7 +25,7 @@ from profscope.instrument_passes.analyses.graph import Graph, Node, size_of
 
 __all__ = ["RULES", "conversion_lines", "early_reductions"]
 
-_SEEN: Final = frozenset({"traffic", "waits", "ttgir"})
+_SEEN: Final = frozenset({"use", "waits", "ttgir"})
 _MEETING: Final = ("barrier", "short_scoreboard", "mio_throttle")
 _SHARED: Final = ("LDS", "STS", "LDSM", "STSM")
 _EXCHANGE: Final = ("LDS", "STS", "BAR")
@@ -205,7 +205,8 @@ def _starved_by_samples(kernel: Kernel) -> Iterator[Where]:
     if place is None or place == kernel.place:  # of what the compiler has put there for the kernel
         place = kernel.line(min(kernel.graph.lines(DOTS, loop=True), default=0))
     yield Where(
-        place, cites={"tensor": of_peak(tensor), "waiting": of_samples(waits)},
+        place, cites={"tensor": f"the tensor pipe is at {of_peak(tensor)}; " if tensor else "",
+                      "waiting": of_samples(waits)},
         amounts={"removed": kernel.resources.hidden(waits)},
     )  # fmt: skip
 
@@ -290,7 +291,7 @@ RULES: Final = (
     ),
     Rule(
         "partition-starved", _SEEN, _starved_by_samples, as_removed,
-        "the tensor pipe is at {tensor}; {waiting} wait for the other partition", _BUFFERS,
+        "{tensor}{waiting} wait for the other partition", _BUFFERS,
     ),
     Rule(
         "partition-starved", frozenset(), _starved_by_spans, as_removed,
