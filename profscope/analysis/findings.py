@@ -135,13 +135,15 @@ def _tested(
     tables: Tables, kernel: str, variant: int, found: list[Finding]
 ) -> tuple[list[Finding], list[str]]:
     """The findings of one configuration, and those that its experiments refute."""
-    of_all = tables.experiments
-    own = of_all[(of_all["kernel"] == kernel) & (of_all["variant"] == variant)]
+    own, counts, samples = (
+        table[(table["kernel"] == kernel) & (table["variant"] == variant)]
+        for table in (tables.experiments, tables.counts, tables.samples)
+    )
     if not len(own):
         return found, []
     from profscope.analysis.rules.tested import with_experiments  # which reads the TTGIR's parser, too
 
-    return with_experiments(found, own, emulated=tables.emulated)
+    return with_experiments(found, own, counts, sampled=len(samples) > 0, emulated=tables.emulated)
 
 
 def _overwritten(analysis: KernelAnalysis) -> list[str]:

@@ -38,9 +38,8 @@ _BY_LABEL: Final[tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...]] = (
 _MATH: Final = "math_pipe_throttle"
 _ISSUED: Final = "selected"
 _UNEXPLAINED: Final = "unexplained"
-_GROUPS: Final[Mapping[str, str]] = {"all global memory": "atomic"}
-"""Of a group of ops whose lines do not add up to it: whose line the rest is, if it has such ops. While one
-atomic of several is left out, the others are in the way."""
+_ALL_MEMORY: Final = "all global memory"
+_IN_MEMORY: Final = ("load", "store", "atomic", "async copy", "tma", "gather")
 
 
 def waits_of(counts: pd.DataFrame, experiments: pd.DataFrame, busy: float) -> pd.DataFrame:
@@ -69,20 +68,24 @@ def waits_of(counts: pd.DataFrame, experiments: pd.DataFrame, busy: float) -> pd
 
 
 def _found(own: _Counted, timed: pd.DataFrame) -> Iterator[tuple[float, Any, str]]:
-    """By line and group: the part of the time, the instructions that it waits for, and the stall."""
-    lines = timed[timed["line"] != 0]
-    told = 0.0
-    for row in lines.to_dict("records"):
-        if row["saved_pct"] < _LEAST_PCT:
-            continue
-        told += row["saved_pct"] / 100
-        yield row["saved_pct"] / 100, *own.waited_for(row["op"], row["file"], row["line"])
-    for group, first in _GROUPS.items():
-        whole = float(timed.loc[timed["op"] == group, "saved_pct"].max()) / 100
-        named = lines[lines["op"].str.startswith(first)]
-        if whole > told and len(named):
-            for row in named.to_dict("records"):
-                yield (whole - told) / len(named), *own.waited_for(row["op"], row["file"], row["line"])
+    """By line and group: the part of the time, the instructions that it waits for, and the stall.
+
+    While one of several accesses is left out, the others may be in its way, or do its part of the waiting: if
+    the lines of a group do not add up to what the group saves, those that wait for each other have the rest,
+    and if they add up to more, each has less.
+    """
+    lines = timed[(timed["line"] != 0) & (timed["saved_pct"] >= _LEAST_PCT)]
+    in_memory = lines["op"].str.startswith(_IN_MEMORY)
+    whole = float(timed.loc[timed["op"] == _ALL_MEMORY, "saved_pct"].max())
+    told = float(lines.loc[in_memory, "saved_pct"].sum())
+    less = whole / told if 0 < whole < told else 1.0
+    for row, moves in zip(lines.to_dict("records"), in_memory.tolist(), strict=True):
+        share = row["saved_pct"] / 100 * (less if moves else 1.0)
+        yield share, *own.waited_for(row["op"], row["file"], row["line"])
+    named = timed[(timed["line"] != 0) & timed["op"].str.startswith("atomic")]
+    for row in named.to_dict("records") if whole > told else ():
+        rest = (whole - told) / 100 / len(named)
+        yield rest, *own.waited_for(row["op"], row["file"], row["line"])
 
 
 def _fixed_loads(own: _Counted, experiments: pd.DataFrame) -> Any:

@@ -81,7 +81,8 @@ def _partial_sums(kernel: Kernel) -> Iterator[Where]:
     loops = {loop for node in kernel.graph.named(_REDUCE) if node.line in lines for loop in node.loops}
     inside = {node.line for loop in loops for node in kernel.graph.inside(loop)} - {0}
     loads = table.waits(kernel.at(inside) & table.of_class(*LOADED), "long_scoreboard")
-    hidden = loads * (1 - 1 / thresholds.IN_FLIGHT) if kernel.warps > 1 and all(early.values()) else 0.0
+    overlap = kernel.warps > 1 and all(early.values()) and kernel.waits_basis == "samples"
+    hidden = loads * (1 - 1 / thresholds.IN_FLIGHT) if overlap else 0.0
     yield _step(kernel, rows, rows & table.of(*_EXCHANGE, "SHFL"), waits, hidden)
 
 

@@ -68,7 +68,8 @@ class Kernel:
     grid: CTAs of a launch; sides: programs by axis. warps, stages: as compiled. sms: of the device. room:
     CTAs that fit on an SM, 0 if unknown. spills: registers. capability: 90 for 9.0, 0 if unknown. balance: as
     `used`; on the emulator, whose launches are small, what a launch that fills a GPU would use by its counts.
-    cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans."""
+    cta_cycles: durations of CTAs. place: file and line of the kernel. analysis: its spans. experiments: its
+    rows of `prof.experiments`."""
 
     known: frozenset[str]
     waits_basis: str
@@ -88,6 +89,7 @@ class Kernel:
     cta_cycles: NDArray[np.float64]
     place: Place
     analysis: KernelAnalysis
+    experiments: pd.DataFrame
 
     @property
     def emulated(self) -> bool:
@@ -130,6 +132,13 @@ class Kernel:
     @cached_property
     def lines_in_loops(self) -> set[int]:
         return self.graph.lines("", loop=True)
+
+    def saved(self, experiment: str, place: Place) -> float:
+        """The part of the time that a valid experiment at a line saved; 0 if there is none."""
+        rows = self.experiments
+        here = (rows["file"] == place[0]) & (rows["line"] == place[1]) & rows["valid"]
+        saved = rows.loc[here & (rows["experiment"] == experiment), "saved_pct"].tolist()
+        return max(map(float, saved), default=0.0) / 100
 
     def accesses_at(self, line: int) -> list[Node]:
         """The ops that load or store at a line."""
@@ -265,6 +274,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
         cta_cycles=ctas["duration_cycles"].to_numpy(np.float64),
         place=judged.place,
         analysis=judged,
+        experiments=experiments,
     )
 
 

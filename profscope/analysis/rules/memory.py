@@ -318,6 +318,10 @@ def _exposed(name: str, kernel: Kernel) -> Iterator[Where]:
     waits = table.waits(rows, "long_scoreboard")
     if waits < thresholds.MUCH or place[1] not in graph.lines(_LOADING, loop=True):
         return  # no load is earlier than one outside of loops
+    if kernel.waits_basis == "experiments" and (
+        waits < 2 * thresholds.MUCH or kernel.used.get("dram", 0.0) >= thresholds.BOUND
+    ):
+        return  # a launch without its loads also saves the time of their bytes
     has_stages = graph.named(r"dot|mma", loop=True)
     if name == ("few-stages" if has_stages else "exposed-latency"):
         cites: dict[str, Quantity | str] = {"waiting": of_samples(waits), "busy": " in a loop"}

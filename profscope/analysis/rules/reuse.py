@@ -17,6 +17,7 @@ from profscope.analysis.rules.kernel import DOTS, FROM_GLOBAL, Kernel
 from profscope.analysis.rules.launch import LOADED
 from profscope.analysis.rules.products import GROWS, larger_tiles, tile_of
 from profscope.analysis.rules.rule import Rule, Where
+from profscope.instrument_passes.ablation.rewrite import RESIDENT
 from profscope.instrument_passes.analyses.graph import AXES, LOOPS, Node
 
 __all__ = ["RULES", "repeated_loads", "tensor_bytes_at"]
@@ -206,6 +207,32 @@ def _sent_again(kernel: Kernel) -> Iterator[Where]:
     )  # fmt: skip
 
 
+def _sent_from_afar(kernel: Kernel) -> Iterator[Where]:
+    """What DRAM sends is not known, but programs load several times the different bytes of a line, and a
+    launch in which they come from near by takes less. Without it each byte comes once."""
+    if "traffic" in kernel.known or not len(kernel.experiments):
+        return
+    table = kernel.table
+    for place, touched in _touched(kernel, table.of(*LOAD_OPS)).items():
+        different = min(touched / _programs(kernel, place[1]), tensor_bytes_at(kernel, place[1]))
+        saved = kernel.saved(RESIDENT, place)
+        if saved < thresholds.MUCH or touched < thresholds.REREAD * max(1.0, different):
+            continue
+        yield Where(
+            place,
+            cites={
+                "asked": Quantity(touched / 1e6, "MB"), "different": Quantity(different / 1e6, "MB"),
+                "saved": Quantity(100 * saved, "% of the time"),
+            },
+            amounts={"removed": saved * (1 - different / touched), "again": touched - different},
+        )  # fmt: skip
+
+
+def _from_near_by(kernel: Kernel, where: Where) -> Edit:
+    part = float(where.amounts["again"]) / sum(_touched(kernel, kernel.table.of(*LOAD_OPS)).values())
+    return Edit(float(where.amounts["removed"]), kept=dict.fromkeys(("dram", "l2", "l1", "lsu"), 1 - part))
+
+
 def _distinct(kernel: Kernel, different: dict[Place, float]) -> float:
     """Sectors: those of lines that read from the same tensors are among these tensors'."""
     by_tensors: defaultdict[frozenset[int], float] = defaultdict(float)
@@ -287,6 +314,13 @@ RULES: Final = (
         "tile-reread", _ALL | {"traffic"}, _sent_again, _sent_once,
         "DRAM sends {read}, of which {different} are distinct; DRAM is at {dram}; most repeats come from "
         "this line",
+        "a program that does what several do now, or an order of the grid in which those that load the "
+        "same run together",
+    ),
+    Rule(
+        "tile-reread", _ALL, _sent_from_afar, _from_near_by,
+        "loads at this line ask for {asked}, of which {different} are different; from near by they would "
+        "save {saved} (by experiment)",
         "a program that does what several do now, or an order of the grid in which those that load the "
         "same run together",
     ),

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 
 from profscope.analysis.cause import NOISE_PCT, UNKNOWN_GAIN, Confidence, Finding, Quantity, cited
+from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.diagnose import RULES
 from profscope.analysis.rules.intervals import of_repair
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF
@@ -39,7 +40,7 @@ _TESTS: Final[Mapping[str, _Test]] = {
     # A repair of these changes what is around them, too.
     "layout-conversion": _Test(OFF, ("convert layout",), bounds=False),
     "serial-reduction": _Test(OFF, ("reduce",), bounds=False),
-    "slow-math": _Test(OFF, ("precise", "div", "sqrt", "exp", "log", "sin", "cos")),
+    "slow-math": _Test(OFF, ("precise", "div", "sqrt", "exp", "log", "sin", "cos", "extern")),
 }
 
 
@@ -50,21 +51,33 @@ class Outcome(NamedTuple):
     refuted: list[str]
 
 
-def with_experiments(findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: bool) -> Outcome:
-    """The findings of one configuration beside its experiments, rows of `prof.experiments`.
+def with_experiments(
+    findings: Sequence[Finding],
+    experiments: pd.DataFrame,
+    counts: pd.DataFrame,
+    *,
+    sampled: bool,
+    emulated: bool,
+) -> Outcome:
+    """The findings of one configuration beside its experiments, rows of `prof.experiments`. counts: rows of
+    `prof.counts`. sampled: whether it has PC samples.
 
     If the experiment at a finding's line does what a repair would, what it saved, with its interval, is the
     gain, and the finding's basis is "measured"; a finding that such an experiment gives nothing is refuted,
     and left out. Otherwise the gain is at most what the experiment saved. Cycles of the emulator are no gain.
-    An access that saves time at neighbouring addresses is a finding, also if nothing else was measured.
+    An access that saves time at neighbouring addresses, and touches more sectors than it needs as far as they
+    are counted, is a finding, also if nothing else was measured. Without samples scattered accesses are
+    findings by their experiment alone.
     """
     kept: list[Finding] = []
     refuted: list[str] = []
     for finding in findings:
         own = experiment_of(finding.finding, finding.file, finding.line, experiments)
         test = _TESTS.get(finding.finding)
-        if own is None or test is None:
+        if test is None or (own is None and (sampled or emulated or not test.repairs)):
             kept.append(finding)
+        elif own is None:
+            refuted.append(f"{finding.finding} at line {finding.line}: {_why_untested(finding, experiments)}")
         elif test.repairs and own["high_pct"] < _REFUTED_PCT:
             saved = f"{test.how} saves {own['saved_pct']:.1f} %"
             refuted.append(f"{finding.finding} at line {finding.line}: {saved}")
@@ -72,9 +85,14 @@ def with_experiments(findings: Sequence[Finding], experiments: pd.DataFrame, *, 
             kept.append(finding)
         elif test.repairs:
             kept.append(_measured(finding, own))
+        elif not test.bounds:
+            kept.append(finding)
+        elif (most := _most(own, test, experiments)) < NOISE_PCT:
+            saved = f"{test.how} saves at most {most:.1f} %"
+            refuted.append(f"{finding.finding} at line {finding.line}: {saved}")
         else:
-            kept.append(_bounded(finding, _most(own, test, experiments)) if test.bounds else finding)
-    return Outcome([*kept, *_scattered(kept, experiments, emulated=emulated)], refuted)
+            kept.append(_bounded(finding, most))
+    return Outcome([*kept, *_scattered(kept, experiments, counts, emulated=emulated)], refuted)
 
 
 def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame) -> Mapping[Any, Any] | None:
@@ -84,13 +102,14 @@ def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame)
     if test is None:
         return None
     at_line = experiments[
-        experiments["valid"]
-        & experiments["saved_pct"].notna()
-        & (experiments["experiment"] == test.how)
+        (experiments["experiment"] == test.how)
         & (experiments["file"] == file)
         & (experiments["line"] == line)
         & experiments["op"].str.startswith(test.ops)
     ]
+    if not test.repairs and not at_line["valid"].all():
+        return None  # of several ops that cost something together some are not known
+    at_line = at_line[at_line["valid"] & at_line["saved_pct"].notna()]
     rows: list[Mapping[Any, Any]] = at_line.to_dict("records")  # type: ignore[assignment]  # not in its stubs
     return max(rows, key=lambda row: float(row["saved_pct"]), default=None)
 
@@ -124,8 +143,22 @@ def _bounded(finding: Finding, most: float) -> Finding:
     return replace(finding, gain=gain, weight=min(finding.weight, most))
 
 
+def _why_untested(finding: Finding, experiments: pd.DataFrame) -> str:
+    """Why there is no experiment with other addresses at its line."""
+    at_line = (experiments["file"] == finding.file) & (experiments["line"] == finding.line)
+    whys = experiments.loc[at_line & (experiments["experiment"] == CONTIGUOUS), "why_not"].tolist()
+    return str(whys[0]) if whys else "no experiment with neighbouring addresses tests it"
+
+
+def _is_scattered(counts: pd.DataFrame, file: str, line: int) -> bool:
+    """Whether accesses at a line touch more sectors than their bytes need, as far as that was counted."""
+    here = counts[(counts["file"].astype(str) == file) & (counts["line"] == line)]
+    touched, needed = float(here["sectors"].sum()), float(here["sectors_ideal"].sum())
+    return not needed or touched >= thresholds.EXCESS * needed
+
+
 def _scattered(
-    findings: Sequence[Finding], experiments: pd.DataFrame, *, emulated: bool
+    findings: Sequence[Finding], experiments: pd.DataFrame, counts: pd.DataFrame, *, emulated: bool
 ) -> Iterator[Finding]:
     """Findings of accesses that save time at neighbouring addresses and of which no finding says so."""
     names = (*_SCATTERED, "unvectorized-access")
@@ -133,6 +166,8 @@ def _scattered(
     made = experiments[experiments["valid"] & (experiments["experiment"] == CONTIGUOUS)]
     for own in made.to_dict("records"):
         if (own["file"], own["line"]) in known or not own["low_pct"] >= NOISE_PCT:
+            continue
+        if not _is_scattered(counts, own["file"], own["line"]):
             continue
         name = _SCATTERED[own["op"].startswith("store")]
         evidence = cited(
