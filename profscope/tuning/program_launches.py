@@ -18,9 +18,9 @@ from profscope.compat.kernels import capturing_now, trials, watched_binaries, wa
 from profscope.compat.triton_parts import JITFunction
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
-from profscope.tuning.arguments import Arguments, bytes_reached
+from profscope.experiments.arguments import Arguments, bytes_reached
+from profscope.experiments.timing import LaunchTimer
 from profscope.tuning.launches import Launch
-from profscope.tuning.timing import LaunchTimer
 
 __all__ = ["KeptLaunch", "ProgramLaunches"]
 
