@@ -64,9 +64,7 @@ class Builds:
     @contextlib.contextmanager
     def open(self) -> Iterator[Builds]:
         """For the body of a with statement; at its end builds are given up."""
-        self._folder = Path(
-            tempfile.mkdtemp(prefix="profscope-")
-        )  # no fork deletes it at its end
+        self._folder = Path(tempfile.mkdtemp(prefix="profscope-"))  # no fork deletes it at its end
         try:
             yield self
         finally:
