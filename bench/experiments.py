@@ -24,13 +24,14 @@ from bench.corpus.recording import prepared, runs_here
 from bench.diagnose import cases
 from bench.kernels import surroundings
 from profscope.analysis.experiments import experiments_text
+from profscope.compat.edited import swapped
 from profscope.device.backend import select
-from profscope.tuning.arguments import Arguments, extents
-from profscope.tuning.experiments.builds import Builds
-from profscope.tuning.experiments.running import run
-from profscope.tuning.experiments.table import experiments_table
+from profscope.experiments.arguments import Arguments, extents
+from profscope.experiments.builds import Builds
+from profscope.experiments.running import run
+from profscope.experiments.table import experiments_table
+from profscope.experiments.timing import PairTimer
 from profscope.tuning.launches import launch_of
-from profscope.tuning.timing import PairTimer
 
 __all__ = ["main", "measured"]
 
@@ -46,7 +47,8 @@ def measured(case: Case, builds: Builds, limit_s: float) -> pd.DataFrame:
             arguments.keep_result()
             timer = PairTimer(machine, arguments.restore)
             memory = extents(compiled, launch.given)
-            results = run(compiled, launch, memory, timer, builds, limit_s)
+            with swapped(compiled, launch) as in_place:
+                results = run(compiled, in_place, memory, timer, builds, limit_s)
             return experiments_table(results, compiled.name, 0, timer.unit)
         finally:
             arguments.reset()

@@ -30,6 +30,7 @@ _MEASURES: Final = ("issue", "latency")
 _EVIDENCE: Final = ("counts", "samples", "counters", "records", "experiments")
 _DEFAULT_EVIDENCE: Final = ("counts", "samples", "counters")  # of evidence=True
 _METRIC: Final = "counters:"  # before NVIDIA's name of a metric
+_LIMIT: Final = "seconds:"  # before a number of seconds
 _SECONDS: Final = 5.0  # that a program waits for evidence at most
 _MOST_SECONDS: Final = 86_400.0
 _MOST_PAIRS: Final = 1000
@@ -108,11 +109,11 @@ class Options:
         "'samples' with stall reasons, and hardware 'counters' of the whole kernel, from some bare launches "
         "on an NVIDIA GPU. A list: any of these, 'counters:NAME' for NVIDIA's metric NAME, 'records' (counts "
         "by the kernel itself, which need no permission) and 'experiments' (what each line of the biggest "
-        "kernels costs, measured by leaving it out). {'seconds': S}: as True, while the program has waited "
-        f"for less than S seconds ({_SECONDS:g} by default)",
-        "evidence=['counts', 'samples']",
+        "kernels costs, measured by leaving it out); with 'seconds:S' while the program has waited for less "
+        f"than S seconds ({_SECONDS:g} by default). {{'seconds': S}}: as True, for S seconds",
+        "evidence=['records', 'experiments', 'seconds:20']",
         "evidence of what limits kernels: counts, samples and counters of bare launches, counters:METRIC, "
-        "records, experiments; true for the first three",
+        "records, experiments; true for the first three; seconds:S, how long the program may wait for it",
     )
     baseline: int = _option(
         0,
@@ -299,25 +300,41 @@ def _asked(evidence: object) -> EvidenceOption:
         return EvidenceOption(_DEFAULT_EVIDENCE if evidence else (), (), _SECONDS)
     if isinstance(evidence, Mapping):
         seconds = evidence.get("seconds")
-        known = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if set(evidence) == {"seconds"} and known and 0 < seconds <= _MOST_SECONDS:  # type: ignore[operator]
+        if set(evidence) == {"seconds"} and _is_limit(seconds):
             return EvidenceOption(_DEFAULT_EVIDENCE, (), float(seconds))  # type: ignore[arg-type]
         raise OptionError(
             f"evidence={dict(evidence)!r} must be {{'seconds': S}}, "
             f"S more than 0 and at most {_MOST_SECONDS:g}"
         )
-    if isinstance(evidence, Sequence) and evidence and all(_is_evidence(each) for each in evidence):
+    if isinstance(evidence, Sequence) and all(isinstance(each, str) for each in evidence):
+        limits = [_limit(each) for each in evidence if each.startswith(_LIMIT)]
         metrics = tuple(each.removeprefix(_METRIC) for each in evidence if each.startswith(_METRIC))
-        asked = {"counters" if each.startswith(_METRIC) else each for each in evidence}
-        return EvidenceOption(tuple(each for each in _EVIDENCE if each in asked), metrics, _SECONDS)
+        named = {each for each in evidence if not each.startswith((_LIMIT, _METRIC))}
+        asked = named | ({"counters"} if metrics else set())
+        if asked and named <= set(_EVIDENCE) and all(metrics) and len(limits) <= 1:
+            witnesses = tuple(each for each in _EVIDENCE if each in asked)
+            return EvidenceOption(witnesses, metrics, limits[0] if limits else _SECONDS)
     raise OptionError(
         f"evidence={evidence!r} must be True, False, {{'seconds': S}} or a list of "
-        f"{', '.join(_EVIDENCE)} and {_METRIC}METRIC"
+        f"{', '.join(_EVIDENCE)}, {_METRIC}METRIC and {_LIMIT}S"
     )
 
 
-def _is_evidence(name: object) -> bool:
-    return isinstance(name, str) and (name in _EVIDENCE or (name.startswith(_METRIC) and name != _METRIC))
+def _limit(text: str) -> float:
+    """ "seconds:20" as a number. Raises OptionError if it is none."""
+    try:
+        seconds = float(text.removeprefix(_LIMIT))
+    except ValueError:
+        seconds = 0.0
+    if not _is_limit(seconds):
+        raise OptionError(f"evidence={text!r}: S of {_LIMIT}S is more than 0 and at most {_MOST_SECONDS:g}")
+    return seconds
+
+
+def _is_limit(seconds: object) -> bool:
+    """Whether it can be the time that a program waits."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return is_number and 0 < seconds <= _MOST_SECONDS  # type: ignore[operator]
 
 
 def _plain(value: Any) -> Any:

@@ -39,6 +39,8 @@ def test_a_level_and_its_passes_written_out_are_the_same_pipeline(level: str) ->
         ({"evidence": []}, "evidence=[] must be True"),
         ({"evidence": ["count"]}, "evidence=['count'] must be True"),
         ({"evidence": ["counters:"]}, "counters:METRIC"),
+        ({"evidence": ["seconds:5"]}, "evidence=['seconds:5'] must be True"),
+        ({"evidence": ["counts", "seconds:soon"]}, "evidence='seconds:soon': S of seconds:S is more than 0"),
         ({"evidence": {"seconds": 0}}, "evidence={'seconds': 0} must be {'seconds': S}, S more than 0"),
         ({"evidence": {"seconds": True}}, "must be {'seconds': S}"),
         ({"evidence": {"seconds": float("nan")}}, "must be {'seconds': S}"),
@@ -74,6 +76,7 @@ def test_an_unknown_option_is_named_with_the_closest(name: str, mend: str) -> No
         (["samples", "counts"], (("counts", "samples"), (), 5.0)),
         (["counters:a.sum", "counters:b.max"], (("counters",), ("a.sum", "b.max"), 5.0)),
         (["experiments", "records", "samples"], (("samples", "records", "experiments"), (), 5.0)),
+        (["experiments", "seconds:20"], (("experiments",), (), 20.0)),
         ({"seconds": 1}, (("counts", "samples", "counters"), (), 1.0)),
     ],
 )

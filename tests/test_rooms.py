@@ -40,6 +40,7 @@ FLOORS = (
     ("profscope.plotting", "profscope.notebooks"),
     ("profscope.device",),
     ("profscope.recording",),
+    ("profscope.experiments",),
     ("profscope.dispatch",),
     ("profscope.profiles",),
     ("profscope.sessions",),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from profscope.instrument_passes.ablation.effects import is_impure
 from profscope.instrument_passes.analyses.graph import Graph, Node, Value
 from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.analyses.values import ATOMICS, FOR_BOUNDS, POINTERS, WRITES
@@ -50,7 +51,7 @@ def _may_wait(
     graph: Graph, loop: Node, reader: Node, written: set[int] | None, alike: Mapping[int, int]
 ) -> bool:
     """Whether a loop may read the same place until others write there."""
-    if _is_impure_assembly(reader) or ATOMICS.match(reader.name):
+    if is_impure(reader) or ATOMICS.match(reader.name):
         return True
     if not _reads(reader):
         return False
@@ -152,7 +153,7 @@ def _roots(graph: Graph) -> Iterator[tuple[str, list[Value]]]:
             yield f"a branch{_line(node)} rests on it", operands[:1]
         elif node.name in _ASSERTS:
             yield f"an assertion or a print{_line(node)} rests on it", operands
-        elif _is_impure_assembly(node):
+        elif is_impure(node):
             yield f"assembly{_line(node)} with effects of its own uses it", operands
         elif (info := info_of(node.op)) is not None:
             if info.cls in ("barrier", "wait", "descriptor"):
@@ -194,10 +195,6 @@ def _gathers(node: Node) -> bool:
 def _reads(node: Node) -> bool:
     info = info_of(node.op)
     return ATOMICS.match(node.name) is not None or (info is not None and info.cls in ("load", "async_copy"))
-
-
-def _is_impure_assembly(node: Node) -> bool:
-    return node.name.endswith("inline_asm") and "pure = true" not in node.text
 
 
 def _line(node: Node) -> str:

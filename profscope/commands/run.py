@@ -235,7 +235,8 @@ _TAKES: Final[Mapping[str, str]] = {
     "ctas": "a number, 1 or more, or a list, such as 0,17",
     "every": "a number, 1 or more",
     "overhead_pct": "a percentage above 0, at most 100",
-    "evidence": "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments",
+    "evidence": "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments, "
+    "seconds:S",
     "spool": "the path of a folder",
     "backend": "auto, gpu or emulator",
 }

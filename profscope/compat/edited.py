@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import namedtuple
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import triton
@@ -20,7 +20,7 @@ from profscope.compat.compiling import options_given, unheard
 from profscope.compat.patches import patched_property
 from profscope.errors import CompileError
 
-__all__ = ["KernelSwap", "Options", "build", "loaded", "options_of"]
+__all__ = ["Options", "build", "loaded", "options_of", "swapped"]
 
 
 class Options(NamedTuple):
@@ -59,31 +59,33 @@ def loaded(kernel: CompiledKernel, bare: CompiledKernel) -> CompiledKernel:
     return kernel
 
 
-class KernelSwap:
-    """Launches of a kernel by this thread go to another one, or to itself. kernel: the one to launch, None
-    for itself."""
+@contextlib.contextmanager
+def swapped(
+    bare: CompiledKernel, launch: Callable[[], Any]
+) -> Iterator[Callable[[CompiledKernel | None], Any]]:
+    """For the body of a with statement, what calls `launch`, which launches `bare`, and has this thread
+    launch another kernel in its place; None: `bare` itself."""
+    original, thread = vars(CompiledKernel)["run"], threading.get_ident()
+    current: CompiledKernel | None = None
 
-    def __init__(self, bare: CompiledKernel) -> None:
-        self.bare = bare
-        self.kernel: CompiledKernel | None = None
-        self._thread = threading.get_ident()
+    def get(kernel: CompiledKernel) -> Any:
+        other = current
+        if kernel is not bare or other is None or threading.get_ident() != thread:
+            return original.__get__(kernel, CompiledKernel)
+        launcher: Any = other._run
 
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """For the body of a with statement."""
-        original = vars(CompiledKernel)["run"]
+        def run(x: int, y: int, z: int, stream: int, _: Any, __: Any, *rest: Any) -> Any:
+            return launcher(x, y, z, stream, other.function, other.packed_metadata, *rest)
 
-        def get(kernel: CompiledKernel) -> Any:
-            run = original.__get__(kernel, CompiledKernel)
-            other = self.kernel
-            if kernel is not self.bare or other is None or threading.get_ident() != self._thread:
-                return run
-            launcher: Any = other._run
+        return run
 
-            def launch(x: int, y: int, z: int, stream: int, _: Any, __: Any, *rest: Any) -> Any:
-                return launcher(x, y, z, stream, other.function, other.packed_metadata, *rest)
+    def launch_in_place(kernel: CompiledKernel | None) -> Any:
+        nonlocal current
+        current = kernel
+        try:
+            return launch()
+        finally:
+            current = None
 
-            return launch
-
-        with patched_property(CompiledKernel, "run", get):
-            yield
+    with patched_property(CompiledKernel, "run", get):
+        yield launch_in_place

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from profscope.compat.triton_parts import knobs
-from profscope.dispatch.worker_processes import ask, end, start
+from profscope.experiments.worker_processes import ask, end, start
 from profscope.options import Options
 from profscope.threads import daemon
 

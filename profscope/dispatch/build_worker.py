@@ -17,7 +17,7 @@ from profscope.compat.triton_parts import driver, knobs
 from profscope.device import backend
 from profscope.dispatch.build_aside import Job, Session
 from profscope.dispatch.recording_stages import RecordingStages
-from profscope.dispatch.worker_processes import Asker
+from profscope.experiments.worker_processes import Asker
 from profscope.recording.diagnostics import reason
 from profscope.version import __version__
 

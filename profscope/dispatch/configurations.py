@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load, source_file
@@ -16,9 +16,11 @@ from profscope.dispatch.policy import LaunchNumbers, Policy
 from profscope.instrument_passes.contractions import contractions_of
 from profscope.recording.diagnostics import reason
 
-__all__ = ["Binary", "Configuration", "Configurations", "Launcher"]
+__all__ = ["FIRST_ARGUMENT", "STREAM", "Binary", "Configuration", "Configurations", "Launcher"]
 
 Launcher = Callable[..., Any]
+STREAM: Final = 3  # among the arguments of Triton's launchers
+FIRST_ARGUMENT: Final = 9  # of the kernel's own among these
 
 
 class Binary(NamedTuple):

@@ -15,8 +15,8 @@ from profscope.compat.programs import Program, manifest_of_binary
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Account, Budget
-from profscope.dispatch.configurations import Binary, Configuration, Configurations, Launcher
-from profscope.dispatch.observing import STREAM, Observing
+from profscope.dispatch.configurations import STREAM, Binary, Configuration, Configurations, Launcher
+from profscope.dispatch.observing import Observing
 from profscope.dispatch.policy import Policy
 from profscope.errors import CompileError, ScopeError
 from profscope.recording.diagnostics import number_of_launches, reason

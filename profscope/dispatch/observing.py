@@ -1,9 +1,9 @@
-"""The observed launches of a session: bare ones under the hardware's instruments, one at a time; on the
-emulator what that counts in recorded ones.
+"""The observed launches of a session: bare ones under the hardware's instruments, one at a time.
 
 The dispatcher asks for each launch of a configuration whether it should be observed, from the second launch
 on until nothing more is wanted; `evidence/observer.py` then takes the launch with the witness whose turn it
-is. Observed launches have no number: with them and without, the same others are recorded.
+is. Behind these one launch counts by itself (`own_counts.py`), and experiments go before others
+(`experimenting.py`). Observed launches have no number: with them and without, the same others are recorded.
 """
 
 from __future__ import annotations
@@ -19,44 +19,43 @@ from typing import TYPE_CHECKING, Any, Final
 from profscope.binaries.spinning import may_wait
 from profscope.compat.compiling import recompile
 from profscope.compat.kernels import load
-from profscope.compat.programs import manifest_of_binary
 from profscope.compat.torch_parts import mapped_files
 from profscope.compat.triton_parts import CompiledKernel, driver
 from profscope.device.backend import Backend
 from profscope.device.graphs import Graphs
-from profscope.dispatch.configurations import Binary, Configuration, Configurations
+from profscope.dispatch.configurations import FIRST_ARGUMENT, STREAM, Binary, Configuration
 from profscope.dispatch.own_counts import OwnCounts
 from profscope.evidence.cupti import HAS_SAMPLED, SamplerError
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import CAPTURING, Observer, open_witnesses
 from profscope.evidence.obstacles import EMULATED, EVENTS, NOT_NVIDIA, several_ranks
-from profscope.evidence.subject import SampledLaunch, Subject, largest, of_configurations, tensor_bytes
-from profscope.instrument_passes.dialect import PROBED
-from profscope.instrument_passes.manifest import Manifest
+from profscope.evidence.subject import (
+    ExperimentedKernel,
+    SampledLaunch,
+    Subject,
+    largest,
+    of_configurations,
+    tensor_bytes,
+)
 from profscope.options import Options
 from profscope.recording.builds import ptx_of
-from profscope.recording.diagnostics import reason
+from profscope.recording.diagnostics import number_of_launches, reason
 from profscope.recording.recorded_launches import RecordedLaunches
 
 if TYPE_CHECKING:
-    from profscope.emulator.device import Device
-    from profscope.emulator.machine.counts import Totals
-    from profscope.emulator.program import Program
+    from profscope.dispatch.experimenting import Experimenting
     from profscope.evidence.tables import Evidence
 
 __all__ = [
-    "STREAM", "EmulatedCounts", "Observing", "driver_here", "instruments", "machine_here",
-    "proton_has_sampled",
+    "Observing", "driver_here", "experimenting_here", "instruments", "machine_here", "proton_has_sampled",
 ]  # fmt: skip
 
-STREAM: Final = 3  # among the arguments of Triton's launchers
 _INSTRUMENTS: Final = ("counts", "samples", "counters")
-_FIRST_ARGUMENT: Final = 9  # of the kernel's own
 _MOST_LAUNCHES: Final = 32  # of a configuration that are observed; 16 are enough if no pass is lost
 _SHOWN_KERNELS: Final = 8
 _MOST_OTHERS: Final = 64  # that were to be observed and could not be
-
-
+_EXPERIMENTS: Final = "experiments"
+_EVENTS_RECORD: Final = "events=True would record their launches, too"
 _PROTON: Final = "/libproton.so"
 _COUNTERS: Final = "/libnvperf_host.so"  # CUPTI loads it to sample, and not to trace
 
@@ -83,7 +82,8 @@ class Observing:
 
     machine: the GPU, or why nothing can be observed. graphs: None if there are none. driver: of a GPU whose
     kernels can count by themselves, None if there is none. They do if `evidence=` names records, and where
-    counts are asked for and refused.
+    counts are asked for and refused. experimenting: None if no experiments are asked for; or why none can be
+    made.
     """
 
     def __init__(
@@ -93,9 +93,13 @@ class Observing:
         graphs: Graphs | None,
         machine: Driver | str,
         driver: Driver | None = None,
+        experimenting: Experimenting | str | None = None,
     ) -> None:
         which, (asked, metrics, seconds) = instruments(options), options.evidence_asked
-        self._asked = bool(which) or "records" in asked
+        self._asked = bool(asked)
+        self._seconds = seconds
+        self._experimenting = None if isinstance(experimenting, str) else experimenting
+        self._no_experiments = experimenting if isinstance(experimenting, str) else ""
         self._metrics = metrics
         self._why = machine if isinstance(machine, str) else ""
         self._launches = launches
@@ -117,7 +121,12 @@ class Observing:
 
     @property
     def observes(self) -> bool:
-        """Whether there is anything to observe with."""
+        """Whether there is anything to do with bare launches."""
+        return self.has_instruments or self._experimenting is not None
+
+    @property
+    def has_instruments(self) -> bool:
+        """Whether the hardware, or the kernel by itself, counts what launches execute."""
         return self._observer is not None or self._own is not None
 
     @contextlib.contextmanager
@@ -143,14 +152,17 @@ class Observing:
 
     def close(self) -> None:
         """The session has ended."""
-        if self._own is not None:
-            self._own.close()
-        if self._observer is not None:
-            self._observer.close()
+        for part in (self._own, self._experimenting, self._observer):
+            if part is not None:
+                part.close()
 
     def is_done(self, configuration: Configuration) -> bool:
         """Whether no launch of the configuration need be observed any more."""
-        return self._is_observed(configuration) and self._is_counted(configuration)
+        return (
+            self._is_observed(configuration)
+            and self._is_counted(configuration)
+            and self._is_experimented(configuration)
+        )
 
     def _is_observed(self, configuration: Configuration) -> bool:
         """Whether the hardware's instruments need none."""
@@ -174,6 +186,23 @@ class Observing:
             observed.others >= _MOST_OTHERS or self._own.is_done(observed.subject)
         )
 
+    def _is_experimented(self, configuration: Configuration) -> bool:
+        """Whether it needs no experiments."""
+        own = self._experimenting
+        return own is None or self._left_s <= 0 or own.is_done(configuration)
+
+    @property
+    def _added_s(self) -> float:
+        """How long the program has waited for evidence."""
+        return sum(
+            each.added_s for each in (self._observer, self._own, self._experimenting) if each is not None
+        )
+
+    @property
+    def _left_s(self) -> float:
+        """How long it may still wait."""
+        return self._seconds - self._added_s
+
     @property
     def _counts_refused(self) -> str:
         """Why the hardware's instruments count nothing that is asked for; "" if they do."""
@@ -187,8 +216,9 @@ class Observing:
         While a CUDA graph is being captured none is: to wait for the GPU would break the capture.
         """
         if self.graphs is not None and self.graphs.capturing:
-            if self._observer is not None:
-                self._observer.skip(CAPTURING)
+            for part in (self._observer, self._experimenting):
+                if part is not None:
+                    part.skip(CAPTURING)
             return False
         observed = self._observed.get(configuration)
         if observed is None or self._observer is None or self._is_observed(configuration):
@@ -196,10 +226,18 @@ class Observing:
         return not self._observer.puts_off(observed.subject)
 
     def launch(self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...]) -> bool:
-        """Launch the bare binary under a witness, or have it count by itself; False if that cannot be, and
-        then nothing was launched."""
+        """Launch the bare binary under a witness, have it count by itself, or time it for experiments; False
+        if that cannot be, and then the program's launch is still to come."""
         with self._lock:
             observed = self._observed.get(configuration) or self._begin(configuration, bare, arguments)
+        if self._is_observed(configuration) and self._is_counted(configuration):
+            own = self._experimenting
+            if own is None or not own.is_due(configuration, observed.subject):
+                return False
+            if self._observer is not None:  # instruments slow launches down
+                self._observer.release()
+            return own.launch(configuration, bare, arguments, self._left_s)
+        with self._lock:
             if observed.grid != arguments[:STREAM]:
                 observed.others += 1
                 return False
@@ -244,6 +282,10 @@ class Observing:
         """Of the launches so far."""
         return [] if self._observer is None else self._observer.samples()
 
+    def experiments(self) -> list[ExperimentedKernel]:
+        """So far."""
+        return [] if self._experimenting is None else self._experimenting.results()
+
     def tables(self) -> Evidence | None:
         """What there is so far; None if that is nothing."""
         from profscope.evidence.tables import evidence  # here, since pandas takes its time
@@ -252,17 +294,18 @@ class Observing:
         counts = [] if observer is None else observer.counts()
         counts += [] if own is None else own.results()
         others = ([], []) if observer is None else (observer.samples(), observer.counters())
-        numbers = tuple(len(each) for each in (counts, *others))
+        experiments = self.experiments()
+        numbers = tuple(len(each) for each in (counts, *others, experiments))
         if any(numbers) and (self._tables is None or self._tables[0] != numbers):
-            self._tables = numbers, evidence(counts, *others, self._metrics)
+            self._tables = numbers, evidence(counts, *others, experiments, self._metrics)
         return None if self._tables is None else self._tables[1]
 
     def describe(self) -> tuple[dict[str, Any], list[str]]:
-        """The metadata's entry "evidence" if the session asks the GPU for evidence, and notes.
+        """The metadata's entry "evidence" if the session asks for evidence, and notes.
 
-        kernels: by name, launches that ran bare under each witness; added_s: how long the program has waited
-        for them; not_measured: what is missing, and why; tensors: of each configuration, the most bytes
-        of each tensor that it was launched with.
+        kernels: by name, launches that ran bare under each witness, and those that were made for experiments;
+        added_s: how long the program has waited for them; not_measured: what is missing, and why; tensors: of
+        each configuration, the most bytes of each tensor that it was launched with.
         """
         if not self._asked:
             return {}, []
@@ -271,16 +314,18 @@ class Observing:
             kernels.setdefault(subject.kernel, Counter()).update(launches)
         for subject in [] if self._own is None else self._own.launches:
             kernels.setdefault(subject.kernel, Counter())["records"] += 1
+        for name, made in ({} if self._experimenting is None else self._experimenting.launches).items():
+            kernels.setdefault(name, Counter())[_EXPERIMENTS] += made
         by_kernel = {name: dict(launches) for name, launches in sorted(kernels.items()) if launches}
         missing = [*self._not_measured(), *self._changes(), *self._too_few()]
-        added_s = sum(each.added_s for each in (self._observer, self._own) if each is not None)
-        entry = {"kernels": by_kernel, "added_s": round(added_s, 3), "not_measured": missing}
+        entry = {"kernels": by_kernel, "added_s": round(self._added_s, 3), "not_measured": missing}
         entry["tensors"] = of_configurations(
             {"kernel": each.subject.kernel, "key": each.subject.key, "bytes": each.tensors}
             for each in list(self._observed.values())
         )
         notes = [f"{name}: {_ran_bare(launches)}" for name, launches in by_kernel.items()]
-        return {"evidence": entry}, [*notes, *(missing if by_kernel or not self._why else ())]
+        is_told = any({*launches} - {_EXPERIMENTS} for launches in by_kernel.values())
+        return {"evidence": entry}, [*notes, *(each for each in missing if is_told or each != self._why)]
 
     def _not_measured(self) -> Iterator[str]:
         """What is missing, and what has taken its place."""
@@ -292,6 +337,10 @@ class Observing:
             if self._counts_refused and self._own.launches:
                 yield "kernels counted their instructions and sectors by themselves instead"
             yield from self._own.notes()
+        if self._no_experiments:
+            yield f"no experiments: {self._no_experiments}"
+        if self._experimenting is not None:
+            yield from self._experimenting.notes(self._seconds if self._left_s <= 0 else None)
 
     def _changes(self) -> Iterator[str]:
         for observed in list(self._observed.values()):
@@ -318,101 +367,29 @@ class Observing:
 
     def _lacks(self, configuration: Configuration, observed: _Observed) -> list[str]:
         found = [] if self._observer is None else self._observer.lacks(observed.subject)
-        return found if self._is_counted(configuration) else [*found, "records"]
+        found += [] if self._is_counted(configuration) else ["records"]
+        return found + ([] if self._is_experimented(configuration) else [_EXPERIMENTS])
 
     def _missed(self, observed: _Observed) -> int:
         return observed.others + (0 if self._observer is None else self._observer.missed[observed.subject])
 
 
-class EmulatedCounts:
-    """Installed for the length of a session on the emulator. device: that runs its launches."""
-
-    def __init__(self, device: Device, configurations: Configurations) -> None:
-        self._device = device
-        self._configurations = configurations
-        self._counts: dict[Program, Totals] = {}
-        self._tables: tuple[int, Evidence] | None = None  # of so many launches
-
-    @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """For the body of a with statement: launches with records are counted."""
-        before, self._device.counts = self._device.counts, self._counts
-        try:
-            yield
-        finally:
-            self._device.counts = before
-
-    def tables(self) -> Evidence | None:
-        """Of the launches so far; None if there are none."""
-        from profscope.evidence.emulated import CountedKernel, emulated_evidence  # pandas takes its time
-
-        counted = self._counted()
-        launches = sum(totals.launches for _, _, totals in counted)
-        if launches and (self._tables is None or self._tables[0] != launches):
-            kernels = [
-                CountedKernel(
-                    kernel.name, key, kernel.asm["ptx"], totals, _is_probed(manifest_of_binary(kernel))
-                )
-                for kernel, key, totals in counted
-            ]
-            self._tables = launches, emulated_evidence(kernels)
-        return None if self._tables is None else self._tables[1]
-
-    def tensors(self) -> list[dict[str, Any]]:
-        """As the metadata's entry "evidence" has them; see `Observing.describe`."""
-        return of_configurations(
-            {"kernel": kernel.name, "key": key, "bytes": totals.tensors}
-            for kernel, key, totals in self._counted()
-        )
-
-    def launch_ns(self) -> dict[tuple[str, str], tuple[float, float]]:
-        """By kernel and key what a recorded launch takes, and would take without the instructions of records.
-        One that is probed is left out: threads exchange the values, too."""
-        sums: dict[tuple[str, str], Counter[str]] = {}
-        for kernel, key, totals in self._counted():
-            if not _is_probed(manifest_of_binary(kernel)):
-                recorded, bare = totals.cycles
-                own = sums.setdefault((kernel.name, key), Counter())
-                own.update(launches=totals.launches, recorded=recorded, bare=bare)
-        ms = self._device.model.milliseconds
-        return {
-            key: (1e6 * ms(own["recorded"]) / own["launches"], 1e6 * ms(own["bare"]) / own["launches"])
-            for key, own in sums.items()
-        }
-
-    def _counted(self) -> list[tuple[CompiledKernel, str, Totals]]:
-        """Of each configuration that has been recorded its binary, its key and its counts."""
-        counts = dict(self._counts)  # another thread may launch meanwhile
-        recorded = [each.recorded for each in self._configurations.all() if each.recorded is not None]
-        return [
-            (kernel, "" if build is None else build.key, totals)
-            for kernel, build in ((each.kernel, each.build) for each in recorded)
-            if (totals := counts.get(kernel.function)) is not None
-        ]
-
-
-def _is_probed(manifest: Manifest) -> bool:
-    """Whether the binary looks into tensors, as `value-probe` does."""
-    names = {
-        column.name for section in manifest.sections for frame in section.frames for column in frame.columns
-    }
-    return set(PROBED) <= names
-
-
 def _ran_bare(launches: Counter[str] | dict[str, int]) -> str:
     """Of a kernel's launches by witness."""
-    own = launches.get("records", 0)
-    observed = sum(launches.values()) - own
+    own, made = launches.get("records", 0), launches.get(_EXPERIMENTS, 0)
+    observed = sum(launches.values()) - own - made
     told = [f"{observed} launches ran bare under the hardware's instruments, unrecorded"] * bool(observed)
-    return ", and ".join([*told, *["one counted by itself"] * bool(own)])
+    told += ["one counted by itself"] * bool(own)
+    told += [f"{number_of_launches(made)} for experiments, unrecorded"] * bool(made)
+    return ", and ".join(told)
 
 
 def _integers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(each for each in arguments[_FIRST_ARGUMENT:] if isinstance(each, int))
+    return tuple(each for each in arguments[FIRST_ARGUMENT:] if isinstance(each, int))
 
 
 def _tensors(bare: Binary, arguments: tuple[Any, ...]) -> dict[str, int]:
-    return tensor_bytes(bare.kernel.src.signature, arguments[_FIRST_ARGUMENT:])
+    return tensor_bytes(bare.kernel.src.signature, arguments[FIRST_ARGUMENT:])
 
 
 def instruments(options: Options) -> list[str]:
@@ -446,6 +423,24 @@ def machine_here(machine: Backend, options: Options) -> Driver | str:
         return Driver()
     except SamplerError as error:
         return str(error)
+
+
+def experimenting_here(
+    machine: Backend, options: Options, driver: Driver | None
+) -> Experimenting | str | None:
+    """What makes the experiments of a session; None if it asks for none, or why there can be none. driver: of
+    the GPU."""
+    if _EXPERIMENTS not in options.evidence_asked.witnesses:
+        return None
+    if machine.emulated is None and driver is None:
+        return NOT_NVIDIA
+    if options.events:
+        return _EVENTS_RECORD
+    if why := several_ranks(os.environ):
+        return why
+    from profscope.dispatch.experimenting import Experimenting  # here, since pandas takes its time
+
+    return Experimenting(machine, driver)
 
 
 def proton_has_sampled(maps: str | None = None) -> str:

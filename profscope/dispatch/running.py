@@ -29,8 +29,9 @@ from profscope.dispatch.baseline import Baseline
 from profscope.dispatch.budget import Budget, Doors, pairs_timed
 from profscope.dispatch.build_aside import BuildAside
 from profscope.dispatch.dispatcher import Dispatcher
+from profscope.dispatch.emulated_counts import EmulatedCounts
 from profscope.dispatch.inductor import InductorLaunches
-from profscope.dispatch.observing import EmulatedCounts, Observing, driver_here, machine_here
+from profscope.dispatch.observing import Observing, driver_here, experimenting_here, machine_here
 from profscope.dispatch.policy import Policy
 from profscope.dispatch.recording_stages import RecordingStages
 from profscope.errors import SessionError
@@ -61,8 +62,10 @@ class Running:
         self.metadata = _describe(options, machine.metadata()) | dict(more)
         self.recorder = Recorder(options, machine, self.metadata)
         launches, graphs = self.recorder.launches, self.recorder.graphs
+        driver = driver_here(machine)
+        experimenting = experimenting_here(machine, options, driver)
         self.observing = Observing(
-            options, launches, graphs, machine_here(machine, options), driver_here(machine)
+            options, launches, graphs, machine_here(machine, options), driver, experimenting
         )
         opened.callback(self.observing.close)
         self.budget = budget_here(options, machine)
@@ -88,7 +91,7 @@ class Running:
         self.scopes = HostScopes()
         self.kineto = Kineto(on_gpu=machine.device_type == "cuda") if options.events else None
         self.emulated_counts = None
-        if machine.emulated is not None and not self.observing.observes:
+        if machine.emulated is not None and not self.observing.has_instruments:
             self.emulated_counts = EmulatedCounts(machine.emulated, self.dispatcher.configurations)
         self._cpp_kernels_before = cpp_kernels()
         self._parts = (
@@ -174,8 +177,10 @@ class Running:
         return partial(self.dispatcher.run_bare, original)
 
     def evidence(self) -> Evidence | None:
-        """What the hardware, or the emulator, has counted so far; None if that is nothing."""
-        return self.observing.tables() if self.emulated_counts is None else self.emulated_counts.tables()
+        """What was measured of kernels so far, beside their records; None if that is nothing."""
+        if self.emulated_counts is None:
+            return self.observing.tables()
+        return self.emulated_counts.tables(self.observing.experiments())
 
     @property
     def around_changes(self) -> int:

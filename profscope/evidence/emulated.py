@@ -16,7 +16,8 @@ from profscope.binaries.rows import SourcePlace, ptx_places
 from profscope.emulator.machine.transactions import SECTOR
 from profscope.emulator.ptx_syntax import ptx_class
 from profscope.evidence.sample_tables import classes_by_place, numbering, sampler_metadata, summed_samples
-from profscope.evidence.tables import Evidence
+from profscope.evidence.subject import ExperimentedKernel
+from profscope.evidence.tables import Evidence, experiments_table
 from profscope.schema import COUNT_DTYPES, COUNTER_DTYPES, measured_frame
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class CountedKernel:
     is_probed: bool
 
 
-def emulated_evidence(kernels: Sequence[CountedKernel]) -> Evidence:
+def emulated_evidence(
+    kernels: Sequence[CountedKernel], experiments: Sequence[ExperimentedKernel] = ()
+) -> Evidence:
     """As `tables.evidence`. Of a configuration with several binaries the one that executed most stands for
     it, and a note says so. One that is probed is left out: threads exchange the values, as a kernel does."""
     number = numbering({})
@@ -56,7 +59,8 @@ def emulated_evidence(kernels: Sequence[CountedKernel]) -> Evidence:
     rows = [_rows(each).assign(variant=number(each.kernel, each.key)) for each in chosen]
     whole = pd.concat(rows, ignore_index=True) if rows else None
     counts = measured_frame("counts", None if whole is None else {name: whole[name] for name in COUNT_DTYPES})
-    configurations = [[name, number(name, key), key] for name, key in of_configurations]
+    keys = dict.fromkeys([*of_configurations, *((each.kernel, each.key) for each in experiments)])
+    configurations = [[name, number(name, key), key] for name, key in keys]
     about = {"configurations": configurations, "notes": notes}
     samples = _samples(chosen, number) if chosen else None
     moved = pd.DataFrame(
@@ -64,7 +68,7 @@ def emulated_evidence(kernels: Sequence[CountedKernel]) -> Evidence:
         columns=[*COUNTER_DTYPES],
     )
     counters = measured_frame("counters", {name: moved[name] for name in COUNTER_DTYPES})
-    return Evidence(samples, counts, counters, about)
+    return Evidence(samples, counts, counters, experiments_table(experiments, number), about)
 
 
 def _moved(kernel: CountedKernel, variant: int) -> Iterator[dict[str, Any]]:

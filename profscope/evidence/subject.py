@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = [
     "CountedLaunch",
     "CounterValues",
+    "ExperimentedKernel",
     "LargestFirst",
     "SampledLaunch",
     "Subject",
     "Witness",
     "largest",
+    "named",
     "of_configurations",
     "tensor_bytes",
 ]  # fmt: skip
@@ -61,6 +66,16 @@ class CounterValues:
     subject: Subject
     values: dict[str, float] = field(repr=False)
     launches: int
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentedKernel:
+    """Experiments with one configuration of a kernel. kernel, key: as of `Subject`. rows: of the table
+    `experiments`, whatever the number of the configuration in it."""
+
+    kernel: str
+    key: str
+    rows: pd.DataFrame = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,15 +190,21 @@ class LargestFirst:
 def tensor_bytes(signature: Mapping[str, Any], arguments: Sequence[Any]) -> dict[str, int]:
     """By name, the bytes that a kernel may reach from the first element of a tensor: to the end of its
     storage, as kernels also read behind a view. Of a tensor descriptor, those of its tensor. Arguments that
-    are neither have no entry.
+    are neither have no entry. signature, arguments: see `named`.
+    """
+    sizes = {name: _reach(value) for name, value in named(signature, arguments).items()}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def named(signature: Mapping[str, Any], arguments: Sequence[Any]) -> dict[str, Any]:
+    """A launch's arguments by name.
 
     signature: by name the type of each argument, as of Triton's `ASTSource`. arguments: with constexprs or,
     as Inductor launches, without. Empty for any other number of arguments: nobody knows which is which then.
     """
     given = [name for name, kind in signature.items() if kind != "constexpr"]
     names = next((each for each in ([*signature], given) if len(each) == len(arguments)), [])
-    sizes = {str(name): _reach(value) for name, value in zip(names, arguments, strict=False)}
-    return {name: size for name, size in sizes.items() if size is not None}
+    return {str(name): value for name, value in zip(names, arguments, strict=False)}
 
 
 def largest(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:

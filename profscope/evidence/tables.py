@@ -1,4 +1,4 @@
-"""The tables `counts` and `counters`, from what the witnesses kept."""
+"""The tables `counts`, `counters` and `experiments`, from what the witnesses kept."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ from profscope.binaries.mapping import instructions
 from profscope.errors import OptionError, ToolchainError
 from profscope.evidence.metrics import COUNTERS, COUNTS, user_counters
 from profscope.evidence.sample_tables import numbering, sample_tables, with_samples
-from profscope.evidence.subject import CountedLaunch, CounterValues, SampledLaunch, Subject
+from profscope.evidence.subject import (
+    CountedLaunch,
+    CounterValues,
+    ExperimentedKernel,
+    SampledLaunch,
+    Subject,
+)
 from profscope.schema import MEASURED_DTYPES, Tables, measured_frame
 
-__all__ = ["Evidence", "Number", "counters_table", "counts_table", "evidence", "with_evidence"]
+__all__ = [
+    "Evidence", "Number", "counters_table", "counts_table", "evidence", "experiments_table", "with_evidence",
+]  # fmt: skip
 
 Number = Callable[[str, str], int]
 """From a kernel and the key of a configuration to its number, `variant`."""
@@ -28,12 +36,13 @@ class Evidence:
     """All that a session has of the hardware, before it is joined with the launches.
 
     samples: as `sample_tables` returns them, None if there are none. about: JSON-able; `configurations`, a
-    list of [kernel, variant, key] of the other two tables, and `notes`.
+    list of [kernel, variant, key] of the other tables, and `notes`.
     """
 
     samples: tuple[pd.DataFrame, dict[str, Any]] | None
     counts: pd.DataFrame
     counters: pd.DataFrame
+    experiments: pd.DataFrame
     about: dict[str, Any]
 
 
@@ -41,6 +50,7 @@ def evidence(
     counts: Sequence[CountedLaunch],
     samples: Sequence[SampledLaunch],
     counters: Sequence[CounterValues],
+    experiments: Sequence[ExperimentedKernel] = (),
     added: Sequence[str] = (),
 ) -> Evidence:
     """Tables of what the witnesses kept. added: see `counters_table`."""
@@ -49,9 +59,11 @@ def evidence(
     counters_of, more = counters_table(counters, number, added)
     subjects = [*(each.subject for each in counts), *(each.subject for each in counters)]
     keys = dict.fromkeys((subject.kernel, subject.key) for subject in subjects)
+    keys |= dict.fromkeys((each.kernel, each.key) for each in experiments)
     configurations = [[kernel, number(kernel, key), key] for kernel, key in keys]
     about = {"configurations": configurations, "notes": [*notes, *more]}
-    return Evidence(sample_tables(samples) if samples else None, counts_of, counters_of, about)
+    sampled = sample_tables(samples) if samples else None
+    return Evidence(sampled, counts_of, counters_of, experiments_table(experiments, number), about)
 
 
 def with_evidence(tables: Tables, evidence: Evidence) -> Tables:
@@ -68,7 +80,11 @@ def with_evidence(tables: Tables, evidence: Evidence) -> Tables:
 
     metadata = {**tables.metadata, "notes": [*(tables.metadata.get("notes") or ()), *about["notes"]]}
     return replace(
-        tables, counts=numbered(evidence.counts), counters=numbered(evidence.counters), metadata=metadata
+        tables,
+        counts=numbered(evidence.counts),
+        counters=numbered(evidence.counters),
+        experiments=numbered(evidence.experiments),
+        metadata=metadata,
     )
 
 
@@ -139,6 +155,13 @@ def counters_table(
             )
         )
     return _table("counters", parts), notes
+
+
+def experiments_table(kernels: Sequence[ExperimentedKernel], number: Number) -> pd.DataFrame:
+    """The table `experiments`, columns of EXPERIMENT_DTYPES, in the order in which they were made."""
+    return _table(
+        "experiments", [each.rows.assign(variant=number(each.kernel, each.key)) for each in kernels]
+    )
 
 
 _TIME: Final = COUNTERS[0].metric

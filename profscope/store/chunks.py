@@ -34,6 +34,8 @@ from profscope.instrument_passes.manifest import Manifest
 from profscope.instrument_passes.records import align
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from profscope.evidence.tables import Evidence
 
 __all__ = [
@@ -43,7 +45,7 @@ __all__ = [
 
 SUFFIX: Final = ".spool"
 _NAME: Final = b"PSspool"
-VERSION: Final = 5
+VERSION: Final = 6
 MAGIC: Final = _NAME + str(VERSION).encode()
 CHUNK: Final = np.dtype(
     [
@@ -122,7 +124,8 @@ class SpoolWriter:
         from profscope.schema import MEASURED_DTYPES
         from profscope.store.packed_table import packed_table
 
-        tables = {"counts": evidence.counts, "counters": evidence.counters}
+        names = ("counts", "counters", "experiments")
+        tables: dict[str, pd.DataFrame] = {name: getattr(evidence, name) for name in names}
         stated: dict[str, Any] = {"about": evidence.about}
         if evidence.samples is not None:
             tables["samples"], stated["sampler"] = evidence.samples

@@ -47,7 +47,7 @@ _FORMS: Final = {
     "program": {"number": _NUMBER, "manifest": str, "build": {}, "code": Needs({"ttgir": str, "ptx": str})},
     "evidence": Needs(
         {
-            "counts": {}, "counters": {},
+            "counts": {}, "counters": {}, "experiments": {},
             "about": Needs({"configurations": [Row((str, _NUMBER, str))], "notes": [str]}),
         },
         {"samples": {}, "sampler": Needs({"binaries": [{}], "notes": [str]})},
@@ -215,7 +215,8 @@ class _Reader:
             if name in stated
         }
         samples = (tables["samples"], stated["sampler"]) if "samples" in tables else None
-        self.evidence = Evidence(samples, tables["counts"], tables["counters"], stated["about"])
+        about = stated["about"]
+        self.evidence = Evidence(samples, tables["counts"], tables["counters"], tables["experiments"], about)
 
     def _damage_note(self, damage: _Damage) -> str:
         if damage.end == self._size:

@@ -15,8 +15,8 @@ from profscope.analysis.estimates import ratio_of
 from profscope.analysis.experiments import experiments_text
 from profscope.analysis.line_rows import witnesses
 from profscope.analysis.rules.tested import experiment_of
+from profscope.experiments.arguments import DIFFERENT, TOLERANCE
 from profscope.profiles import Profile
-from profscope.tuning.arguments import DIFFERENT, TOLERANCE
 from profscope.tuning.remedies import REMEDIES
 from profscope.tuning.trials import AS_LAUNCHED, Trial
 

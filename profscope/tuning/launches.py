@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import operator
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from profscope.compat.triton_parts import Autotuner, Heuristics, JITFunction
 from profscope.errors import OptionError
+from profscope.experiments.timing import Launcher
 from profscope.recording.diagnostics import one_line
 
-__all__ = ["Launch", "Launcher", "check_vary", "configurations", "launch_of", "options_text"]
-
-Launcher = Callable[[], Any]
-"""Launches, and returns the compiled kernel."""
+__all__ = ["Launch", "check_vary", "configurations", "launch_of", "options_text"]
 
 _CHECKS_OPTIONS: Final = ("parse_options", "_pack_args")  # Triton's functions that do
 

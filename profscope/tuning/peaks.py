@@ -13,7 +13,7 @@ from profscope.device.backend import select, uses_gpu
 from profscope.device.known_peaks import Peaks, keep, known_peaks
 from profscope.dispatch.running import is_recording
 from profscope.errors import SessionError
-from profscope.tuning.launches import Launcher
+from profscope.experiments.timing import Launcher, LaunchTimer
 from profscope.tuning.peak_kernels import (
     cached_copy_kernel,
     chase_kernel,
@@ -21,7 +21,6 @@ from profscope.tuning.peak_kernels import (
     dot_kernel,
     fma_kernel,
 )
-from profscope.tuning.timing import LaunchTimer
 
 __all__ = ["Sizes", "measure", "measure_peaks", "measured_peaks", "peaks_of_sizes", "ring_of", "sizes_of"]
 

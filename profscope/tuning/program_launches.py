@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-import statistics
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -18,9 +17,10 @@ from profscope.compat.kernels import capturing_now, trials, watched_binaries, wa
 from profscope.compat.triton_parts import JITFunction
 from profscope.device.backend import Backend
 from profscope.errors import OptionError
-from profscope.tuning.arguments import Arguments, bytes_reached
+from profscope.experiments.arguments import Arguments, bytes_reached
+from profscope.experiments.launch_times import LaunchTimes, is_power_of_two
+from profscope.experiments.timing import LaunchTimer
 from profscope.tuning.launches import Launch
-from profscope.tuning.timing import LaunchTimer
 
 __all__ = ["KeptLaunch", "ProgramLaunches"]
 
@@ -48,18 +48,6 @@ class KeptLaunch:
         return self.contents is not None or earlier.contents is None
 
 
-@dataclass(eq=False)
-class _Configuration:
-    """times: of some of its launches, in the timer's unit."""
-
-    count: int = 0
-    times: list[float] = field(default_factory=list)
-
-    def total(self, count: int) -> float:
-        """The time of so many launches; 0 if not known."""
-        return count * statistics.fmean(self.times) if self.times else 0.0
-
-
 class ProgramLaunches:
     """Watches launches of the kernels whose name `kernels` matches, a regular expression; None: all. A
     configuration is a kernel with shapes, dtypes, constexprs and options.
@@ -76,8 +64,8 @@ class ProgramLaunches:
         self._timer = LaunchTimer(machine)
         self._is_captured = capturing_now() if machine.emulated is None else lambda: False
         self._names: dict[str, None] = {}
-        self._configurations: dict[Any, _Configuration] = {}
-        self._leader = _Configuration()
+        self._configurations: dict[Any, LaunchTimes] = {}
+        self._leader = LaunchTimes()
         self._kept: KeptLaunch | None = None
         self._thread = _OfThread()
         self._lock = threading.Lock()
@@ -124,7 +112,7 @@ class ProgramLaunches:
             return compiled
         key = launch.kernel, _shape(launch.function, launch.args, launch.kwargs)
         with self._lock:
-            own = self._configurations.setdefault(key, _Configuration())
+            own = self._configurations.setdefault(key, LaunchTimes())
         if not self._is_due(own):
             compiled = original()
             own.count += 1
@@ -145,12 +133,12 @@ class ProgramLaunches:
                 self._leader, self._kept = own, kept
         return compiled
 
-    def _is_due(self, own: _Configuration) -> bool:
+    def _is_due(self, own: LaunchTimes) -> bool:
         """Whether its next launch is timed, and the memory of the arguments copied."""
         count = own.count + 1
-        return count & (count - 1) == 0 or self._overtakes(own, count)
+        return is_power_of_two(count) or self._overtakes(own, count)
 
-    def _overtakes(self, own: _Configuration, count: int) -> bool:
+    def _overtakes(self, own: LaunchTimes, count: int) -> bool:
         """Whether so many launches of it take clearly more time than those of the leader, another one."""
         leader = self._leader
         return own is not leader and own.total(count) > _CLEARLY * leader.total(leader.count)

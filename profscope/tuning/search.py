@@ -12,23 +12,24 @@ import pandas as pd
 import torch
 
 from profscope.analysis.findings import findings
+from profscope.compat.edited import swapped
 from profscope.device.backend import Backend, select
 from profscope.dispatch.running import is_recording
 from profscope.errors import CompileError, OptionError, SessionError
 from profscope.evidence.sample_tables import numbering
+from profscope.experiments.arguments import Arguments, extents
+from profscope.experiments.builds import Builds
+from profscope.experiments.running import run
+from profscope.experiments.table import experiments_table
+from profscope.experiments.timing import Launcher, PairTimer
 from profscope.installed import require
 from profscope.options import Options
 from profscope.profiles import Profile
 from profscope.recording.builds import build_of
 from profscope.sessions import Session, leave_inherited
-from profscope.tuning.arguments import Arguments, extents
-from profscope.tuning.experiments.builds import Builds
-from profscope.tuning.experiments.running import run
-from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.explanation import Explanation, tries_table, with_measured
-from profscope.tuning.launches import Launch, Launcher, configurations, options_text
+from profscope.tuning.launches import Launch, configurations, options_text
 from profscope.tuning.remedies import Chosen, steps_for
-from profscope.tuning.timing import PairTimer
 from profscope.tuning.trials import AS_LAUNCHED, Base, Trial, Trials, why_failed, why_not_built
 
 __all__ = ["explain", "explained"]
@@ -126,8 +127,8 @@ def _with_experiments(
 ) -> _Recorded:
     """With the experiments in the profile: of a launch and what launches it, which differ if a configuration
     was chosen."""
-    with Builds().open() as builds:
-        results = run(compiled, launcher, extents(compiled, launch.given), timer, builds, limit_s / 2)
+    with Builds().open() as builds, swapped(compiled, launcher) as in_place:
+        results = run(compiled, in_place, extents(compiled, launch.given), timer, builds, limit_s / 2)
     table = experiments_table(results, recorded.kernel, recorded.variant, timer.unit)
     tables = replace(recorded.profile.tables, experiments=table)
     return replace(recorded, profile=Profile.of(tables))

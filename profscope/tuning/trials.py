@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from profscope.compat.triton_parts import CompilationError, OutOfResources
+from profscope.experiments.arguments import DIFFERENT, Arguments
+from profscope.experiments.timing import Launcher, Pairs, PairTimer
 from profscope.recording.diagnostics import one_line, reason
-from profscope.tuning.arguments import DIFFERENT, Arguments
-from profscope.tuning.launches import Launcher
 from profscope.tuning.remedies import OF_THE_GRID
-from profscope.tuning.timing import Pairs, PairTimer
 
 __all__ = ["AS_LAUNCHED", "Base", "Trial", "Trials", "why_failed", "why_not_built"]
 

@@ -123,7 +123,7 @@ def test_a_driver_that_fails_is_a_row(tmp_path: Path, init: str, state: str, tex
 def test_a_check_that_ends_its_process_leaves_the_next_ones_theirs() -> None:
     program = (
         "import os\n"
-        "from profscope.dispatch.worker_processes import Asker\n"
+        "from profscope.experiments.worker_processes import Asker\n"
         "doctor = Asker()\n"
         "while True:\n"
         "    name = doctor.read()\n"

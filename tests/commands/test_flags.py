@@ -86,7 +86,8 @@ def test_a_run_takes_evidence_unless_it_is_told_otherwise() -> None:
         (["--overhead-pct", "-1"], "a percentage above 0, at most 100"),
         (
             ["--evidence", "counts,foo"],
-            "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments",
+            "true, false, or a list of counts, samples, counters, counters:METRIC, records, experiments, "
+            "seconds:S",
         ),
         (["--backend", "foo"], "auto, gpu or emulator"),
         (["--measure", "foo"], "issue or latency"),

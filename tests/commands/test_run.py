@@ -405,3 +405,12 @@ if __name__ == "__main__":
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "['numpy']\n[2]\n"
     loaded(str(tmp_path / "t.json"), 1)
+
+
+def test_experiments_of_a_program(run: Run) -> None:
+    ran = run("launch_add(); launch_add()", "--evidence", "experiments,seconds:600")
+    assert ran.returncode == 0
+    profile = loaded("t.json", launches=3)
+    assert set(profile.experiments["kernel"]) == {"add_kernel"}
+    assert profile.experiments["valid"].any()
+    assert profile.metadata["evidence"]["not_measured"] == []

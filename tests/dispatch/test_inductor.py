@@ -293,3 +293,14 @@ def test_baseline_times_pairs(inductor: Any) -> None:
     assert len(entry["bare_ns"]) == len(entry["instrumented_ns"]) == 2
     assert entry["unrecorded"] == 4
     assert len(prof.launches) == 7
+
+
+def test_experiments_go_before_its_launches(inductor: Any) -> None:
+    tuner = inductor.Tuner((64, 256))
+    with session(evidence=["experiments", "seconds:600"]) as prof:
+        for _ in range(4):
+            tuner.launch()
+    assert prof.metadata["evidence"]["not_measured"] == []
+    assert set(prof.experiments["kernel"]) == {"triton_poi_double"}
+    assert prof.experiments["valid"].any()
+    assert len(prof.launches) == 3

@@ -82,6 +82,21 @@ def test_a_step_is_recorded_and_its_kernels_know_their_modules(model: Model, ste
     assert ops_of(prof) >= {"aten.gelu", "aten.gelu_backward", "aten.native_layer_norm_backward"}
 
 
+@pytest.mark.parametrize("model", [48], indirect=True)
+def test_experiments_change_no_step(model: Model, step: Any) -> None:
+    """Autograd launches the backward kernels from a thread of its own."""
+    x = torch.randn(8, 48)
+    expected = step(x), [each.grad for each in model.parameters()]
+    with session(evidence=["experiments", "seconds:600"]) as prof:
+        for _ in range(8):
+            loss = step(x)
+            assert torch.equal(loss, expected[0])
+            for each, gradient in zip(model.parameters(), expected[1], strict=True):
+                assert torch.equal(each.grad, gradient)  # type: ignore[arg-type]
+    assert prof.metadata["evidence"]["not_measured"] == []
+    assert set(prof.experiments["kernel"]) == set(prof.launches["kernel"])
+
+
 @pytest.mark.parametrize("model", [64], indirect=True)  # files of equal text are known as one
 def test_what_was_compiled_before_the_session_is_recorded(step: Any) -> None:
     x = torch.randn(8, 64)

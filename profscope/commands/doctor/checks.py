@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
 from profscope.device.gpus import Gpu, driver_version, gpus
-from profscope.dispatch.worker_processes import Asker
 from profscope.evidence.cupti import ADVICE, Library, SamplerError, injected_tool, library_path
 from profscope.evidence.driver import Driver
 from profscope.evidence.observer import open_witnesses
 from profscope.evidence.obstacles import NOT_NVIDIA, occupied_by
 from profscope.evidence.subject import Subject, Witness
+from profscope.experiments.worker_processes import Asker
 from profscope.instrument_passes.passes import TRITONS
 from profscope.recording.diagnostics import one_line
 

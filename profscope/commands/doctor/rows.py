@@ -14,9 +14,9 @@ from typing import Any, Final
 from profscope.around.job import JOB, RANKS, SIZES
 from profscope.commands.doctor.row import FAILED, MISSING, OK, REFUSED, Row
 from profscope.device.known_peaks import cache_folder
-from profscope.dispatch.worker_processes import ask, end, start
 from profscope.evidence.cupti import FORBIDDEN, TOOL_VARIABLES
 from profscope.evidence.obstacles import EMULATED, has_sys_admin, is_for_administrators, several_ranks
+from profscope.experiments.worker_processes import ask, end, start
 from profscope.version import __version__
 
 __all__ = ["SECTIONS", "VARIABLES", "answers", "environment", "rows", "to_do"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -20,14 +21,14 @@ from typing import Any, Final
 
 from profscope.compat.edited import Options
 from profscope.compat.triton_parts import knobs
-from profscope.dispatch.worker_processes import ask, end, start
+from profscope.experiments.worker_processes import ask, end, start
 from profscope.threads import WorkerPool
 
 __all__ = ["Builds", "Built", "Job"]
 
 _MOST_WORKERS: Final = 8
 _LONGEST_S: Final = 60.0
-WORKER_PROGRAM: Final = "from profscope.tuning.experiments.build_worker import main; sys.exit(main())"
+WORKER_PROGRAM: Final = "from profscope.experiments.build_worker import main; sys.exit(main())"
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ class Built:
 
 
 class Builds:
-    """Builds modules in the background."""
+    """Builds modules in the background, in the body of `with Builds().open()`."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="profscope-")
+        self._folder = Path()
         self._count = 0
         cores = len(os.sched_getaffinity(0))
         self._pool = WorkerPool(min(_MOST_WORKERS, max(1, cores - 1)), "profscope-build")
@@ -63,6 +64,7 @@ class Builds:
     @contextlib.contextmanager
     def open(self) -> Iterator[Builds]:
         """For the body of a with statement; at its end builds are given up."""
+        self._folder = Path(tempfile.mkdtemp(prefix="profscope-"))  # no fork deletes it at its end
         try:
             yield self
         finally:
@@ -71,12 +73,12 @@ class Builds:
             self._pool.shutdown(cancel_futures=True)
             for process in self._all:
                 end(process)
-            self._folder.cleanup()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def submit(self, text: str, options: Options) -> Future[Built]:
         """Have a module built."""
         self._count += 1
-        path = Path(self._folder.name) / f"{self._count}.ttgir"
+        path = self._folder / f"{self._count}.ttgir"
         path.write_text(text)
         job = Job(str(path), options, knobs.cache.dir, knobs.nvidia.libdevice_path)
         return self._pool.submit(self._built, job)

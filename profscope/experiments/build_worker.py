@@ -9,11 +9,11 @@ from typing import Any
 from profscope.binaries.listing import class_of, read_listing
 from profscope.compat.edited import build
 from profscope.compat.triton_parts import CompiledKernel, knobs
-from profscope.dispatch.worker_processes import Asker
 from profscope.emulator.ptx_syntax import ptx_class
+from profscope.experiments.builds import Job
+from profscope.experiments.worker_processes import Asker
 from profscope.instrument_passes.toolchain import disassembled
 from profscope.recording.diagnostics import reason
-from profscope.tuning.experiments.builds import Job
 
 __all__ = ["main"]
 

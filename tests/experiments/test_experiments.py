@@ -17,17 +17,17 @@ import triton.language as tl
 
 import profscope
 from profscope.analysis.experiments import experiments_text
-from profscope.compat.edited import KernelSwap, options_of
+from profscope.compat.edited import options_of, swapped
 from profscope.compat.triton_parts import CompiledKernel
 from profscope.device.backend import Backend, select
+from profscope.experiments import builds as builds_module
+from profscope.experiments.arguments import Arguments, extents
+from profscope.experiments.builds import Builds
+from profscope.experiments.running import run
+from profscope.experiments.table import experiments_table
+from profscope.experiments.timing import PairTimer
 from profscope.schema import EXPERIMENT_DTYPES
-from profscope.tuning.arguments import Arguments, extents
-from profscope.tuning.experiments import builds as builds_module
-from profscope.tuning.experiments.builds import Builds
-from profscope.tuning.experiments.running import run
-from profscope.tuning.experiments.table import experiments_table
 from profscope.tuning.launches import launch_of
-from profscope.tuning.timing import PairTimer
 from tests.kernels.atomics import lock_kernel
 
 # ruff: noqa: N803
@@ -38,6 +38,11 @@ def scattering(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at)
     tl.store(out_ptr + at * columns, x)
+
+
+@triton.jit
+def filling(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, BLOCK) * columns, 7.0)
 
 
 @triton.jit
@@ -76,7 +81,8 @@ def measured(
     compiled = launch()
     arguments.keep_result()
     timer = PairTimer(machine, arguments.restore)
-    results = run(compiled, launch, extents(compiled, launch.given), timer, builds, 120.0)
+    with swapped(compiled, launch) as in_place:
+        results = run(compiled, in_place, extents(compiled, launch.given), timer, builds, 120.0)
     arguments.reset()
     return experiments_table(results, compiled.name, 3, timer.unit)
 
@@ -143,19 +149,20 @@ def test_time_that_is_over_is_said(emulator: Backend, building: Builds) -> None:
     launch = launch_of(scattering, (1,), [x, out, 4], {"BLOCK": 512}, {})
     compiled = launch()
     timer = PairTimer(emulator, lambda: None)
-    results = run(compiled, launch, {}, timer, building, 0.0)
-    assert {each.why_not for each in results if not each.experiment.why_not} == {"out of time (limit_s=)"}
+    results = run(compiled, lambda kernel: launch(), {}, timer, building, 0.0)
+    assert {each.why_not for each in results if not each.experiment.why_not} == {"out of time"}
 
 
 def test_launches_go_elsewhere_only_while_they_are_told_to(emulator: Backend) -> None:
     x, out = torch.arange(512.0), torch.zeros(512 * 4)
     before = vars(CompiledKernel)["run"]
+    other = filling[(1,)](x, out, 4, BLOCK=512)
     compiled = scattering[(1,)](x, out, 4, BLOCK=512)
-    swap = KernelSwap(compiled)
-    with swap.installed():
-        assert compiled.run is not None
-        swap.kernel = compiled
-        scattering[(1,)](x, out, 4, BLOCK=512)
+    with swapped(compiled, lambda: scattering[(1,)](x, out, 4, BLOCK=512)) as in_place:
+        in_place(other)
+        assert out[::4].eq(7.0).all()
+        in_place(None)
+        assert torch.equal(out[::4], x)
     assert vars(CompiledKernel)["run"] is before
 
 
@@ -212,5 +219,5 @@ def test_a_module_that_cannot_be_read_is_a_reason(emulator: Backend, building: B
     compiled = scattering[(1,)](torch.zeros(512), torch.zeros(512), 1, BLOCK=512)
     timer = PairTimer(emulator, lambda: None)
     broken = types.SimpleNamespace(asm={"ttgir": "module {\n  %x = "}, metadata=compiled.metadata)
-    (result,) = run(broken, lambda: compiled, {}, timer, building, 10.0)
+    (result,) = run(broken, lambda kernel: compiled, {}, timer, building, 10.0)  # type: ignore[arg-type]
     assert result.why_not.startswith("its TTGIR cannot be read: ")

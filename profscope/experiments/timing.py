@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from profscope.analysis.estimates import Ratio, ratio_of
 from profscope.compat.kernels import hold
@@ -12,9 +12,11 @@ from profscope.compat.triton_parts import driver
 from profscope.device.backend import Backend
 from profscope.emulator.device import Device
 from profscope.errors import SessionError
-from profscope.tuning.launches import Launcher
 
-__all__ = ["LaunchTimer", "PairTimer", "Pairs"]
+__all__ = ["LaunchTimer", "Launcher", "PairTimer", "Pairs"]
+
+Launcher = Callable[[], Any]
+"""Launches; of a whole launch, as a program writes it, it returns the compiled kernel."""
 
 _FEWEST_PAIRS: Final = 8
 _MOST_PAIRS: Final = 40
@@ -121,4 +123,4 @@ class PairTimer:
             if (took := self._timer.time(launch)) is not None:
                 return took
             if self._timer.at_limit:
-                raise SessionError("explain: the launch waits for the GPU, so its time is not known")
+                raise SessionError("the launch waits for the GPU, so its time is not known")

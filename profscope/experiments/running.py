@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
-from profscope.compat.edited import KernelSwap, build, loaded, options_of
-from profscope.compat.triton_parts import knobs
+from profscope.compat.edited import build, loaded, options_of
+from profscope.compat.triton_parts import CompiledKernel, knobs
+from profscope.experiments.builds import Builds, Built
+from profscope.experiments.plan import Experiment, Plan
+from profscope.experiments.timing import Pairs, PairTimer
 from profscope.instrument_passes.ablation.rewrite import OFF, RESIDENT
 from profscope.instrument_passes.errors import IRError
 from profscope.recording.builds import resident_ctas
 from profscope.recording.diagnostics import reason
-from profscope.tuning.experiments.builds import Builds, Built
-from profscope.tuning.experiments.plan import Experiment, Plan
-from profscope.tuning.launches import Launcher
-from profscope.tuning.timing import Pairs, PairTimer
 
-__all__ = ["Result", "run"]
+__all__ = ["Launch", "Result", "run"]
+
+Launch = Callable[[CompiledKernel | None], Any]
+"""Launches an edited kernel in place of the bare one, with the same arguments; None: the bare one."""
 
 _WORTH_PCT: Final = 5.0
 _SLOWEST_RATIO: Final = 10
 _FEWEST_REGISTERS, _MOST_REGISTERS = 16, 255  # of a thread
-_OUT_OF_TIME: Final = "out of time (limit_s=)"
+_OUT_OF_TIME: Final = "out of time"
 _ABOVE_GROUP_PCT: Final = 5.0
 _OF_SPILLS: Final = 0.25
 _FEW_SPILLS: Final = 8  # bytes, and accesses
@@ -58,27 +61,24 @@ class Result:
 
 
 def run(
-    compiled: Any,
-    launch: Launcher,
+    bare: CompiledKernel,
+    launch: Launch,
     memory: dict[int, range],
     timer: PairTimer,
     builds: Builds,
     limit_s: float,
 ) -> list[Result]:
-    """compiled: the kernel that `launch` launches. memory: see `Plan`. limit_s: for all of them."""
+    """memory: see `Plan`. limit_s: for all of them. Raises what the bare launch raises."""
     end = time.monotonic() + limit_s
     if knobs.compilation.always_compile:
         return [_none("TRITON_ALWAYS_COMPILE is set: what other processes build is not taken")]
     try:
-        plan = Plan(compiled.asm["ttgir"], memory, _most_registers(compiled))
+        plan = Plan(bare.asm["ttgir"], memory, _most_registers(bare))
     except IRError as error:
         return [_none(f"its TTGIR cannot be read: {error}")]
     if plan.refused:
         return [_none(plan.refused)]
-    swap = KernelSwap(compiled)
-    with swap.installed():
-        runner = _Runner(plan, builds, swap, launch, timer, end)
-        return list(runner.results())
+    return list(_Runner(plan, builds, bare, launch, timer, end).results())
 
 
 def _compared(part: Result, whole: Result | None) -> Result:
@@ -97,15 +97,21 @@ def _none(why: str) -> Result:
 
 class _Runner:
     def __init__(
-        self, plan: Plan, builds: Builds, swap: KernelSwap, launch: Launcher, timer: PairTimer, end: float
+        self,
+        plan: Plan,
+        builds: Builds,
+        bare: CompiledKernel,
+        launch: Launch,
+        timer: PairTimer,
+        end: float,
     ) -> None:
         self._plan = plan
         self._builds = builds
-        self._swap = swap
+        self._bare = bare
         self._launch = launch
         self._timer = timer
         self._end = end
-        self._options = options_of(swap.bare)
+        self._options = options_of(bare)
         self._unedited = builds.submit(plan.text, self._options)
         self._submitted: dict[Experiment, Future[Built] | str] = {}
 
@@ -114,7 +120,7 @@ class _Runner:
         lines = sorted(plan.lines, key=lambda each: -each.depth)
         for experiment in (*plan.groups, *lines):
             self._submit(experiment)
-        bare = self._timer.once(self._launch)
+        bare = self._timer.once(self._launch_bare)
         groups = [self._measured(each, bare) for each in plan.groups]
         yield from groups
         timed = {each.experiment.group: each for each in groups if each.pairs is not None}
@@ -158,7 +164,7 @@ class _Runner:
         if failed := built.failed or unedited.failed:
             return Result(experiment, why_not=failed)
         try:
-            kernel = loaded(build(built.path, self._options), self._swap.bare)
+            kernel = loaded(build(built.path, self._options), self._bare)
             pairs = self._timed(kernel, bare)
         except Exception as error:  # noqa: BLE001  a row says why; the others go on
             return Result(experiment, why_not=reason(error))
@@ -166,25 +172,21 @@ class _Runner:
             return Result(experiment, why_not=f"a launch took more than {_SLOWEST_RATIO} times the bare time")
         return Result(experiment, pairs, self._changed(experiment, kernel, built, unedited))
 
-    def _timed(self, kernel: Any, bare: float) -> Pairs | None:
-        def edited() -> Any:
-            self._swap.kernel = kernel
-            try:
-                return self._launch()
-            finally:
-                self._swap.kernel = None
+    def _launch_bare(self) -> Any:
+        return self._launch(None)
 
+    def _timed(self, kernel: CompiledKernel, bare: float) -> Pairs | None:
+        edited = partial(self._launch, kernel)
         if self._timer.once(edited) > _SLOWEST_RATIO * bare:
             return None
-        return self._timer.pairs(self._launch, edited, _ENOUGH_S)
+        return self._timer.pairs(self._launch_bare, edited, _ENOUGH_S)
 
     def _changed(self, experiment: Experiment, kernel: Any, built: Built, unedited: Built) -> str:
         """What else than its ops an experiment changed."""
-        bare = self._swap.bare
-        was, now = (resident_ctas(each, _registers(each)) for each in (bare, kernel))
+        was, now = (resident_ctas(each, _registers(each)) for each in (self._bare, kernel))
         if was != now:
             return f"{now} CTAs on an SM instead of {was}"
-        spills = [int(getattr(each, "n_spills", 0) or 0) for each in (bare, kernel)]
+        spills = [int(getattr(each, "n_spills", 0) or 0) for each in (self._bare, kernel)]
         if abs(spills[1] - spills[0]) > max(_FEW_SPILLS, _OF_SPILLS * spills[0]):
             return f"{spills[1]} bytes spilled instead of {spills[0]}"
         before, after = unedited.instructions or {}, built.instructions or {}

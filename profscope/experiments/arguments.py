@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 
-__all__ = ["DIFFERENT", "TOLERANCE", "Arguments", "bytes_reached", "extents"]
+__all__ = ["DIFFERENT", "TOLERANCE", "Arguments", "bytes_reached", "extents", "why_not_seen"]
 
 BIT_EQUAL: Final = "bit-equal"
 CLOSE: Final = "close"
@@ -22,6 +23,7 @@ TOLERANCE: Final = (
 )
 """What "close" means: another order of additions passes, another result does not."""
 
+_NUMBER: Final = re.compile(r"(i|u|fp|f|bf)\d+")  # types of arguments that are no pointers
 _ALIGNMENT: Final = 16  # bytes, of the largest dtype
 
 
@@ -73,10 +75,15 @@ class Arguments:
             if not memory.holds(memory.before):
                 memory.restore()
 
-    def keep_result(self) -> None:
-        """What is there now, after a launch, is what later launches are compared with."""
+    def find_written(self) -> None:
+        """What differs now, after a launch, is what `restore` writes back from now on."""
         for memory in self._memories:
             memory.written = memory.written or not memory.holds(memory.before)
+
+    def keep_result(self) -> None:
+        """What is there now, after a launch, is what later launches are compared with."""
+        self.find_written()
+        for memory in self._memories:
             memory.result = [piece.clone() for piece in memory.pieces] if memory.written else None
 
     def compare(self) -> str:
@@ -101,6 +108,32 @@ def extents(compiled: Any, given: Mapping[str, Any]) -> dict[int, range]:
             last = sum((size - 1) * stride for size, stride in sizes) if tensor.numel() else -1
             found[at] = range(begin, begin + (last + 1) * tensor.itemsize)
     return found
+
+
+def why_not_seen(signature: Mapping[str, Any], given: Mapping[str, Any], device: Any) -> str:
+    """Why `Arguments` would not copy all memory that a launch reaches on a device, torch's; "" if it would.
+
+    signature: by name the type of each argument, as of Triton's `ASTSource`. given: arguments by name.
+    """
+    if not given:
+        return "its arguments are not known"
+    for name, value in given.items():
+        for each in _behind_pointers(signature.get(name), value):
+            tensor = each if isinstance(each, torch.Tensor) else getattr(each, "base", None)
+            if not isinstance(tensor, torch.Tensor):
+                return f"{name} is no tensor of torch, and its memory cannot be copied"
+            if tensor.device != device:
+                return f"{name} is on {tensor.device}, and the kernel runs on {device}"
+    return ""
+
+
+def _behind_pointers(kind: Any, value: Any) -> Iterator[Any]:
+    """The values of an argument that point to memory. kind: its type, of a tuple those of its elements."""
+    if isinstance(kind, tuple | list):
+        for own, each in zip(kind, value, strict=False):
+            yield from _behind_pointers(own, each)
+    elif kind != "constexpr" and not _NUMBER.fullmatch(str(kind)):
+        yield value
 
 
 def bytes_reached(values: Iterable[Any]) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from profscope.experiments.running import Result
 from profscope.schema import EXPERIMENT_DTYPES, measured_frame
-from profscope.tuning.experiments.running import Result
 
 __all__ = ["experiments_table"]
 

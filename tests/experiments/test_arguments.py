@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from profscope.tuning.arguments import Arguments, bytes_reached
+from profscope.experiments.arguments import Arguments, bytes_reached
 
 
 def test_overlapping_views_are_restored_together() -> None:
