@@ -124,7 +124,7 @@ def _diagnosed(
     if seen is None:
         return _not_judged("the size of its grid is not known")
     said = [*_overwritten(analysis), *missing(seen), *silent_rules(seen)]
-    return list(diagnose(seen)), said, _clean(seen.known, tables.emulated)
+    return list(diagnose(seen)), said, _clean(analysis, seen.known, seen.waits_basis)
 
 
 def _not_judged(why: str, what: str = _NOT_LOOKED_FOR) -> tuple[list[Finding], list[str], str]:
@@ -153,13 +153,32 @@ def _overwritten(analysis: KernelAnalysis) -> list[str]:
     return ["iterations whose records were overwritten (a larger memory= keeps more)"]
 
 
-def _clean(known: frozenset[str], emulated: bool) -> str:
+def _clean(analysis: KernelAnalysis, known: frozenset[str], waits_basis: str) -> str:
     nothing = f"no finding: nothing above {NOISE_PCT:.0f} % of the time"
-    if emulated:
+    if analysis.emulated:
         return f"{nothing}, by counts and the cost model; caches and registers are not modelled"
     if known.issuperset(("use", "counts", "waits")):
-        return f"{nothing}, by counters, counts and PC samples"
-    return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them"
+        samples = waits_basis == "samples"
+        return (
+            f"{nothing}, by {'counters, counts and PC samples' if samples else 'own counts and experiments'}"
+        )
+    return f"{_NOT_LOOKED_FOR}: session(evidence=True) looks for them{_unexplained(analysis)}"
+
+
+def _unexplained(analysis: KernelAnalysis) -> str:
+    """Where most of the time is, of which nobody knows why."""
+    own = analysis.total(analysis.spans.own)
+    by_line: dict[tuple[str, int], float] = {}
+    for site in np.flatnonzero(analysis.sites["line"].to_numpy() > 0).tolist():
+        place = analysis.at(site)
+        by_line[place] = by_line.get(place, 0.0) + float(own[site])
+    if not by_line:
+        return ""
+    place = max(by_line, key=lambda each: by_line[each])
+    share = by_line[place] / analysis.warp_cycles
+    return (
+        f"; unknown: {100 * share:.0f} % of the time is at line {place[1]}, `profscope explain` can test it"
+    )
 
 
 def findings_frame(tables: Tables, told: Sequence[FindingsOf]) -> FindingsTable:
