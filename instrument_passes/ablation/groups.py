@@ -9,7 +9,7 @@ from profscope.instrument_passes.analyses.opclasses import info_of
 from profscope.instrument_passes.ir import Op
 from profscope.instrument_passes.ir.signature import element_type
 
-__all__ = ["GROUPS", "group_of"]
+__all__ = ["GROUPS", "SCATTERED", "group_of"]
 
 GROUPS: Final[Mapping[str, str]] = {
     "memory": "all global memory",
@@ -18,6 +18,9 @@ GROUPS: Final[Mapping[str, str]] = {
     "exchange": "all exchange between threads",
 }
 """By name, what it has: float64 is math; reductions, layout conversions and shared memory are exchange."""
+
+SCATTERED: Final = "all scattered accesses"
+"""Of the lines that neighbouring addresses make faster."""
 
 _OF_CLASS: Final[Mapping[str, str]] = {
     "load": "memory", "store": "memory", "atomic": "memory", "async_copy": "memory",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from profscope.instrument_passes.ablation.addresses import why_fixed
-from profscope.instrument_passes.ablation.groups import GROUPS, group_of
+from profscope.instrument_passes.ablation.groups import GROUPS, SCATTERED, group_of
 from profscope.instrument_passes.ablation.leave_out import why_stays
 from profscope.instrument_passes.ablation.protected import Protected, why_refused
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT, rewrite
@@ -17,7 +17,6 @@ from profscope.instrument_passes.analyses.places import Places, is_library, vari
 from profscope.instrument_passes.ir.parser import parse
 
 __all__ = ["Experiment", "Plan"]
-
 _MOST_REGISTERS: Final = "ttg.maxnreg"
 
 
@@ -66,6 +65,14 @@ class Plan:
             return []
         is_store = any("store" in name for name in names)
         return [self._checked(line, how) for how in ((CONTIGUOUS,) if is_store else (CONTIGUOUS, RESIDENT))]
+
+    def together(self, scattered: Sequence[Experiment]) -> Experiment | None:
+        """Several lines at neighbouring addresses at once, as who mends one mends the others; None if there
+        are not several."""
+        if len(scattered) < 2:
+            return None
+        numbers = tuple(sorted(number for each in scattered for number in each.numbers))
+        return Experiment(CONTIGUOUS, numbers, scattered[0].group, SCATTERED)
 
     def edited(self, experiment: Experiment) -> str:
         """The module's text with the experiment. Raises IRError if it cannot be made."""

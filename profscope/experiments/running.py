@@ -14,7 +14,7 @@ from profscope.compat.triton_parts import CompiledKernel, knobs
 from profscope.experiments.builds import Builds, Built
 from profscope.experiments.plan import Experiment, Plan
 from profscope.experiments.timing import Pairs, PairTimer
-from profscope.instrument_passes.ablation.rewrite import OFF, RESIDENT
+from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF, RESIDENT
 from profscope.instrument_passes.errors import IRError
 from profscope.recording.builds import resident_ctas
 from profscope.recording.diagnostics import reason
@@ -31,6 +31,7 @@ _OUT_OF_TIME: Final = "out of time"
 _ABOVE_GROUP_PCT: Final = 5.0
 _OF_SPILLS: Final = 0.25
 _FEW_SPILLS: Final = 8  # bytes, and accesses
+_FEW: Final = 0.1  # of the instructions of a kind, which compilers order and share otherwise
 _OF_ADDRESSES_AT_MOST: Final = 0.1  # of the instructions
 _ENOUGH_S: Final = 0.2  # for the pairs of one experiment
 _SAME_INSTRUCTIONS: Final = (
@@ -133,8 +134,16 @@ class _Runner:
         more = [(other, each) for each in costly for other in plan.addresses(each.experiment)]
         for experiment, _ in more:
             self._submit(experiment)
-        for experiment, line in more:
-            yield _compared(self._measured(experiment, bare), line)
+        moved = [_compared(self._measured(experiment, bare), line) for experiment, line in more]
+        yield from moved
+        scattered = [
+            each.experiment
+            for each in moved
+            if each.experiment.how == CONTIGUOUS and self._is_worth(each) and not each.changed
+        ]
+        if (together := plan.together(scattered)) is not None:
+            self._submit(together)
+            yield self._measured(together, bare)
 
     def _is_worth(self, result: Result) -> bool:
         return result.pairs is not None and 100 * (1 - result.pairs.ratio.low) >= _WORTH_PCT
@@ -199,7 +208,8 @@ class _Runner:
                 continue
             if experiment.how == OFF and kind.startswith("global store") and now > was:
                 continue  # uses of operands that nobody makes
-            if kind.startswith("local") and abs(now - was) <= max(_FEW_SPILLS, _OF_SPILLS * was):
+            few = max(_FEW_SPILLS, _OF_SPILLS * was) if kind.startswith("local") else max(1, _FEW * was)
+            if abs(now - was) <= few:
                 continue
             if experiment.how == OFF or not kind.startswith(_OF_ADDRESSES):
                 return f"{now} instead of {was} instructions of {kind}"

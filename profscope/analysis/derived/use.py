@@ -26,12 +26,12 @@ from profscope.analysis.kernels.devices import peak_of
 from profscope.analysis.kernels.kernel_analysis import KernelAnalysis
 from profscope.analysis.kernels.roof_rows import roof_rows_of
 from profscope.analysis.limits import bare_time, limits_of
+from profscope.instrument_passes.ablation.groups import GROUPS
 
 __all__ = ["use_of"]
 
 _LINE_SECTORS: Final = 4
 _BITS: Final = 16  # of the operands whose rate stands for all
-_ALL_MEMORY: Final = "all global memory"
 _OF_SAVED: Final = 2.0
 
 
@@ -107,5 +107,5 @@ def _tflop_per_s(judged: KernelAnalysis) -> float:
 def _saved_by_memory(experiments: pd.DataFrame) -> float:
     """The part of the time that a launch takes less without global memory; infinite if not measured."""
     timed = experiments[experiments["valid"] & (experiments["experiment"] == "off")]
-    whole = timed[timed["op"] == _ALL_MEMORY]["saved_pct"]
+    whole = timed[timed["op"] == GROUPS["memory"]]["saved_pct"]
     return max(0.0, float(whole.max()) / 100) if len(whole) else math.inf

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.binaries.listing import class_of
+from profscope.instrument_passes.ablation.groups import GROUPS
 from profscope.schema import samples_frame
 
 __all__ = ["SAMPLES", "waits_of"]
@@ -38,7 +39,6 @@ _BY_LABEL: Final[tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...]] = (
 _MATH: Final = "math_pipe_throttle"
 _ISSUED: Final = "selected"
 _UNEXPLAINED: Final = "unexplained"
-_ALL_MEMORY: Final = "all global memory"
 _IN_MEMORY: Final = ("load", "store", "atomic", "async copy", "tma", "gather")
 
 
@@ -76,7 +76,7 @@ def _found(own: _Counted, timed: pd.DataFrame) -> Iterator[tuple[float, Any, str
     """
     lines = timed[(timed["line"] != 0) & (timed["saved_pct"] >= _LEAST_PCT)]
     in_memory = lines["op"].str.startswith(_IN_MEMORY)
-    whole = float(timed.loc[timed["op"] == _ALL_MEMORY, "saved_pct"].max())
+    whole = float(timed.loc[timed["op"] == GROUPS["memory"], "saved_pct"].max())
     told = float(lines.loc[in_memory, "saved_pct"].sum())
     less = whole / told if 0 < whole < told else 1.0
     for row, moves in zip(lines.to_dict("records"), in_memory.tolist(), strict=True):

@@ -9,16 +9,24 @@ from typing import Any, Final, NamedTuple
 
 import pandas as pd
 
-from profscope.analysis.cause import NOISE_PCT, UNKNOWN_GAIN, Confidence, Finding, Quantity, cited
+from profscope.analysis.cause import (
+    NOISE_PCT,
+    UNKNOWN_GAIN,
+    Confidence,
+    Evidence,
+    Finding,
+    Quantity,
+    cited,
+)
 from profscope.analysis.rules import thresholds
 from profscope.analysis.rules.diagnose import RULES
 from profscope.analysis.rules.intervals import of_repair
+from profscope.instrument_passes.ablation.groups import GROUPS, SCATTERED
 from profscope.instrument_passes.ablation.rewrite import CONTIGUOUS, OFF
 
 __all__ = ["Outcome", "experiment_of", "with_experiments"]
 
 _REFUTED_PCT: Final = 1.0
-_ALL_MEMORY: Final = "all global memory"
 _SCATTERED: Final = ("uncoalesced-load", "uncoalesced-store")
 _ADVICE: Final = next(rule.advice for rule in RULES if rule.name == _SCATTERED[0])  # one rule, two names
 
@@ -92,7 +100,8 @@ def with_experiments(
             refuted.append(f"{finding.finding} at line {finding.line}: {saved}")
         else:
             kept.append(_bounded(finding, most))
-    return Outcome([*kept, *_scattered(kept, experiments, counts, emulated=emulated)], refuted)
+    kept += _scattered(kept, experiments, counts, emulated=emulated)
+    return Outcome([_together(each, experiments) for each in kept], refuted)
 
 
 def experiment_of(finding: str, file: str, line: int, experiments: pd.DataFrame) -> Mapping[Any, Any] | None:
@@ -121,7 +130,7 @@ def _most(own: Mapping[Any, Any], test: _Test, experiments: pd.DataFrame) -> flo
         return float(own["high_pct"])
     timed = experiments[experiments["valid"] & (experiments["experiment"] == OFF)]
     several = timed.loc[timed["op"].str.startswith(test.ops), "line"].nunique() > 1
-    whole = timed[timed["op"] == _ALL_MEMORY]["high_pct"]
+    whole = timed[timed["op"] == GROUPS["memory"]]["high_pct"]
     return max(map(float, (own["high_pct"], *(whole if several else ()))))
 
 
@@ -141,6 +150,24 @@ def _bounded(finding: Finding, most: float) -> Finding:
     expected, low, high = (min(each, most) for each in gain[:3])
     gain = gain._replace(expected=expected, low=low, high=high)
     return replace(finding, gain=gain, weight=min(finding.weight, most))
+
+
+def _together(finding: Finding, experiments: pd.DataFrame) -> Finding:
+    """A scattered access whose gain was measured, beside others: who mends one mends them all, and what all
+    of them cost is then the gain."""
+    whole = experiments[(experiments["op"] == SCATTERED) & experiments["valid"]]
+    if finding.basis != "measured" or not len(whole):
+        return finding
+    own = whole.iloc[0].to_dict()
+    said = cited(
+        "with all scattered lines at neighbouring addresses {all_saved} less",
+        all_saved=Quantity(own["saved_pct"], "% of the time"),
+    )
+    first = finding.evidence
+    both = Evidence(
+        f"{first.sentence}; {said.sentence}", {**first.quantities, **said.quantities}, first.names
+    )
+    return _measured(replace(finding, evidence=both), own)
 
 
 def _why_untested(finding: Finding, experiments: pd.DataFrame) -> str:
