@@ -3,7 +3,8 @@
     python -m bench.diagnose                 the recordings of the repository; needs no GPU
     python -m bench.diagnose --corpus DIR    those of another folder, such as bench/corpus/recordings of
                                              `git worktree add DIR 1a7651aa`: 712 kernels
-    python -m bench.diagnose --live DIR      record the kernels on this machine's GPU into DIR, and judge that
+    python -m bench.diagnose --live DIR      record the kernels on this machine's GPU into DIR, and judge that;
+                                             with --without-counters by what needs no permission
     python -m bench.diagnose --fit           fit the intervals of gains (`rules/intervals.py`)
 
 `times.json` beside the recordings has the expected causes and lines, and what fixing the fault saved. A case
@@ -174,11 +175,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     source.add_argument(
         "--live", type=Path, metavar="DIR", help="record on this machine's GPU into DIR first"
     )
+    parser.add_argument("--without-counters", action="store_true", help="record own counts and experiments")
     parser.add_argument("--fit", action="store_true", help="print the spreads of gains instead")
     options = parser.parse_args(argv)
     folder = options.live or options.corpus
     if options.live is not None:
-        _record(options.live)
+        _record(options.live, without_counters=options.without_counters)
     rows = cases(folder)
     if options.fit:
         print("\n".join(spreads(rows, folder)))
@@ -188,11 +190,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _record(folder: Path) -> None:
+def _record(folder: Path, *, without_counters: bool) -> None:
     """Record each kernel of the corpus, one after the other, with what fixing its fault brings here."""
     folder.mkdir(parents=True, exist_ok=True)
     with surroundings():
-        rows = [record(case, small=False, out=folder) for case in CASES.values()]
+        rows = [
+            record(case, small=False, out=folder, without_counters=without_counters)
+            for case in CASES.values()
+        ]
     (folder / "times.json").write_text(json.dumps({"rows": rows}, indent=1))
 
 
