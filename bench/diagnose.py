@@ -3,8 +3,8 @@
     python -m bench.diagnose                 the recordings of the repository; needs no GPU
     python -m bench.diagnose --corpus DIR    those of another folder, such as bench/corpus/recordings of
                                              `git worktree add DIR 1a7651aa`: 712 kernels
-    python -m bench.diagnose --live DIR      record the kernels on this machine's GPU into DIR, and judge that;
-                                             with --without-counters by what needs no permission
+    python -m bench.diagnose --live DIR      record the kernels on this machine's GPU into DIR, and judge
+                                             that; with --without-counters by what needs no permission
     python -m bench.diagnose --fit           fit the intervals of gains (`rules/intervals.py`)
 
 `times.json` beside the recordings has the expected causes and lines, and what fixing the fault saved. A case

@@ -152,7 +152,11 @@ def _evidence(launch: Launch, *, without_counters: bool = False) -> Profile:
     """Launches in a session, some of them recorded and, on a GPU, others observed."""
     on_gpu = torch.cuda.is_available()
     evidence: Any = {"seconds": _EVIDENCE_SECONDS} if on_gpu else False
-    evidence = ["records", "experiments"] if on_gpu and without_counters else evidence
+    evidence = (
+        ["records", "experiments", f"seconds:{_EVIDENCE_SECONDS:g}"]
+        if on_gpu and without_counters
+        else evidence
+    )
     ctas = _recording_ctas(launch)
     is_large = isinstance(ctas, list) or math.prod(launch.grid) > _FEW_CTAS
     every = _LAUNCHES if is_large else _EVERY
