@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -117,12 +117,18 @@ class Experimenting:
         return not known.total or self._is_biggest(known)
 
     def launch(
-        self, configuration: Configuration, bare: Binary, arguments: tuple[Any, ...], left_s: float
+        self,
+        configuration: Configuration,
+        bare: Binary,
+        arguments: tuple[Any, ...],
+        left_s: float,
+        release: Callable[[], None],
     ) -> bool:
         """Time a launch that is due, or make experiments and leave the launch to who asks. Whether it was
         launched.
 
-        arguments: of Triton's launchers. left_s: so long the program may wait.
+        arguments: of Triton's launchers. left_s: so long the program may wait. release: takes instruments off
+        the GPU, which is idle, since they slow launches down.
         """
         if not self._lock.acquire(blocking=False):
             return False
@@ -135,6 +141,7 @@ class Experimenting:
             if why := self._why_not_now(arguments[STREAM]):
                 self.skip(why)
                 return False
+            release()
             if not known.total:
                 return self._time(known, bare, arguments)
             self._experiment(known, bare.kernel, arguments, given, min(left_s, _LONGEST_S))

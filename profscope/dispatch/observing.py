@@ -135,11 +135,15 @@ class Observing:
         try:
             yield
         finally:
-            if self._observer is not None:
-                self._observer.release()
+            self._release()
             with self._lock:
                 for observed in self._observed.values():
                     observed.binary = None
+
+    def _release(self) -> None:
+        """Give the hardware back until the next launch that is observed."""
+        if self._observer is not None:
+            self._observer.release()
 
     def met(self, kernel: CompiledKernel) -> None:
         """A kernel is about to be launched for the first time.
@@ -234,9 +238,7 @@ class Observing:
             own = self._experimenting
             if own is None or not own.is_due(configuration, observed.subject):
                 return False
-            if self._observer is not None:  # instruments slow launches down
-                self._observer.release()
-            return own.launch(configuration, bare, arguments, self._left_s)
+            return own.launch(configuration, bare, arguments, self._left_s, self._release)
         with self._lock:
             if observed.grid != arguments[:STREAM]:
                 observed.others += 1

@@ -1,0 +1,74 @@
+"""Experiments in a session on a real GPU: the program's results stay as they are, in any stream."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import profscope
+from tests.support.validation import validate
+
+# ruff: noqa: N803
+ROUNDS = 8
+
+
+@triton.jit
+def scattered_sum(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    into = out_ptr + at * columns
+    tl.store(into, tl.load(into) * 0.5 + tl.load(x_ptr + at))
+
+
+@triton.jit
+def increased(x_ptr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) + 1.0)
+
+
+def program() -> tuple[torch.Tensor, torch.Tensor]:
+    """Two kernels in turn, each adding to what it left."""
+    x = torch.arange(1 << 20, device="cuda").float()
+    out, small = torch.full((1 << 24,), 3.0, device="cuda"), torch.zeros(1024, device="cuda")
+    for _ in range(ROUNDS):
+        increased[(1,)](small, BLOCK=1024)
+        scattered_sum[(1 << 10,)](x, out, 16, BLOCK=1024)
+    return out, small
+
+
+@pytest.mark.parametrize("evidence", [["experiments"], ["records", "experiments"]])
+@pytest.mark.parametrize("on_side_stream", [False, True])
+def test_results_are_those_of_the_program_alone(evidence: list[str], on_side_stream: bool) -> None:
+    expected = program()
+    stream: Any = torch.cuda.stream(torch.cuda.Stream()) if on_side_stream else contextlib.nullcontext()
+    with profscope.session(evidence=[*evidence, "seconds:60"]) as prof, stream:
+        results = program()
+    torch.cuda.synchronize()
+    assert all(torch.equal(one, other) for one, other in zip(results, expected, strict=True))
+    assert prof.metadata["evidence"]["not_measured"] == []
+    table = prof.experiments[prof.experiments["kernel"] == "scattered_sum"]
+    store = table[(table["op"] == "store") & (table["experiment"] == "contiguous")].iloc[0]
+    assert store["valid"]
+    assert store["saved_pct"] > 10
+    assert table["time_kcycles"].isna().all()
+    assert validate(prof.profile.tables) == []
+
+
+def test_a_captured_launch_has_none() -> None:
+    x, graph = torch.zeros(1024, device="cuda"), torch.cuda.CUDAGraph()
+    increased[(1,)](x, BLOCK=1024)
+    with profscope.session(evidence=["experiments"]) as prof:
+        increased[(1,)](x, BLOCK=1024)
+        with torch.cuda.graph(graph):
+            for _ in range(4):
+                increased[(1,)](x, BLOCK=1024)
+        graph.replay()
+    torch.cuda.synchronize()
+    assert x.eq(6.0).all()
+    assert prof.experiments.empty
+    missing = prof.metadata["evidence"]["not_measured"]
+    assert any("a CUDA graph was being captured" in each for each in missing)
