@@ -249,6 +249,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     residents = min(room, math.ceil(grid / sms)) if sms else room
     values = {name: value for name, value in values.items() if np.isfinite(value)}
     table = evidence_table(counts, samples)
+    times = ctas if len(ctas) or not judged.whole else judged.ctas
     return Kernel(
         known=known,
         waits_basis=basis,
@@ -258,7 +259,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
             table,
             used={} if judged.emulated else used,
             counters=values,
-            idle=_idle(judged, values) if len(tables.samples) else idle_of(ctas, grid, sms),
+            idle=_idle(judged, values) if len(tables.samples) else idle_of(times, grid, sms),
             resident_warps=values.get("occupancy", float(residents * warps)),
         ),
         ptx=text_of(judged, "ptx"),
