@@ -1,7 +1,7 @@
 """PTX assembled by the ptxas of Triton, as Triton does for a compiled kernel.
 
-Used of Triton 3.6 to 3.9: `knobs.nvidia.ptxas`, `ptxas_blackwell`, and the options `enable_fp_fusion` and
-`ptx_options` in a kernel's metadata.
+Used of Triton 3.6 to 3.9: `get_ptxas`, and the options `enable_fp_fusion` and `ptx_options` in a kernel's
+metadata.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from triton import knobs
 from triton.compiler import CompiledKernel
 
 from profscope.errors import CompileError
@@ -20,7 +19,8 @@ from profscope.errors import CompileError
 __all__ = ["Assembly", "assembly_of"]
 
 _TARGET: Final = re.compile(r"^\.target\s+(sm_(\d+)\w*)", re.MULTILINE)
-_BLACKWELL: Final = 100
+_ERROR: Final = re.compile(r"\b(?:error|fatal)\b")  # not what it says of the speed
+_AROUND_BUGS: Final = "--regAllocOptLevel=2"  # of ptxas 13, as Triton has it from 3.7 on
 _LONGEST_S: Final = 60.0
 
 
@@ -31,30 +31,38 @@ class Assembly:
         self._command = command
 
     def cubin(self, ptx: str) -> bytes:
-        """Raises CompileError with what ptxas says; a crash or a compilation of more than a minute is one,
-        too."""
-        with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
-            source, binary = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-            source.write_text(ptx)
-            try:
+        """Raises CompileError with what ptxas says; a crash, a compilation of more than a minute or a full
+        disk is one, too."""
+        try:
+            with tempfile.TemporaryDirectory(prefix="profscope-") as folder:
+                source, binary = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+                source.write_text(ptx, encoding="utf-8")
                 done = subprocess.run(
                     [*self._command, str(source), "-o", str(binary)],
                     capture_output=True, text=True, timeout=_LONGEST_S, check=False,
                 )  # fmt: skip
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise CompileError(f"ptxas: {error}") from error
-            if done.returncode:
-                said = (done.stderr or done.stdout).strip().splitlines()
-                raise CompileError(f"ptxas ended with {done.returncode}: {said[0] if said else 'no message'}")
-            return binary.read_bytes()
+                if not done.returncode:
+                    return binary.read_bytes()
+        except subprocess.TimeoutExpired as error:
+            raise CompileError(f"ptxas took more than {_LONGEST_S:g} s") from error
+        except OSError as error:
+            raise CompileError(f"ptxas: {error}") from error
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        said = next((line for line in lines if _ERROR.search(line)), lines[0])
+        raise CompileError(f"ptxas ended with {done.returncode}: {said}")
 
 
 def assembly_of(kernel: CompiledKernel) -> Assembly:
-    """Raises CompileError for a kernel that has no PTX of a GPU."""
+    """Raises CompileError for a kernel that has no PTX of a GPU, and if there is no ptxas."""
     target = _TARGET.search(str(kernel.asm.get("ptx", "")))
     if target is None:
         raise CompileError("it has no PTX")
-    tool = knobs.nvidia.ptxas_blackwell if int(target[2]) >= _BLACKWELL else knobs.nvidia.ptxas
+    from triton.backends.nvidia.compiler import get_ptxas  # here, since a Triton for AMD alone has none
+
+    try:
+        ptxas = get_ptxas(int(target[2])).path
+    except RuntimeError as error:  # which is all that says so
+        raise CompileError(str(error)) from error
     options = str(getattr(kernel.metadata, "ptx_options", None) or "").split()
     fused = [] if getattr(kernel.metadata, "enable_fp_fusion", True) else ["--fmad=false"]
-    return Assembly([tool.path, *fused, *options, f"--gpu-name={target[1]}"])
+    return Assembly([ptxas, *fused, _AROUND_BUGS, *options, f"--gpu-name={target[1]}"])

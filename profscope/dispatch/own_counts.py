@@ -3,20 +3,25 @@
 The PTX of the bare binary gets code that counts (`evidence.own_counts`), ptxas assembles it, and Triton's
 launcher of the bare kernel launches it. Nothing waits for that launch; its counts are read when they are
 asked for.
+
+To load a kernel may wait for all that runs on the GPU. If one of the program's kernels may itself wait for
+another one, kernels are loaded only while nothing runs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as LateError
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from profscope.binaries.rows import instructions_of, reached_blocks
+from profscope.binaries.spinning import may_wait
 from profscope.compat.assembling import assembly_of
 from profscope.compat.kernels import load
 from profscope.dispatch.configurations import Binary
@@ -35,19 +40,21 @@ _BUILDERS: Final = 2
 _CTAS: Final = 64
 """About so many count: enough for 2 % where CTAs differ by a sixth."""
 _READ_LIMIT_S: Final = 5.0
-_FUNCTION: Final = 4  # of a launcher's arguments
+_IDLE_LIMIT_S: Final = 0.1
+_STREAM, _FUNCTION, _ABOUT = 3, 4, 6  # among the arguments of Triton's launchers
 
 
 @dataclass(eq=False)
 class _Counting:
-    """A configuration's counting kernel. why: there are no counts, and this is the reason. ctas: of the
-    launch, and how many of these counted."""
+    """A configuration's counting kernel. why: there are no counts, and this is the reason. loaded: until it
+    has been read; launched: it may be. ctas: of the launch, and how many of these counted."""
 
     subject: Subject
     code: CountingPtx
     built: Future[bytes]
     why: str = ""
     loaded: LoadedKernel | None = None
+    launched: bool = False
     context: int = 0
     ctas: tuple[int, int] = 1, 1
     result: CountedLaunch | None = field(default=None, repr=False)
@@ -59,7 +66,7 @@ class _Counting:
 
 class OwnCounts:
     """seconds: that all of it may keep the program waiting; behind these, kernels are built while the program
-    goes on. added_s: how long it has waited. launches: that counted, by subject."""
+    goes on. added_s: how long it has waited. launches: that counted, by subject. Thread-safe."""
 
     def __init__(self, driver: Driver, seconds: float) -> None:
         self.added_s = 0.0
@@ -67,6 +74,8 @@ class OwnCounts:
         self._seconds = seconds
         self._pool = WorkerPool(_BUILDERS, "profscope-counting")
         self._counting: dict[Subject, _Counting] = {}
+        self._loading, self._reading = threading.Lock(), threading.Lock()
+        self._may_wait = False  # a kernel for another one
 
     def is_done(self, subject: Subject) -> bool:
         """Whether no launch of the subject is needed any more."""
@@ -75,49 +84,80 @@ class OwnCounts:
 
     def launch(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> bool:
         """Launch the counting kernel with the arguments of Triton's launchers; False if that cannot be, or
-        not yet, and then nothing was launched."""
+        not yet, and then nothing was launched. Raises what the launch does."""
         with self._timed():
-            known = self._counting.get(subject) or self._begin(subject, bare)
-            if known.is_over:
-                return False
-            try:
-                cubin = known.built.result(max(0.0, self._seconds - self.added_s))
-                self._load(known, cubin, bare, arguments)
-            except LateError:
-                return False
-            except (CompileError, SamplerError) as error:
-                known.why = str(error)
-                return False
+            known = self._prepared(subject, bare, arguments)
+        if known is None:
+            return False
         assert known.loaded is not None
-        grid_and_stream, others = arguments[:_FUNCTION], arguments[_FUNCTION + 2 :]
-        launcher = load(bare.kernel)
-        launcher(*grid_and_stream, known.loaded.function, bare.kernel.packed_metadata, *others)
+        before, about, others = arguments[:_FUNCTION], arguments[_ABOUT], arguments[_ABOUT + 1 :]
+        if about is not None:
+            about.data["function"] = bare.kernel.function
+        try:
+            launcher = load(bare.kernel)
+            launcher(*before, known.loaded.function, bare.kernel.packed_metadata, about, *others)
+        finally:
+            known.launched = True
         return True
 
     def results(self) -> list[CountedLaunch]:
         """Of the launches that have ended."""
-        waiting = [each for each in self._counting.values() if each.loaded is not None]
-        for each in waiting:
-            self._read(each)
-        return [each.result for each in self._counting.values() if each.result is not None]
+        every = list(self._counting.values())
+        with self._reading:
+            for each in every:
+                if each.launched and each.loaded is not None:
+                    self._read(each, each.loaded)
+        return [each.result for each in every if each.result is not None]
 
     @property
     def launches(self) -> list[Subject]:
         """Those of which one launch has counted."""
-        return [subject for subject, each in self._counting.items() if each.context]
+        return [subject for subject, each in list(self._counting.items()) if each.launched]
 
     def notes(self) -> Iterator[str]:
         """Why there are no counts of a kernel."""
-        for each in self._counting.values():
+        for each in list(self._counting.values()):
             if each.why:
                 yield f"{each.subject.kernel}: it could not count by itself: {each.why}"
 
     def close(self) -> None:
-        """Give the memory of all kernels back."""
-        self._pool.shutdown(cancel_futures=True)
+        """Give the memory of all kernels back, but of those that still run."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self.results()
+        for each in self._counting.values():
+            if each.loaded is not None:
+                each.loaded, each.why = None, f"its launch did not end within {_READ_LIMIT_S:g} s"
+
+    def _prepared(self, subject: Subject, bare: Binary, arguments: tuple[Any, ...]) -> _Counting | None:
+        """A kernel that has just been loaded, for one launch; None if there is none, or not yet."""
+        with self._loading:
+            known = self._counting.get(subject) or self._begin(subject, bare)
+        if known.is_over or not all(arguments[:_STREAM]):
+            return None
+        try:
+            cubin = known.built.result(self._left_s)
+            with self._loading:
+                if known.is_over or not self._may_load(arguments[_STREAM]):
+                    return None
+                self._load(known, cubin, bare, arguments)
+        except (LateError, CancelledError):
+            return None
+        except (CompileError, SamplerError) as error:
+            known.why = str(error)
+            return None
+        return known
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self._seconds - self.added_s)
+
+    def _may_load(self, stream: int) -> bool:
+        if self._driver.capturing(stream):
+            return False
+        return not self._may_wait or self._driver.idle(min(_IDLE_LIMIT_S, self._left_s))
 
     def _begin(self, subject: Subject, bare: Binary) -> _Counting:
+        self._may_wait |= may_wait(subject.ptx)
         code = counting_ptx(subject.ptx)
         try:
             built = self._pool.submit(assembly_of(bare.kernel).cubin, code.text)
@@ -128,7 +168,7 @@ class OwnCounts:
         return known
 
     def _load(self, known: _Counting, cubin: bytes, bare: Binary, arguments: tuple[Any, ...]) -> None:
-        x, y, z = arguments[:3]
+        x, y, z = arguments[:_STREAM]
         x *= bare.kernel.metadata.num_ctas
         every = stride(x, y, z)
         known.context = self._driver.context()
@@ -138,28 +178,29 @@ class OwnCounts:
         loaded.count_every(every)
         known.loaded, known.ctas = loaded, (x * y * z, -(-x * y * z // every))
 
-    def _read(self, each: _Counting) -> None:
+    def _read(self, each: _Counting, loaded: LoadedKernel) -> None:
         """Keep what a kernel has counted, and unload it."""
-        loaded, subject = each.loaded, each.subject
-        assert loaded is not None
+        subject = each.subject
         try:
             with self._driver.entered(each.context):
                 if not self._driver.idle(_READ_LIMIT_S):
                     return
                 words = loaded.words()
-                each.loaded = None
                 loaded.unload()
             instructions = instructions_of(subject.cubin, subject.ptx)
             blocks = reached_blocks(subject.cubin)
         except (SamplerError, ToolchainError) as error:
             each.loaded, each.why = None, str(error)
             return
-        if not any(row.ptx_line for row in instructions.rows):
+        if not words.any():
+            each.why = "its launch failed"
+        elif not any(row.ptx_line for row in instructions.rows):
             each.why = "its binary has no line table"
-            return
-        every, counted = each.ctas
-        pcs, counts = counts_of(each.code, words, instructions.rows, blocks, every / counted)
-        each.result = CountedLaunch(subject, pcs, counts, 1)
+        else:
+            total, counted = each.ctas
+            pcs, counts = counts_of(each.code, words, instructions.rows, blocks, total / counted)
+            each.result = CountedLaunch(subject, pcs, counts, 1)
+        each.loaded = None
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:

@@ -7,10 +7,10 @@ sets of words, so that warps do not queue for one address. Only each n-th CTA co
 
 Each word is a sum of 64 bits, of all warps of all counting CTAs:
 
-    of a block      warps << 36 | lanes
-    of an access    lanes << 36 | sectors or wavefronts; then the fewest that these lanes' bytes need
+    of a block      warps << 32 | lanes
+    of an access    lanes << 32 | sectors or wavefronts; then the fewest that these lanes' bytes need
 
-Sectors and wavefronts are those of `emulator.machine.transactions`. Needs compute capability 8.0 (`redux`).
+A number has room for 2^27 executions by the warps that share a set: seconds of one launch. Sectors and wavefronts are those of `emulator.machine.transactions`. Needs compute capability 8.0 (`redux`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final
 __all__ = ["COPIES", "EVERY", "HIGH", "WORDS", "Access", "CountingPtx", "counting_ptx"]
 
 COPIES: Final = 64
-HIGH: Final = 36
+HIGH: Final = 32
 """Of a word, the bit at which its upper number begins."""
 WORDS: Final = "profscope_counts"
 EVERY: Final = "profscope_every"
@@ -32,8 +32,8 @@ EVERY: Final = "profscope_every"
 _SECTOR, _WORD, _LINE, _LANES = 32, 4, 128, 32
 _FUNCTION: Final = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)?\.(?:entry|func)\b")
 _LABEL: Final = re.compile(r"^(\$L__BB\w+):")
-_BRANCH: Final = re.compile(r"^\s*@!?%\w+\s+bra\b")
-_INSTRUCTION: Final = re.compile(r"^\s*(?:@!?%\w+\s+)?[a-z][\w.:]*[\s;]")
+_BRANCH: Final = re.compile(r"^\s*(@!?%\w+\s+)?bra(?:\.uni)?\s+(\$L__BB\w+)")  # others stay in an assembly
+_CODE: Final = re.compile(r"^\s*[^\s./}]")  # no directive, no comment, and a scope from its brace on
 _ACCESS: Final = re.compile(
     r"(?P<guard>@!?%?[\w$]+\s+)?"
     r"(?P<opcode>(?:ld|st|atom|red|ldmatrix|stmatrix|cp\.async\.c[ag])\.[\w.:]*)\s+(?P<operands>[^;]*);"
@@ -41,8 +41,9 @@ _ACCESS: Final = re.compile(
 _ADDRESS: Final = re.compile(r"\[\s*(%?[\w$.]+)\s*(?:\+\s*(-?\d+)\s*)?\]")
 _SPACE: Final = re.compile(r"\.(global|shared)(?=[.:\s]|$)")
 _TYPE: Final = re.compile(r"(?:\.v(\d))?\.(?:bf|[bfsu])(\d+)(x2)?$")
-_MATRICES: Final = re.compile(r"\.x(\d)\b")
-_MATRIX_ROWS, _ROW_BYTES = 8, 16
+_MATRICES: Final = re.compile(r"\.m(\d+)n(\d+)\.x(\d)\b")
+_ROW_BYTES = 16
+_READ: Final = re.compile(r"%r\d+|\d\w*")  # of a copy: how many bytes; a policy has 64 bits
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,12 @@ class Access:
 @dataclass(frozen=True)
 class CountingPtx:
     """text: PTX that counts. blocks: by line of the PTX that was given, at [line - 1], the word of its block;
-    -1 outside of functions. accesses: an asynchronous copy is two. words: of one copy."""
+    -1 outside of functions. loops: of words, from the first block of a loop to the one that goes back to it.
+    accesses: an asynchronous copy is two. words: of one copy."""
 
     text: str
     blocks: tuple[int, ...]
+    loops: tuple[range, ...]
     accesses: tuple[Access, ...]
     words: int
 
@@ -77,6 +80,7 @@ class _Rewriter:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._blocks: list[int] = []
+        self._loops: list[range] = []
         self._accesses: list[Access] = []
         self._words = 0
         self._block = -1  # -1 outside of functions
@@ -84,24 +88,28 @@ class _Rewriter:
 
     def rewritten(self, ptx: str) -> CountingPtx:
         in_header = begins = False
+        labelled: dict[str, int] = {}
         for number, line in enumerate(ptx.splitlines(), 1):
             if _FUNCTION.match(line):
                 in_header, self._block = True, -1
-            if begins and (_INSTRUCTION.match(line) or _LABEL.match(line)):
-                begins = False
-                if not _LABEL.match(line):
-                    self._begin_block()
             if in_header and line.strip() == "{":
                 in_header, begins = False, True
                 self._lines += [line, _PROLOGUE]
-            elif _LABEL.match(line):
+            elif label := _LABEL.match(line):
+                begins = False
                 self._lines.append(line)
                 self._begin_block()
+                labelled[label[1]] = self._block
             else:
+                if begins and _CODE.match(line):
+                    begins = False
+                    self._begin_block()
                 self._lines.append(line if self._block < 0 else self._counted(line, number))
             self._blocks.append(self._block)
-            if self._block >= 0 and _BRANCH.match(line):
-                begins = True
+            if self._block >= 0 and (branch := _BRANCH.match(line)):
+                begins = branch[1] is not None
+                if branch[2] in labelled:
+                    self._loops.append(range(labelled[branch[2]], self._block + 1))
         text = "\n".join(self._lines) + "\n"
         declared = (
             f".visible .global .align 4 .u32 {EVERY}[1] = {{1}};\n"
@@ -111,7 +119,11 @@ class _Rewriter:
         text = text.replace("PROFSCOPE_STRIDE", str(stride))
         head, size, rest = text.partition(".address_size 64\n")
         return CountingPtx(
-            head + size + declared + rest, tuple(self._blocks), tuple(self._accesses), self._words
+            text=head + size + declared + rest,
+            blocks=tuple(self._blocks),
+            loops=tuple(self._loops),
+            accesses=tuple(self._accesses),
+            words=self._words,
         )
 
     def _begin_block(self) -> None:
@@ -143,17 +155,18 @@ class _Rewriter:
             if (len(addresses) == 2 and size[:2].lower() == "0x") or size.isdecimal():
                 bytes_ = int(size, 0)
                 yield self._wavefronts(number, kind, addresses[0], bytes_, guard)
-                yield self._sectors(number, kind, addresses[1], bytes_, guard, *read[:1])
+                sizes = [each for each in read[:1] if _READ.fullmatch(each)]
+                yield self._sectors(number, kind, addresses[1], bytes_, guard, *sizes)
             return
-        space, width = _SPACE.search(opcode), _TYPE.search(opcode)
-        if space is None or not addresses or (width is None and kind not in ("ldmatrix", "stmatrix")):
+        space, width, matrices = _SPACE.search(opcode), _TYPE.search(opcode), _MATRICES.search(opcode)
+        if space is None or not addresses:
             return
-        if kind in ("ldmatrix", "stmatrix"):
-            matrices = _MATRICES.search(opcode)
-            rows = _MATRIX_ROWS * int(matrices[1] if matrices else 1)
+        if matrices:
+            rows = min(int(matrices[1]), int(matrices[2])) * int(matrices[3])
             yield self._wavefronts(number, kind, addresses[0], _ROW_BYTES, guard, lanes=rows)
             return
-        assert width is not None
+        if width is None:
+            return
         bytes_ = int(width[1] or 1) * int(width[2]) * (2 if width[3] else 1) // 8
         if space[1] == "shared":
             yield self._wavefronts(number, kind, addresses[0], bytes_, guard)
@@ -167,15 +180,15 @@ class _Rewriter:
         return word
 
     def _sectors(
-        self, number: int, kind: str, address: tuple[str, str], bytes_: int, guard: str, read: str = ""
+        self, number: int, kind: str, address: tuple[str, str], bytes_: int, guard: str, read: str = "1"
     ) -> str:
         """read: the operand that says how many bytes a copy reads."""
         word = self._access(number, kind, "global", bytes_)
         base, offset = address
-        reads = f"setp.ne.and.b32 %psr, {read}, 0, %psw; " if read.startswith("%") else ""
         body = (
-            f"add.s64 %psq, {base}, {offset or 0}; shr.u64 %psq, %psq, 5; {reads}"
-            "@!%psr mov.b64 %psq, -1; match.any.sync.b64 %psb, %psq, %psa; and.b32 %psb, %psb, %ps_lt; "
+            f"mov.b64 %psq, {base}; add.s64 %psq, %psq, {offset or 0}; shr.u64 %psq, %psq, 5; "
+            f"setp.ne.and.b32 %psr, {read}, 0, %psw; @!%psr mov.b64 %psq, -1; "
+            "match.any.sync.b64 %psb, %psq, %psa; and.b32 %psb, %psb, %ps_lt; "
             "setp.eq.and.b32 %psp, %psb, 0, %psr; "
             "vote.sync.ballot.b32 %psb, %psp, %psa; popc.b32 %psb, %psb; "
         )
@@ -224,7 +237,7 @@ class _Rewriter:
             ".reg .pred %psp, %psr, %psv, %psw; "
             f"@!%ps_on bra {label}; activemask.b32 %psa; {wants}mov.pred %psr, %psw; {body}"
             "vote.sync.ballot.b32 %psd, %psw, %psa; popc.b32 %psd, %psd; "
-            "cvt.u64.u32 %psq, %psd; shl.b64 %psq, %psq, 36; "
+            f"cvt.u64.u32 %psq, %psd; shl.b64 %psq, %psq, {HIGH}; "
             "vote.sync.ballot.b32 %psd, %psr, %psa; popc.b32 %psd, %psd; "
             "cvt.u64.u32 %pst, %psb; add.s64 %psq, %psq, %pst; "
             f"mul.lo.u32 %psd, %psd, {bytes_}; add.u32 %psd, %psd, {unit - 1}; "

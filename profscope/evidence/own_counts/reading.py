@@ -1,8 +1,8 @@
 """The words that a counting kernel leaves, as counts of the bare binary's instructions.
 
 The instructions of a basic block of SASS have run as often as the block of PTX that most of them come from,
-its accesses above all; where ptxas has made several copies of these accesses, as it does to unroll a loop,
-each has its part. So what ptxas adds itself, such as spills, is counted, too.
+its accesses above all. If ptxas has made several copies of that block, as it does to unroll a loop, each has
+its part. So what ptxas adds itself, such as spills, is counted, too.
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ _MADE: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 }
 """By kind and space of an access, the opcodes that it becomes."""
 _LOCAL: Final = ("LDL", "STL")
+_STEERING: Final = frozenset(
+    "BRA BSSY BSYNC CS2R IADD3 IMAD ISETP LDC MOV NOP PLOP3 R2UR S2R UIADD3 UIMAD UISETP ULDC UMOV UPLOP3 VIADD".split()
+)
+"""Opcodes that count the copies of a loop and branch between them, at the lines of other instructions."""
 _SECTOR, _LINE = 32, 128
 _OF_ACCESS: Final = 4  # votes
 _WGMMA: Final = re.compile(r"[HIQ]GMMA\.64x(\d+)x\d+")
@@ -101,15 +105,16 @@ def counts_of(
     warps_and_lanes, figures = counted_lines(code, words)
     keys = [_keys(row, figures) for row in rows]
     made = Counter(key for each in keys for key in each)
+    copies = _copies(rows, made, figures, code)
     columns = {name: np.zeros(len(rows)) for name in COUNTS}
     block = -1  # of PTX
     for run in blocks:
         own = _block_of([rows[at] for at in run], [keys[at] for at in run], code)
         block = block if own < 0 else own
         warps, lanes = warps_and_lanes.get(block, (0, 0))
-        copies = _copies([key for at in run for key in keys[at]], made, figures)
+        parts = copies.get(block, 1)
         for at in run:
-            columns["executed"][at], columns["threads"][at] = warps / copies, lanes / copies
+            columns["executed"][at], columns["threads"][at] = warps / parts, lanes / parts
             for key in keys[at]:
                 moved, part = figures[key], 1.0 / made[key]
                 name = "sectors" if key[2] == "global" else "wavefronts"
@@ -133,9 +138,35 @@ def _block_of(rows: Sequence[Row], keys: Sequence[Sequence[Key]], code: Counting
     return max(votes, key=lambda block: votes[block], default=-1)
 
 
-def _copies(keys: Sequence[Key], made: Mapping[Key, int], figures: Mapping[Key, Figures]) -> int:
-    """How often ptxas has the code of a block, as it does to unroll a loop: what most accesses say."""
-    return statistics.mode([max(1, made[key] // figures[key].accesses) for key in keys] or [1])
+def _copies(
+    rows: Sequence[Row], made: Mapping[Key, int], figures: Mapping[Key, Figures], code: CountingPtx
+) -> dict[int, int]:
+    """How many copies ptxas has made of a block of PTX, by what most accesses of its innermost loop say. In a
+    loop without accesses its lines say it, each of which makes some opcode once. Of blocks that are not in
+    the result there is one."""
+    loop_of = {block: loop for loop in _innermost(code.loops) for block in loop}
+    votes: defaultdict[range | int, list[int]] = defaultdict(list)
+    for key, number in made.items():
+        block = code.blocks[key[0] - 1]
+        votes[loop_of.get(block, block)].append(max(1, number // figures[key].accesses))
+    by_line: defaultdict[tuple[range, int], Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        loop = loop_of.get(code.blocks[row.ptx_line - 1]) if 0 < row.ptx_line <= len(code.blocks) else None
+        if loop is not None and loop not in votes and row.opcode.partition(".")[0] not in _STEERING:
+            by_line[loop, row.ptx_line][row.opcode] += 1
+    for (loop, _), opcodes in by_line.items():
+        votes[loop].append(min(opcodes.values()))
+    most = {place: statistics.mode(sorted(each)) for place, each in votes.items()}
+    return {block: most[place] for block in code.blocks if (place := loop_of.get(block, block)) in most}
+
+
+def _innermost(loops: Sequence[range]) -> list[range]:
+    """Those that have no other one inside."""
+    return [
+        loop
+        for loop in loops
+        if not any(other != loop and loop.start <= other.start and other.stop <= loop.stop for other in loops)
+    ]
 
 
 def _add_by_opcode(columns: Mapping[str, NDArray[np.float64]], at: int, row: Row) -> None:

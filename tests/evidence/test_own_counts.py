@@ -1,0 +1,187 @@
+"""Kernels that count by themselves, on the emulator: the same results, and the counts that it has itself.
+
+What the emulator counts follows from addresses and masks alone (`tests/emulator/test_counts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from profscope.dispatch.own_counts import stride
+from profscope.emulator import activate
+from profscope.emulator.launcher import Launch
+from tests.kernels.atomics import atomic_kernel
+from tests.kernels.cases import check
+from tests.kernels.counting import add_old_kernel, gather_kernel, lanes_kernel, uneven_kernel
+from tests.kernels.elementwise import math_kernel
+from tests.kernels.reductions import argmax_kernel
+from tests.kernels.shaping import shape_kernel
+from tests.support.own_counts import Counted, compare_with_bare, count_launch
+from tests.support.ptx_kernel import SHARED_AT, run
+from tests.support.sessions import CASES
+
+# ruff: noqa: N803
+WARPS = 4
+
+
+@pytest.fixture(autouse=True)
+def emulator() -> Iterator[None]:
+    torch.manual_seed(0)
+    with activate(sm_count=4):
+        yield
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
+    """What launches have counted; each is also compared with the bare one."""
+    launches: list[Counted] = []
+    monkeypatch.setattr(Launch, "run", lambda launch: launches.append(compare_with_bare(launch)))
+    return launches
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add",  # a masked tail
+        "softmax",  # reductions
+        "matmul",  # cp.async and ldmatrix
+        "attention",
+        "early_return",
+        "while",  # each CTA another number of iterations
+        "nested_loops",
+        "joined_paths",
+        "noinline",
+        "call_paths",
+    ],
+)
+def test_each_line_counts_what_the_emulator_counts(name: str, counted: list[Counted]) -> None:
+    check(CASES[name], "cpu")
+    (own,) = counted
+    assert own.sums("global")[0] > 0
+
+
+def test_a_gather_takes_a_sector_for_each_element(counted: list[Counted]) -> None:
+    index = torch.randperm(4096, dtype=torch.int32)[:500] // 8 * 8
+    x, out = torch.rand(4096), torch.zeros(500)
+    gather_kernel[(2,)](x, index, out, 500, BLOCK=256)
+    assert torch.equal(out, x[index.long()])
+    gather = max(counted[0].figures.values(), key=lambda each: each.taken)
+    assert gather.taken > 0.9 * gather.lanes
+    assert gather.ideal == 4 * gather.lanes // 32 + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32], ids=str)
+def test_a_scatter_by_atomics(dtype: torch.dtype, counted: list[Counted]) -> None:
+    x, out = torch.ones(500, dtype=dtype), torch.zeros(500, dtype=dtype)
+    index = torch.randint(0, 500, (500,), dtype=torch.int32)
+    atomic_kernel[(2,)](x, index, out, 500, OP="add", BLOCK=256)
+    assert torch.equal(out, torch.bincount(index, minlength=500).to(dtype))
+    assert {"atom", "red"} & {kind for _, kind, _ in counted[0].figures}
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float16, torch.float32, torch.float64], ids=str)
+def test_a_transpose_through_shared_memory(dtype: torch.dtype, counted: list[Counted]) -> None:
+    x = torch.arange(64 * 64).to(dtype).reshape(64, 64)
+    out = torch.empty_like(x)
+    shape_kernel[(1,)](x, out, OP="trans", ROWS=64, COLS=64)
+    assert torch.equal(out, x.T)
+    lanes, wavefronts, fewest = counted[0].sums("shared")
+    assert lanes > 0
+    assert wavefronts >= fewest > 0
+
+
+ACCESSES = {
+    "ld.shared.b16 %h1, [%r2+2]": 2,
+    "ld.shared.b32 %r4, [%r2+-4]": 4,
+    "ld.shared.b64 %q2, [%r2]": 8,
+    "ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%r2]": 16,
+    "st.shared.v2.b16 [%r2+4], {%h1, %h2}": 4,
+    "@%p1 st.shared.b32 [%r2], %r1": 4,
+    "@!%p1 atom.shared.add.u32 %r4, [%r2], 1": 4,
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2]": 16,
+    "ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r4}, [%r2]": 16,
+}
+
+
+@pytest.mark.parametrize(
+    ("access", "stride"),
+    [(each, s) for each, size in ACCESSES.items() for s in (0, 8, 16, 64, 80, 128, 144) if s % size == 0],
+)
+def test_banks_that_conflict(access: str, stride: int, counted: list[Counted]) -> None:
+    """Lane i at i * stride, in one access of two warps."""
+    body = SHARED_AT.format(stride=stride) + "add.u32 %r2, %r2, 16;\nsetp.lt.u32 %p1, %r1, 11;\n"
+    nothing = [np.zeros(16, np.uint8)] * 4
+    run(
+        f"{body}{access};", *nothing, threads=64, shared=8192,
+        declarations=".extern .shared .align 16 .b8 memory[];",
+    )  # fmt: skip
+    _, wavefronts, fewest = counted[0].sums("shared")
+    assert wavefronts >= fewest > 0
+    if stride == 128:
+        assert wavefronts > fewest
+
+
+def test_lanes_that_go_round_alone(counted: list[Counted]) -> None:
+    x = torch.randint(1, 50, (256,), dtype=torch.int32)
+    lanes_kernel[(2,)](x, torch.empty_like(x), BLOCK=128)
+    (own,) = counted
+    warps, lanes = max(own.blocks.values())
+    assert lanes < 0.9 * 32 * warps
+
+
+def test_compare_and_swap_until_it_succeeds(counted: list[Counted]) -> None:
+    x, sums, old = torch.ones(250), torch.zeros(250), torch.zeros(250)
+    add_old_kernel[(1,)](x.bfloat16(), sums.bfloat16(), old.bfloat16(), 250, BLOCK=256)
+    (own,) = counted
+    assert any(loop for loop in own.code.loops)
+    assert max(warps for warps, _ in own.blocks.values()) > WARPS
+
+
+def test_a_block_that_begins_with_a_scope(counted: list[Counted]) -> None:
+    """LLVM takes 64 bits apart in braces; zeros and infinities go past them."""
+    x = torch.tensor([0.0, float("inf"), -1.0, 2.0], dtype=torch.float64).repeat(64)
+    x[:128] = 0.0
+    math_kernel[(1,)](x, torch.empty_like(x), 256, OP="log", BLOCK=256)
+    lines = counted[0].code.text.splitlines()
+    assert any("activemask" in above and below.startswith("\t{ .reg") for above, below in zip(lines, lines[1:]))
+
+
+def test_an_index_that_is_reduced(counted: list[Counted]) -> None:
+    x = torch.rand(3, 200)
+    value, index = torch.empty(3), torch.empty(3, dtype=torch.int32)
+    argmax_kernel[(3,)](x, value, index, 200, BLOCK=256)
+    assert torch.equal(index.long(), x.argmax(1))
+
+
+@pytest.mark.parametrize("every", [1, 2, 5, 7])
+def test_of_every_so_many_ctas_one_counts(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid, launches = (3, 4, 2), list[Counted]()
+    monkeypatch.setattr(Launch, "run", lambda launch: launches.append(count_launch(launch, every)))
+    ctas = range(grid[0] * grid[1] * grid[2])
+    x = torch.rand(len(ctas), 128)
+    out = torch.empty_like(x)
+    uneven_kernel[grid](x, out, BLOCK=128)
+    (own,) = launches
+    rounds = sum(ctas[::every])
+    assert (WARPS * rounds, 32 * WARPS * rounds) in own.blocks.values()
+    loads = max(own.figures.values(), key=lambda each: each.taken)
+    assert (loads.taken, loads.ideal) == (4 * WARPS * rounds, 4 * WARPS * rounds)
+    assert torch.equal(out[1], x[0])
+
+
+@pytest.mark.parametrize(
+    "grid", [(1, 1, 1), (127, 1, 1), (128, 1, 1), (6, 35, 11), (4096, 4096, 1), (30030, 64, 3)], ids=str
+)
+def test_which_ctas_count(grid: tuple[int, int, int]) -> None:
+    """About 64 of a large grid; along no axis are the same ones left out each time."""
+    x, y, z = grid
+    every = stride(x, y, z)
+    counting = range(0, x * y * z, every)
+    assert 32 <= len(counting) < 128 or every == 1
+    columns: Callable[[int], int] = lambda size: min(size, len(counting)) // 2
+    assert len({cta % x for cta in counting}) >= columns(x)
+    assert len({cta // x % y for cta in counting}) >= columns(y)
