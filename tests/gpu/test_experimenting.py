@@ -52,7 +52,7 @@ def test_results_are_those_of_the_program_alone(evidence: list[str], on_side_str
     assert prof.metadata["evidence"]["not_measured"] == []
     table = prof.experiments[prof.experiments["kernel"] == "scattered_sum"]
     store = table[(table["op"] == "store") & (table["experiment"] == "contiguous")].iloc[0]
-    assert store["valid"]
+    assert store["valid"], store["why_not"]
     assert store["saved_pct"] > 10
     assert table["time_kcycles"].isna().all()
     assert validate(prof.profile.tables) == []
