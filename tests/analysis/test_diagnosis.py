@@ -163,13 +163,15 @@ def test_a_cause_without_its_evidence_says_nothing(
 
 
 def test_some_of_the_counters_are_no_evidence() -> None:
-    """What the kernel's own counts say of its resources takes their place as a whole."""
+    """The kernel's own counts take their place, which say nothing of caches, or of DRAM, as it is not known
+    how large the tensors are."""
     tables = recorded("good copy").tables
     left = tables.counters[tables.counters["counter"] != "issue_slots"]
     known = facts(Profile.of(replace(tables, counters=left)))
     assert known is not None
     assert "traffic" not in known.known
-    assert (known.counters["dram_read"], "l2" in known.used) == (1 << 28, False)
+    assert known.counters["dram_read"] == 1 << 28
+    assert not {"dram", "l2"} & set(known.used)
 
 
 def test_a_grid_that_nobody_knows_is_no_evidence() -> None:
@@ -387,7 +389,7 @@ def test_the_binary_of_a_kernel_without_a_fault_shows_none(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["good swiglu", "softmax of columns"])
-def test_without_counters_own_counts_say_how_busy_memory_is(name: str) -> None:
+def test_without_counters_waits_say_how_busy_memory_is(name: str) -> None:
     """They are bound by memory, which hides their exponentials and divisions."""
     tables = replace(recorded(name).tables, counters=measured_frame("counters"))
     assert known_to(Profile.of(tables)) == {"ttgir", "ctas", "use", "counts", "waits"}
