@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from profscope.analysis.answers import answer_frame, refused_evidence
-from profscope.analysis.kernels.devices import PIPES, max_resident_ctas, peak_of, slots_of
+from profscope.analysis.kernels.devices import PIPES, max_resident_ctas, peak_of, slots_of, sm_count_of
 from profscope.analysis.kernels.roof_rows import roof_table
 from profscope.analysis.overhead import bare_times
 from profscope.analysis.spans.ctas import launch_durations
@@ -219,7 +219,7 @@ def bare_time(
     """Of one kernel and variant, whose launches these are; None if unknown. durations: see `took`."""
     device = tables.metadata.get("device") or {}
     capability = str(device.get("arch") or "").removeprefix("sm_").rstrip("af")
-    sms = int(device.get("sm_count") or 0)
+    sms = sm_count_of(tables.metadata)
     if not sms or not capability.isdecimal():
         return None
     if tables.emulated:

@@ -176,7 +176,7 @@ def test_partitions_without_counters_are_judged_by_their_spans() -> None:
     top = faulty.findings().iloc[0]
     assert top["finding"] == "partition-starved"
     said = faulty.findings().attrs["not_measured"]
-    assert any("hardware counters: session(evidence=True)" in text for text in said)
+    assert any("waits: session(evidence=True) takes PC samples" in text for text in said)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89"])

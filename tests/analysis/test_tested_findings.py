@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import profscope
 from profscope.analysis.cause import UNKNOWN_GAIN, Finding, Gain, cited
+from profscope.analysis.rules.intervals import of_repair
 from profscope.analysis.rules.tested import Outcome, with_experiments
+from profscope.instrument_passes.ablation.groups import GROUPS, SCATTERED
 from profscope.profiles import Profile
+from profscope.schema import measured_frame
 from tests.support.experiments import experiment
 
 NAN = math.nan
@@ -26,8 +30,25 @@ def found(name: str, gain: Gain = Gain(50.0, 40.0, 60.0)) -> list[Finding]:  # n
     return [Finding(name, "k.py", 7, none, "", gain, "medium", 50.0), tail]
 
 
-def on_gpu(findings: list[Finding], experiments: pd.DataFrame) -> Outcome:
-    return with_experiments(findings, experiments, emulated=False)
+def sectors(touched: int, ideal: int, place: tuple[str, int] = ("k.py", 9)) -> pd.DataFrame:
+    """Counts of one load."""
+    row: dict[str, Any] = dict.fromkeys(measured_frame("counts").columns, 0)
+    row |= {"kernel": "k", "call_path": ""} | {"file": place[0], "line": place[1]}
+    row |= {"opcode": "LDG.E", "sectors": touched, "sectors_ideal": ideal}
+    return measured_frame("counts", {name: [value] for name, value in row.items()})
+
+
+UNKNOWN = measured_frame("counts")
+
+
+def on_gpu(
+    findings: list[Finding],
+    *experiments: pd.DataFrame,
+    counts: pd.DataFrame = UNKNOWN,
+    sampled: bool = True,
+) -> Outcome:
+    table = pd.concat(experiments, ignore_index=True)
+    return with_experiments(findings, table, counts, sampled=sampled, emulated=False)
 
 
 def names(told: Outcome) -> list[str]:
@@ -37,11 +58,19 @@ def names(told: Outcome) -> list[str]:
 def test_what_a_repair_would_do_is_the_gain() -> None:
     told = on_gpu(found("uncoalesced-store"), experiment("store", "contiguous"))
     first, tail = told.findings
-    assert first.gain[:3] == (81.0, 80.0, 82.0)
+    assert first.gain[:3] == of_repair(81.0, 80.0, 82.0)[:3]
     assert (first.basis, first.confidence, first.weight) == ("measured", "high", 81.0)
     assert tail == found("")[1], "no experiment tests a tail"
     little = on_gpu(found("uncoalesced-store"), experiment("store", "contiguous", (4.0, 3.0, 5.0)))
     assert little.findings[0].confidence == "low", "it may be less than noise"
+
+
+def test_a_repair_may_save_a_little_more_or_less_than_its_experiment() -> None:
+    expected, low, high = of_repair(81.0, 80.0, 82.0)[:3]
+    assert expected == 81.0
+    assert 70 < low < 80
+    assert 82 < high < 90
+    assert of_repair(-0.5, -1.0, 0.5)[:2] == (0.0, 0.0)
 
 
 def test_what_leaves_a_thing_out_is_an_upper_bound() -> None:
@@ -54,36 +83,78 @@ def test_what_leaves_a_thing_out_is_an_upper_bound() -> None:
     assert unknown.gain.high == 46.0
 
 
+def test_several_atomics_are_bounded_by_all_of_global_memory() -> None:
+    """While one is left out the others are still in the way."""
+    one, other = (
+        experiment("atomic add", "off", (6.0, 5.0, 7.0), place=("k.py", line)) for line in (7, 8)
+    )
+    memory = experiment(GROUPS["memory"], "off", (55.0, 54.0, 56.0), place=("", 0))
+    assert on_gpu(found("atomics"), one, memory).findings[0].gain.high == 7.0
+    assert on_gpu(found("atomics"), one, other, memory).findings[0].gain.high == 56.0
+
+
+def test_slow_math_is_bounded_only_if_all_of_its_ops_were_left_out() -> None:
+    exp, div = experiment("exp", "off", (20.0, 19.0, 21.0)), experiment("div", "off", (8.0, 7.0, 9.0))
+    assert on_gpu(found("slow-math"), exp, div).findings[0].gain.high == 21.0
+    stays = experiment("div", "off", None)
+    assert on_gpu(found("slow-math"), exp, stays).findings[0] == found("slow-math")[0]
+
+
 def test_a_finding_that_its_experiment_refutes_goes() -> None:
     nothing = (0.1, -0.5, 0.7)
     told = on_gpu(found("uncoalesced-load"), experiment("load x", "contiguous", nothing))
     assert names(told) == ["tail"]
     assert told.refuted == ["uncoalesced-load at line 7: contiguous saves 0.1 %"]
-    kept = on_gpu(found("atomics"), experiment("atomic", "off", nothing))
-    assert names(kept) == ["atomics", "tail"], "what overlaps may cost nothing alone"
+
+
+def test_a_bound_below_what_code_placement_moves_refutes() -> None:
+    below, above = (experiment("atomic", "off", (4.0, 3.0, high)) for high in (4.9, 5.1))
+    told = on_gpu(found("atomics"), below)
+    assert names(told) == ["tail"]
+    assert told.refuted == ["atomics at line 7: off saves at most 4.9 %"]
+    assert names(on_gpu(found("atomics"), above)) == ["atomics", "tail"]
+    conversion = experiment("convert layout", "off", (0.0, 0.0, 0.0))
+    assert names(on_gpu(found("layout-conversion"), conversion)) == ["layout-conversion", "tail"]
+
+
+_OTHERS = {
+    "another line": experiment("store", "contiguous", (3.0, 2.0, 4.0), place=("k.py", 8)),
+    "another file": experiment("store", "contiguous", (3.0, 2.0, 4.0), place=("other.py", 7)),
+    "not valid": experiment("store", "contiguous", valid=False),
+    "not timed": experiment("store", "contiguous", None),
+    "another op": experiment("load x", "contiguous", (3.0, 2.0, 4.0)),
+    "another experiment": experiment("store", "off"),
+}
+
+
+@pytest.mark.parametrize("other", _OTHERS.values(), ids=_OTHERS)
+def test_other_experiments_say_nothing_of_what_was_sampled(other: pd.DataFrame) -> None:
+    assert on_gpu(found("uncoalesced-store"), other) == (found("uncoalesced-store"), [])
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("name", "why"),
     [
-        experiment("store", "contiguous", (3.0, 2.0, 4.0), place=("k.py", 8)),
-        experiment("store", "contiguous", (3.0, 2.0, 4.0), place=("other.py", 7)),
-        experiment("store", "contiguous", valid=False),
-        experiment("store", "contiguous", None),
-        experiment("load x", "contiguous", (3.0, 2.0, 4.0)),
-        experiment("store", "off"),
+        ("not valid", "other spills"),
+        ("not timed", "other spills"),
+        ("another line", "no experiment with neighbouring addresses tests it"),
+        ("another experiment", "no experiment with neighbouring addresses tests it"),
     ],
-    ids=["another line", "another file", "not valid", "not timed", "another op", "another experiment"],
 )
-def test_other_experiments_say_nothing(other: pd.DataFrame) -> None:
-    assert on_gpu(found("uncoalesced-store"), other) == (found("uncoalesced-store"), [])
+def test_without_samples_scattered_accesses_need_their_experiment(name: str, why: str) -> None:
+    told = on_gpu(found("uncoalesced-store"), _OTHERS[name], sampled=False)
+    assert names(told) == ["tail"]
+    assert told.refuted == [f"uncoalesced-store at line 7: {why}"]
+    assert names(on_gpu(found("atomics"), _OTHERS[name], sampled=False)) == ["atomics", "tail"]
 
 
 def test_cycles_are_no_gain() -> None:
     cycles = experiment("store", "contiguous", (81.0, 81.0, 81.0), emulated=True)
     unknown = found("uncoalesced-store", UNKNOWN_GAIN)
-    assert with_experiments(unknown, cycles, emulated=True) == (unknown, [])
-    *_, scattered = with_experiments(found("few-stages"), cycles, emulated=True).findings
+    told = with_experiments(unknown, cycles, UNKNOWN, sampled=True, emulated=True)
+    assert told == (unknown, [])
+    few = with_experiments(found("few-stages"), cycles, UNKNOWN, sampled=True, emulated=True)
+    *_, scattered = few.findings
     assert (scattered.finding, scattered.basis, scattered.weight) == ("uncoalesced-store", "modelled", 81.0)
     assert math.isnan(scattered.gain.high)
 
@@ -92,7 +163,29 @@ def test_scattered_addresses_are_a_finding_of_their_own() -> None:
     told = on_gpu(found("few-stages"), experiment("load x", "contiguous", place=("k.py", 9)))
     assert names(told) == ["few-stages", "tail", "uncoalesced-load"]
     last = told.findings[-1]
-    assert (last.file, last.line, last.gain[:3], last.basis) == ("k.py", 9, (81.0, 80.0, 82.0), "measured")
+    assert (last.file, last.line, last.basis) == ("k.py", 9, "measured")
+    assert last.gain[:3] == of_repair(81.0, 80.0, 82.0)[:3]
+
+
+@pytest.mark.parametrize(("touched", "is_scattered"), [(130, False), (150, True)])
+def test_other_addresses_that_hit_caches_are_no_scattered_ones(touched: int, is_scattered: bool) -> None:
+    """Of an access that touches no more sectors than its bytes need, time is saved by what DRAM sends."""
+    faster = experiment("load x", "contiguous", place=("k.py", 9))
+    told = on_gpu(found("few-stages"), faster, counts=sectors(touched, 100))
+    assert ("uncoalesced-load" in names(told)) is is_scattered
+
+
+def test_all_scattered_accesses_together_are_the_gain_of_each() -> None:
+    """Who mends one mends the others: alone each of them saves little."""
+    load = experiment("load x", "contiguous", (10.0, 9.0, 11.0), place=("k.py", 9))
+    store = experiment("store", "contiguous", (12.0, 11.0, 13.0))
+    both = experiment(SCATTERED, "contiguous", (70.0, 69.0, 71.0), place=("", 0))
+    told = on_gpu(found("uncoalesced-store"), store, load, both)
+    assert names(told) == ["uncoalesced-store", "tail", "uncoalesced-load"]
+    first, tail, last = told.findings
+    assert first.gain[:3] == last.gain[:3] == of_repair(70.0, 69.0, 71.0)[:3]
+    assert all("neighbouring addresses 70 % of the time less" in each.evidence.text for each in (first, last))
+    assert tail == found("")[1]
 
 
 @pytest.mark.parametrize("name", ["uncoalesced-store", "unvectorized-access"])
@@ -126,11 +219,12 @@ def test_a_profile_with_experiments_has_their_gains(gather: Profile) -> None:
     prof = explained(gather, own, other)
     table = prof.findings()
     first = table.iloc[0]
-    assert first[["gain_pct", "gain_low_pct", "gain_high_pct"]].tolist() == [81.0, 80.0, 82.0]
+    gain = of_repair(81.0, 80.0, 82.0)
+    assert first[["gain_pct", "gain_low_pct", "gain_high_pct"]].tolist() == list(gain[:3])
     assert (first["basis"], first["program_pct"]) == ("measured", 81.0)
     assert first["evidence"] == load["evidence"]
     assert table.attrs["refuted"] == []
-    assert "80 to 82 % measured, confidence: high" in repr(table)
+    assert f"{gain.low:.0f} to {gain.high:.0f} % measured, confidence: high" in repr(table)
     assert "measured" not in repr(before)
     assert table.iloc[1:].equals(before.iloc[1:])
     assert table.dtypes.equals(before.dtypes)

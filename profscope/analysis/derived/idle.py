@@ -9,12 +9,15 @@ __all__ = ["idle_of"]
 
 def idle_of(ctas: pd.DataFrame, grid: int, sms: int) -> float:
     """Of a launch's time on all SMs, 0 to 1; of several launches, the mean. 0 if it is not known of all CTAs
-    of a launch when they ran.
+    of a launch when they ran, or how many SMs there are.
 
-    ctas: rows of `prof.ctas`, of one configuration. grid: how many CTAs a launch has.
+    ctas: rows of `prof.ctas`, of one configuration. grid: how many CTAs a launch has. sms: of the device, 0
+    if unknown.
     """
+    if not sms:
+        return 0.0
     known = [_of_launch(own, sms) for _, own in ctas.groupby("launch") if len(own) == grid]
-    return sum(known) / len(known) if known and sms else 0.0
+    return sum(known) / len(known) if known else 0.0
 
 
 def _of_launch(ctas: pd.DataFrame, sms: int) -> float:

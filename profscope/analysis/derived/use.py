@@ -6,7 +6,7 @@ Instructions and wavefronts say it of the issue slots, the pipes and shared memo
     l1        wavefronts and lines of four sectors, of which an SM passes one in a cycle
     l2        the sectors that loads, stores and atomics touch: an upper bound, as L1 may have had some
     dram      the different bytes among these: no more than the tensors have. A lower bound, as DRAM may send
-              a byte again
+              a byte again; unknown if nobody knows how large the tensors are
 
 If a launch without its accesses to global memory takes as long, neither L2 nor DRAM binds it: of each no more
 is taken to be used than twice what that experiment saved.
@@ -76,7 +76,8 @@ def use_of(
         SECTOR_BYTES * _LINE_SECTORS
     )
     used["l1"] = lines / (time.sms * time.cycles)
-    used["dram"] = (read + written) / seconds / (1e9 * peak.memory_gb_per_s)
+    if math.isfinite(reach):  # else the sectors may be the same bytes again and again
+        used["dram"] = (read + written) / seconds / (1e9 * peak.memory_gb_per_s)
     if l2_gb_s := _l2_gb_s(tables.metadata):
         used["l2"] = passed / seconds / (1e9 * l2_gb_s)
     if flops := _tflop_per_s(judged):

@@ -236,6 +236,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
         reach = sum(tensor_bytes_of(judged).values()) or math.inf
         used, values = use_of(judged, counts, evidence_table(counts, samples[:0]), experiments, reach)
     basis = "samples" if len(samples) else ""
+    idle = _idle(judged, values) if len(samples) or tables.emulated else _idle_by_ctas(judged, ctas, grid)
     if not len(samples) and not tables.emulated:
         busy = max((used.get(name, 0.0) for name in ("issue", *PIPES)), default=0.0)
         samples = waits_of(counts, experiments, busy)
@@ -249,7 +250,6 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
     residents = min(room, math.ceil(grid / sms)) if sms else room
     values = {name: value for name, value in values.items() if np.isfinite(value)}
     table = evidence_table(counts, samples)
-    times = ctas if len(ctas) or not judged.whole else judged.ctas
     return Kernel(
         known=known,
         waits_basis=basis,
@@ -259,7 +259,7 @@ def kernel_of(judged: KernelAnalysis) -> Kernel | None:
             table,
             used={} if judged.emulated else used,
             counters=values,
-            idle=_idle(judged, values) if len(tables.samples) else idle_of(times, grid, sms),
+            idle=idle,
             resident_warps=values.get("occupancy", float(residents * warps)),
         ),
         ptx=text_of(judged, "ptx"),
@@ -330,6 +330,12 @@ def _idle(judged: KernelAnalysis, counters: Mapping[str, float]) -> float:
             whole = launches * sms * cycles / periods[0]
             return max(0.0, 1 - taken / whole) if taken and math.isfinite(whole) and whole > 0 else 0.0
     return 0.0
+
+
+def _idle_by_ctas(judged: KernelAnalysis, ctas: pd.DataFrame, grid: int) -> float:
+    """By the times of CTAs; without such a table, as in another tool's trace, of those with spans."""
+    of_spans = judged.whole and not len(judged.tables.ctas)
+    return idle_of(judged.ctas if of_spans else ctas, grid, sm_count_of(judged.tables.metadata))
 
 
 def _capability(arch: str) -> int:

@@ -190,7 +190,8 @@ def _scattered(
     """Findings of accesses that save time at neighbouring addresses and of which no finding says so."""
     names = (*_SCATTERED, "unvectorized-access")
     known = {(each.file, each.line) for each in findings if each.finding in names}
-    made = experiments[experiments["valid"] & (experiments["experiment"] == CONTIGUOUS)]
+    is_made = experiments["valid"] & (experiments["experiment"] == CONTIGUOUS)
+    made = experiments[is_made & (experiments["op"] != SCATTERED)]
     for own in made.to_dict("records"):
         if (own["file"], own["line"]) in known or not own["low_pct"] >= NOISE_PCT:
             continue
